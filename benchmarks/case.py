@@ -1,0 +1,83 @@
+"""The words of a benchmark: a case asks one question, a target says which answer would be good enough.
+
+A module in `cases/` holds `CASE` and `measure(subject, effort)`. `measure` runs in a process of its own and answers
+with figures by name; a figure that several subjects give is compared within one round. A wrong stream (a lost batch,
+another order) raises: a fast wrong answer is no answer.
+"""
+
+from collections.abc import Callable, Iterator, Sized
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Figures = dict[str, float]
+Start = Literal["fork", "spawn", "clean"]  # clean: what the subject itself does for a process that is not safe to fork
+
+
+class Dataset(Sized, Protocol):
+    """Map-style data: the one object that every subject is given."""
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+class Epochs(Protocol):
+    """A running loader: every `iter()` is one epoch, and the workers live from the first to the last."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Subject(Protocol):
+    """A loader under test."""
+
+    def batches(
+        self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
+    ) -> AbstractContextManager[Epochs]: ...
+
+    def filtered(
+        self, dataset: Dataset, keep: Callable[[Any], bool], *, size: int, workers: int
+    ) -> AbstractContextManager[Epochs]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure: timed epochs go on for `seconds`, and data sets are `scale` times their usual length."""
+
+    seconds: float = 2.0
+    scale: float = 1.0
+
+    def count(self, usual: int, least: int = 1) -> int:
+        return max(least, round(usual * self.scale))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One row of the table: a figure, or the ratio of two subjects' figures, and the bound that it should keep."""
+
+    label: str
+    figure: str
+    unit: str
+    ratio: tuple[str, str] | None = None  # (numerator, denominator); None: the figure of Headrace itself
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def keeps(self, value: float) -> bool | None:
+        """Is the bound kept? None where the row has no bound."""
+        if self.at_least is not None:
+            return value >= self.at_least
+        if self.at_most is not None:
+            return value <= self.at_most
+        return None
+
+
+FASTER = ("headrace", "torch")  # a rate: how many times as fast
+OF_TIME = ("headrace", "torch")  # a time: which part of torch's time
+TIMES_LESS = ("torch", "headrace")  # a time: how many times less
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    question: str
+    targets: tuple[Target, ...]
+    subjects: tuple[str, ...] = ()  # empty: every subject
+    deadline: float = 120.0

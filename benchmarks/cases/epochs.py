@@ -1,0 +1,19 @@
+"""Short epochs: what the turn from one epoch to the next costs with workers that stay."""
+
+from benchmarks.case import TIMES_LESS, Case, Effort, Figures, Subject, Target
+from benchmarks.data import Pairs
+from benchmarks.timing import timed
+
+SIZE = 64
+BATCHES = 20
+CASE = Case(
+    name="epochs",
+    question="How long is an epoch of 20 batches of 64 `(int, float32)`?",
+    targets=(Target("epochs of 20 small batches", "ms an epoch", "ms", TIMES_LESS, at_least=7),),
+)
+
+
+def measure(subject: Subject, effort: Effort) -> Figures:
+    with subject.batches(Pairs(BATCHES * SIZE), size=SIZE, workers=2) as loader:
+        took = timed(loader, lambda batch: batch[0][0], batches=BATCHES, effort=effort)
+    return {"ms an epoch": 1e3 * took.seconds / took.epochs}

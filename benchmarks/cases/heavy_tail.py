@@ -1,0 +1,41 @@
+"""A heavy tail: one sample in a hundred is 100 times slower; do the other workers go on, and is the order kept?
+
+The ideal is all sleep divided by the workers. The sleep is nominal: what the system's timer adds counts against the
+loader.
+"""
+
+import time
+
+from benchmarks.case import FASTER, Case, Effort, Figures, Subject, Target
+from benchmarks.data import HeavyTail
+
+SIZE = 16
+WORKERS = 4
+USUAL = 0.001
+CASE = Case(
+    name="heavy_tail",
+    question="Which share of the ideal time is kept, when 1 % of the samples are 100 times slower (4 workers)?",
+    targets=(
+        Target("1 % of samples 100x slower: share of the ideal", "share of ideal", "%", at_least=85),
+        Target("1 % of samples 100x slower", "samples/s", "samples/s", FASTER),
+    ),
+)
+
+
+def measure(subject: Subject, effort: Effort) -> Figures:
+    dataset = HeavyTail(SIZE * effort.count(400, least=WORKERS), USUAL)
+    awake = HeavyTail(len(dataset), USUAL, sleep=bool)
+    with subject.batches(awake, size=SIZE, workers=0) as loader:
+        expected = [index for batch in loader for index in batch.tolist()]
+    with subject.batches(dataset, size=SIZE, workers=WORKERS) as loader:
+        for _ in loader:  # the warm epoch starts the workers
+            pass
+        arrived: list[int] = []
+        began = time.perf_counter()
+        for batch in loader:
+            arrived += batch.tolist()
+        seconds = time.perf_counter() - began
+    if arrived != expected:
+        raise AssertionError("the order differs from the order in-process")
+    ideal = float(dataset.seconds.sum()) / WORKERS
+    return {"share of ideal": 100 * ideal / seconds, "samples/s": len(dataset) / seconds}

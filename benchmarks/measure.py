@@ -1,0 +1,26 @@
+"""One measurement, alone in its process: `python -m benchmarks.measure CASE SUBJECT OUT SECONDS SCALE`.
+
+The figures go to the file OUT, so that nothing a loader prints can be taken for them. This module is the `__main__` of
+the measured process, and a spawned worker may import it again: it imports nothing heavy and does nothing on import.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    from benchmarks import cases, subjects
+    from benchmarks.case import Effort
+
+    name, subject, out, seconds, scale = sys.argv[1:]
+    effort = Effort(seconds=float(seconds), scale=float(scale))
+    case = cases.load(name)
+    figures = case.measure(subjects.find(subject), effort)
+    if missing := {target.figure for target in case.CASE.targets} - set(figures):
+        raise AssertionError(f"the case {name} has targets for {sorted(missing)} but does not measure them")
+    Path(out).write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

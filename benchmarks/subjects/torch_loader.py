@@ -1,0 +1,74 @@
+"""torch's own DataLoader, set as its users set it for speed: persistent workers, everything else as it comes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from benchmarks.case import Dataset, Epochs, Start
+
+METHOD: dict[Start, str] = {"fork": "fork", "spawn": "spawn", "clean": "spawn"}
+
+
+class Running:
+    """A DataLoader that ends its workers when it is closed and not when it is collected."""
+
+    def __init__(self, loader: "DataLoader[Any]") -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.loader)
+
+    def close(self) -> None:
+        # DataLoader has no close of its own: its iterator's end is the only way to stop persistent workers now.
+        running = self.loader._iterator
+        self.loader._iterator = None
+        if running is not None and hasattr(running, "_shutdown_workers"):
+            running._shutdown_workers()
+
+
+class Filtered(IterableDataset[Any]):
+    """The samples to keep, dealt to the workers in turn."""
+
+    def __init__(self, dataset: Dataset, keep: Callable[[Any], bool]) -> None:
+        self.dataset = dataset
+        self.keep = keep
+
+    def __iter__(self) -> Iterator[Any]:
+        here = get_worker_info()
+        first, step = (here.id, here.num_workers) if here else (0, 1)
+        for index in range(first, len(self.dataset), step):
+            sample = self.dataset[index]
+            if self.keep(sample):
+                yield sample
+
+
+class TorchLoader:
+    def batches(
+        self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
+    ) -> AbstractContextManager[Epochs]:
+        return self._running(dataset, size, workers, start)
+
+    def filtered(
+        self, dataset: Dataset, keep: Callable[[Any], bool], *, size: int, workers: int
+    ) -> AbstractContextManager[Epochs]:
+        return self._running(Filtered(dataset, keep), size, workers, "fork")
+
+    def _running(self, dataset: Any, size: int, workers: int, start: Start) -> AbstractContextManager[Epochs]:
+        if workers == 0:
+            return closing(Running(DataLoader(dataset, batch_size=size)))
+        return closing(
+            Running(
+                DataLoader(
+                    dataset,
+                    batch_size=size,
+                    num_workers=workers,
+                    multiprocessing_context=METHOD[start],
+                    persistent_workers=True,
+                )
+            )
+        )
+
+
+SUBJECT = TorchLoader()

@@ -1,0 +1,57 @@
+"""The `headrace` command: one module of this folder for each verb, imported when the verb is used.
+
+A verb's module has `main(argv: list[str]) -> int`. `headrace --help` imports none of them.
+Exit codes: a verb's own; 2 for an option that is wrong, with one line that says what to write; 130 after Ctrl-C.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+
+from headrace.errors import HeadraceError
+
+VERBS = {
+    "doctor": "say which launcher started this process, what this machine allows, and what to change",
+    "run": "start a program on many processes",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args and args[0] in VERBS:
+        return _verb(args[0], args[1:])
+    verbs = "\n".join(f"  {name:10}{text}" for name, text in VERBS.items())
+    parser = argparse.ArgumentParser(
+        prog="headrace",
+        description="Carries data to a training loop.",
+        epilog=f"verbs:\n{verbs}\n\nheadrace VERB --help says more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"headrace {_version()}")
+    parser.add_argument("verb", choices=VERBS, metavar="VERB")
+    try:
+        parser.parse_args(args[:1] or ["--help"])
+    except SystemExit as end:
+        return int(end.code or 0)
+    raise AssertionError("a verb that argparse knows is in VERBS")
+
+
+def _verb(name: str, args: list[str]) -> int:
+    try:
+        code: int = import_module(f"headrace.cli.{name}").main(args)
+        return code
+    except HeadraceError as error:
+        print(f"headrace {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as end:  # argparse has said what is wrong
+        return int(end.code or 0)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("headrace")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

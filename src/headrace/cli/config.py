@@ -1,0 +1,90 @@
+"""Options of `headrace run` in a file, TOML or JSON by its name: read them, write them.
+
+Keys are the long names of the options, with `-` or `_`. Unknown keys are refused with the nearest known one.
+"""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from headrace.distributed.launch import Job
+from headrace.errors import BadOption
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str,),
+    "int": (int,),
+    "int | None": (int,),
+    "bool": (bool,),
+    "tuple[str, ...]": (list,),
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The options in the file, by the names of Job's fields."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise BadOption(f"--import-config {path}: {error.strerror}") from None
+    try:
+        values = _parse(path, text)
+    except ValueError as error:
+        raise BadOption(f"--import-config {path}: {error}") from None
+    kinds = {field.name: _KINDS[str(getattr(field.type, "__name__", field.type))] for field in _fields()}
+    options: dict[str, Any] = {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        if name not in kinds:
+            near = difflib.get_close_matches(name, kinds, 1)
+            hint = f"; did you mean {near[0].replace('_', '-')}?" if near else ""
+            raise BadOption(f"--import-config {path}: there is no option {key}{hint}")
+        if type(value) not in kinds[name]:
+            wanted = {list: "a list of texts", str: "a text", int: "a whole number", bool: "true or false"}
+            raise BadOption(f"--import-config {path}: {key} = {value!r}: write {wanted[kinds[name][0]]}")
+        options[name] = tuple(map(str, value)) if isinstance(value, list) else value
+    return options
+
+
+def write(path: Path, job: Job, overwrite: bool) -> None:
+    """All options that are not left at nothing."""
+    values: dict[str, Any] = {}
+    for field in _fields():
+        value = getattr(job, field.name)
+        if value not in (None, ()):
+            values[field.name.replace("_", "-")] = list(value) if isinstance(value, tuple) else value
+    text = json.dumps(values, indent=2) + "\n" if _is_json(path) else _toml(values)
+    try:
+        with path.open("w" if overwrite else "x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise BadOption(f"--export-config {path}: it exists; add --overwrite-config to write over it") from None
+    except OSError as error:
+        raise BadOption(f"--export-config {path}: {error.strerror}") from None
+
+
+def _parse(path: Path, text: str) -> Mapping[str, Any]:
+    values = json.loads(text) if _is_json(path) else tomllib.loads(text)
+    if not isinstance(values, dict):
+        raise ValueError("write one object with the options in it")
+    return values
+
+
+def _is_json(path: Path) -> bool:
+    if path.suffix not in (".json", ".toml"):
+        raise BadOption(f"{path}: a configuration file is named *.toml or *.json")
+    return path.suffix == ".json"
+
+
+def _toml(values: Mapping[str, Any]) -> str:
+    # JSON's texts, numbers, booleans and flat lists are TOML's too; only DEL needs an escape that JSON does not give
+    return "".join(
+        f"{key} = {json.dumps(value, ensure_ascii=False)}\n".replace("\x7f", "\\u007f") for key, value in values.items()
+    )
+
+
+def _fields() -> tuple[Any, ...]:
+    return fields(Job)

@@ -1,0 +1,140 @@
+"""`headrace doctor [--json]`: which launcher started this process and why, what the machine allows, what to change.
+
+Exit code 0; 1 when the launcher's variables cannot be true, so that a job would not start.
+"""
+
+import argparse
+import json
+import platform
+from dataclasses import asdict
+from typing import Any
+
+from headrace.cli import machine
+from headrace.distributed import env
+from headrace.distributed.detect import explain
+from headrace.errors import BadOption
+
+_MB = 1 << 20
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="headrace doctor", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--json", action="store_true", help="print all of it as one JSON object")
+    args = parser.parse_args(argv)
+    report = examine()
+    if args.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print("\n".join(_text(report)))
+    return 1 if report["launcher"]["error"] else 0
+
+
+def examine() -> dict[str, Any]:
+    """Everything the doctor knows, ready for JSON."""
+    report: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "launcher": _launcher(),
+        **machine.facts(),
+    }
+    report["advice"] = advice(report)
+    return report
+
+
+def _launcher() -> dict[str, Any]:
+    try:
+        found = explain()
+        told = env.replicas()
+    except BadOption as wrong:
+        return {"name": None, "error": str(wrong), "warnings": [], "disagree": []}
+    return {
+        "name": found.launcher,
+        "error": None,
+        "world": asdict(found.world),
+        "variables": dict(found.variables),
+        "replicas": asdict(told) if told else None,
+        "disagree": [asdict(claim) for claim in found.disagree],
+        "warnings": list(found.warnings),
+    }
+
+
+def advice(report: dict[str, Any]) -> list[str]:
+    """What to do, most important first."""
+    launcher = report["launcher"]
+    words: list[str] = [launcher["error"]] if launcher["error"] else []
+    words += launcher["warnings"]
+    cores, memory, files = report["cores"], report["memory"], report["files"]["soft"]
+    usable = min(cores["allowed"], cores["quota"] or cores["allowed"])
+    ranks_here = launcher["world"]["local_ranks"] if launcher["name"] else 1
+    workers = max(1, int(usable) // ranks_here - 1)
+    words.append(f"workers a rank: {workers} ({usable:g} cores here for {ranks_here} rank{'s' * (ranks_here > 1)})")
+    if cores["quota"] and cores["quota"] < cores["allowed"]:
+        words.append(
+            f"the container gives {cores['quota']:g} of {cores['allowed']} cores: count by it, not by the cores"
+        )
+    if memory["limit"] and memory["limit"] < memory["total"]:
+        words.append(f"memory is limited to {_size(memory['limit'])}: keep workers x (memory of the data set) below it")
+    if files is not None and files < 4096:
+        words.append(f"only {files} files may be open: raise it with `ulimit -n 65536`")
+    if not report["start"]["memfd"]:
+        words.append("no memfd: shared memory has names here, and a killed process may leave some behind")
+        if report["shm"] and report["shm"]["free"] < 512 * _MB:
+            words.append(f"/dev/shm has {_size(report['shm']['free'])} free: give the container more (--shm-size=8g)")
+    if report["extras"]["torch"] is None:
+        words.append(
+            "torch is not installed: `headrace run` needs it unless --engine mpi: pip install 'headrace[torch]'"
+        )
+    return words
+
+
+def _text(report: dict[str, Any]) -> list[str]:
+    lines = [*_launcher_text(report["launcher"]), ""]
+    start, cores, memory, shm, files = (report[name] for name in ("start", "cores", "memory", "shm", "files"))
+    quota = f", quota {cores['quota']:g}" if cores["quota"] else ""
+    lines += [
+        f"python     {report['python']} on {report['platform']}",
+        f"cores      {cores['allowed']} allowed of {cores['machine']}{quota}",
+        f"memory     {_size(memory['available'])} available of {_size(memory['total'])}, "
+        f"limit {_size(memory['limit'])}, locked at most {_size(memory['locked'])}",
+        f"/dev/shm   {_size(shm['free'])} free of {_size(shm['total'])}" if shm else "/dev/shm   there is none",
+        f"files      {_number(files['soft'])} may be open, {_number(files['hard'])} if raised",
+        "start      " + ", ".join(f"{name} {_number(value)}" for name, value in start.items()),
+        "extras     " + ", ".join(f"{name} {version or 'not installed'}" for name, version in report["extras"].items()),
+        f"mpirun     {report['mpirun'] or 'not installed'}",
+        "",
+        "advice",
+        *(f"  - {words}" for words in report["advice"]),
+    ]
+    return lines
+
+
+def _launcher_text(launcher: dict[str, Any]) -> list[str]:
+    if launcher["error"]:
+        return [f"launcher   cannot be told: {launcher['error']}"]
+    world = launcher["world"]
+    lines = [f"launcher   {launcher['name']}"]
+    if launcher["variables"]:
+        lines.append("  because  " + ", ".join(f"{name}={value}" for name, value in launcher["variables"].items()))
+    lines.append(
+        f"  world    rank {world['rank']} of {world['ranks']}, local {world['local_rank']} of {world['local_ranks']}, "
+        f"node {world['node']} of {world['nodes']}"
+    )
+    if launcher["replicas"]:
+        told = launcher["replicas"]
+        lines.append(f"  replicas {told['local']} here from number {told['offset']}, {told['total']} in all")
+    for claim in launcher["disagree"]:
+        said = ", ".join(f"{name}={value}" for name, value in claim["variables"].items())
+        lines.append(f"  not      {claim['launcher']}, which says rank {claim['rank']} of {claim['ranks']} ({said})")
+    return lines
+
+
+def _size(count: int | None) -> str:
+    if count is None:
+        return "none"
+    return f"{count / (1 << 30):.1f} GB" if count >= 1 << 30 else f"{count // _MB} MB"
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "unlimited" if value is None else str(value)

@@ -1,0 +1,119 @@
+"""`headrace run [options] program args...`: one program on many processes, on one machine or several.
+
+Options come first; the first word that is no option is the program, and all that follows belongs to it.
+A switch may be written `--numa-aware`, `--numa-aware=yes`, `--no-numa-aware`, `--numa-aware=no`.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from headrace.cli import config
+from headrace.distributed.launch import Job, launch
+from headrace.errors import BadOption
+
+_SWITCHES = ("numa-aware", "print-topology", "offline-mode", "overwrite-config")
+_YES, _NO = ("yes", "1", "true", "on"), ("no", "0", "false", "off")
+
+_HARDWARE = "hardware is handed out by the scheduler, not by this launcher; leave it out"
+# Options of PopRun that have no meaning here, each with the reason that is given when it is used.
+_REFUSED = {
+    "--vipu": _HARDWARE,
+    "--num-ilds": _HARDWARE,
+    "--update-partition": _HARDWARE,
+    "--reset-partition": _HARDWARE,
+    "--remove-partition": _HARDWARE,
+    "--ipus-per-replica": "a replica's devices are chosen by the program; leave it out",
+    "--executable-cache-path": "nothing is compiled here; leave it out",
+    "--allow-run-as-root": "it is not needed here; leave it out",
+    "--synchronise": "files are not copied to other machines; use a shared file system or your own copy",
+    "--distribute-ssh-key": "keys are not copied to other machines; use ssh-copy-id",
+}
+
+
+def main(argv: list[str]) -> int:
+    given = vars(_parser().parse_args(_switches(argv)))
+    imported, exported = given.pop("import_config", None), given.pop("export_config", None)
+    overwrite = given.pop("overwrite_config", False)
+    program = given.pop("program")
+    options: dict[str, Any] = config.read(Path(imported)) if imported else {}
+    options |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    if program[:1] == ["--"]:
+        program = program[1:]
+    if program:
+        options["program"] = tuple(program)
+    job = Job(**options)
+    if overwrite and not exported:
+        raise BadOption("--overwrite-config: say which file: --export-config FILE")
+    if exported:
+        config.write(Path(exported), job, overwrite)
+    if job.print_topology:
+        print(job.picture(), flush=True)
+    if not job.program and (exported or job.print_topology):
+        return 0
+    return launch(job, sys.stdout.buffer, sys.stderr.buffer)
+
+
+def _switches(argv: list[str]) -> list[str]:
+    """`--switch=yes` as `--switch`, `--switch=no` as `--no-switch`; argparse knows no such form."""
+    args: list[str] = []
+    for position, word in enumerate(argv):
+        if not word.startswith("-") and not (args and _takes_value(args[-1])):
+            return args + argv[position:]  # the program: what follows is not ours
+        for name, reason in _REFUSED.items():
+            if word.startswith(name):
+                raise BadOption(f"{word.partition('=')[0]}: {reason}")
+        match = re.fullmatch(rf"--({'|'.join(_SWITCHES)})=(.*)", word)
+        if match and match[2].lower() in _YES:
+            word = f"--{match[1]}"
+        elif match and match[2].lower() in _NO:
+            word = f"--no-{match[1]}"
+        elif match:
+            raise BadOption(f"{word}: write yes or no")
+        args.append(word)
+    return args
+
+
+def _takes_value(word: str) -> bool:
+    name = word.lstrip("-").removeprefix("no-")
+    plain = name in (*_SWITCHES, "verbose", "help", "h", "") or set(name) == {"v"}
+    return word.startswith("-") and "=" not in word and not plain
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headrace run",
+        usage="headrace run [options] program [args ...]",
+        description="Start a program on many processes. Its output is tagged with rank and stream, line by line; "
+        "the first process that fails ends all others and gives the exit code.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    switch = argparse.BooleanOptionalAction
+    add = parser.add_argument
+    add("--num-instances", type=int, metavar="N", help="processes in the whole job (1)")
+    add("--num-replicas", type=int, metavar="N", help="model replicas in the whole job, a multiple of the processes")
+    add("--engine", help="torch (its elastic agent) or mpi (mpirun); mpi when --host names other machines")
+    add("-H", "--host", metavar="HOSTS", help="machines, such as h0,h1 or h[0-2,4]; processes are spread evenly")
+    add("--hostfile", metavar="FILE", help="the same, one machine a line")
+    add("--host-subnet", metavar="NETWORK", help="the network between machines, such as 10.1.0.0/16")
+    add("--nnodes", metavar="N", help="machines that each run this command, N or MIN:MAX (1)")
+    add("--node-rank", type=int, metavar="K", help="which of them this is; left out, the order of arrival decides")
+    add("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet, the same on each")
+    add("--rdzv-id", metavar="NAME", help="the name of the job at that place (headrace)")
+    add("--max-restarts", type=int, metavar="N", help="start all processes again so many times after a failure (0)")
+    add("--numa-aware", action=switch, help="bind processes to NUMA nodes, round robin")
+    add("--print-topology", action=switch, help="print which machine runs which processes and replicas")
+    add("--only-output-from-instance", type=int, metavar="N", help="show this one; of others, stderr if they fail")
+    add("--offline-mode", action=switch, help="hide all accelerators from the program")
+    add("--env", action="append", metavar="NAME[=VALUE]", help="set, or pass on, a variable; may come several times")
+    add("--import-config", metavar="FILE", help="read options from a TOML or JSON file; the command line wins")
+    add("--export-config", metavar="FILE", help="write the options to a TOML or JSON file")
+    add("--overwrite-config", action=switch, help="write over an existing file")
+    add("--mpi-global-args", metavar="ARGS", help="more arguments for mpirun, for the whole job")
+    add("--mpi-local-args", metavar="ARGS", help="more arguments for mpirun, for each process")
+    add("-v", "--verbose", action="count", help="say what is started and how; -vv more")
+    add("program", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return parser

@@ -1,0 +1,143 @@
+"""The output of all ranks, as whole tagged lines, in the order in which it arrives.
+
+    [1,2]<stdout>:epoch 1        rank 2 wrote "epoch 1"; its stderr is tagged <stderr> and goes to our stderr
+
+A line is what ends with a newline (or with the end of the stream: then the newline is added). A carriage return starts
+the line again, as on a terminal: of a progress bar the last state is shown when its line ends, and until then its
+present state once in `BAR_SECONDS`, each as a line of its own. A line of more than `LONGEST` bytes is cut.
+Bytes are passed on as they are, never decoded.
+
+`only=N` shows rank N alone. What the others write to stderr is kept (in memory, then in an unnamed file), so that
+`reveal(rank)` can show why a hidden rank failed.
+"""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from typing import IO
+
+BAR_SECONDS = 1.0
+LONGEST = 1 << 20
+_KEEP_IN_MEMORY = 1 << 20
+
+
+class Lines:
+    """Bytes of one stream in, whole lines (without their newline) out."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rest = b""
+        self._clock = clock
+        self._bar_shown: float | None = None
+
+    def feed(self, data: bytes) -> list[bytes]:
+        *whole, rest = (self._rest + data).split(b"\n")
+        lines = [_last_state(line) for line in whole]
+        if lines:
+            self._bar_shown = None
+        lines += self._bar(rest)
+        while len(self._rest) > LONGEST:
+            lines.append(self._rest[:LONGEST])
+            self._rest = self._rest[LONGEST:]
+        return lines
+
+    def finish(self) -> list[bytes]:
+        rest, self._rest = self._rest, b""
+        return [_last_state(rest)] if rest.strip(b"\r") else []
+
+    def _bar(self, rest: bytes) -> list[bytes]:
+        """Keep the present state of an unfinished line; give it out when it was long enough since the last one."""
+        done, returned, now = rest.rpartition(b"\r")
+        state = _last_state(done)
+        if not returned or not (now or state):
+            self._rest = rest
+            return []
+        # a return at the very end may belong to "\r\n" or begin the next state: the present one stands before it
+        self._rest = b"\r" + now if now else state + b"\r"
+        when = self._clock()
+        if self._bar_shown is None:
+            self._bar_shown = when
+        if not state or when - self._bar_shown < BAR_SECONDS:
+            return []
+        self._bar_shown = when
+        return [state]
+
+
+def _last_state(line: bytes) -> bytes:
+    """What a terminal shows of a line with carriage returns: the text after the last one that has text after it."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
+
+
+class Screen:
+    """Where tagged lines go. Several threads may write; each call writes whole lines."""
+
+    def __init__(self, out: IO[bytes], err: IO[bytes], only: int | None = None) -> None:
+        self._streams = {"stdout": out, "stderr": err}
+        self._only = only
+        self.on_broken: Callable[[], None] = lambda: None
+        self.broken: OSError | None = None  # why nothing is shown any more
+        self._lock = threading.Lock()
+        self._lines: dict[tuple[int, str], Lines] = {}
+        self._hidden: dict[int, IO[bytes]] = {}
+
+    def feed(self, rank: int, stream: str, data: bytes) -> None:
+        with self._lock:
+            self._show(rank, stream, self._of(rank, stream).feed(data))
+
+    def finish(self, rank: int, stream: str) -> None:
+        """The stream has ended: an unfinished line is shown as it is."""
+        with self._lock:
+            lines = self._lines.pop((rank, stream), None)
+            if lines:
+                self._show(rank, stream, lines.finish())
+
+    def say(self, text: str) -> None:
+        """A line of our own."""
+        self.own(text.encode(errors="surrogateescape") + b"\n")
+
+    def own(self, text: bytes) -> None:
+        """What no rank has written."""
+        with self._lock:
+            self._write("stderr", text)
+
+    def reveal(self, rank: int) -> None:
+        """Show what a hidden rank has written to stderr so far."""
+        with self._lock:
+            kept = self._hidden.pop(rank, None)
+            if kept is None:
+                return
+            with kept:
+                kept.seek(0)
+                for line in kept:
+                    self._write("stderr", line)
+
+    def forget(self) -> None:
+        """Drop what hidden ranks have written: they did not fail."""
+        with self._lock:
+            while self._hidden:
+                self._hidden.popitem()[1].close()
+
+    def _of(self, rank: int, stream: str) -> Lines:
+        return self._lines.setdefault((rank, stream), Lines())
+
+    def _show(self, rank: int, stream: str, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        tag = b"[1,%d]<%s>:" % (rank, stream.encode())
+        text = b"".join(b"%s%s\n" % (tag, line) for line in lines)
+        if self._only is None or rank == self._only:
+            self._write(stream, text)
+        elif stream == "stderr":
+            if rank not in self._hidden:
+                self._hidden[rank] = tempfile.SpooledTemporaryFile(_KEEP_IN_MEMORY)  # noqa: SIM115 - closed by reveal or forget
+            self._hidden[rank].write(text)
+
+    def _write(self, stream: str, text: bytes) -> None:
+        if self.broken:
+            return
+        try:
+            self._streams[stream].write(text)
+            self._streams[stream].flush()
+        except OSError as error:  # the reader has gone, or the disk is full: end the job, but keep reading its pipes
+            self.broken = error
+            self.on_broken()

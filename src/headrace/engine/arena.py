@@ -1,0 +1,189 @@
+"""Arena: shared memory in slots, owned by the consumer.
+
+The consumer lends one slot with every ticket; the worker writes its result there; the consumer hands views of it to the
+user, and the slot is free when the last view has died. Memory is anonymous (memfd, or a file without a name where that
+does not exist), so nothing is left behind whoever is killed. Pages are reserved when a slot is made: too little memory is
+an error here, never a bus error later. A slot never shrinks.
+
+**When is a slot free?** A `Lease` is a fresh ctypes array over the slot's memory. Every array, tensor and slice of them
+that looks into the slot keeps it alive, so the callback on its end fires exactly when nobody looks any more. It may fire in
+any thread, and inside the loop: it appends to a deque and does nothing else.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import tempfile
+import weakref
+from collections import deque
+from typing import Any
+
+HEADER = 64
+"""Bytes at the front of each slot: the position at hand (see `workers.child`)."""
+SMALLEST = 64 * 1024
+GRANULE = 64 * 1024
+
+
+class OutOfSharedMemory(OSError):
+    """The system has no more shared memory to give."""
+
+
+def anonymous(size: int, named: bool = False) -> int:
+    """A file descriptor of `size` bytes of memory that has no name."""
+    if hasattr(os, "memfd_create") and not named:
+        fd = os.memfd_create("headrace", os.MFD_CLOEXEC)
+    else:
+        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        handle, path = tempfile.mkstemp(prefix="headrace-", dir=folder)
+        os.unlink(path)
+        fd = handle
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:
+            os.ftruncate(fd, size)
+    except OSError as error:
+        os.close(fd)
+        if error.errno in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG):
+            raise OutOfSharedMemory(
+                error.errno,
+                f"no room for {size / 1e6:.1f} MB of shared memory; make batches smaller, use fewer workers, or raise the "
+                f"memory limit (in a container: --shm-size, --memory)",
+            ) from None
+        raise
+    return fd
+
+
+class Slot:
+    """One piece of shared memory."""
+
+    __slots__ = ("address", "fd", "map", "number", "size", "table", "view")
+
+    def __init__(self, number: int, fd: int, size: int) -> None:
+        self.number = number
+        self.fd = fd
+        self.size = size
+        self.map = mmap.mmap(fd, size)
+        self.view = memoryview(self.map)
+        self.table = (0, 0)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+
+    def __del__(self) -> None:
+        if getattr(self, "fd", -1) >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+_TYPES: dict[int, Any] = {}
+
+
+def _lease_type(size: int) -> Any:
+    # A ctypes array type costs ten times an instance: one per slot size, kept for ever (sizes are few: see `_rounded`).
+    found = _TYPES.get(size)
+    if found is None:
+        found = _TYPES[size] = ctypes.c_char * size
+    return found
+
+
+class Arena:
+    """All slots of one consumer."""
+
+    def __init__(self, budget: int, named: bool = False) -> None:
+        self.budget = budget
+        self.named = named
+        self.total = 0
+        """Bytes of all slots that exist."""
+        self.copies = 0
+        self.largest = 0
+        """Bytes of the largest slot that was asked for."""
+        self._next = 0
+        self._free: dict[int, list[Slot]] = {}
+        self._returned: deque[Slot] = deque()
+        self._leases: dict[int, Any] = {}
+        self.retired: list[int] = []
+        """Numbers of slots that no worker needs to keep mapped."""
+
+    def lend(self, need: int) -> Slot:
+        """A free slot of at least `need` bytes; the one used last, whose pages are warm."""
+        self._take_back()
+        size = _rounded(need)
+        if size > self.largest:
+            self.largest = size
+        stack = self._free.get(size)
+        if stack:
+            return stack.pop()
+        if self.total + size > self.budget:
+            self._retire_others(size)
+        slot = Slot(self._number(), anonymous(size, self.named), size)
+        self.total += size
+        return slot
+
+    def adopt(self, fd: int) -> Slot:
+        """A slot that a worker made because its result did not fit."""
+        size = os.fstat(fd).st_size
+        slot = Slot(self._number(), fd, size)
+        self.total += size
+        return slot
+
+    def lease(self, slot: Slot) -> memoryview:
+        """Memory for the user to look into; the slot comes back by itself when nobody does any more."""
+        exporter = _lease_type(slot.size).from_buffer(slot.map)
+        number = slot.number
+        leases, returned = self._leases, self._returned
+
+        def ended(_: Any) -> None:
+            leases.pop(number, None)
+            returned.append(slot)
+
+        self._leases[number] = weakref.ref(exporter, ended)
+        return memoryview(exporter).cast("B")
+
+    def give_back(self, slot: Slot) -> None:
+        """A slot that nobody looks into."""
+        self._returned.append(slot)
+
+    def crowded(self) -> bool:
+        """The user holds so much that the next batch should be copied out instead of lent."""
+        self._take_back()
+        free = sum(size * len(stack) for size, stack in self._free.items())
+        return self.total - free > self.budget
+
+    @property
+    def slots(self) -> int:
+        return len(self._leases) + sum(map(len, self._free.values()))
+
+    def _take_back(self) -> None:
+        returned = self._returned
+        while returned:
+            slot = returned.popleft()
+            if slot.size == _rounded(slot.size) and self.total <= 2 * self.budget:
+                self._free.setdefault(slot.size, []).append(slot)
+            else:
+                self._drop(slot)
+
+    def _retire_others(self, wanted: int) -> None:
+        """Make room: free slots of sizes that are not asked for now."""
+        for size in [s for s in self._free if s != wanted]:
+            for slot in self._free.pop(size):
+                self._drop(slot)
+
+    def _drop(self, slot: Slot) -> None:
+        self.total -= slot.size
+        self.retired.append(slot.number)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+
+def _rounded(need: int) -> int:
+    """Few different sizes: an eighth of a power of two at most is wasted."""
+    need = max(need, SMALLEST)
+    step = max(GRANULE, 1 << (need.bit_length() - 4))
+    return -(-need // step) * step
+
+
+def room(need: int) -> int:
+    """The size of a slot that a worker makes for a result that did not fit; some more, so that the next one does."""
+    return _rounded(need + need // 8)

@@ -1,0 +1,242 @@
+"""Codec: any Python object as a small head and spans of raw memory, and back without a copy.
+
+    object  --pack-->  head (pickle) + buffers (arrays and tensors, as they lie in memory)
+            --write--> the buffers, once, into a slot; those that were made there already stay where they are
+            --load-->  arrays and tensors that look into the slot
+
+Objects travel by plain pickle, protocol 5; what plain pickle refuses goes by cloudpickle. Many samples in one slot are
+packed one by one with a table of their places, so that a reader can take any of them.
+"""
+
+import io
+import marshal
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+
+from headrace.errors import NotPicklable
+
+IN_BAND = 2048
+"""A buffer smaller than this travels inside the head."""
+ALIGN = 64
+
+Spans = tuple[int, ...]
+"""offset, size, offset, size, ..."""
+
+
+def pack(sample: Any) -> tuple[bytes, list[Any]]:
+    """The head and the buffers of one object."""
+    buffers: list[Any] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < IN_BAND:
+            return True
+        buffers.append(raw)
+        return False
+
+    try:
+        if "torch" not in sys.modules:
+            return pickle.dumps(sample, 5, buffer_callback=keep), buffers
+        stream = io.BytesIO()
+        pickler = pickle.Pickler(stream, 5, buffer_callback=keep)
+        pickler.dispatch_table = _torch_table()
+        pickler.dump(sample)
+        return stream.getvalue(), buffers
+    except (pickle.PicklingError, AttributeError, TypeError) as refused:
+        buffers.clear()
+        try:
+            return cloudpickle.dumps(sample, 5, buffer_callback=keep), buffers
+        except Exception:
+            raise NotPicklable(
+                f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; "
+                f"return plain data, arrays or tensors from the last op that runs in the worker"
+            ) from refused
+
+
+def load(head: Any, buffers: Sequence[Any]) -> Any:
+    """The object again; its arrays look into `buffers`."""
+    return pickle.loads(head, buffers=buffers)
+
+
+class Writer:
+    """Fills one slot from the front: arrays that ops make in it, then buffers, then a table."""
+
+    __slots__ = ("address", "memory", "overflow", "size", "used")
+
+    def __init__(self, memory: memoryview, address: int, reserved: int) -> None:
+        self.memory = memory
+        self.address = address
+        self.size = memory.nbytes
+        self.used = reserved
+        self.overflow: list[tuple[int, Any]] = []
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array inside the slot, or None if it does not fit."""
+        import numpy as np
+
+        nbytes = dtype.itemsize
+        for extent in shape:
+            nbytes *= extent
+        start = -(-self.used // ALIGN) * ALIGN
+        if nbytes < IN_BAND or start + nbytes > self.size or dtype.hasobject:
+            return None
+        self.used = start + nbytes
+        return np.ndarray(shape, dtype, self.memory, start)
+
+    def need(self, buffers: Sequence[Any], extra: int) -> int:
+        """How large the slot has to be so that these buffers and `extra` bytes fit too."""
+        total = self.used
+        for raw in buffers:
+            if self._inside(raw) is None:
+                total = -(-total // ALIGN) * ALIGN + raw.nbytes
+        return -(-total // ALIGN) * ALIGN + extra
+
+    def write(self, buffers: Sequence[Any]) -> list[int]:
+        """Put the buffers into the slot, each at most once; their spans."""
+        spans: list[int] = []
+        for raw in buffers:
+            size = raw.nbytes
+            start = self._inside(raw)
+            if start is None:
+                start = self.put(raw)
+            spans += (start, size)
+        return spans
+
+    def put(self, raw: Any) -> int:
+        start = -(-self.used // ALIGN) * ALIGN
+        size = raw.nbytes if isinstance(raw, memoryview) else len(raw)
+        self.memory[start : start + size] = raw
+        self.used = start + size
+        return start
+
+    def _inside(self, raw: memoryview) -> int | None:
+        owner = raw.obj
+        interface = getattr(owner, "__array_interface__", None)
+        if interface is None:
+            return None
+        start = interface["data"][0] - self.address
+        return start if 0 <= start and start + raw.nbytes <= self.size else None
+
+
+def pack_many(samples: Sequence[Any]) -> tuple[list[bytes], list[list[Any]]]:
+    """Heads and buffers of many samples."""
+    heads, buffers = [], []
+    for sample in samples:
+        head, raw = pack(sample)
+        heads.append(head)
+        buffers.append(raw)
+    return heads, buffers
+
+
+def need_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence[Any]]) -> int:
+    flat = [raw for sample in buffers for raw in sample]
+    return writer.need(flat, sum(map(len, heads)) + 24 * len(heads) + 16 * len(flat) + 4 * ALIGN)
+
+
+def write_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence[Any]]) -> tuple[int, int]:
+    """Put packed samples into the slot; where their table lies."""
+    start = writer.put(b"".join(heads))
+    ends = []
+    at = start
+    for head in heads:
+        at += len(head)
+        ends.append(at)
+    spans = [writer.write(raw) if raw else None for raw in buffers]
+    table = marshal.dumps((start, ends, spans if any(spans) else None))
+    return writer.put(table), len(table)
+
+
+def load_many(memory: Any, table: tuple[int, int], first: int, stop: int) -> list[Any]:
+    """Samples first..stop of a slot."""
+    offset, size = table
+    start, ends, spans = marshal.loads(memory[offset : offset + size])
+    out = []
+    at = start if first == 0 else ends[first - 1]
+    for i in range(first, stop):
+        end = ends[i]
+        buffers: list[Any] = []
+        if spans is not None and spans[i]:
+            flat = spans[i]
+            buffers = [memory[flat[k] : flat[k] + flat[k + 1]] for k in range(0, len(flat), 2)]
+        out.append(pickle.loads(memory[at:end], buffers=buffers))
+        at = end
+    return out
+
+
+_TABLE: dict[type, Callable[[Any], Any]] = {}
+
+
+def _torch_table() -> dict[type, Callable[[Any], Any]]:
+    if not _TABLE:
+        torch: Any = sys.modules["torch"]
+        if not hasattr(torch, "Tensor"):  # still being imported
+            return {}
+        _TABLE[torch.Tensor] = _reduce_tensor
+    return _TABLE
+
+
+def _reduce_tensor(tensor: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+    plain = (
+        tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+        and not tensor.is_conj() and not tensor.is_neg()
+    )  # fmt: skip
+    if not plain:
+        return tensor.__reduce_ex__(5)
+    raw = tensor.detach()
+    if not raw.is_contiguous():
+        raw = raw.contiguous()
+    if raw.numel() == 0:
+        return _empty_tensor, (str(tensor.dtype)[6:], tuple(tensor.shape), tensor.requires_grad)
+    flat = raw.view(-1).view(torch.uint8).numpy()
+    return _load_tensor, (pickle.PickleBuffer(flat), str(tensor.dtype)[6:], tuple(tensor.shape), tensor.requires_grad)
+
+
+def _load_tensor(raw: Any, dtype: str, shape: tuple[int, ...], grad: bool) -> Any:
+    import torch
+
+    tensor = torch.frombuffer(raw, dtype=getattr(torch, dtype)).view(shape)
+    return tensor.requires_grad_() if grad else tensor
+
+
+def _empty_tensor(dtype: str, shape: tuple[int, ...], grad: bool) -> Any:
+    import torch
+
+    return torch.empty(shape, dtype=getattr(torch, dtype), requires_grad=grad)
+
+
+# --- errors travel as their parts: constructors of exceptions are not to be trusted with one string -------------------
+
+
+def pack_error(error: BaseException) -> bytes:
+    """An exception with its attributes and notes; what cannot travel of it is left out."""
+    attributes = {}
+    for name, value in vars(error).items():
+        if _travels(value):
+            attributes[name] = value
+    args = error.args if _travels(error.args) else tuple(a if _travels(a) else repr(a) for a in error.args)
+    for kind in type(error).__mro__:
+        if _travels(kind):
+            return cloudpickle.dumps((kind, args, attributes))  # type: ignore[no-any-return]
+    raise AssertionError("BaseException itself can always travel")
+
+
+def load_error(packed: bytes) -> BaseException:
+    kind, args, attributes = pickle.loads(packed)
+    error: BaseException = kind.__new__(kind, *args)
+    error.args = args
+    for name, value in attributes.items():
+        setattr(error, name, value)
+    return error
+
+
+def _travels(value: Any) -> bool:
+    try:
+        pickle.loads(cloudpickle.dumps(value))
+    except Exception:
+        return False
+    return True

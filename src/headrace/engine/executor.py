@@ -1,0 +1,210 @@
+"""Executor: runs tickets of a program, in whatever thread or process it finds itself.
+
+A ticket is a tuple `(sequence, stage, epoch, number, payload)`. `number` says which ticket of its stage it is, the same in
+every run: random values depend on it and on nothing else. Its payload depends on what feeds the stage:
+
+    positions   (start, stop, extra)          positions of the head, then those of the tuple `extra`
+    samples     (samples, base)               samples of the stage before, already decoded; `base` numbers the first
+    listed      the object itself             what the consumer's iterator gave
+    strand      (strand, state, dropped)      the next block of a strand, from `state` if it is not open here
+
+Outputs come back as a list. The executor notes where it is (`place`) before it calls user code, so that an error, a death
+or a stuck worker can be named after the op and the sample.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.cursor import Cursor, Opening
+from headrace.engine.program import STRAND_BLOCK, Program, Stage
+from headrace.op import Each, Here, Indexed, place
+from headrace.plan.seed import key, seed_globals
+
+STRAND_SECONDS = 0.02
+"""A strand hands on what it has after this long, so that a slow stream still flows."""
+
+Chain = list[tuple[Here, Callable[[Any], Any], bool]]
+Skip = tuple[int, str, str]
+
+
+class Executor:
+    """Runs tickets."""
+
+    def __init__(self, program: Program, seeds: bool, note: Callable[[int], None] | None = None) -> None:
+        self.program = program
+        self._seeds = seeds and program.keyed
+        self._note = note or (lambda position: None)
+        self._opened: dict[int, _Opened] = {}
+        self.skipped: list[Skip] = []
+        """Samples of the last ticket that failed and were left out: (position, op, error)."""
+
+    def run(self, stage_number: int, epoch: int, number: int, payload: Any, avoid: tuple[int, ...] = ()) -> list[Any]:
+        """The outputs of one ticket; positions in `avoid` are left out."""
+        opened = self._epoch(epoch)
+        stage = self.program.stages[stage_number]
+        if self._seeds and stage.feed != "strand":
+            seed_globals(key(self.program.seed, epoch, "ticket", stage_number, number))
+        self.skipped.clear()
+        if stage.feed == "positions":
+            outputs = self._positions(opened, stage, number, payload, avoid)
+        elif stage.feed == "refs":
+            outputs = self._samples(opened, stage, number, payload, avoid)
+        else:
+            outputs = self._push(opened.chains[stage_number], payload, number)
+        place.leave()  # not after an error: whoever reports it asks where()
+        return outputs
+
+    def strand(self, epoch: int, strand: int, block: int, state: Any) -> tuple[list[Any], bool, Any]:
+        """The next block of a strand: its samples, whether it has ended, and where it is now."""
+        opened = self._epoch(epoch)
+        at, cursor = opened.strands.get(strand, (-1, None))
+        if cursor is None or at != block:
+            cursor = self._open_strand(opened, strand, state)
+        samples: list[Any] = []
+        ended = False
+        until = time.monotonic() + STRAND_SECONDS
+        self._note(cursor.emitted)
+        try:
+            while len(samples) < STRAND_BLOCK:
+                samples.append(next(cursor))
+                if len(samples) % 16 == 0 and time.monotonic() > until:
+                    break
+        except StopIteration:
+            ended = True
+        place.leave()
+        opened.strands[strand] = (block + 1, cursor)
+        return samples, ended, cursor.state()
+
+    def _open_strand(self, opened: "_Opened", strand: int, state: Any) -> Cursor:
+        opening = Opening(
+            opened.ordinals, self.program.seed, opened.epoch, strand, self.program.strands, seed_globals if self._seeds else None
+        )
+        return opening.open(self.program.head, state)
+
+    def forget(self, keep: int) -> None:
+        """Epochs before `keep` will not be asked for again."""
+        for epoch in [e for e in self._opened if e < keep]:
+            del self._opened[epoch]
+
+    def _epoch(self, epoch: int) -> "_Opened":
+        found = self._opened.get(epoch)
+        if found is None:
+            found = self._opened[epoch] = _Opened(self.program, epoch)
+            for old in sorted(self._opened)[:-2]:
+                del self._opened[old]
+        return found
+
+    def _positions(self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]) -> list[Any]:
+        start, stop, extra = payload
+        get, note = opened.indexed.get, self._note
+        wanted: Any = range(start, stop) if not extra else [*range(start, stop), *extra]
+        if avoid:
+            wanted = [p for p in wanted if p not in avoid]
+        if stage.group is not None:
+            group = list(self._fetch(get, note, wanted))
+            return self._push(opened.chains[stage.number], group, number) if group else []
+        out: list[Any] = []
+        chain = opened.chains[stage.number]
+        if not chain:
+            return list(self._fetch(get, note, wanted))
+        for position in wanted:
+            for sample in self._fetch(get, note, (position,)):
+                out += self._push(chain, sample, position)
+        return out
+
+    def _fetch(self, get: Callable[[int], Any], note: Callable[[int], None], wanted: Any) -> Iterator[Any]:
+        if not self.program.skips:
+            for position in wanted:
+                note(position)
+                yield get(position)
+            return
+        for position in wanted:
+            note(position)
+            try:
+                sample = get(position)
+            except Exception as error:
+                self._skip(position, error)
+            else:
+                yield sample
+
+    def _samples(self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]) -> list[Any]:
+        samples, base = payload
+        inner = opened.inners[stage.number]
+        chain = opened.chains[stage.number]
+        done: list[Any] = []
+        for position, sample in enumerate(samples, base):
+            if position in avoid:
+                continue
+            self._note(position)
+            if stage.group is None:
+                done += self._push(chain, sample, position)
+            else:
+                done += self._push(inner, sample, position)
+        if stage.group is None:
+            return done
+        return self._push(chain, done, number) if done else []
+
+    def _push(self, chain: Chain, unit: Any, position: int) -> list[Any]:
+        """One unit through a chain of ops."""
+        try:
+            units = [unit]
+            for here, call, flat in chain:
+                if flat:
+                    spread = []
+                    for u in units:
+                        place.at(here, position)
+                        spread += call(u)
+                    units = spread
+                elif len(units) == 1:
+                    place.at(here, position)
+                    units = [call(units[0])]
+                else:
+                    done = []
+                    for u in units:
+                        place.at(here, position)
+                        done.append(call(u))
+                    units = done
+            return units
+        except Exception as error:
+            if not self.program.skips:
+                raise
+            self._skip(position, error)
+            return []
+
+    def _skip(self, position: int, error: Exception) -> None:
+        self.skipped.append((position, self.where()[0], f"{type(error).__name__}: {error}"))
+
+    def where(self) -> tuple[str, int]:
+        """The op and the position at hand."""
+        here = place.here
+        if here is None:
+            return "the engine", -1
+        return self.program.pipe.nodes()[here.ordinal].op.describe(), place.position
+
+
+class _Opened:
+    """A program in one epoch."""
+
+    def __init__(self, program: Program, epoch: int) -> None:
+        self.epoch = epoch
+        self.ordinals = program.pipe.ordinals()
+        opening = Opening(self.ordinals, program.seed, epoch)
+        self.strands: dict[int, tuple[int, Cursor]] = {}
+        self.inners = [_chain(opening, stage.inner) for stage in program.stages]
+        self.chains = [_chain(opening, stage.nodes) for stage in program.stages]
+        self._program = program
+        self._indexed: Indexed | None = None
+
+    @property
+    def indexed(self) -> Indexed:
+        if self._indexed is None:
+            self._indexed = self._program.head.indexed(self._program.seed, self.epoch)
+            assert self._indexed is not None
+        return self._indexed
+
+
+def _chain(opening: Opening, nodes: Any) -> Chain:
+    return [
+        (opening.here(n), n.op.apply, False) if isinstance(n.op, Each) else (opening.here(n), n.op.spread, True) for n in nodes
+    ]

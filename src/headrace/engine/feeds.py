@@ -1,0 +1,321 @@
+"""Feeds: where the tickets of a stage come from.
+
+    Positions   arithmetic: blocks of positions, or the batches of this rank
+    Listed      an iterator of the consumer's, one ticket per item
+    Strands     credits for the next block of each strand
+    Regroup     samples of the stage before, cut into groups; only references move
+
+`next()` is the next ticket, or None if there is none now; `ended` says that there will be none any more. Every ticket
+knows where the epoch stands before and after it (a *mark*: nested tuples of plain data), so that a snapshot between any two
+deliveries is a look at the ticket at hand.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.engine.messages import Reply, Ticket
+from headrace.engine.program import Program, Stage
+from headrace.plan.share import Share, deal
+from headrace.plan.world import World
+
+Mark = Any
+
+
+class Block:
+    """Many samples that one ticket made, wherever they lie."""
+
+    __slots__ = ("after", "before", "count", "error", "held", "lease", "outputs", "slot", "spent", "users")
+
+    def __init__(self, reply: Reply) -> None:
+        self.slot = reply.slot
+        self.outputs = reply.outputs
+        self.count = reply.count
+        self.error = reply.error
+        self.before = reply.ticket.before
+        self.after = reply.ticket.after
+        self.users = 0
+        """Tickets in flight that refer to it."""
+        self.spent = False
+        """All its samples have been handed on."""
+        self.held = False
+        """A worker's user code still looks into it: the slot must not be used again."""
+        self.lease: Any = None
+
+
+class Positions:
+    """Positions of the head."""
+
+    def __init__(self, program: Program, stage: Stage, world: World, policy: str, epoch: int, length: int, start: int) -> None:
+        self._stage = stage
+        self._epoch = epoch
+        self._at = 0
+        self.ended = False
+        self.share: Share | None = None
+        if stage.group is not None:
+            ends = "drop" if stage.drop_last else policy
+            self.share = Share(length, stage.group, world.share_ranks, world.share_rank, ends, start)  # type: ignore[arg-type]
+            self._first = start // stage.group if world.share_ranks == 1 else start // (stage.group * world.share_ranks)
+            self._steps = self.share.steps
+        else:
+            self._mine = deal(length, world.share_ranks, world.share_rank)
+            self._block = program.block
+            self._length = length
+            self._ranks = world.share_ranks
+            self._at = start // (program.block * world.share_ranks)
+            per_rank = program.block
+            self._steps = -(-len(self._mine) // per_rank)
+        self._world = world
+
+    def next(self, owner: Any) -> Ticket | None:
+        at = self._at
+        if at >= self._steps:
+            self.ended = True
+            return None
+        self._at = at + 1
+        if self.share is not None:
+            share = self.share
+            block = share.block(at)
+            extra = tuple(block.positions()[block.stop - block.start :]) if block.filled else ()
+            number = (self._first + at) * share.ranks + share.rank
+            ticket = Ticket(owner, 0, self._epoch, number, (block.start, block.stop, extra))
+            ticket.before = ("p", share.delivered(at))
+            ticket.after = ("p", share.delivered(at + 1))
+            return ticket
+        mine = self._mine[at * self._block : (at + 1) * self._block]
+        if self._ranks == 1:
+            payload: Any = (mine.start, mine.stop, ())
+        else:
+            payload = (0, 0, tuple(mine))
+        ticket = Ticket(owner, 0, self._epoch, at * self._ranks + self._world.share_rank, payload)
+        ticket.before = ("p", at * self._block * self._ranks)
+        ticket.after = ("p", min((at + 1) * self._block, len(self._mine)) * self._ranks)
+        return ticket
+
+
+class Listed:
+    """Items of an iterator that runs in the consumer."""
+
+    def __init__(self, items: Iterator[Any], epoch: int, start: int = 0) -> None:
+        self._items = items
+        self._epoch = epoch
+        self._number = start
+        self.ended = False
+
+    def next(self, owner: Any) -> Ticket | None:
+        try:
+            item = next(self._items)
+        except StopIteration:
+            self.ended = True
+            return None
+        ticket = Ticket(owner, 0, self._epoch, self._number, item)
+        ticket.before = ("l", self._number)
+        self._number += 1
+        ticket.after = ("l", self._number)
+        return ticket
+
+
+class Entry:
+    """Samples `first..stop` of a block, with where the epoch stands before and after them."""
+
+    __slots__ = ("after", "before", "block", "first", "stop")
+
+    def __init__(self, block: Block, first: int, stop: int, before: Mark, after: Mark) -> None:
+        self.block = block
+        self.first = first
+        self.stop = stop
+        self.before = before
+        self.after = after
+
+
+class Strands:
+    """Credits for blocks of strands, and the order in which their samples follow each other: in turn, one from each."""
+
+    def __init__(self, strands: int, epoch: int, depth: int, mark: Mark = None) -> None:
+        self._epoch = epoch
+        self._depth = depth
+        turn, saved = (0, [(None, 0, 0, False)] * strands) if mark is None else (mark[1], mark[2])
+        self._turn = turn
+        self._asked = [block for _, block, _, _ in saved]
+        self._over = [over for _, _, _, over in saved]
+        self._taken = [skip for _, _, skip, _ in saved]
+        self._states = [state for state, _, _, _ in saved]
+        """Of each strand, where it stood before the block at the front of its queue."""
+        self._open = list(self._states)
+        self._numbers = list(self._asked)
+        self._waiting = [0] * len(saved)
+        self._queues: list[deque[tuple[Block, Any]]] = [deque() for _ in saved]
+        self.ended = all(self._over)
+
+    def next(self, owner: Any) -> Ticket | None:
+        for s, over in enumerate(self._over):
+            if not over and self._waiting[s] + len(self._queues[s]) < self._depth:
+                ticket = Ticket(owner, 0, self._epoch, self._asked[s], (s, self._open[s]))
+                ticket.strand = ticket.pin = s
+                self._open[s] = None
+                self._asked[s] += 1
+                self._waiting[s] += 1
+                return ticket
+        return None
+
+    def take(self, reply: Reply) -> None:
+        """The next block of a strand: blocks of one strand come in order, because one worker has it open."""
+        s = reply.ticket.strand
+        assert s is not None
+        self._waiting[s] -= 1
+        self._over[s] = self._over[s] or reply.ended or reply.error is not None
+        self._queues[s].append((Block(reply), reply.state))
+
+    def entries(self) -> Iterator[Entry]:
+        """What can be handed on now, in order."""
+        strands = len(self._queues)
+        idle = 0
+        while idle < strands:
+            s = self._turn % strands
+            queue = self._queues[s]
+            while queue and queue[0][0].error is None and self._taken[s] >= queue[0][0].count:
+                self._next_block(s)
+            if not queue:
+                if not self._over[s]:
+                    return
+                self._turn += 1
+                idle += 1
+                continue
+            idle = 0
+            block = queue[0][0]
+            before = self.mark()
+            first = self._taken[s]
+            stop = block.count if strands == 1 else first + 1
+            self._taken[s] = stop
+            self._turn += 1
+            if stop >= block.count:
+                self._next_block(s)
+            yield Entry(block, first, stop, before, self.mark())
+        self.ended = True
+
+    def _next_block(self, s: int) -> None:
+        block, state = self._queues[s].popleft()
+        self._taken[s] = max(0, self._taken[s] - block.count)
+        self._states[s] = state
+        self._numbers[s] += 1
+
+    def mark(self) -> Mark:
+        saved = [
+            (self._states[s], self._numbers[s], self._taken[s], self._over[s] and not self._queues[s])
+            for s in range(len(self._queues))
+        ]
+        return ("s", self._turn % len(saved), saved)
+
+
+class Regroup:
+    """Samples of the stage before, in groups."""
+
+    def __init__(self, stage: Stage, epoch: int, free: Callable[[Block], None], mark: Mark = None) -> None:
+        self._stage = stage.number
+        self._size = stage.group
+        self._drop_last = stage.drop_last
+        self._epoch = epoch
+        self._free = free
+        self._entries: deque[Entry] = deque()
+        self._offset, self._base, self._number = (0, 0, 0) if mark is None else mark[2:]
+        """Samples of the first entry that are gone; the number of the next sample; the number of the next group."""
+        self._waiting = -self._offset
+        self._failing = 0
+        self.closed = False
+        """The stage before has ended."""
+        self.ended = False
+
+    @property
+    def backlog(self) -> int:
+        """Groups that wait to be handed out. What does not fill a group yet does not count: it waits for more."""
+        return len(self._entries) if self._size is None else self._waiting // self._size
+
+    def push(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        if entry.block.error is not None:
+            self._failing += 1
+        else:
+            self._waiting += entry.stop - entry.first
+
+    def next(self, owner: Any) -> Ticket | None:
+        cut = self._cut()
+        if cut is None:
+            return None
+        refs, base, before, after, error = cut
+        ticket = Ticket(owner, self._stage, self._epoch, self._number, (refs, base))
+        ticket.blocks = [ref[0] for ref in refs]
+        ticket.error = error
+        ticket.before = ("r", *before, base, self._number)
+        self._number += 1
+        ticket.after = ("r", *after, self._base, self._number)
+        return ticket
+
+    def _cut(self) -> tuple[list[tuple[Block, int, int]], int, Any, Any, BaseException | None] | None:
+        """The next group, as references; an error of the stage before stands at its own place."""
+        entries = self._entries
+        while entries and entries[0].block.error is None and entries[0].stop - entries[0].first <= self._offset:
+            self._spend()
+        if not entries:
+            self.ended = self.closed
+            return None
+        front = entries[0]
+        if front.block.error is not None:
+            entries.popleft()
+            self._failing -= 1
+            return [], self._base, (front.before, 0), (front.after, 0), front.block.error
+        take = self._how_many()
+        if take is None:
+            return None
+        refs: list[tuple[Block, int, int]] = []
+        base = self._base
+        before = after = (front.before, self._offset)
+        self._base += take
+        self._waiting -= take
+        while take:
+            entry = entries[0]
+            first = entry.first + self._offset
+            stop = min(entry.stop, first + take)
+            if refs and refs[-1][0] is entry.block and refs[-1][2] == first:
+                refs[-1] = (entry.block, refs[-1][1], stop)
+            else:
+                refs.append((entry.block, first, stop))
+                entry.block.users += 1
+            take -= stop - first
+            self._offset = stop - entry.first
+            if stop == entry.stop:
+                after = (entry.after, 0)
+                self._spend()
+            else:
+                after = (entry.before, self._offset)
+        return refs, base, before, after, None
+
+    def _how_many(self) -> int | None:
+        """The size of the next group; None if it cannot be cut yet, or never."""
+        if self._size is None:
+            return self._entries[0].stop - self._entries[0].first - self._offset
+        if self._waiting >= self._size and not self._failing:
+            return self._size
+        if not self.closed and not self._failing:
+            return None
+        ahead = -self._offset
+        for entry in self._entries:
+            if entry.block.error is not None:
+                return min(self._size, ahead)
+            ahead += entry.stop - entry.first
+        if ahead < self._size and not self.closed:
+            return None
+        if ahead < self._size and self._drop_last:
+            while self._entries:
+                self._spend()
+            self.ended = True
+            return None
+        return min(self._size, ahead)
+
+    def _spend(self) -> None:
+        entry = self._entries.popleft()
+        self._offset = max(0, self._offset - (entry.stop - entry.first))
+        block = entry.block
+        if entry.stop == block.count:
+            block.spent = True
+            if block.users == 0:
+                self._free(block)

@@ -1,0 +1,69 @@
+"""What consumer and workers say to each other.
+
+On the wire these are plain tuples (a frozen dataclass costs seven times as much); these classes are the reader's view.
+
+    consumer -> worker     TICKET  seq, stage, epoch, number, payload, slot, avoid, forget      (+ file descriptors of new slots)
+                           STOP
+    worker -> consumer     INLINE  seq, head, skipped, seconds                                  small result, inside the message
+                           SLOTTED seq, head, spans, used, skipped, seconds                     result in the slot that was lent
+                           MANY    seq, count, table, used, skipped, seconds, strand            many samples in the slot
+                           FAILED  seq, error, traceback, seconds
+                           READY   pid
+                           (+ a file descriptor when the result outgrew the slot: the worker made a new one)
+"""
+
+from typing import Any
+
+TICKET, STOP, DUMP = range(3)
+READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
+
+
+class Ticket:
+    """One unit of work."""
+
+    __slots__ = (
+        "after", "avoid", "before", "blocks", "epoch", "error", "number", "order", "owner", "payload", "pin", "seq", "slot", "stage", "strand",
+    )  # fmt: skip
+
+    def __init__(self, owner: Any, stage: int, epoch: int, number: int, payload: Any) -> None:
+        self.owner = owner
+        self.stage = stage
+        self.epoch = epoch
+        self.number = number
+        self.payload = payload
+        self.seq = 0
+        self.order = 0
+        """Its place among the tickets of its stage in this run."""
+        self.before: Any = None
+        self.after: Any = None
+        """Where the epoch stands before and after this ticket: what a snapshot says."""
+        self.error: BaseException | None = None
+        """It stands for work that failed in the stage before."""
+        self.pin: int | None = None
+        """The only worker that may run it."""
+        self.strand: int | None = None
+        self.blocks: Any = ()
+        """Blocks that the payload refers to, kept until the reply."""
+        self.slot: Any = None
+        self.avoid: tuple[int, ...] = ()
+        """Positions that are left out because they are poison."""
+
+
+class Reply:
+    """What came of a ticket."""
+
+    __slots__ = ("count", "ended", "error", "outputs", "seconds", "skipped", "slot", "spans", "state", "ticket")
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.outputs: Any = None
+        """The outputs themselves (a list), or the packed head of them."""
+        self.slot: Any = None
+        """Where the outputs lie, if they were packed into a slot."""
+        self.spans: Any = ()
+        self.count = 0
+        self.error: BaseException | None = None
+        self.skipped: Any = ()
+        self.seconds: Any = ()
+        self.ended = False
+        self.state: Any = None

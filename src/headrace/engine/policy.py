@@ -1,0 +1,123 @@
+"""Policy: how a pipe is run, as one frozen value, checked in one place.
+
+None of these options changes which samples arrive or in which order (`ordered=False` and `on_error` excepted).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from headrace.errors import BadOption
+
+KINDS = ("inline", "thread", "process", "ray")
+START_METHODS = ("server", "fork", "forkserver", "spawn")
+MEMORY = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many samples may fail and be skipped in one epoch: a count, a fraction of the samples read so far, or both."""
+
+    count: int | None = None
+    fraction: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.count is None and self.fraction is None:
+            raise BadOption("Budget() needs count= or fraction=")
+        if self.count is not None and self.count < 0:
+            raise BadOption(f"Budget(count=) needs a number >= 0, not {self.count}")
+        if self.fraction is not None and not 0 <= self.fraction <= 1:
+            raise BadOption(f"Budget(fraction=) needs a number between 0 and 1, not {self.fraction}")
+
+    def spent(self, skipped: int, seen: int) -> bool:
+        """Whether `skipped` failures among `seen` samples are too many; a fraction is not judged before 100 samples."""
+        if self.count is not None and skipped > self.count:
+            return True
+        return self.fraction is not None and skipped > self.fraction * max(seen, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a pipe is run."""
+
+    workers: int = 0
+    kind: Literal["inline", "thread", "process", "ray"] = "inline"
+    prefetch: int = 2
+    """Tickets that wait in a worker's own queue."""
+    ordered: bool = True
+    timeout: float | None = None
+    """Seconds to wait for the next batch before WorkerStuck is raised."""
+    start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None
+    memory: int = MEMORY
+    """Bytes of shared memory that batches in flight and in the user's hands may take before they are copied out."""
+    worker_init: Callable[[int], None] | None = None
+    restarts: int = 100
+    """Dead workers replaced per epoch."""
+    on_error: Literal["raise", "skip"] | Budget = "raise"
+    on_poison: Literal["raise", "skip"] = "raise"
+    on_stuck: Literal["raise", "replace"] = "raise"
+    recycle: int | None = None
+    """Replace each worker after this many tickets."""
+    recycle_memory: int | None = None
+    """Replace a worker whose private memory exceeds this many bytes."""
+    window: int | None = None
+    """Tickets issued but not delivered; None: 8 per worker, as far as `memory` allows."""
+    stealing: bool = True
+    """Any worker may take any ticket; False: ticket k belongs to worker k mod workers."""
+    randomness: Literal["keyed", "carried"] = "keyed"
+    """Global generators: seeded before each ticket, or only once per worker."""
+
+    def __post_init__(self) -> None:
+        whole = {"workers": 0, "prefetch": 1, "restarts": 0, "memory": 1}
+        for name, least in whole.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise BadOption(f"{name} must be a whole number >= {least}, not {value!r}")
+        for name in ("recycle", "recycle_memory", "window"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise BadOption(f"{name} must be None or a whole number >= 1, not {value!r}")
+        _one_of("kind", self.kind, KINDS)
+        if self.start_method is not None:
+            _one_of("start_method", self.start_method, START_METHODS)
+            if self.kind != "process":
+                raise BadOption(f"start_method={self.start_method!r} is for kind='process', not {self.kind!r}")
+        if self.kind != "inline" and self.workers == 0:
+            raise BadOption(f"kind={self.kind!r} needs workers >= 1")
+        if self.kind == "inline" and self.workers != 0:
+            raise BadOption("kind='inline' runs in the caller's thread: leave workers at 0")
+        if self.timeout is not None and not self.timeout > 0:
+            raise BadOption(f"timeout must be None or a number of seconds > 0, not {self.timeout!r}")
+        if not isinstance(self.on_error, Budget):
+            _one_of("on_error", self.on_error, ("raise", "skip"), also=" or a Budget")
+        _one_of("on_poison", self.on_poison, ("raise", "skip"))
+        _one_of("on_stuck", self.on_stuck, ("raise", "replace"))
+        if self.worker_init is not None and not callable(self.worker_init):
+            raise BadOption(f"worker_init must be a function of the worker's number, not {self.worker_init!r}")
+
+    @property
+    def skips(self) -> bool:
+        """Whether a sample that fails is left out instead of ending the epoch."""
+        return self.on_error != "raise"
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> "Policy":
+        """A policy from keywords; an unknown one is refused with a suggestion."""
+        known = [f.name for f in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                raise BadOption(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"))
+        if options.get("kind") is None:
+            options = {**options, "kind": "process" if options.get("workers") else "inline"}
+        if options.get("memory") is None:
+            options = {**options, "memory": MEMORY}
+        return cls(**options)
+
+
+def _one_of(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
+    if value not in choices:
+        near = get_close_matches(str(value), choices, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise BadOption(f"{name} must be one of {', '.join(map(repr, choices))}{also}, not {value!r}{hint}")

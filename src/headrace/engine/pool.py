@@ -1,0 +1,78 @@
+"""Pool: the workers of a loader, kept over epochs.
+
+A loader keeps one set of workers. An iterator takes it and gives it back at its end; a second iterator that lives at the
+same time gets a set of its own, so that two of them never wait for each other.
+"""
+
+import threading
+from typing import Any
+
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
+from headrace.engine.workers.inline import InlineWorkers
+
+
+class Pool:
+    """Sets of workers for one program."""
+
+    def __init__(self, program: Program, policy: Policy) -> None:
+        self.program = program
+        self.policy = policy
+        self._idle: list[Any] = []
+        self._busy: list[Any] = []
+        self._lock = threading.Lock()
+        self.closed = False
+
+    def take(self) -> Any:
+        with self._lock:
+            workers = self._idle.pop() if self._idle else None
+        if workers is None:
+            workers = make(self.policy)
+            workers.open(self.program)
+        with self._lock:
+            self._busy.append(workers)
+        return workers
+
+    def give_back(self, workers: Any) -> None:
+        with self._lock:
+            self._busy = [w for w in self._busy if w is not workers]
+            keep = not self.closed and not self._idle
+            if keep:
+                self._idle.append(workers)
+        if not keep:
+            workers.close()
+
+    def discard(self, workers: Any) -> None:
+        """Workers that are in no fit state."""
+        with self._lock:
+            self._busy = [w for w in self._busy if w is not workers]
+        workers.close()
+
+    def all(self) -> list[Any]:
+        with self._lock:
+            return [*self._idle, *self._busy]
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            everybody = [*self._idle, *self._busy]
+            self._idle, self._busy = [], []
+        for workers in everybody:
+            workers.close()
+
+
+def make(policy: Policy) -> Any:
+    """A set of workers of the policy's kind."""
+    if policy.kind == "inline":
+        return InlineWorkers()
+    if policy.kind == "thread":
+        from headrace.engine.workers.thread import ThreadWorkers
+
+        return ThreadWorkers(policy)
+    if policy.kind == "ray":
+        from headrace.engine.workers.ray import RayWorkers
+
+        return RayWorkers(policy)
+    from headrace.engine.workers.process import ProcessWorkers
+
+    return ProcessWorkers(policy)

@@ -1,0 +1,179 @@
+"""Program: a pipe cut into stages, as a value that every worker gets.
+
+    head  ──>  stage 0  ──>  stage 1  ──>  ...  ──>  tail (in the consumer)
+
+The **head** says where samples come from. If the pipe has random access up to some op, that part is *indexed*: the
+consumer deals out positions and the worker fetches them. Otherwise it is a *strand*: a cursor that runs in one place and
+hands on blocks of samples. A **stage** is a chain of ops that treat every sample (or every batch) on its own, so that any
+worker can run any ticket of it. A `batch` after an op that changes counts starts the next stage: the consumer only
+regroups references to samples. The **tail** is what has to see the whole stream after work has been divided.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.op import Each, Flat, Op
+from headrace.ops.batch import Batch
+from headrace.ops.sharding import Sharding
+from headrace.pipe import Pipe
+
+BLOCK = 64
+"""Positions in one ticket when nothing says how many samples belong together."""
+STRAND_BLOCK = 512
+"""The most samples in one reply of a strand."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """A chain of ops that any worker can run on any ticket."""
+
+    number: int
+    inner: tuple[Pipe[Any], ...]
+    """One-to-one ops on the samples, before they are grouped."""
+    nodes: tuple[Pipe[Any], ...]
+    """Ops on the groups, or, without a group, on the samples."""
+    feed: str
+    """"positions", "strand", "refs" (samples of the stage before), or "listed" (what an iterator of the consumer gives)."""
+    group: int | None = None
+    """Samples of one ticket form one list of this size; None: they stay single."""
+    drop_last: bool = False
+    why: str = ""
+
+    @property
+    def single(self) -> bool:
+        """Exactly one output per ticket."""
+        return (self.group is not None or self.feed == "listed") and all(isinstance(n.op, Each) for n in self.nodes)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """All that a worker needs to know."""
+
+    pipe: Pipe[Any]
+    head: Pipe[Any]
+    stages: tuple[Stage, ...]
+    tail: tuple[Pipe[Any], ...]
+    seed: int
+    block: int = BLOCK
+    keyed: bool = True
+    """Seed the global generators before each ticket."""
+    skips: bool = False
+    strands: int = 1
+
+    @property
+    def indexed(self) -> bool:
+        return self.stages[0].feed == "positions"
+
+    @property
+    def last(self) -> Stage:
+        return self.stages[-1]
+
+    @property
+    def assembled(self) -> bool:
+        """The last regrouping needs no op of the user's: the consumer does it while it decodes."""
+        return self.last.feed == "refs" and not self.last.nodes and not self.last.inner
+
+
+def cut(pipe: Pipe[Any], seed: int, *, keyed: bool = True, skips: bool = False, strands: int | None = None) -> Program:
+    """Cut a pipe into stages."""
+    chain = _chain(pipe)
+    head, rest = _head(chain)
+    indexed = head.indexed(seed, 0) is not None
+    stages, tail = _stages(rest, "positions" if indexed else "strand")
+    return Program(
+        pipe, head, tuple(stages), tuple(tail), seed,
+        block=_block(stages, head), keyed=keyed, skips=skips, strands=1 if indexed else strands or 1,
+    )  # fmt: skip
+
+
+def _chain(pipe: Pipe[Any]) -> list[Pipe[Any]]:
+    """From the last node back to where the graph stops being a single line, sources first."""
+    chain = [pipe]
+    while len(chain[-1].inputs) == 1:
+        chain.append(chain[-1].inputs[0])
+    return chain[::-1]
+
+
+def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
+    """How much of the chain belongs together in front, and what is left for the stages."""
+    reach = 0  # the longest prefix with random access
+    while reach < len(chain) and chain[reach].indexed(0, 0) is not None:
+        reach += 1
+    if reach and _serial(chain[reach:]) is None:
+        # A batch that only one-to-one ops follow is cut by the plan: ranks share whole batches.
+        batch = reach - 1
+        while batch > 0 and isinstance(chain[batch].op, Each):
+            batch -= 1
+        if batch > 0 and isinstance(chain[batch].op, Batch):
+            reach = batch
+        return chain[reach - 1], chain[reach:]
+    # A stream: everything up to the last op that must see all of it runs in one place, unless a mark divides it earlier.
+    mark = next((i for i, node in enumerate(chain) if isinstance(node.op, Sharding)), None)
+    if mark is not None:
+        return chain[mark - 1], chain[mark:]
+    last = _serial(chain[1:])
+    end = 1 if last is None else last + 2
+    return chain[end - 1], chain[end:]
+
+
+def _serial(nodes: list[Pipe[Any]]) -> int | None:
+    """Where the last op stands that must see the whole stream, consumer-only ops excepted."""
+    found = None
+    for i, node in enumerate(nodes):
+        if _in_consumer(node.op):
+            break
+        if not isinstance(node.op, Each | Flat | Batch):
+            found = i
+    return found
+
+
+def _in_consumer(op: Op[Any, Any]) -> bool:
+    return bool(getattr(op, "consumer", False))
+
+
+def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[Any]]]:
+    """The stages, and the nodes that are left for the consumer."""
+    stages: list[Stage] = []
+    now = _Draft(feed, "random access: positions are dealt out" if feed == "positions" else "a stream is read in one place")
+    for i, node in enumerate(nodes):
+        op = node.op
+        if isinstance(op, Sharding):
+            continue
+        if isinstance(op, Batch):
+            if now.feed == "strand" or now.batch is not None or not now.one_to_one or (now.nodes and now.feed != "refs"):
+                stages.append(now.stage(len(stages)))
+                now = _Draft("refs", "batches are cut from samples whose number is known only now")
+            now.inner, now.nodes, now.batch = now.nodes, [], op
+        elif isinstance(op, Each | Flat) and not _in_consumer(op):
+            if now.feed == "strand":
+                stages.append(now.stage(len(stages)))
+                now = _Draft("refs", "the work on the stream's samples is divided")
+            now.nodes.append(node)
+        else:
+            return [*stages, now.stage(len(stages))], nodes[i:]
+    return [*stages, now.stage(len(stages))], []
+
+
+class _Draft:
+    """A stage while it is being put together."""
+
+    def __init__(self, feed: str, why: str) -> None:
+        self.feed = feed
+        self.why = why
+        self.inner: list[Pipe[Any]] = []
+        self.nodes: list[Pipe[Any]] = []
+        self.batch: Batch[Any] | None = None
+
+    @property
+    def one_to_one(self) -> bool:
+        return all(isinstance(n.op, Each) for n in self.nodes)
+
+    def stage(self, number: int) -> Stage:
+        size, drop = (None, False) if self.batch is None else (self.batch.size, self.batch.drop_last)
+        return Stage(number, tuple(self.inner), tuple(self.nodes), self.feed, size, drop, self.why)
+
+
+def _block(stages: list[Stage], head: Pipe[Any]) -> int:
+    if any(isinstance(node.op, Batch) for node in head.nodes()):
+        return 1  # the samples are batches already
+    sizes = [s.group for s in stages if s.group is not None]
+    return max(1, min(sizes[0], 1024)) if sizes else BLOCK

@@ -1,0 +1,400 @@
+"""Run: one epoch, from tickets to batches. This is the one loop.
+
+    feeds ──tickets──> workers ──replies──> window (back in order) ──> next stage's feed
+                                                                  └──> deliver: decode, tail, yield
+
+Later stages are served first, so that what is begun gets finished. The window bounds how far work may run ahead of
+delivery; a ticket that waits for a busy worker stays here, so that whoever is free can take it.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.engine import codec
+from headrace.engine.feeds import Block, Entry, Listed, Mark, Positions, Regroup, Strands
+from headrace.engine.messages import Reply, Ticket
+from headrace.engine.policy import Budget, Policy
+from headrace.engine.program import Program
+from headrace.errors import TooManyErrors, WorkerStuck
+from headrace.observe.meter import Meter
+from headrace.plan.world import World
+
+_NOTHING: Any = object()
+
+
+class Run:
+    """One epoch."""
+
+    def __init__(
+        self,
+        program: Program,
+        policy: Policy,
+        workers: Any,
+        epoch: int,
+        world: World,
+        meter: Meter,
+        *,
+        ends: str = "short",
+        mark: Mark = None,
+        skip: int = 0,
+        listed: Iterator[Any] | None = None,
+    ) -> None:
+        self.program = program
+        self.policy = policy
+        self.workers = workers
+        self.epoch = epoch
+        self.meter = meter
+        self._arena = getattr(workers, "arena", None)
+        self._last = len(program.stages) - 1
+        self._assembled = program.assembled
+        self._feeds: list[Any] = _feeds(program, policy, epoch, world, ends, mark, listed, self._free)
+        self._pending: list[Ticket | None] = [None] * len(program.stages)
+        self._issued = [0] * len(program.stages)
+        self._expect = [0] * len(program.stages)
+        self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
+        self._outstanding = 0
+        self._delivered = 0
+        self._ready: deque[Any] = deque()
+        self._outputs: Iterator[Any] = iter(())
+        self._skip = skip
+        self._now: Ticket | None = None
+        self._taken = 0
+        self._seen = 0
+        self.skipped = 0
+        self.ended = False
+        workers.begin()
+
+    # --- delivery -----------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        while True:
+            output = next(self._outputs, _NOTHING)
+            if output is not _NOTHING:
+                self._taken += 1
+                if self._skip:
+                    self._skip -= 1
+                    continue
+                return output
+            if not self._ready:
+                if self.ended:
+                    raise StopIteration
+                self._pump()
+                continue
+            item = self._ready.popleft()
+            self._delivered += 1
+            self._now, self._taken = item.ticket, 0
+            if item.error is not None:
+                raise item.error
+            if item.count == 1 and not self._skip:
+                self._taken = 1
+                return self._open_one(item)
+            self._outputs = iter(self._open_many(item))
+
+    def _open_one(self, reply: Reply) -> Any:
+        if reply.slot is None:
+            if isinstance(reply.outputs, list):
+                return reply.outputs[0]
+            return codec.load(reply.outputs, ())
+        return self._decode(reply)
+
+    def _open_many(self, reply: Any) -> list[Any]:
+        if type(reply) is _Gathered:
+            return reply.open(self)
+        if reply.slot is None:
+            outputs = reply.outputs if isinstance(reply.outputs, list) else codec.load(reply.outputs, ())
+        else:
+            outputs = self._decode(reply)
+        return [outputs] if reply.count == 1 and not isinstance(reply.outputs, list) else outputs
+
+    def _decode(self, reply: Reply) -> Any:
+        arena, slot = self._arena, reply.slot
+        head, spans = reply.outputs, reply.spans
+        if arena.total > arena.budget and arena.crowded():
+            arena.copies += 1
+            memory: Any = slot.view
+            buffers = [bytearray(memory[spans[k] : spans[k] + spans[k + 1]]) for k in range(0, len(spans), 2)]
+            if type(head) is tuple:
+                head = bytes(memory[head[0] : head[0] + head[1]])
+            arena.give_back(slot)
+            return codec.load(head, buffers)
+        memory = arena.lease(slot)
+        buffers = [memory[spans[k] : spans[k] + spans[k + 1]] for k in range(0, len(spans), 2)]
+        if type(head) is tuple:
+            head = memory[head[0] : head[0] + head[1]]
+        return codec.load(head, buffers)
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        # The end of a stage opens the way for the next one, so with nothing in flight one look per stage may be needed.
+        for _ in self.program.stages:
+            self._issue()
+            if self._ready:
+                return
+            if self._outstanding:
+                break
+            if self._all_ended():
+                self.ended = True
+                return
+        started = time.perf_counter()
+        replies = self.workers.wait(self.policy.timeout)
+        self.meter.waited += time.perf_counter() - started
+        if not replies:
+            self._stuck()
+        for reply in replies:
+            self._accept(reply)
+
+    def _issue(self) -> None:
+        """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
+        for stage in range(self._last, -1, -1):
+            feed = self._feeds[stage]
+            while self._room(stage):
+                ticket = self._pending[stage] or feed.next(self)
+                if ticket is None:
+                    if feed.ended and stage < self._last:
+                        self._close(stage)
+                    break
+                ticket.order = self._issued[stage]
+                if ticket.error is not None:
+                    failed = Reply(ticket)
+                    failed.error = ticket.error
+                    self._issued[stage] += 1
+                    self._windows[stage][ticket.order] = failed
+                    self._settle(stage)
+                    continue
+                if self._assembled and stage == self._last:
+                    self._issued[stage] += 1
+                    self._expect[stage] += 1
+                    self._ready.append(_Gathered(ticket))
+                    continue
+                if not self.policy.stealing and ticket.pin is None:
+                    ticket.pin = ticket.order
+                if not self.workers.submit(ticket):
+                    self._pending[stage] = ticket
+                    break
+                self._pending[stage] = None
+                self._issued[stage] += 1
+                self._outstanding += 1
+
+    def _room(self, stage: int) -> bool:
+        limit = self._window()
+        if stage == self._last:
+            return self._issued[stage] - self._delivered < limit
+        return self._issued[stage] - self._expect[stage] + self._feeds[stage + 1].backlog < limit
+
+    def _window(self) -> int:
+        policy = self.policy
+        if policy.kind == "inline":
+            return 1
+        wanted = policy.window or 8 * policy.workers
+        arena = self._arena
+        if arena is not None and arena.largest:
+            wanted = min(wanted, arena.budget // arena.largest)
+        return max(wanted, policy.workers + 1)
+
+    def _close(self, stage: int) -> None:
+        """A stage whose last ticket is in: the next one cuts what is left."""
+        if self._expect[stage] == self._issued[stage]:
+            self._feeds[stage + 1].closed = True
+
+    def _all_ended(self) -> bool:
+        for stage, feed in enumerate(self._feeds):
+            if not feed.ended or self._expect[stage] != self._issued[stage] or self._pending[stage] is not None:
+                return False
+        return True
+
+    def _accept(self, reply: Reply) -> None:
+        ticket = reply.ticket
+        if ticket.owner is not self:
+            if reply.slot is not None:
+                self.workers.release(reply.slot)
+            return
+        self._outstanding -= 1
+        for block in ticket.blocks:
+            block.users -= 1
+            if block.users == 0 and block.spent:
+                self._free(block)
+        self.meter.count(ticket.stage, reply)
+        if reply.skipped:
+            self._count_skips(reply)
+        self._windows[ticket.stage][ticket.order] = reply
+        self._settle(ticket.stage)
+
+    def _settle(self, stage: int) -> None:
+        """Hand on what is next in order."""
+        window = self._windows[stage]
+        if stage == self._last and not self.policy.ordered and type(self._feeds[0]) is not Strands:
+            for order in list(window):
+                self._ready.append(window.pop(order))
+                self._expect[stage] += 1
+            return
+        while (reply := window.pop(self._expect[stage], None)) is not None:
+            self._expect[stage] += 1
+            feed = self._feeds[stage]
+            if type(feed) is Strands:
+                feed.take(reply)
+                for entry in feed.entries():
+                    self._hand_on(stage, entry)
+            elif stage == self._last:
+                self._ready.append(reply)
+            else:
+                block = Block(reply)
+                self._hand_on(stage, Entry(block, 0, block.count, block.before, block.after))
+        if stage < self._last and self._feeds[stage].ended:
+            self._close(stage)
+
+    def _hand_on(self, stage: int, entry: Entry) -> None:
+        if stage == self._last:
+            self._ready.append(_Gathered.of(entry))
+        else:
+            self._feeds[stage + 1].push(entry)
+
+    def _free(self, block: Block) -> None:
+        if block.slot is not None and block.lease is None:
+            if block.held:
+                self._arena._drop(block.slot)  # type: ignore[union-attr]
+            else:
+                self.workers.release(block.slot)
+        block.lease = block.outputs = block.slot = None
+
+    # --- trouble ------------------------------------------------------------------------------------------------------
+
+    def _count_skips(self, reply: Reply) -> None:
+        self.skipped += len(reply.skipped)
+        self.meter.skips.extend(reply.skipped)
+        budget = self.policy.on_error
+        if isinstance(budget, Budget) and budget.spent(self.skipped, self.meter.samples):
+            position, op, error = reply.skipped[-1]
+            raise TooManyErrors(
+                f"{self.skipped} samples have failed, more than on_error={budget} allows; the last one at position "
+                f"{position} in {op}: {error}"
+            )
+
+    def _stuck(self) -> None:
+        stuck = self.workers.stuck() if hasattr(self.workers, "stuck") else []
+        if self.policy.on_stuck == "replace" and stuck:
+            for number, _, _ in stuck:
+                self.workers.replace(number)
+            return
+        stacks = "".join(
+            f"\n--- worker {n} (process {pid}), {what}\n{self.workers.stack(n)}" for n, pid, what in stuck
+        )
+        raise WorkerStuck(
+            f"nothing arrived within {self.policy.timeout} seconds; raise timeout=, or let stuck workers be replaced with "
+            f"on_stuck='replace'{stacks}"
+        )
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def mark(self) -> tuple[Mark, int]:
+        """Where the epoch stands: the mark of the ticket at hand, and how many of its outputs are gone."""
+        if self._now is None:
+            return None, 0
+        left = next(self._outputs, _NOTHING)
+        if left is _NOTHING:
+            return self._now.after, 0
+        rest = self._outputs
+        self._outputs = _chain_one(left, rest)
+        return self._now.before, self._taken
+
+    def abandon(self) -> None:
+        """Nobody will ask for more."""
+        self.workers.drop(self)
+        self.ended = True
+        for window in self._windows:
+            for reply in window.values():
+                if reply.slot is not None:
+                    self.workers.release(reply.slot)
+            window.clear()
+        for reply in self._ready:
+            if getattr(reply, "slot", None) is not None:
+                self.workers.release(reply.slot)
+        self._ready.clear()
+        self._outputs = iter(())
+
+
+def _chain_one(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+class _Gathered:
+    """Samples that the consumer takes out of blocks by itself, as a list or one by one."""
+
+    __slots__ = ("count", "error", "group", "refs", "slot", "ticket")
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.refs = ticket.payload[0]
+        self.group = True
+        self.error = ticket.error
+        self.count = -1
+        self.slot = None
+
+    @classmethod
+    def of(cls, entry: Entry) -> "_Gathered":
+        ticket = Ticket(None, 0, 0, 0, ([(entry.block, entry.first, entry.stop)], 0))
+        ticket.before, ticket.after = entry.before, entry.after
+        ticket.error = entry.block.error
+        entry.block.users += 1
+        entry.block.spent = entry.stop == entry.block.count
+        made = cls(ticket)
+        made.group = False
+        return made
+
+    def open(self, run: Run) -> list[Any]:
+        samples: list[Any] = []
+        for block, first, stop in self.refs:
+            samples += _samples(run, block, first, stop)
+            block.users -= 1
+            if block.users == 0 and block.spent:
+                run._free(block)
+        return [samples] if self.group else samples
+
+
+def _samples(run: Run, block: Block, first: int, stop: int) -> list[Any]:
+    if block.slot is None:
+        return block.outputs[first:stop]  # type: ignore[no-any-return]
+    arena: Any = run._arena
+    if block.lease is None:
+        if arena.total > arena.budget and arena.crowded():
+            arena.copies += 1
+            block.lease = memoryview(bytearray(block.slot.view))
+            table = block.slot.table
+            run.workers.release(block.slot)
+        else:
+            table = block.slot.table
+            block.lease = arena.lease(block.slot)
+        block.outputs = table
+    return codec.load_many(block.lease, block.outputs, first, stop)
+
+
+def _feeds(
+    program: Program, policy: Policy, epoch: int, world: World, ends: str, mark: Mark, listed: Any, free: Callable[[Block], None]
+) -> list[Any]:
+    """One feed per stage, each from its part of the mark."""
+    marks: list[Mark] = []
+    for _ in program.stages[1:]:
+        marks.append(mark)
+        mark = None if mark is None else mark[1]
+    marks.append(mark)
+    marks.reverse()
+    first = program.stages[0]
+    feeds: list[Any] = []
+    if first.feed == "positions":
+        indexed = program.head.indexed(program.seed, epoch)
+        assert indexed is not None
+        start = 0 if marks[0] is None else marks[0][1]
+        feeds.append(Positions(program, first, world, ends, epoch, indexed.length, start))
+    elif first.feed == "listed":
+        feeds.append(Listed(listed or iter(()), epoch, 0 if marks[0] is None else marks[0][1]))
+    else:
+        feeds.append(Strands(program.strands, epoch, policy.prefetch, marks[0]))
+    for stage, its in zip(program.stages[1:], marks[1:], strict=True):
+        feeds.append(Regroup(stage, epoch, free, its))
+    return feeds

@@ -1,0 +1,108 @@
+"""Shipping: a program as bytes that any new process can open.
+
+User functions go by value where they have to (lambdas, closures, everything in `__main__`), so a worker never runs the
+user's script again. Classes of `__main__` are put back under their names in the worker's `__main__`: replies can then use
+plain pickle, and an instance that comes back is of the very class the user knows.
+"""
+
+import io
+import pickle
+import sys
+from typing import Any
+
+import cloudpickle
+
+from headrace.engine.program import Program
+from headrace.errors import NotPicklable
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Notes the classes of `__main__` that it met, and the modules that the reader will have to import."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream, protocol=5)
+        self.mains: dict[str, type] = {}
+        self.modules: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and obj.__module__ == "__main__" and "<locals>" not in obj.__qualname__:
+            self.mains[obj.__qualname__] = obj
+        module = getattr(obj, "__module__", None)
+        if isinstance(module, str) and callable(obj):
+            self.modules.add(module)
+        return super().reducer_override(obj)
+
+
+def ship(program: Program, extra: Any = None) -> tuple[bytes, list[str]]:
+    """The program, and `extra` beside it, as bytes, and the modules it needs; what cannot be pickled is named."""
+    stream = io.BytesIO()
+    pickler = _Pickler(stream)
+    try:
+        pickler.dump((program, extra))
+    except Exception as refused:
+        raise _named(program, extra, refused) from refused
+    whole = io.BytesIO()
+    # One pickle for all, so that a function and its dataset stay the same objects; the classes stand in front.
+    _Pickler(whole).dump((sys.path, pickler.mains, program, extra))
+    return whole.getvalue(), sorted(pickler.modules - {"__main__", "builtins"})
+
+
+def unship(data: Any) -> tuple[Program, Any]:
+    """The program again, in a new process."""
+    path, mains, program, extra = pickle.loads(data)
+    for entry in path:
+        if entry not in sys.path:
+            sys.path.append(entry)
+    main = sys.modules["__main__"]
+    for name, kind in mains.items():
+        outer: Any = main
+        *nest, last = name.split(".")
+        for part in nest:
+            outer = getattr(outer, part, None)
+            if outer is None:
+                break
+        else:
+            setattr(outer, last, kind)
+    return program, extra
+
+
+def _named(program: Program, extra: Any, refused: Exception) -> NotPicklable:
+    """Which op, and which attribute of what it holds, does not go."""
+    for node in program.pipe.nodes():
+        if _refusal(node.op) is not None:
+            where = _blame(node.op, node.op.name())
+            return NotPicklable(
+                f"{where} cannot be sent to a worker process: {refused}; make it where it is used (for example in "
+                f"__getitem__ or worker_init), or use start_method='fork', or kind='thread'"
+            )
+    return NotPicklable(f"the loader's options cannot be sent to a worker process: {refused}")
+
+
+def _blame(thing: Any, path: str, depth: int = 0) -> str:
+    """The path to the innermost part that cannot be pickled."""
+    if depth < 6:
+        for name, part in _parts(thing):
+            if _refusal(part) is not None:
+                return _blame(part, f"{path}{name}", depth + 1)
+    return f"{path} ({type(thing).__name__})"
+
+
+def _parts(thing: Any) -> list[tuple[str, Any]]:
+    if isinstance(thing, dict):
+        return [(f"[{k!r}]", v) for k, v in list(thing.items())[:1000]]
+    if isinstance(thing, list | tuple):
+        return [(f"[{i}]", v) for i, v in enumerate(thing[:1000])]
+    closure = getattr(thing, "__closure__", None)
+    if closure:
+        return [(f" closure {n}", c.cell_contents) for n, c in zip(thing.__code__.co_freevars, closure, strict=False)]
+    if hasattr(thing, "__dataclass_fields__"):
+        return [(f".{f}", getattr(thing, f)) for f in thing.__dataclass_fields__]
+    return [(f".{n}", v) for n, v in getattr(thing, "__dict__", {}).items()] if not isinstance(thing, type) else []
+
+
+def _refusal(thing: Any) -> Exception | None:
+    try:
+        cloudpickle.dumps(thing)
+    except Exception as refused:
+        return refused
+    return None

@@ -1,0 +1,259 @@
+"""The worker's side of a worker process: one loop over tickets, from start to end.
+
+It waits on two things at once: its socket, and the life of the consumer. (End-of-file alone is not enough: forked siblings
+inherit each other's ends.) Before each sample it writes the sample's position into the header of the slot it was lent, so
+that after its death the consumer knows where it was.
+"""
+
+import ctypes
+import faulthandler
+import marshal
+import mmap
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from headrace.engine import codec
+from headrace.engine.arena import HEADER, OutOfSharedMemory, anonymous, room
+from headrace.engine.executor import Executor
+from headrace.engine.messages import FAILED, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKET
+from headrace.engine.program import Program
+from headrace.engine.shipping import unship
+from headrace.op import place
+
+MESSAGE = 1 << 18
+IN_MESSAGE = 32 * 1024
+"""A head larger than this goes into the slot."""
+_PLACE = struct.Struct("<qqq")
+
+
+class Mapped:
+    """A slot of the consumer's, mapped here."""
+
+    __slots__ = ("address", "map", "size", "view")
+
+    def __init__(self, fd: int) -> None:
+        self.size = os.fstat(fd).st_size
+        self.map = mmap.mmap(fd, self.size)
+        os.close(fd)
+        self.view = memoryview(self.map)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+
+
+class Child:
+    """One worker process, from inside."""
+
+    def __init__(self, sock: socket.socket, number: int, program: Program) -> None:
+        self.sock = sock
+        self.number = number
+        self.program = program
+        self.slots: dict[int, Mapped] = {}
+        self.slot: Mapped | None = None
+        self.executor = Executor(program, seeds=True, note=self._note)
+        self._last = program.last.number
+        self._assembled = program.assembled
+
+    def _note(self, position: int) -> None:
+        slot = self.slot
+        if slot is not None:
+            _PLACE.pack_into(slot.map, 0, self._seq, position, 1)
+
+    def handle(self, message: tuple[Any, ...]) -> None:
+        _, seq, stage, epoch, number, payload, lent, avoid, forget = message
+        for gone in forget:
+            self.slots.pop(gone, None)
+        self._seq = seq
+        slot = self.slot = self.slots[lent]
+        _PLACE.pack_into(slot.map, 0, seq, -1, 0)
+        writer = codec.Writer(slot.view, slot.address, HEADER)
+        place.allocate = writer.allocate
+        started = time.perf_counter()
+        try:
+            self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)
+        except Exception as error:
+            self._fail(seq, error, started)
+        finally:
+            place.allocate = None
+            self.slot = None
+
+    def _run(self, seq: int, stage: Any, epoch: int, number: int, payload: Any, avoid: Any, writer: Any, started: float) -> None:
+        executor = self.executor
+        many = stage.number != self._last or (stage.feed == "strand")
+        extra: Any = None
+        leases: list[Any] = []
+        if stage.feed == "strand":
+            strand, state = payload
+            outputs, ended, now = executor.strand(epoch, strand, number, pickle.loads(state) if state else None)
+            extra = (ended, pickle.dumps(now, 5))
+        else:
+            if stage.feed == "refs":
+                refs, base = payload
+                samples: list[Any] = []
+                for slot, offset, size, first, stop in refs:
+                    mapped = self.slots[slot]
+                    exporter = (ctypes.c_char * mapped.size).from_buffer(mapped.map)
+                    leases.append((slot, weakref.ref(exporter)))
+                    samples += codec.load_many(memoryview(exporter).cast("B"), (offset, size), first, stop)
+                    del exporter
+                payload = (samples, base)
+                del samples
+            elif stage.feed == "listed":
+                payload = pickle.loads(payload)
+            outputs = executor.run(stage.number, epoch, number, payload, avoid)
+            many = many or (stage.number == self._last - 1 and self._assembled)
+        skipped = tuple(executor.skipped)
+        fd = -1
+        try:
+            if many:
+                kind, body, fd = self._many(writer, outputs)
+            else:
+                kind, body, fd = self._one(writer, outputs[0] if stage.single and len(outputs) == 1 else outputs, stage, outputs)
+            payload = outputs = None
+            # Views of the stage before that user code still holds: their slots must not be used again.
+            held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
+            reply = marshal.dumps((kind, seq, *body, skipped, time.perf_counter() - started, extra, held))
+            if fd >= 0:
+                socket.send_fds(self.sock, [reply], [fd])
+            else:
+                self.sock.send(reply)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _one(self, writer: Any, result: Any, stage: Any, outputs: Any) -> tuple[int, tuple[Any, ...], int]:
+        """Pack one object: in the message if it is small, else in the slot, else in memory of its own."""
+        alone = stage.single and len(outputs) == 1
+        head, buffers = codec.pack(result)
+        if not buffers and len(head) <= IN_MESSAGE:
+            return INLINE, (head, alone), -1
+        fd = -1
+        big = len(head) > IN_MESSAGE
+        need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
+        if need > writer.size:
+            fd, writer = _overflow(need)
+        spans = writer.write(buffers)
+        if big:
+            at = writer.put(head)
+            return SLOTTED, ((at, len(head)), tuple(spans), need, alone), fd
+        return SLOTTED, (head, tuple(spans), need, alone), fd
+
+    def _many(self, writer: Any, outputs: list[Any]) -> tuple[int, tuple[Any, ...], int]:
+        heads, buffers = codec.pack_many(outputs)
+        fd = -1
+        need = codec.need_many(writer, heads, buffers)
+        if need > writer.size:
+            fd, writer = _overflow(need)
+        table = codec.write_many(writer, heads, buffers)
+        return MANY, (len(outputs), table, need), fd
+
+    def _fail(self, seq: int, error: Exception, started: float) -> None:
+        op, position = self.executor.where()
+        if not isinstance(error, OutOfSharedMemory):
+            error.add_note(f"headrace: in {op}, at position {position}, in worker {self.number} (process {os.getpid()})")
+        text = "".join(traceback.format_exception(error))
+        packed = codec.pack_error(error)
+        if len(packed) + len(text) > IN_MESSAGE:
+            packed, text = codec.pack_error(RuntimeError(f"{type(error).__name__}: {str(error)[:2000]}")), text[-8000:]
+        self.sock.send(marshal.dumps((FAILED, seq, packed, text, time.perf_counter() - started)))
+
+
+def _overflow(need: int) -> tuple[int, codec.Writer]:
+    fd = anonymous(room(need))
+    mapped = Mapped(os.dup(fd))
+    return fd, codec.Writer(mapped.view, mapped.address, HEADER)
+
+
+def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
+    """Run tickets until the consumer says stop, or is gone."""
+    _quiet_signals(extra.get("dump", -1))
+    try:
+        init: Callable[[int], None] | None = extra.get("worker_init")
+        setup: Callable[[int], None] | None = extra.get("setup")
+        if setup is not None:
+            setup(number)
+        if init is not None:
+            init(number)
+        child = Child(sock, number, program)
+    except Exception as error:
+        error.add_note(f"headrace: while worker {number} was starting")
+        sock.send(marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0)))
+        return
+    sock.send(marshal.dumps((READY, os.getpid())))
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    if consumer >= 0:
+        poll.register(consumer, select.POLLIN)
+    handled, recycle = 0, extra.get("recycle")
+    limit = extra.get("recycle_memory")
+    while True:
+        for ready, _ in poll.poll():
+            if ready == consumer:
+                os._exit(0)
+        data, fds, _, _ = socket.recv_fds(sock, MESSAGE, 64)
+        if not data:
+            return
+        message = marshal.loads(data)
+        if message[0] == STOP:
+            return
+        assert message[0] == TICKET
+        new = message[9]
+        for slot, fd in zip(new, fds, strict=True):
+            child.slots[slot] = Mapped(fd)
+        child.handle(message[:9])
+        handled += 1
+        if (recycle is not None and handled >= recycle) or (limit is not None and _private() > limit):
+            # Ask to be replaced; tickets that are already on their way here are run first.
+            sock.send(marshal.dumps((RETIRED, handled)))
+            recycle = limit = None
+
+
+def _private() -> int:
+    with open("/proc/self/statm") as statm:
+        _, resident, shared, *_ = map(int, statm.read().split())
+    return (resident - shared) * mmap.PAGESIZE
+
+
+def _quiet_signals(dump: int) -> None:
+    # Ctrl-C reaches the whole foreground group: the consumer decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if dump >= 0:
+        faulthandler.register(signal.SIGUSR2, file=dump, all_threads=True)
+
+
+def main(sock: int, consumer: int, shipped: int, number: int, dump: int = -1) -> None:
+    """Entry of a worker that was started as a new interpreter."""
+    connection = socket.socket(fileno=sock)
+    _unpack_and_serve(connection, consumer, shipped, number, dump)
+    _leave()
+
+
+def _unpack_and_serve(connection: socket.socket, consumer: int, shipped: int, number: int, dump: int) -> None:
+    try:
+        with mmap.mmap(shipped, 0, prot=mmap.PROT_READ) as data:
+            program, extra = unship(data)
+    except BaseException as error:
+        note = f"headrace: while the pipe was being opened in worker {number}; is a module missing there?"
+        error.add_note(note)
+        connection.send(marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0)))
+        return
+    finally:
+        os.close(shipped)
+    serve(connection, consumer, number, program, {**extra, "dump": dump})
+
+
+def _leave() -> None:
+    # Exit without the clean-up of whatever process this one was forked from, but not without its output.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,73 @@
+"""The inline kind: tickets run in the caller's thread, one at a time, when the reply is asked for.
+
+The user's exception arrives as it was raised, with the user's own frames, and the caller's global generators are given
+back as they were.
+"""
+
+from collections import deque
+from typing import Any
+
+from headrace.engine.executor import Executor
+from headrace.engine.messages import Reply, Ticket
+from headrace.engine.program import Program
+from headrace.plan.seed import BorrowedGlobals
+
+
+class InlineWorkers:
+    """The inline kind."""
+
+    def __init__(self) -> None:
+        self._tickets: deque[Ticket] = deque()
+        self.deaths = 0
+        self.restarts: list[tuple[float, str]] = []
+
+    def open(self, program: Program) -> None:
+        self.program = program
+        self._executor = Executor(program, seeds=True)
+        self._borrowed = BorrowedGlobals()
+
+    def submit(self, ticket: Ticket) -> bool:
+        if self._tickets:
+            return False
+        self._tickets.append(ticket)
+        return True
+
+    def wait(self, timeout: float | None = None) -> list[Reply]:
+        ticket = self._tickets.popleft()
+        if not self.program.keyed:
+            return [answer(self._executor, ticket)]
+        with self._borrowed:
+            return [answer(self._executor, ticket)]
+
+    def running(self) -> int:
+        return len(self._tickets)
+
+    def begin(self) -> None:
+        pass
+
+    def drop(self, owner: Any) -> None:
+        self._tickets.clear()
+
+    def release(self, slot: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        self._tickets.clear()
+
+
+def answer(executor: Executor, ticket: Ticket) -> Reply:
+    """Run a ticket where its samples are plain objects; errors go up as they are."""
+    reply = Reply(ticket)
+    stage = executor.program.stages[ticket.stage]
+    if stage.feed == "strand":
+        strand, state = ticket.payload
+        reply.outputs, reply.ended, reply.state = executor.strand(ticket.epoch, strand, ticket.number, state)
+    else:
+        payload = ticket.payload
+        if stage.feed == "refs":
+            refs, base = payload
+            payload = ([s for block, first, stop in refs for s in block.outputs[first:stop]], base)
+        reply.outputs = executor.run(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid)
+    reply.count = len(reply.outputs)
+    reply.skipped = tuple(executor.skipped)
+    return reply

@@ -1,0 +1,474 @@
+"""Worker processes, from the consumer's side: tickets out, replies in, deaths noticed.
+
+    submit ── sendmsg ──> socket of worker k ──> worker
+    wait   <── epoll ──── sockets of all workers, and a pidfd of each: data, or its end
+
+One epoll object for life; no thread, no lock, no polling. A worker that dies has its unanswered tickets run again by the
+others or by its replacement, which starts at once. Only the ticket that was running is held against anyone: its slot's
+header says at which sample. Two deaths at the same sample make it poison.
+"""
+
+import contextlib
+import logging
+import marshal
+import os
+import pickle
+import select
+import socket
+import struct
+import sys
+import time
+from collections import Counter, deque
+from typing import Any
+
+from headrace.engine import codec
+from headrace.engine.arena import SMALLEST, Arena, Slot, anonymous
+from headrace.engine.messages import FAILED, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKET, Reply, Ticket
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
+from headrace.engine.shipping import ship
+from headrace.engine.workers import start
+from headrace.errors import PoisonSample, WorkerDied
+
+log = logging.getLogger("headrace")
+MESSAGE = 1 << 18
+IN_MESSAGE = 48 * 1024
+EARLY_DEATHS = 3
+"""Deaths in a row before a worker was ready, after which starting is given up."""
+_PLACE = struct.Struct("<qqq")
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an error, as it was in the worker."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+class Worker:
+    """One worker process and what it has to do."""
+
+    __slots__ = ("fd", "forget", "known", "number", "queue", "ready", "retiring", "started")
+
+    def __init__(self, number: int, started: start.Started) -> None:
+        self.number = number
+        self.started = started
+        self.fd = started.sock.fileno()
+        self.queue: deque[Ticket] = deque()
+        self.known: set[int] = set()
+        self.forget: list[int] = []
+        self.ready = False
+        self.retiring = False
+
+
+class ProcessWorkers:
+    """The process kind."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.arena = Arena(policy.memory)
+        self.deaths = 0
+        """Since the epoch began."""
+        self.restarts: list[tuple[float, str]] = []
+        """Every death so far: seconds until the replacement was started, and how the worker ended."""
+        self._owner = os.getpid()
+        self._epoll = select.epoll()
+        self._workers: list[Worker] = []
+        self._by_fd: dict[int, tuple[Worker, bool]] = {}
+        self._tickets: dict[int, Ticket] = {}
+        self._again: deque[Ticket] = deque()
+        self._seq = 0
+        self._need: dict[int, int] = {}
+        self._early = 0
+        self._struck: Counter[tuple[int, int, int]] = Counter()
+        self._strands: dict[tuple[int, int], tuple[int, bytes]] = {}
+        self._shipped = -1
+        self._modules: list[str] = []
+        self._private: start.Server | None = None
+
+    def open(self, program: Program) -> None:
+        self.program = program
+        self._listed = program.stages[0].feed == "listed"
+        policy = self.policy
+        self._extra = {
+            "worker_init": policy.worker_init, "recycle": policy.recycle, "recycle_memory": policy.recycle_memory
+        }  # fmt: skip
+        self._method = policy.start_method or "server"
+        if self._method == "fork":
+            _warn_of_threads()
+        else:
+            data, self._modules = ship(program, self._extra)
+            self._shipped = anonymous(len(data))
+            with open(self._shipped, "wb", closefd=False) as file:
+                file.write(data)
+        if self._method == "forkserver":
+            self._private, self._modules = start.Server(), []
+        try:
+            for number in range(policy.workers):
+                self._start(number)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, number: int) -> Worker:
+        if self._method == "fork":
+            inherited = [self._epoll.fileno()]
+            for other in self._workers:
+                inherited += (other.started.sock.fileno(), other.started.pidfd)
+            started = start.by_fork(number, self.program, self._extra, inherited)
+        elif self._method == "spawn":
+            started = start.by_spawn(number, self._shipped)
+        else:
+            try:
+                started = start.by_server(number, self._shipped, self._modules, self._private)
+            except RuntimeError as refused:
+                log.info("worker %d starts as a new interpreter: %s", number, refused)
+                started = start.by_spawn(number, self._shipped)
+        worker = Worker(number, started)
+        if number < len(self._workers):
+            self._workers[number] = worker
+        else:
+            self._workers.append(worker)
+        self._by_fd[worker.fd] = (worker, False)
+        self._by_fd[started.pidfd] = (worker, True)
+        self._epoll.register(worker.fd, select.EPOLLIN)
+        self._epoll.register(started.pidfd, select.EPOLLIN)
+        return worker
+
+    # --- tickets out --------------------------------------------------------------------------------------------------
+
+    def submit(self, ticket: Ticket) -> bool:
+        self._seq += 1
+        ticket.seq = self._seq
+        worker = self._choose(ticket)
+        if worker is None:
+            return False
+        self._send(worker, ticket)
+        return True
+
+    def _choose(self, ticket: Ticket) -> Worker | None:
+        depth = self.policy.prefetch
+        if ticket.pin is not None:
+            worker = self._workers[ticket.pin % len(self._workers)]
+            return worker if len(worker.queue) < depth and not worker.retiring else None
+        best, load = None, depth
+        for worker in self._workers:
+            waiting = len(worker.queue)
+            if waiting < load and not worker.retiring:
+                best, load = worker, waiting
+        return best
+
+    def _send(self, worker: Worker, ticket: Ticket) -> None:
+        slot = ticket.slot
+        if slot is None:
+            slot = ticket.slot = self.arena.lend(self._need.get(ticket.stage, SMALLEST))
+        known = worker.known
+        new: tuple[int, ...] = ()
+        fds: list[int] = []
+        if slot.number not in known:
+            known.add(slot.number)
+            new, fds = (slot.number,), [slot.fd]
+        payload = ticket.payload
+        if ticket.strand is not None:
+            payload = self._strand_payload(ticket)
+        elif ticket.blocks:
+            refs, base = payload
+            wire = []
+            for block, first, stop in refs:
+                inner: Slot = block.slot
+                if inner.number not in known:
+                    known.add(inner.number)
+                    new, fds = (*new, inner.number), [*fds, inner.fd]
+                wire.append((inner.number, *inner.table, first, stop))
+            payload = (wire, base)
+        elif self._listed:
+            payload = pickle.dumps(payload, 5)
+        forget: Any = ()
+        if self.arena.retired:
+            self._spread_retired()
+        if worker.forget:
+            forget, worker.forget = worker.forget, []
+        message = marshal.dumps(
+            (TICKET, ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, forget, new)
+        )
+        worker.queue.append(ticket)
+        self._tickets[ticket.seq] = ticket
+        try:
+            if fds:
+                socket.send_fds(worker.started.sock, [message], fds)
+            else:
+                worker.started.sock.send(message)
+        except OSError:
+            # It has died; its end is about to be read, and its tickets run again.
+            return
+
+    def _strand_payload(self, ticket: Ticket) -> Any:
+        """A strand goes on where its worker has it open; a worker that has not opens it from the last state known."""
+        strand, state = ticket.payload
+        known = self._strands.get((ticket.epoch, strand))
+        if known is not None and known[0] == ticket.number:
+            state = known[1]
+        return strand, state if state is None or type(state) is bytes else pickle.dumps(state, 5)
+
+    def _spread_retired(self) -> None:
+        gone = self.arena.retired
+        for worker in self._workers:
+            mine = [n for n in gone if n in worker.known]
+            if mine:
+                worker.known.difference_update(mine)
+                worker.forget += mine
+        gone.clear()
+
+    # --- replies in ---------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> list[Reply]:
+        """At least one reply, or none when the time is up."""
+        until = None if timeout is None else time.monotonic() + timeout
+        replies: list[Reply] = []
+        while not replies:
+            left = -1.0 if until is None else until - time.monotonic()
+            if until is not None and left <= 0:
+                return replies
+            ended: list[Worker] = []
+            for fd, _ in self._epoll.poll(left):
+                worker, is_end = self._by_fd[fd]
+                if is_end:
+                    ended.append(worker)
+                else:
+                    self._receive(worker, replies)
+            for worker in ended:
+                self._ended(worker, replies)
+            while self._again:
+                target = self._choose(self._again[0])
+                if target is None:
+                    break
+                self._send(target, self._again.popleft())
+        return replies
+
+    def _receive(self, worker: Worker, replies: list[Reply]) -> bool:
+        """One message; False when there is none."""
+        try:
+            data, fds, _, _ = socket.recv_fds(worker.started.sock, MESSAGE, 1, socket.MSG_DONTWAIT)
+        except (BlockingIOError, ConnectionResetError):
+            return False
+        if not data:
+            self._epoll.unregister(worker.fd)
+            self._by_fd.pop(worker.fd, None)
+            return False
+        message = marshal.loads(data)
+        kind, seq = message[0], message[1]
+        if kind == READY:
+            worker.ready = True
+            self._early = 0
+            return True
+        if kind == RETIRED:
+            worker.retiring = True
+            if not worker.queue:
+                self._retire(worker)
+            return True
+        if seq == -1:
+            raise _remote(message[2], message[3])
+        ticket = self._tickets.pop(seq)
+        worker.queue.remove(ticket)
+        slot = ticket.slot
+        if fds:
+            self.arena.give_back(slot)
+            slot = self.arena.adopt(fds[0])
+            self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
+        replies.append(self._reply(ticket, slot, message))
+        if worker.retiring and not worker.queue:
+            self._retire(worker)
+        return True
+
+    def _reply(self, ticket: Ticket, slot: Slot, message: tuple[Any, ...]) -> Reply:
+        reply = Reply(ticket)
+        kind = message[0]
+        if kind == INLINE:
+            _, _, reply.outputs, alone, reply.skipped, reply.seconds, _, held = message
+            reply.count = 1 if alone else -1
+            self.arena.give_back(slot)
+        elif kind == SLOTTED:
+            _, _, reply.outputs, reply.spans, _, alone, reply.skipped, reply.seconds, _, held = message
+            reply.count = 1 if alone else -1
+            reply.slot = slot
+        elif kind == MANY:
+            _, _, reply.count, slot.table, _, reply.skipped, reply.seconds, extra, held = message
+            reply.slot = slot
+            if extra is not None:
+                reply.ended, reply.state = extra
+                strand = ticket.payload[0]
+                self._strands[ticket.epoch, strand] = (ticket.number + 1, reply.state)
+        else:
+            _, _, packed, text, reply.seconds = message
+            reply.error = _remote(packed, text)
+            held = ()
+            self.arena.give_back(slot)
+        ticket.slot = None
+        for number in held:
+            for block, *_ in ticket.payload[0]:
+                if block.slot.number == number:
+                    block.held = True
+        return reply
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    def _ended(self, worker: Worker, replies: list[Reply]) -> None:
+        noticed = time.perf_counter()
+        while self._receive(worker, replies):
+            pass  # what it said before it died still counts
+        lost = list(worker.queue)
+        status = self._remove(worker)
+        if worker.retiring and not lost:
+            self._start(worker.number)
+            return
+        self.deaths += 1
+        why = describe_end(status)
+        if not worker.ready:
+            self._early += 1
+            if self._early >= EARLY_DEATHS:
+                raise WorkerDied(f"workers end while they start ({why}); {_CAUSES}")
+        if self.deaths > self.policy.restarts:
+            at = f" while it ran {self._describe(lost[0])}" if lost else ""
+            raise WorkerDied(
+                f"worker {worker.number} (process {worker.started.pid}) {why}{at}; {len(lost)} tickets were with it and "
+                f"{self.policy.restarts} restarts are allowed. {_CAUSES}"
+            )
+        if lost:
+            self._strike(lost[0])
+        self._start(worker.number)
+        log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
+        for ticket in lost:
+            del self._tickets[ticket.seq]
+            self._seq += 1
+            ticket.seq = self._seq
+            self._again.append(ticket)
+        self.restarts.append((time.perf_counter() - noticed, why))
+
+    def _strike(self, ticket: Ticket) -> None:
+        """The ticket was running when its worker died: note the sample; at the second time it is poison."""
+        seq, position, begun = _PLACE.unpack_from(ticket.slot.map, 0)
+        if seq != ticket.seq or not begun:
+            return
+        sample = (ticket.stage, ticket.epoch, position)
+        self._struck[sample] += 1
+        if self._struck[sample] < 2 or ticket.strand is not None:
+            if self._struck[sample] > 5:
+                raise PoisonSample(f"a stream's worker died {self._struck[sample]} times near sample {position}")
+            return
+        if self.policy.on_poison == "raise":
+            raise PoisonSample(
+                f"the sample at position {position} killed its worker twice ({self._describe(ticket)}); "
+                f"look at it with workers=0, or leave such samples out with on_poison='skip'"
+            )
+        ticket.avoid = (*ticket.avoid, position)
+
+    def _describe(self, ticket: Ticket) -> str:
+        return f"ticket {ticket.number} of stage {ticket.stage} in epoch {ticket.epoch}"
+
+    def _retire(self, worker: Worker) -> None:
+        with contextlib.suppress(OSError):
+            worker.started.sock.send(marshal.dumps((STOP,)))
+
+    def _remove(self, worker: Worker) -> int | None:
+        for fd in (worker.fd, worker.started.pidfd):
+            if self._by_fd.pop(fd, None) is not None:
+                self._epoll.unregister(fd)
+        status = worker.started.status()
+        worker.started.close()
+        return status
+
+    def replace(self, worker_number: int) -> None:
+        """Kill a worker that is stuck; its end is handled like any other."""
+        self._workers[worker_number].started.kill()
+
+    def stuck(self) -> list[tuple[int, int, str]]:
+        """Workers with unanswered tickets: number, pid, what they run."""
+        return [(w.number, w.started.pid, self._describe(w.queue[0])) for w in self._workers if w.queue]
+
+    def stack(self, worker_number: int) -> str:
+        """The Python stack of a worker at this moment, however stuck it is."""
+        from headrace.engine.workers.stacks import stack_of
+
+        worker = self._workers[worker_number]
+        return stack_of(worker.started.pid, worker.started.pidfd, worker.started.dump)
+
+    def running(self) -> int:
+        return len(self._tickets) + len(self._again)
+
+    def begin(self) -> None:
+        """A new epoch: past deaths are forgiven."""
+        self.deaths = 0
+
+    def drop(self, owner: Any) -> None:
+        """Tickets of an owner that no longer wants them: those not yet sent are forgotten."""
+        self._again = deque(t for t in self._again if t.owner is not owner)
+
+    def release(self, slot: Slot) -> None:
+        self.arena.give_back(slot)
+
+    def close(self) -> None:
+        if os.getpid() != self._owner:
+            return  # a forked copy: the workers belong to the parent
+        for worker in self._workers:
+            if not worker.queue:
+                self._retire(worker)
+            else:
+                worker.started.kill()
+        deadline = time.monotonic() + 0.5
+        for worker in self._workers:
+            if worker.fd not in self._by_fd and worker.started.pidfd not in self._by_fd:
+                continue
+            poll = select.poll()
+            poll.register(worker.started.pidfd, select.POLLIN)
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                worker.started.kill()
+                poll.poll()
+            self._remove(worker)
+        self._workers.clear()
+        self._tickets.clear()
+        self._again.clear()
+        if not self._epoll.closed:
+            self._epoll.close()
+        if self._shipped >= 0:
+            os.close(self._shipped)
+            self._shipped = -1
+        if self._private is not None:
+            self._private.close()
+            self._private = None
+
+
+_CAUSES = (
+    "Likely causes: out of memory (see dmesg), a crash in native code, or a call to exit() in the dataset; "
+    "workers=0 runs everything in this process and shows where"
+)
+
+
+def describe_end(status: int | None) -> str:
+    """How a process ended, in words."""
+    if status is None:
+        return "ended"
+    if status >= 0:
+        return f"exited with code {status}"
+    import signal
+
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def _remote(packed: bytes, text: str) -> BaseException:
+    error = codec.load_error(packed)
+    error.__cause__ = RemoteTraceback(text)
+    return error
+
+
+def _warn_of_threads() -> None:
+    threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
+    if threads > 1:
+        log.info("fork in a process with %d threads: a lock that one of them holds stays locked in the worker", threads)
+

@@ -1,0 +1,189 @@
+"""Starting worker processes: by fork, by a clean server that forks, or as new interpreters.
+
+A started worker is a `Started`: its pid, a pidfd (readable when it has ended), the consumer's end of its socket, and how
+it ended. Nothing here depends on `multiprocessing`: a worker never imports or runs the user's script.
+"""
+
+import atexit
+import contextlib
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from headrace.engine.program import Program
+from headrace.engine.workers import child
+
+SERVER_DEADLINE = 120.0
+"""Seconds for the server to answer; it may have to import large modules first."""
+
+
+class Started:
+    """A worker process, from outside."""
+
+    __slots__ = ("_status", "dump", "pid", "pidfd", "sock")
+
+    def __init__(self, pid: int, pidfd: int, sock: socket.socket, dump: int, status: Callable[[int], int | None]) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.sock = sock
+        self.dump = dump
+        self._status = status
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def status(self) -> int | None:
+        """How it ended, as `waitpid` tells it turned into an exit code (negative: signal); None if nobody knows."""
+        return self._status(self.pid)
+
+    def close(self) -> None:
+        self.sock.close()
+        os.close(self.pidfd)
+        os.close(self.dump)
+
+
+def _waitpid(pid: int) -> int | None:
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return None  # somebody else has waited for it
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    return ours, theirs
+
+
+def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: list[int]) -> Started:
+    """Fork this process. `inherited` are descriptors of other workers that the new one must not keep open."""
+    ours, theirs = _pair()
+    dump = os.memfd_create("headrace-dump", os.MFD_CLOEXEC)
+    consumer = os.pidfd_open(os.getpid())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            for fd in inherited:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+            _Server.forget()
+            signal.set_wakeup_fd(-1)
+            child.serve(theirs, consumer, number, program, {**extra, "dump": dump})
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            sys.stderr.flush()
+            os._exit(1)
+        child._leave()
+    theirs.close()
+    os.close(consumer)
+    return Started(pid, os.pidfd_open(pid), ours, dump, _waitpid)
+
+
+def by_spawn(number: int, shipped: int) -> Started:
+    """A new interpreter."""
+    ours, theirs = _pair()
+    dump = os.memfd_create("headrace-dump", os.MFD_CLOEXEC)
+    consumer = os.pidfd_open(os.getpid())
+    fds = (theirs.fileno(), consumer, shipped, dump)
+    call = f"from headrace.engine.workers.child import main; main({fds[0]}, {fds[1]}, {fds[2]}, {number}, {fds[3]})"
+    process = subprocess.Popen(_python(call), pass_fds=fds, stdin=subprocess.DEVNULL)
+    theirs.close()
+    os.close(consumer)
+    pidfd = os.pidfd_open(process.pid)
+    return Started(process.pid, pidfd, ours, dump, lambda pid: process.wait())
+
+
+def by_server(number: int, shipped: int, modules: list[str], private: "Server | None" = None) -> Started:
+    """Forked by the clean server of this process."""
+    ours, theirs = _pair()
+    dump = os.memfd_create("headrace-dump", os.MFD_CLOEXEC)
+    server = private or _Server.running()
+    pid, pidfd = server.fork(theirs.fileno(), shipped, number, dump, modules)
+    theirs.close()
+    return Started(pid, pidfd, ours, dump, server.status)
+
+
+def _python(call: str) -> list[str]:
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    quiet = "import os, sys; [os.environ.setdefault(v, '1') for v in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')]; "
+    return [sys.executable, "-c", f"{quiet}sys.path.insert(0, {here!r}); {call}"]
+
+
+class Server:
+    """The clean server: a small process that has imported what workers need and forks them in milliseconds."""
+
+    def __init__(self) -> None:
+        ours, theirs = _pair()
+        consumer = os.pidfd_open(os.getpid())
+        call = f"from headrace.engine.workers.server import main; main({theirs.fileno()}, {consumer})"
+        self.process = subprocess.Popen(
+            _python(call), pass_fds=(theirs.fileno(), consumer), stdin=subprocess.DEVNULL, start_new_session=False
+        )
+        theirs.close()
+        os.close(consumer)
+        ours.settimeout(SERVER_DEADLINE)
+        self.sock = ours
+        self.owner = os.getpid()
+        self._lock = threading.Lock()
+
+    def fork(self, sock: int, shipped: int, number: int, dump: int, modules: list[str]) -> tuple[int, int]:
+        answer, fds = self._ask(("fork", number, modules, sys.path), [sock, shipped, dump])
+        if answer[0] != "forked":
+            raise RuntimeError(f"the worker server could not fork: {answer[1]}")
+        return answer[1], fds[0]
+
+    def status(self, pid: int) -> int | None:
+        try:
+            answer, _ = self._ask(("status", pid), [])
+        except OSError:
+            return None
+        return answer[1]  # type: ignore[no-any-return]
+
+    def _ask(self, question: tuple[Any, ...], fds: list[int]) -> tuple[Any, list[int]]:
+        with self._lock:
+            socket.send_fds(self.sock, [marshal.dumps(question)], fds)
+            data, got, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
+        if not data:
+            raise ConnectionResetError("the worker server is gone")
+        return marshal.loads(data), got
+
+    def alive(self) -> bool:
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def close(self) -> None:
+        self.sock.close()
+        if self.owner == os.getpid():
+            self.process.wait()
+
+
+class _Server:
+    """The one server of this process, started at first need."""
+
+    _now: Server | None = None
+    _lock = threading.Lock()
+
+    @classmethod
+    def running(cls) -> Server:
+        with cls._lock:
+            if cls._now is None or not cls._now.alive():
+                cls._now = Server()
+                atexit.register(cls._now.close)
+            return cls._now
+
+    @classmethod
+    def forget(cls) -> None:
+        """In a forked process: the server belongs to the parent."""
+        if cls._now is not None:
+            cls._now.sock.close()
+            cls._now = None

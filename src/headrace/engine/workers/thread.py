@@ -1,0 +1,102 @@
+"""The thread kind: tickets run in threads of this process and hand objects over as they are.
+
+Threads never touch the global generators; `headrace.rng()` is keyed as everywhere.
+"""
+
+import queue
+import threading
+from typing import Any
+
+from headrace.engine.executor import Executor
+from headrace.engine.messages import Reply, Ticket
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
+from headrace.engine.workers.inline import answer
+
+
+class ThreadWorkers:
+    """The thread kind."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.deaths = 0
+        self.restarts: list[tuple[float, str]] = []
+        self._in: list[queue.SimpleQueue[Ticket | None]] = []
+        self._out: queue.SimpleQueue[Reply | BaseException] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._running = 0
+
+    def open(self, program: Program) -> None:
+        self.program = program
+        # One queue that all threads read from; pinned tickets (strands) go to a thread of their own.
+        self._shared: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._pinned: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        feeds = [self._shared] * self.policy.workers
+        if program.stages[0].feed == "strand":
+            feeds.append(self._pinned)
+        for number, feed in enumerate(feeds):
+            thread = threading.Thread(target=self._serve, args=(number, feed), name=f"headrace-{number}", daemon=True)
+            self._in.append(feed)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, number: int, feed: "queue.SimpleQueue[Ticket | None]") -> None:
+        executor = Executor(self.program, seeds=False)
+        failed: BaseException | None = None
+        try:
+            if self.policy.worker_init is not None and number < self.policy.workers:
+                self.policy.worker_init(number)
+        except BaseException as error:
+            failed = error
+        while (ticket := feed.get()) is not None:
+            try:
+                if failed is not None:
+                    raise failed
+                reply = answer(executor, ticket)
+            except BaseException as error:
+                op, position = executor.where()
+                note = f"headrace: in {op}, at position {position}, in thread {number}"
+                if note not in getattr(error, "__notes__", ()):
+                    error.add_note(note)
+                reply = Reply(ticket)
+                reply.error = error
+            self._out.put(reply)
+            del ticket, reply
+
+    def submit(self, ticket: Ticket) -> bool:
+        if self._running >= self.policy.prefetch * self.policy.workers:
+            return False
+        self._running += 1
+        (self._shared if ticket.strand is None else self._pinned).put(ticket)
+        return True
+
+    def wait(self, timeout: float | None = None) -> list[Reply]:
+        try:
+            replies = [self._out.get(timeout=timeout)]
+        except queue.Empty:
+            return []
+        while not self._out.empty():
+            replies.append(self._out.get_nowait())
+        self._running -= len(replies)
+        return replies  # type: ignore[return-value]
+
+    def running(self) -> int:
+        return self._running
+
+    def begin(self) -> None:
+        pass
+
+    def drop(self, owner: Any) -> None:
+        pass
+
+    def release(self, slot: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        for feed in self._in:
+            feed.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout=5.0)
+        self._threads.clear()
+        self._in.clear()

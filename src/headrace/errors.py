@@ -1,0 +1,75 @@
+"""Every error that headrace itself raises, in one tree.
+
+    HeadraceError
+    ├── BadOption          an argument is wrong; the message says what to write instead   (also ValueError)
+    ├── BadPipe            the graph cannot be run as it is written                        (also ValueError)
+    ├── NotPicklable       something in the pipe cannot travel to a worker                 (also TypeError)
+    ├── MissingExtra       an optional package is not installed; names the extra           (also ModuleNotFoundError)
+    ├── NoLength           the length cannot be known in advance                           (also TypeError)
+    ├── Closed             a closed loader was used                                        (also RuntimeError)
+    ├── WorkerDied         a worker ended and the policy does not allow another            (also RuntimeError)
+    ├── PoisonSample       one sample killed its worker twice                              (also RuntimeError)
+    ├── WorkerStuck        nothing arrived within the time-out                             (also TimeoutError, RuntimeError)
+    ├── TooManyErrors      the error budget is used up                                     (also RuntimeError)
+    ├── SnapshotRefused    a snapshot does not fit this pipe, or is not a snapshot         (also ValueError)
+    └── RanksDisagree      ranks of one job were given different things                    (also RuntimeError)
+
+An error of the user's own code keeps its own type: it is never wrapped in one of these.
+"""
+
+
+class HeadraceError(Exception):
+    """Root of the tree."""
+
+
+class BadOption(HeadraceError, ValueError):
+    """An argument is wrong."""
+
+
+class BadPipe(HeadraceError, ValueError):
+    """The graph cannot be run as it is written."""
+
+
+class NotPicklable(HeadraceError, TypeError):
+    """Something in the pipe cannot travel to a worker."""
+
+
+class MissingExtra(HeadraceError, ModuleNotFoundError):
+    """An optional package is not installed."""
+
+
+class NoLength(HeadraceError, TypeError):
+    """The length cannot be known in advance."""
+
+
+class Closed(HeadraceError, RuntimeError):
+    """A closed loader was used."""
+
+
+class WorkerDied(HeadraceError, RuntimeError):
+    """A worker ended and the policy does not allow another."""
+
+
+class PoisonSample(HeadraceError, RuntimeError):
+    """One sample killed its worker twice."""
+
+
+class WorkerStuck(HeadraceError, TimeoutError, RuntimeError):
+    """Nothing arrived within the time-out."""
+
+
+class TooManyErrors(HeadraceError, RuntimeError):
+    """The error budget is used up."""
+
+
+class SnapshotRefused(HeadraceError, ValueError):
+    """A snapshot does not fit this pipe, or is not a snapshot."""
+
+
+class RanksDisagree(HeadraceError, RuntimeError):
+    """Ranks of one job were given different things."""
+
+
+def missing(extra: str, package: str) -> MissingExtra:
+    """The one-line error for an optional package that is not installed."""
+    return MissingExtra(f"{package} is not installed; it comes with: pip install 'headrace[{extra}]'")

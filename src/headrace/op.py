@@ -1,0 +1,261 @@
+"""The contract that every operator signs.
+
+An **Op** is a frozen, picklable description. It says how its output depends on its input by the class it extends:
+
+    Each    one output per input sample, made from that sample alone     write `apply(sample)`
+    Flat    any number of outputs per input sample, from it alone        write `spread(sample)`
+    Op      anything else: it may hold samples, mix them, join inputs    write `flow(*inputs, here)`
+    Source  no input                                                     write `flow(here)`, or `size()` and `get(i)`
+
+`Each` and `Flat` run anywhere, in any order, on any worker; an `Op` runs in one place and sees the whole stream. An op whose
+output can be had at any position without reading what comes before writes `index()` as well (`Each` has it already).
+
+**Randomness.** `here.seed` is the op's own key for this epoch; user code uses `headrace.rng()`, or the global generators,
+which the engine seeds before each unit of work.
+
+**Resume.** An op with `quiet = True` holds nothing between two yields: its state is its inputs' state, and costs nothing.
+Any other op may call `here.rest(note)` at a moment when it holds nothing; it is resumed from the latest such moment, with
+`here.emitted` and `here.note` telling where it was, and what it had emitted since is produced again and dropped. An op
+that does neither is resumed by replay from the start of the epoch.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from headrace.plan.seed import generator, key
+
+if TYPE_CHECKING:
+    import numpy as np
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class Here:
+    """All that an op may know of the place where it runs."""
+
+    __slots__ = ("_rest", "emitted", "epoch", "note", "ordinal", "seed", "strand", "strands")
+
+    def __init__(self, seed: int, epoch: int, ordinal: int, strand: int = 0, strands: int = 1) -> None:
+        self.seed = seed
+        """This op's key: differs for every op, epoch and loader seed; the same in every process."""
+        self.epoch = epoch
+        self.ordinal = ordinal
+        """The op's number in the graph, counted from the sources."""
+        self.strand = strand
+        self.strands = strands
+        self.emitted = 0
+        """How many samples this op had emitted at the moment it goes on from; 0 at the start of an epoch."""
+        self.note: Any = None
+        """What the op said at that moment."""
+        self._rest: Callable[[Any], None] | None = None
+
+    def rest(self, note: Any = None) -> None:
+        """Say: at this moment I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
+        if self._rest is not None:
+            self._rest(note)
+
+
+class Indexed:
+    """Random access to the output of an op: `get(position)` for 0 <= position < length.
+
+    `again(turn)` is the same output with other random choices: what `cycle` reads in its next turns.
+    """
+
+    __slots__ = ("again", "get", "length")
+
+    def __init__(self, length: int, get: Callable[[int], Any]) -> None:
+        self.length = length
+        self.get = get
+        self.again: Callable[[int], "Indexed"] = lambda turn: self
+
+
+class Op(Generic[In, Out]):
+    """Sees the whole stream, in one place."""
+
+    __slots__ = ()
+    quiet: ClassVar[bool] = False
+    """Holds nothing between two yields."""
+    user: ClassVar[bool] = False
+    """Runs code of the user's, so the global generators are seeded before it and its time is metered."""
+
+    def flow(self, *inputs: Any) -> Iterator[Out]:
+        """The samples, given one iterator per input and, last, the `Here`."""
+        raise NotImplementedError(f"{type(self).__name__} must define flow()")
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        """Random access to my output, or None if there is none."""
+        return None
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        """How many samples I emit, given how many my inputs do; None when that cannot be known."""
+        return None
+
+    def describe(self) -> str:
+        """The op in one line: its name and its fields."""
+        fields = getattr(self, "__dataclass_fields__", {})
+        return f"{self.name()}({', '.join(f'{f}={_short(getattr(self, f))}' for f in fields)})"
+
+    @classmethod
+    def name(cls) -> str:
+        """The verb."""
+        return cls.__name__.lower()
+
+    def identity(self) -> tuple[Any, ...]:
+        """What makes the order and number of samples: goes into the fingerprint of a snapshot."""
+        fields = getattr(self, "__dataclass_fields__", {})
+        return (self.name(), *((f, _short(getattr(self, f))) for f in fields))
+
+
+class Each(Op[In, Out]):
+    """One output per input sample, made from that sample alone."""
+
+    __slots__ = ()
+    quiet = True
+
+    def apply(self, sample: In) -> Out:
+        raise NotImplementedError(f"{type(self).__name__} must define apply()")
+
+    def flow(self, *inputs: Any) -> Iterator[Out]:
+        samples, here = inputs
+        apply = self.apply
+        for number, sample in enumerate(samples, here.emitted):
+            place.at(here, number)
+            yield apply(sample)
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        fetch, apply, at = inner.get, self.apply, place.at
+
+        def get(position: int) -> Out:
+            sample = fetch(position)
+            at(here, position)
+            return apply(sample)
+
+        return Indexed(inner.length, get)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return inputs[0]
+
+
+class Flat(Op[In, Out]):
+    """Any number of outputs per input sample, made from that sample alone."""
+
+    __slots__ = ()
+
+    def spread(self, sample: In) -> Iterator[Out]:
+        raise NotImplementedError(f"{type(self).__name__} must define spread()")
+
+    def flow(self, *inputs: Any) -> Iterator[Out]:
+        samples, here = inputs
+        number = here.note or 0
+        while True:
+            here.rest(number)
+            try:
+                sample = next(samples)
+            except StopIteration:
+                return
+            place.at(here, number)
+            yield from self.spread(sample)
+            number += 1
+
+
+class Source(Op[Any, Out]):
+    """An op without input."""
+
+    __slots__ = ()
+
+    def size(self) -> int | None:
+        """How many samples there are, when `get` can fetch any of them; None for a stream."""
+        return None
+
+    def get(self, position: int) -> Out:
+        raise NotImplementedError(f"{type(self).__name__} must define get()")
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        size = self.size()
+        if size is None:
+            return None
+        fetch, at = self.get, place.at
+
+        def get(position: int) -> Out:
+            at(here, position)
+            return fetch(position)
+
+        return Indexed(size, get)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.size()
+
+    def flow(self, *inputs: Any) -> Iterator[Out]:
+        (here,) = inputs
+        size = self.size()
+        if size is None:
+            raise NotImplementedError(f"{type(self).__name__} must define flow(), or size() and get()")
+        first = here.emitted * here.strands + here.strand
+        for position in range(first, size, here.strands):
+            here.rest()
+            place.at(here, position)
+            yield self.get(position)
+
+
+class Place(threading.local):
+    """Where the running thread is: which op, at which position. Errors and `rng()` are named after it."""
+
+    def __init__(self) -> None:
+        self.here: Here | None = None
+        self.position = 0
+        self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
+        self.worth = 4096
+        """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
+        self._made: tuple[int, int] | None = None
+        self._rng: Any = None
+
+    def at(self, here: Here, position: int) -> None:
+        self.here = here
+        self.position = position
+
+    def leave(self) -> None:
+        self.here = None
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array, in the memory that travels to the consumer when there is any and the array is worth it."""
+        import numpy as np
+
+        if self.allocate is not None:
+            array = self.allocate(shape, np.dtype(dtype))
+            if array is not None:
+                return array
+        return np.empty(shape, dtype)
+
+    def rng(self) -> "np.random.Generator":
+        here = self.here
+        if here is None:
+            raise RuntimeError("headrace.rng() is for code that runs inside a pipe: call it in a function given to map()")
+        now = (here.seed, self.position)
+        if self._made != now:
+            self._made, self._rng = now, generator(key(here.seed, "sample", self.position))
+        return self._rng  # type: ignore[no-any-return]
+
+
+place = Place()
+
+
+def rng() -> "np.random.Generator":
+    """A numpy Generator keyed to the sample at hand: the same for any batch size, worker, kind and world."""
+    return place.rng()
+
+
+def _short(value: Any) -> str:
+    """A stable short text: functions and classes by qualified name, large things by kind."""
+    named = getattr(value, "__qualname__", None)
+    if named is not None:
+        return f"{getattr(value, '__module__', '?')}.{named}"
+    if value is None or isinstance(value, str | int | float | bool | bytes):
+        text = repr(value)
+        return text if len(text) <= 80 else f"{text[:77]}..."
+    if isinstance(value, tuple | list) and len(value) <= 8:
+        inner = ", ".join(_short(v) for v in value)
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    return f"<{type(value).__qualname__}>"

@@ -1,0 +1,49 @@
+"""Batch: consecutive samples as one list."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from headrace.errors import BadOption
+from headrace.op import Here, Indexed, Op
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Op[T, list[T]]):
+    """Group `size` consecutive samples into a list."""
+
+    size: int
+    drop_last: bool = False
+    quiet = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size <= 0:
+            raise BadOption(f"batch(size) needs a positive whole number, not {self.size!r}")
+
+    def flow(self, *inputs: Any) -> Iterator[list[T]]:
+        samples, _ = inputs
+        while group := list(islice(samples, self.size)):
+            if len(group) == self.size or not self.drop_last:
+                yield group
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        size, total, fetch = self.size, inner.length, inner.get
+
+        def get(position: int) -> list[T]:
+            return [fetch(p) for p in range(position * size, min((position + 1) * size, total))]
+
+        return Indexed(self._count(total), get)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return None if inputs[0] is None else self._count(inputs[0])
+
+    def _count(self, total: int) -> int:
+        return total // self.size if self.drop_last else -(-total // self.size)
+
+    def identity(self) -> tuple[Any, ...]:
+        # The size is left out on purpose: a snapshot counts samples, so that it loads at another batch size.
+        return ("batch", self.drop_last)

@@ -1,0 +1,131 @@
+"""Collate: a list of samples as one sample of arrays.
+
+Numbers and numpy arrays become numpy arrays, torch tensors become torch tensors; dicts, tuples, named tuples, dataclasses
+and lists keep their form around them; strings, bytes and anything else stay a list. Large arrays are written straight into
+the memory that travels to the consumer (`place.empty`), so that a batch is copied once.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.op import Each, place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Collate(Each[list[Any], Any]):
+    """Turn a list of samples into one sample of arrays, with `fn` or by the rules above."""
+
+    fn: Callable[[list[Any]], Any] | None = None
+    user = True
+
+    def apply(self, sample: list[Any]) -> Any:
+        return collate(sample) if self.fn is None else self.fn(sample)
+
+
+def collate(samples: list[Any], path: str = "") -> Any:
+    """One sample of arrays out of many samples of one form; an error names the field (`path`) and the two that differ."""
+    first = samples[0]
+    kind = type(first)
+    if kind is tuple:
+        _same_length(samples, path)
+        return tuple([collate(list(column), f"{path}[{i}]") for i, column in enumerate(zip(*samples, strict=True))])
+    if kind is int or kind is float or kind is bool:
+        return _numbers(samples)
+    if kind is str or kind is bytes:
+        return samples
+    if kind is dict:
+        return {k: collate(_column(samples, k, path), f"{path}[{k!r}]") for k in first}
+    np = sys.modules.get("numpy")
+    if np is not None:
+        if isinstance(first, np.ndarray):
+            return _arrays(np, samples, path)
+        if isinstance(first, np.generic):
+            return np.array(samples)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(first, torch.Tensor):
+        return _tensors(torch, samples, path)
+    return _containers(samples, first, kind, path)
+
+
+def _numbers(samples: list[Any]) -> Any:
+    import numpy as np
+
+    return np.array(samples)
+
+
+def _arrays(np: Any, samples: list[Any], path: str) -> Any:
+    first = samples[0]
+    shape, dtype = first.shape, first.dtype
+    if dtype.hasobject:
+        return samples
+    for i, array in enumerate(samples):
+        if array.shape != shape or array.dtype != dtype:
+            if getattr(array, "shape", None) == shape:
+                return np.stack(samples)  # numpy's own promotion: the dtypes differ, the shapes agree
+            raise ValueError(
+                f"cannot collate{_where(path)}: sample 0 of the batch has shape {shape}, sample {i} has shape "
+                f"{getattr(array, 'shape', None)}; give .collate(fn) a function that pads, or keep them as lists"
+            )
+    out = place.empty((len(samples), *shape), dtype)
+    if first.nbytes < 256:
+        return np.stack(samples, out=out)
+    for i, array in enumerate(samples):
+        out[i] = array
+    return out
+
+
+def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
+    first = samples[0]
+    if first.layout is not torch.strided or first.device.type != "cpu" or first.requires_grad:
+        return torch.stack(samples)
+    for i, tensor in enumerate(samples):
+        if tensor.shape != first.shape:
+            raise ValueError(
+                f"cannot collate{_where(path)}: sample 0 of the batch has shape {tuple(first.shape)}, sample {i} has shape "
+                f"{tuple(tensor.shape)}; give .collate(fn) a function that pads, or keep them as lists"
+            )
+    nbytes = first.numel() * first.element_size() * len(samples)
+    if nbytes < place.worth:
+        return torch.stack(samples)
+    out = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(len(samples), *first.shape)
+    return torch.stack(samples, out=out)
+
+
+def _containers(samples: list[Any], first: Any, kind: type, path: str) -> Any:
+    if isinstance(first, tuple) and hasattr(kind, "_fields"):
+        columns = zip(kind._fields, zip(*samples, strict=True), strict=True)
+        return kind(*[collate(list(column), f"{path}.{name}") for name, column in columns])
+    if dataclasses.is_dataclass(first):
+        names = [f.name for f in dataclasses.fields(first)]
+        return dataclasses.replace(
+            first, **{n: collate([getattr(s, n) for s in samples], f"{path}.{n}") for n in names}
+        )
+    if isinstance(first, Mapping):
+        return {k: collate(_column(samples, k, path), f"{path}[{k!r}]") for k in first}
+    if isinstance(first, list | tuple):
+        _same_length(samples, path)
+        return [collate(list(column), f"{path}[{i}]") for i, column in enumerate(zip(*samples, strict=True))]
+    return samples
+
+
+def _column(samples: list[Any], field: Any, path: str) -> list[Any]:
+    try:
+        return [s[field] for s in samples]
+    except KeyError:
+        lacking = next(i for i, s in enumerate(samples) if field not in s)
+        raise KeyError(f"cannot collate{_where(path)}: sample {lacking} of the batch has no key {field!r}") from None
+
+
+def _same_length(samples: list[Any], path: str) -> None:
+    size = len(samples[0])
+    for i, sample in enumerate(samples):
+        if len(sample) != size:
+            raise ValueError(
+                f"cannot collate{_where(path)}: sample 0 of the batch has {size} fields, sample {i} has {len(sample)}"
+            )
+
+
+def _where(path: str) -> str:
+    return f" field {path}" if path else ""

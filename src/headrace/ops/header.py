@@ -1,0 +1,36 @@
+"""Header: the first samples only."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from headrace.errors import BadOption
+from headrace.op import Here, Indexed, Op
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Header(Op[T, T]):
+    """The first `limit` samples; None means all."""
+
+    limit: int | None = 10
+    quiet = True
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 0:
+            raise BadOption(f"header(limit) needs a number >= 0, not {self.limit}")
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        samples, here = inputs
+        yield from samples if self.limit is None else islice(samples, max(0, self.limit - here.emitted))
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        return Indexed(inner.length if self.limit is None else min(inner.length, self.limit), inner.get)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        if self.limit is None or inputs[0] is None:
+            return inputs[0]
+        return min(inputs[0], self.limit)

@@ -1,0 +1,43 @@
+"""Weighted: draws with replacement, by weight."""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headrace.errors import BadOption, BadPipe
+from headrace.op import Here, Indexed, Op
+from headrace.plan.seed import key
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedDraw(Op[T, T]):
+    """`count` samples; sample i comes with a chance in proportion to `weights[i]`."""
+
+    weights: tuple[float, ...]
+    count: int
+
+    def __post_init__(self) -> None:
+        if not self.weights or any(not w >= 0 for w in self.weights) or sum(self.weights) <= 0:
+            raise BadOption("weighted(weights) needs numbers >= 0 with a positive sum")
+        if self.count < 0:
+            raise BadOption(f"weighted(count=) needs a number >= 0, not {self.count}")
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        from headrace.plan.order import Chunked, Weighted
+
+        (inner,) = inputs
+        if inner.length != len(self.weights):
+            raise BadPipe(f"weighted() got {len(self.weights)} weights for {inner.length} samples")
+        at, fetch = Chunked(Weighted(self.weights, self.count, key(here.seed, "weighted"))).at, inner.get
+        return Indexed(self.count, lambda position: fetch(at(position)))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.count
+
+    def flow(self, *inputs: Any) -> Any:
+        raise BadPipe("weighted() needs random access: put it before any filter, flatmap or stream")
+
+    @classmethod
+    def name(cls) -> str:
+        return "weighted"

@@ -1,0 +1,326 @@
+"""Order is arithmetic: which index comes at which position, as a pure function with random access.
+
+An order maps an int64 array of positions in [0, length) to the indices that come there. It is a frozen, picklable value
+without a generator, and the same fields give the same order in every process, on every platform, for ever: snapshots
+store a position and rely on it. So nothing here comes from numpy's generators, whose streams may change between
+versions; it is all integer arithmetic modulo 2**64.
+
+    Straight   position p is index p
+    Shuffled   a uniform-looking permutation of the whole, in O(1) memory at any length
+    Windowed   the same inside consecutive blocks: no index moves `window` places or more
+    Weighted   independent draws with replacement
+
+One call costs tens of microseconds however few positions it is given: look positions up through `Chunked`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
+from functools import lru_cache
+from math import isqrt
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headrace.errors import BadOption
+from headrace.plan.seed import key as derive
+from headrace.plan.share import Share
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+# Below this a permutation is a table: Feistel networks of few rounds are not uniform on tiny domains. Its entries fit
+# 16 bits.
+TABLE = 1 << 16
+# Windows up to this size are permuted many at a time. Part of the order: another value would change it.
+ROW = 1 << 12
+# Also part of the order.
+ROUNDS = 8
+# Temporary arrays of so many words stay in the processor's cache, and of so many are the largest ever made.
+STRETCH = 1 << 14
+SCRATCH = 1 << 18
+
+
+class Order(Protocol):
+    @property
+    def length(self) -> int: ...
+
+    def __call__(self, positions: Ints) -> Ints: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Straight:
+    length: int
+
+    def __post_init__(self) -> None:
+        _check_length(self.length)
+
+    def __call__(self, positions: Ints) -> Ints:
+        return _checked(positions, self.length)
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffled:
+    length: int
+    key: int
+
+    def __post_init__(self) -> None:
+        _check_length(self.length)
+
+    def __call__(self, positions: Ints) -> Ints:
+        positions = _checked(positions, self.length)
+        if self.length < TABLE:
+            return _table(self.length, self.key)[0][positions].astype(np.int64)
+        return _Feistel.of(self.length, self.key).walk(positions, forward=True)
+
+    def inverse(self, indices: Ints) -> Ints:
+        """At which positions these indices come."""
+        indices = _checked(indices, self.length)
+        if self.length < TABLE:
+            return _table(self.length, self.key)[1][indices].astype(np.int64)
+        return _Feistel.of(self.length, self.key).walk(indices, forward=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    length: int
+    window: int
+    key: int
+
+    def __post_init__(self) -> None:
+        _check_length(self.length)
+        if self.window < 1:
+            raise BadOption(f"window={self.window}: give a window of at least 1 sample")
+
+    def __call__(self, positions: Ints) -> Ints:
+        positions = _checked(positions, self.length)
+        if not positions.size:
+            return positions
+        window = min(self.window, self.length)
+        # Only the blocks that are asked for are permuted. places: which of them each position lies in.
+        blocks, places = np.unique(positions // window, return_inverse=True)
+        places = places.reshape(positions.shape)
+        result = np.empty_like(positions)
+        at_once = SCRATCH // window if window <= ROW else 1
+        for first in range(0, len(blocks), at_once):
+            here = (places >= first) & (places < first + at_once)
+            result[here] = self._inside(blocks[first : first + at_once], window, places[here] - first, positions[here])
+        return result
+
+    def _inside(self, blocks: Ints, window: int, places: Ints, positions: Ints) -> Ints:
+        starts = blocks * window
+        offsets = positions - starts[places]
+        if window <= ROW:
+            rows = _sorted_noise(derive(self.key, "windows"), starts, window, self.length)  # shape: (blocks, window)
+            found: Ints = starts[places] + rows[places, offsets]
+            return found
+        start = int(starts[0])
+        block = Shuffled(min(window, self.length - start), derive(self.key, "block", int(blocks[0])))
+        return block(offsets) + start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighted:
+    """Index i comes at each position with probability weights[i] / sum(weights), whatever comes elsewhere."""
+
+    weights: InitVar[Sequence[float] | NDArray[np.float64]]
+    length: int
+    key: int
+    _bounds: NDArray[np.float64] = field(init=False, repr=False)
+
+    def __post_init__(self, weights: ArrayLike) -> None:
+        _check_length(self.length)
+        given = np.asarray(weights, dtype=np.float64)
+        if given.ndim != 1 or not given.size or not np.isfinite(given).all() or (given < 0).any() or not given.any():
+            raise BadOption("weights must be one flat list of finite numbers, none negative, not all zero")
+        # Trailing zeros are cut off so that rounding at the upper end can never select one of them.
+        bounds = np.cumsum(given)[: int(np.flatnonzero(given)[-1]) + 1]
+        if not np.isfinite(bounds[-1]):
+            raise BadOption("the sum of the weights is not finite; scale them down")
+        object.__setattr__(self, "_bounds", bounds)
+
+    def __call__(self, positions: Ints) -> Ints:
+        noise = _noise(derive(self.key, "draw"), _checked(positions, self.length))
+        drawn = (noise >> np.uint64(11)).astype(np.float64) * 2.0**-53 * self._bounds[-1]
+        found = np.searchsorted(self._bounds, drawn, side="right")
+        picked: Ints = np.minimum(found, len(self._bounds) - 1).astype(np.int64)
+        return picked
+
+
+class Chunked:
+    """Looks single positions up in an order by evaluating many at a time, of which the last few lots are kept.
+
+    A lot is `chunk` neighbouring positions. With a `share` of several ranks it is the positions of this rank's next
+    batches instead, which lie far apart: neighbours would be other ranks' samples. Any position may still be asked for.
+    """
+
+    __slots__ = ("_first", "_kept", "_order", "_others", "_period", "_run", "_runs")
+
+    KEEP = 4
+
+    def __init__(self, order: Order, chunk: int = 4096, share: Share | None = None) -> None:
+        if chunk < 1:
+            raise BadOption(f"chunk={chunk}: give a chunk of at least 1 position")
+        self._order = order
+        self._kept: dict[int, list[int]] = {}
+        # A lot is `runs` runs of `run` positions each, a `period` apart, counted from position `first`.
+        self._others: Chunked | None = None
+        if share is None or share.ranks == 1:
+            self._first, self._run, self._runs, self._period = 0, chunk, 1, chunk
+        else:
+            self._first, self._run = share.start + share.rank * share.batch, share.batch
+            self._runs, self._period = max(1, chunk // share.batch), share.batch * share.ranks
+            self._others = Chunked(order, chunk)
+
+    @property
+    def length(self) -> int:
+        return self._order.length
+
+    def at(self, position: int) -> int:
+        run, offset = divmod(position - self._first, self._period)
+        if offset < self._run:
+            lot, place = divmod(run, self._runs)
+            kept = self._kept.get(lot)
+            if kept is not None:
+                return kept[place * self._run + offset]
+        return self.span(position, position + 1)[0]
+
+    def span(self, start: int, stop: int) -> list[int]:
+        """The indices at the positions [start, stop)."""
+        if not 0 <= start <= stop <= self._order.length:
+            raise IndexError(f"[{start}, {stop}) is outside an order of {self._order.length} positions")
+        found: list[int] = []
+        while start < stop:
+            run, offset = divmod(start - self._first, self._period)
+            if self._others is not None and (run < 0 or offset >= self._run):
+                return found + self._others.span(start, stop)
+            lot, place = divmod(run, self._runs)
+            size = min(stop - start, self._run - offset)
+            offset += place * self._run
+            part = (self._kept.get(lot) or self._evaluate(lot))[offset : offset + size]
+            start += size
+            if start == stop and not found:
+                return part
+            found += part
+        return found
+
+    def _evaluate(self, lot: int) -> list[int]:
+        start = self._first + lot * self._runs * self._period
+        # Unsigned, since the last run may reach beyond the length and so beyond int64.
+        runs = np.arange(min(self._runs, -(-(self._order.length - start) // self._period)), dtype=np.uint64)
+        heads = runs * np.uint64(self._period) + np.uint64(start)
+        positions = (heads[:, None] + np.arange(self._run, dtype=np.uint64)).reshape(-1)  # from (runs, run)
+        positions = positions[positions < np.uint64(self._order.length)]
+        values: list[int] = self._order(positions.view(np.int64)).tolist()
+        # A new dict each time: threads that share this object only ever see a whole one.
+        self._kept = {**dict(list(self._kept.items())[1 - self.KEEP :]), lot: values}
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Feistel:
+    """A keyed permutation of the rectangle [0, left) x [0, right): the near-square one that just covers [0, length).
+
+    A position is a pair (l, r). Each round adds a hash of one half to the other, modulo its side, and so can be undone.
+    The rectangle exceeds `length` by less than one side: a value that falls into the surplus is sent through again
+    until it falls inside (cycle walking). That keeps it a permutation, and at most one value in 256 needs it.
+    """
+
+    length: int
+    left: int
+    right: int
+    keys: tuple[int, ...]
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(length: int, key: int) -> "_Feistel":
+        left = isqrt(length - 1) + 1
+        right = -(-length // left)
+        return _Feistel(length, left, right, tuple(derive(key, "round", number) for number in range(ROUNDS)))
+
+    def walk(self, values: Ints, forward: bool) -> Ints:
+        result = values.astype(np.uint64)  # a copy, worked on in place
+        flat = result.reshape(-1)
+        for start in range(0, len(flat), STRETCH):
+            piece = flat[start : start + STRETCH]
+            piece[:] = self._pass(piece, forward)
+            while len(outside := np.flatnonzero(piece >= np.uint64(self.length))):
+                piece[outside] = self._pass(piece[outside], forward)
+        return result.view(np.int64)
+
+    def _pass(self, values: Words, forward: bool) -> Words:
+        sides = np.uint64(self.left), np.uint64(self.right)
+        left = values // sides[1]
+        halves = [left, values - left * sides[1]]
+        for number in range(ROUNDS) if forward else reversed(range(ROUNDS)):
+            changed = number % 2
+            side = sides[changed]
+            step = _hash(halves[1 - changed], self.keys[number], side)
+            # Both results are below 2 * side; the smaller of (x, x - side) is x modulo side, since the wrong one wraps.
+            moved = halves[changed] + step if forward else halves[changed] + (side - step)
+            halves[changed] = np.minimum(moved, moved - side)
+        joined: Words = halves[0] * sides[1] + halves[1]
+        return joined
+
+
+def _hash(half: Words, key: int, side: np.uint64) -> Words:
+    """A keyed hash of each half (below 2**32) to [0, side)."""
+    mixed = half ^ np.uint64(key)
+    mixed *= np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(0xD6E8FEB86659FD93)
+    mixed >>= np.uint64(32)
+    # 32 random bits times the side, upper half: a fraction of the side without a division.
+    mixed *= side
+    mixed >>= np.uint64(32)
+    return mixed
+
+
+def _noise(key: int, positions: Ints | Words) -> Words:
+    """64 random bits for each position: the splitmix64 sequence that starts at `key`, by random access."""
+    mixed = positions.astype(np.uint64)
+    mixed *= np.uint64(0x9E3779B97F4A7C15)
+    mixed += np.uint64(key)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+@lru_cache(maxsize=8)
+def _table(length: int, key: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """A permutation of [0, length), length < TABLE, and its inverse."""
+    there = _sorted_noise(derive(key, "table"), np.zeros(1, dtype=np.int64), length, length)[0]
+    back = np.empty_like(there)
+    back[there] = np.arange(length, dtype=np.uint16)
+    return there, back
+
+
+def _sorted_noise(key: int, starts: Ints, row: int, length: int) -> NDArray[np.uint16]:
+    """For each row of positions that begins at one of `starts`: a permutation of [0, row), row < TABLE.
+
+    Sorting random numbers sorts their owners into a uniform permutation. The owner's offset is the low 16 bits of the
+    number itself, so equal numbers (in one of 2**17 of the largest tables) still sort the same way everywhere.
+    Positions from `length` on stay last: a short row permutes only what it has.
+    """
+    offsets = np.arange(row, dtype=np.uint64)
+    high = np.uint64(0xFFFF_FFFF_FFFF_0000)
+    positions = starts.astype(np.uint64)[:, None] + offsets  # shape: (rows, row)
+    noise = (_noise(key, positions) & high) | offsets
+    noise[positions >= np.uint64(length)] |= high
+    noise.sort(axis=1)
+    return noise.astype(np.uint16)
+
+
+def _check_length(length: int) -> None:
+    if not 0 <= length <= 1 << 63:
+        raise BadOption(f"length={length}: an order has between 0 and 2**63 positions")
+
+
+def _checked(positions: Ints, length: int) -> Ints:
+    positions = np.asarray(positions, dtype=np.int64)
+    if positions.size and (int(positions.min()) < 0 or int(positions.max()) >= length):
+        raise IndexError(f"a position is outside [0, {length})")
+    return positions

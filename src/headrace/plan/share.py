@@ -1,0 +1,153 @@
+"""Share: which positions of an epoch each rank receives, at which step.
+
+Ranks take whole batches in turn: at `step` rank r receives global batch b = step x ranks + r, which is the positions
+[b x batch, (b+1) x batch). Every rank makes the same number of steps, and no rank asks another: all of it is arithmetic
+on (length, batch, ranks), exact for any size. What happens where the length does not fill whole steps is the policy:
+
+    short    every sample once. The last step is dealt evenly (sizes differ by at most one, none is empty). When fewer
+             samples than ranks are left over, the last full step is dealt again together with them: over two steps,
+             or, for batches of one, over a single step of one or two samples each.
+    pad      every batch is full; the last sample fills what is missing, with mask False.
+    repeat   every batch is full; the samples from the epoch's start fill what is missing, with mask False.
+    drop     the incomplete step is left out on every rank; `left_out` counts its samples.
+
+An epoch that continues in the middle (a snapshot, perhaps of another world) is the same thing with `start`: the rules
+apply to the positions [start, length), and steps count from there.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
+
+from headrace.errors import BadOption
+
+Policy = Literal["short", "pad", "repeat", "drop"]
+
+
+class Block(NamedTuple):
+    """One batch of one rank: the real positions [start, stop), then `filled` more.
+
+    Fillers are `fill_from`, `fill_from + 1`, ... modulo `cycle`, or all `fill_from` where `cycle` is 0.
+    """
+
+    start: int
+    stop: int
+    filled: int = 0
+    fill_from: int = 0
+    cycle: int = 0
+
+    def positions(self) -> list[int]:
+        real = list(range(self.start, self.stop))
+        if not self.filled:
+            return real
+        if not self.cycle:
+            return real + [self.fill_from] * self.filled
+        return real + [(self.fill_from + i) % self.cycle for i in range(self.filled)]
+
+    def mask(self) -> list[bool]:
+        """True where the sample is real, False where it only fills the batch."""
+        return [True] * (self.stop - self.start) + [False] * self.filled
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    length: int
+    batch: int
+    ranks: int = 1
+    rank: int = 0
+    policy: Policy = "short"
+    start: int = 0
+    steps: int = field(init=False, compare=False)
+    left_out: int = field(init=False, compare=False)
+    # Steps of exactly batch x ranks positions; then the sizes of the steps that are dealt evenly (short only).
+    _full: int = field(init=False, compare=False, repr=False)
+    _dealt: tuple[int, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        rest = self.length - self.start
+        whole = self.batch * self.ranks
+        full, over = divmod(rest, whole)
+        dealt: tuple[int, ...] = ()
+        if self.policy == "short" and over:
+            if over >= self.ranks:
+                dealt = (over,)
+            elif not full:
+                raise BadOption(
+                    f"{rest} samples cannot be shared among {self.ranks} ranks so that each has at least one; "
+                    "use fewer ranks, or the policy 'pad', 'repeat' or 'drop'"
+                )
+            else:
+                full -= 1
+                together = whole + over
+                # Halves, not a full step and one of single samples: both lie between ranks and batch x ranks.
+                dealt = (together - together // 2, together // 2) if self.batch > 1 else (together,)
+        fills = self.policy in ("pad", "repeat") and over > 0
+        put = object.__setattr__
+        put(self, "steps", full + len(dealt) + fills)
+        put(self, "left_out", over if self.policy == "drop" else 0)
+        put(self, "_full", full)
+        put(self, "_dealt", dealt)
+
+    def _check(self) -> None:
+        for name, least in (("length", 0), ("batch", 1), ("ranks", 1), ("rank", 0), ("start", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise BadOption(f"{name}={value!r}: give an int of at least {least}")
+        if self.rank >= self.ranks:
+            raise BadOption(f"rank={self.rank}, ranks={self.ranks}: rank must be one of 0..{self.ranks - 1}")
+        if self.start > self.length:
+            raise BadOption(f"start={self.start} lies beyond the length {self.length}; start at the length or below")
+        if self.policy not in get_args(Policy):
+            raise BadOption(f"policy={self.policy!r}: choose one of {', '.join(map(repr, get_args(Policy)))}")
+
+    def block(self, step: int) -> Block:
+        """What this rank receives at this step."""
+        if not 0 <= step < self.steps:
+            raise IndexError(f"step {step} is outside an epoch of {self.steps} steps")
+        batch = self.batch
+        if step < self._full:
+            first = self.start + (step * self.ranks + self.rank) * batch
+            return Block(first, first + batch)
+        if self._dealt:
+            size, extra = divmod(self._dealt[step - self._full], self.ranks)
+            first = self.delivered(step) + self.rank * size + min(self.rank, extra)
+            return Block(first, first + size + (self.rank < extra))
+        wanted = self.start + (step * self.ranks + self.rank) * batch
+        first, stop = min(wanted, self.length), min(wanted + batch, self.length)
+        filled = batch - (stop - first)
+        if self.policy == "pad":
+            return Block(first, stop, filled, self.length - 1)
+        # Fillers are counted over all ranks: those that earlier ranks of this step use come first.
+        return Block(first, stop, filled, max(0, wanted - self.length) % self.length, self.length)
+
+    def delivered(self, steps: int) -> int:
+        """The position reached after so many steps: all ranks together have delivered everything from start to it."""
+        if not 0 <= steps <= self.steps:
+            raise IndexError(f"{steps} steps are outside an epoch of {self.steps} steps")
+        if steps > self._full and not self._dealt:
+            return self.length
+        whole = self.batch * self.ranks
+        return self.start + min(steps, self._full) * whole + sum(self._dealt[: max(0, steps - self._full)])
+
+    def at(self, position: int) -> tuple[int, int]:
+        """The first step with a sample at or above this position, and how many of its samples lie below it.
+
+        Counted over all ranks. Past the last delivered sample this is (steps, 0).
+        """
+        if not self.start <= position <= self.length:
+            raise BadOption(
+                f"position={position}: this epoch runs from {self.start} to {self.length}; give one of these"
+            )
+        step = min((position - self.start) // (self.batch * self.ranks), self._full)
+        while step < self.steps and self.delivered(step + 1) <= position:  # at most the two dealt steps
+            step += 1
+        return step, position - self.delivered(step) if step < self.steps else 0
+
+
+def deal(length: int, ranks: int, rank: int) -> range:
+    """The unbatched items of one rank: item i belongs to rank i modulo ranks; a surplus that not all get is dropped."""
+    if length < 0 or not 0 <= rank < ranks:
+        raise BadOption(
+            f"deal({length}, ranks={ranks}, rank={rank}): rank must be one of 0..ranks-1, length at least 0"
+        )
+    return range(rank, length // ranks * ranks, ranks)

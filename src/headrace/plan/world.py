@@ -1,0 +1,65 @@
+"""World: where this process stands among all processes of one job.
+
+A World is a value: it is passed in, never looked up. What depends on the job's shape depends on this object only.
+
+    ranks      all processes of the job; `rank` is this one
+    local      the ranks on this machine
+    node       this machine, among all `nodes` machines
+    replicas   size of a model-parallel group: `replicas` consecutive ranks work on one copy of the model, so they
+               receive the same samples; data is shared among `share_ranks` groups, of which this is `share_rank`
+"""
+
+from dataclasses import dataclass, fields
+
+from headrace.errors import BadOption
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    rank: int = 0
+    ranks: int = 1
+    local_rank: int = 0
+    local_ranks: int = 1
+    node: int = 0
+    nodes: int = 1
+    replicas: int = 1
+    source: str = "none"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "source" and (not isinstance(value, int) or isinstance(value, bool)):
+                raise BadOption(f"World({field.name}={value!r}): give an int, not {type(value).__name__}")
+        for one, many in (("rank", "ranks"), ("local_rank", "local_ranks"), ("node", "nodes")):
+            index, count = getattr(self, one), getattr(self, many)
+            if count < 1:
+                raise BadOption(f"World({many}={count}): give a count of at least 1")
+            if not 0 <= index < count:
+                raise BadOption(f"World({one}={index}, {many}={count}): {one} must be one of 0..{count - 1}")
+            if count > self.ranks:
+                raise BadOption(f"World({many}={count}, ranks={self.ranks}): give at most as many {many} as ranks")
+        if self.replicas < 1 or self.ranks % self.replicas:
+            raise BadOption(
+                f"World(ranks={self.ranks}, replicas={self.replicas}): replicas must divide ranks; "
+                "choose a group size that fills the job with whole groups"
+            )
+
+    @property
+    def share_rank(self) -> int:
+        """Which share of the data this process receives."""
+        return self.rank // self.replicas
+
+    @property
+    def share_ranks(self) -> int:
+        """Among how many receivers the data is shared."""
+        return self.ranks // self.replicas
+
+    @classmethod
+    def detect(cls) -> "World":
+        """The world that the launcher of this process describes.
+
+        The one import from a higher layer in this folder: the name belongs here for users, the environment does not.
+        """
+        from headrace.distributed.detect import detect
+
+        return detect()
