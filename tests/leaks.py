@@ -60,8 +60,7 @@ def left(before: Before, deadline: float = DEADLINE) -> dict[str, list[str]]:
         thread.join(max(0.0, end - time.monotonic()))
         if thread.is_alive():
             threads.append(repr(thread))
-    memory = sorted(name for name in _memory() - before.memory if _is_ours(SHM / name))
-    found = {"processes": processes, "threads": threads, "memory": memory}
+    found = {"processes": processes, "threads": threads, "memory": _new_memory(before, end)}
     return {kind: things for kind, things in found.items() if things}
 
 
@@ -153,19 +152,43 @@ def _memory() -> set[str]:
     return set(os.listdir(SHM)) if SHM.exists() else set()
 
 
+def _new_memory(before: Before, end: float) -> list[str]:
+    """Names in /dev/shm that stay and that no process outside our tree uses.
+
+    Other programs on the machine make names there too, and for a moment nobody holds them (in transit between two
+    processes, or until a tracker unlinks them). A name does not tell whose it is, but a leak is what does not go away.
+    """
+    names = _memory() - before.memory
+    while names := {name for name in names if _is_ours(SHM / name)}:
+        if time.monotonic() >= end:
+            break
+        threading.Event().wait(0.05)  # a folder has no event to wait for in the standard library
+    return sorted(names)
+
+
 def _is_ours(path: Path) -> bool:
-    """A new name in /dev/shm is ours unless it is already gone or a process outside our tree uses it."""
-    if not path.exists():
+    try:
+        inode = path.stat().st_ino
+    except FileNotFoundError:
         return False
     ours = {os.getpid(), *(process.pid for process in _processes())}
-    return not any(_uses(pid, path) for pid in set(psutil.pids()) - ours)
+    return not any(_uses(pid, inode) for pid in set(psutil.pids()) - ours)
 
 
-def _uses(pid: int, path: Path) -> bool:
+def _uses(pid: int, inode: int) -> bool:
+    # By inode: the maker of a semaphore has it mapped under a temporary name that is long gone.
     folder = Path("/proc") / str(pid)
     try:
-        if str(path) in (folder / "maps").read_text():
-            return True
-        return any(os.readlink(entry) == str(path) for entry in (folder / "fd").iterdir())
+        for line in (folder / "maps").read_text().splitlines():
+            if str(SHM) in line and line.split()[4] == str(inode):
+                return True
+        return any(_is_inode(entry, inode) for entry in (folder / "fd").iterdir())
     except OSError:
+        return False
+
+
+def _is_inode(descriptor: Path, inode: int) -> bool:
+    try:
+        return os.readlink(descriptor).startswith(f"{SHM}/") and descriptor.stat().st_ino == inode
+    except OSError:  # closed meanwhile
         return False

@@ -112,7 +112,8 @@ def test_what_comes_back_is_what_went_in(original: Any) -> None:
     shared = share(original)
     assert_same(shared, original)
     # In a list, so that it is pickled as a view: numpy's own pickle of a bare array forgets the byte order of text.
-    assert_same(pickle.loads(pickle.dumps(share([original])))[0], original)
+    listed = share([original])
+    assert_same(pickle.loads(pickle.dumps(listed))[0], original)
 
 
 @given(ANYTHING)

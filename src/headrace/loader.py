@@ -9,16 +9,17 @@ live until `close()`. `state_dict()` between any two batches says where the epoc
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from headrace.cursor import Cursor, Opening
+from headrace.engine.epoch import Epoch
+from headrace.engine.places import check_place
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program, cut
-from headrace.engine.run import Run
-from headrace.errors import BadOption, Closed, HeadraceError, NoLength
+from headrace.engine.snapshot import check, snapshot
+from headrace.errors import BadOption, Closed, NoLength, SnapshotRefused
 from headrace.observe.meter import Meter
 from headrace.pipe import Pipe
 from headrace.plan.share import Share, deal
@@ -104,8 +105,8 @@ class Loader(Generic[T]):
     def __iter__(self) -> "Epoch[T]":
         if self._pool.closed:
             raise Closed("this loader is closed; make a new one")
-        state, self._resume = self._resume, None
-        epoch = Epoch(self, self._epoch, state)
+        at, self._resume = self._resume, None
+        epoch: Epoch[T] = Epoch(self._pool, self._meter, self._epoch, self.world, ends=self.ends, state=at, keep=self)
         self._current = weakref.ref(epoch)
         self._epoch += 1
         self._epochs += 1
@@ -129,6 +130,25 @@ class Loader(Generic[T]):
             raise BadOption(f"epoch must be a whole number >= 0, not {epoch!r}")
         self._epoch = epoch
         self._resume = None
+        self._current = None
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands, as plain data: loads at any number and kind of workers."""
+        current = self._current() if self._current is not None else None
+        if current is None or current.ended:
+            return snapshot(self.pipe, self.seed, self._epoch, self._resume)
+        return snapshot(self.pipe, self.seed, current.epoch, current.state())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next `iter()` goes on where the snapshot was taken."""
+        seed, epoch, at = check(state, self.pipe)
+        if seed != self.seed:
+            raise SnapshotRefused(f"the snapshot was taken with seed={seed}; make the loader with that seed, not {self.seed}")
+        at = check_place(at, self.program)
+        self.set_epoch(epoch)
+        self._resume = at
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -166,97 +186,6 @@ class Loader(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Loader({self.pipe!r}, workers={self.policy.workers}, kind={self.policy.kind!r}, seed={self.seed})"
-
-
-class Epoch(Iterator[T]):
-    """One epoch of a loader."""
-
-    def __init__(self, loader: Loader[T], epoch: int, state: Any) -> None:
-        self.epoch = epoch
-        self._pool = loader._pool
-        self._meter = loader._meter
-        self._workers = self._pool.take()
-        program = loader.program
-        try:
-            self._tail: Cursor | None = None
-            if program.tail:
-                opening = _TailOpening(self, loader, epoch)
-                self._tail = opening.open(program.pipe, state)
-            else:
-                self._run = self._begin(loader, epoch, state)
-        except BaseException:
-            self._pool.discard(self._workers)
-            self._workers = None
-            raise
-        self._samples: Iterator[Any] = self._tail if self._tail is not None else self._run
-
-    def _begin(self, loader: Loader[T], epoch: int, state: Any) -> Run:
-        mark, skip = (None, 0) if state is None else state
-        return Run(
-            loader.program, loader.policy, self._workers, epoch, loader.world, loader._meter,
-            ends=loader.ends, mark=mark, skip=skip,
-        )  # fmt: skip
-
-    def __next__(self) -> T:
-        try:
-            sample = next(self._samples)
-        except StopIteration:
-            self._finish()
-            raise
-        except HeadraceError:
-            self.close()
-            raise
-        self._meter.batches += 1
-        return sample  # type: ignore[no-any-return]
-
-    def state(self) -> Any:
-        """Where this epoch stands, as plain data."""
-        return self._tail.state() if self._tail is not None else list(self._run.mark())
-
-    def _finish(self) -> None:
-        if self._workers is not None:
-            workers, self._workers = self._workers, None
-            self._pool.give_back(workers)
-
-    def close(self) -> None:
-        """Give the workers back before the end."""
-        if self._workers is not None:
-            self._run.abandon()
-            self._finish()
-        self._samples = iter(())
-
-    def __del__(self) -> None:
-        if getattr(self, "_workers", None) is not None:
-            self.close()
-
-
-class _TailOpening(Opening):
-    """Opens the ops that run in the consumer on top of a run."""
-
-    def __init__(self, epoch: Epoch[Any], loader: Loader[Any], number: int) -> None:
-        super().__init__(loader.pipe.ordinals(), loader.seed, number)
-        self._iterator = epoch
-        self._loader = loader
-        self._bottom = loader.program.tail[0].inputs[0]
-
-    def open(self, node: Pipe[Any], state: Any = None, turn: int = 0) -> Any:
-        if node is not self._bottom:
-            return super().open(node, state, turn)
-        self._iterator._run = self._iterator._begin(self._loader, self.epoch, state)
-        return _Bottom(self._iterator._run)
-
-
-class _Bottom(Iterator[Any]):
-    """A run, as the input of the first op of the tail."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def __next__(self) -> Any:
-        return next(self._run)
-
-    def state(self) -> Any:
-        return list(self._run.mark())
 
 
 def length(program: Program, world: World, ends: str) -> int | None:

@@ -77,7 +77,8 @@ def _claims(environ: Mapping[str, str], modules: Mapping[str, ModuleType], doubt
                 believed = True
                 yield claim
         except Partial as partial:
-            doubts.append(str(partial))
+            if not believed:  # an sbatch script that starts torchrun or mpirun is as it should be
+                doubts.append(str(partial))
         except BadOption as wrong:
             if not believed:
                 raise

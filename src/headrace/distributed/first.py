@@ -8,10 +8,10 @@ When it raises or dies, even by SIGKILL, the next one that waits takes its place
 All ranks must pass the same calls in the same order, as with collectives.
 
 How they wait:
-* per="host", and per="job" with a `directory` that all machines share: an exclusive lock (flock) on one file, which the
-  kernel gives back when its holder dies. The file lists who has passed. A list is believed only while one of those in
-  it lives and as long as we are not in it ourselves, so what a dead job has left does no harm; at worst a step is
-  prepared once more. The last one removes the file.
+* per="host", and per="job" with a `directory` that all machines share: an exclusive lock on one file (lockf, not flock:
+  children that the holder has forked do not keep it), which the kernel gives back when its holder dies. The file lists
+  who has passed. A list is believed only while one of those in it lives and as long as we are not in it ourselves, so
+  what a dead job has left does no harm; at worst a step is prepared once more. The last one removes the file.
 * per="job" without one: rank 0 is first, the others wait for its word in torch's store. A raised error reaches them at
   once; a rank 0 that dies is noticed when the launcher ends the job or the store closes, at last after `timeout`.
 """
@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def _locked(path: Path, deadline: float, timeout: float) -> int:
 
 
 class _Waiter:
-    """flock with a deadline: the kernel has none, so a thread waits, and gives the lock back if nobody wants it."""
+    """A lock with a deadline: the kernel has none, so a thread waits, and gives the lock back if nobody wants it."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -130,7 +131,7 @@ class _Waiter:
     def wait(self, seconds: float) -> bool:
         """False when the time is over; the descriptor is then the thread's."""
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             pass
@@ -143,7 +144,7 @@ class _Waiter:
         return self._wanted
 
     def _block(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        fcntl.lockf(self._fd, fcntl.LOCK_EX)
         with self._lock:
             if self._wanted:
                 self._got.set()
@@ -174,7 +175,7 @@ def _born(pid: int) -> str:
     if Path("/proc/self/stat").exists():
         return ""
     try:
-        os.kill(pid, 0)
+        os.getpgid(pid)
     except ProcessLookupError:
         return ""
     return "running"
@@ -208,10 +209,9 @@ def _store(timeout: float) -> Any:
         return dist.distributed_c10d._get_default_store()
     environ = env.current()
     if environ.get(env.AGENT_STORE) == "True":
-        from torch.distributed import TCPStore
-
         host, port = environ[env.MASTER_ADDR], int(environ[env.MASTER_PORT])
-        return TCPStore(host, port, is_master=False, timeout=timedelta(seconds=timeout))
+        torch_distributed: Any = import_module("torch.distributed")
+        return torch_distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=timeout))
     raise BadOption(
         "first(per='job') on several machines: call it after torch.distributed.init_process_group, "
         "or give a directory that all machines share: first(world, per='job', directory=...)"

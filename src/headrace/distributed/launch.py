@@ -201,10 +201,10 @@ class Job:
             given[name] = value if said else environ[name]
         return given
 
-    def command(self, parent: int, death: int, local_rank: str, program: tuple[str, ...]) -> list[str]:
-        """The program, wrapped so that it dies with `parent` and stays on its NUMA node."""
-        bind = local_rank if self.numa_aware else "-"
-        return [sys.executable, "-I", "-S", str(launch_rank.__file__), str(parent), str(death), bind, *program]
+
+def tied(parent: int, death: int) -> list[str]:
+    """What comes before a program (and before its NUMA place) so that it gets signal `death` when `parent` ends."""
+    return [sys.executable, "-I", "-S", str(launch_rank.__file__), str(parent), str(int(death))]
 
 
 def launch(job: Job, out: IO[bytes], err: IO[bytes]) -> int:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from headrace.distributed import env, launch_hosts
-from headrace.distributed.launch import Job
+from headrace.distributed.launch import Job, tied
 from headrace.distributed.launch_output import Screen
 from headrace.distributed.launch_sweep import end_sessions
 from headrace.errors import BadOption
@@ -44,8 +44,8 @@ def run(job: Job, screen: Screen) -> int:
         screen.say(f"headrace: {shlex.join(command)}")
     with _signals_wake() as woken:
         # mpirun gets SIGTERM when we die, and then ends its ranks
-        wrapped = Job(program=job.program).command(os.getpid(), signal.SIGTERM, "-", tuple(command))
-        process = subprocess.Popen(wrapped, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        command = [*tied(os.getpid(), signal.SIGTERM), "-", *command]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         try:
             stopped, said = _carry(process, woken, screen)
         finally:
@@ -102,7 +102,8 @@ def mpirun_command(job: Job) -> list[str]:
             command.append(":")
         command += ["-np", "1", *shlex.split(job.mpi_local_args)]
         command += ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items())]
-        command += job.command(0, 0, str(rank % local), job.program) if job.numa_aware else job.program
+        command += [*tied(0, 0), str(rank % local)] if job.numa_aware else []
+        command += job.program
     return command
 
 

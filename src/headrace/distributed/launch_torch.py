@@ -28,7 +28,7 @@ from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from headrace.distributed import env, launch_hosts
-from headrace.distributed.launch import Job
+from headrace.distributed.launch import Job, tied
 from headrace.distributed.launch_output import Screen
 from headrace.distributed.launch_pump import Pump
 from headrace.distributed.launch_sweep import end_sessions
@@ -105,10 +105,8 @@ def _spec(job: Job) -> WorkerSpec:
             **({"rank": job.node_rank} if fixed else {}),
         )
     )
-    command = job.command(os.getpid(), signal.SIGKILL, "@", job.program)
-    command = [text.replace("$", "$$") for text in command]
-    if job.numa_aware:
-        command[command.index("@")] = "${local_rank}"
+    place = "${local_rank}" if job.numa_aware else "-"
+    command = [*map(_literal, tied(os.getpid(), signal.SIGKILL)), place, *map(_literal, job.program)]
     return WorkerSpec(
         role="default",
         local_world_size=job.local_instances,
@@ -121,6 +119,10 @@ def _spec(job: Job) -> WorkerSpec:
         master_port=endpoint[1] if fixed and endpoint else None,
         local_addr=address,
     )
+
+
+def _literal(text: str) -> str:
+    return text.replace("$", "$$")
 
 
 class Pipes(LogsSpecs):

@@ -100,7 +100,7 @@ class Arena:
         self._next = 0
         self._free: dict[int, list[Slot]] = {}
         self._returned: deque[Slot] = deque()
-        self._leases: dict[int, Any] = {}
+        self._leases: dict[int, tuple[Any, int]] = {}
         self.retired: list[int] = []
         """Numbers of slots that no worker needs to keep mapped."""
 
@@ -136,7 +136,7 @@ class Arena:
             leases.pop(number, None)
             returned.append(slot)
 
-        self._leases[number] = weakref.ref(exporter, ended)
+        self._leases[number] = (weakref.ref(exporter, ended), slot.size)
         return memoryview(exporter).cast("B")
 
     def give_back(self, slot: Slot) -> None:
@@ -145,9 +145,7 @@ class Arena:
 
     def crowded(self) -> bool:
         """The user holds so much that the next batch should be copied out instead of lent."""
-        self._take_back()
-        free = sum(size * len(stack) for size, stack in self._free.items())
-        return self.total - free > self.budget
+        return sum(size for _, size in list(self._leases.values())) > self.budget
 
     @property
     def slots(self) -> int:

@@ -133,10 +133,14 @@ class Executor:
         inner = opened.inners[stage.number]
         chain = opened.chains[stage.number]
         done: list[Any] = []
+        # How many samples of a stream come in one ticket depends on time, so here each sample is seeded by itself.
+        each = self._seeds and stage.group is None
         for position, sample in enumerate(samples, base):
             if position in avoid:
                 continue
             self._note(position)
+            if each:
+                seed_globals(key(self.program.seed, opened.epoch, "sample", stage.number, position))
             if stage.group is None:
                 done += self._push(chain, sample, position)
             else:

@@ -1,6 +1,7 @@
 """Feeds: where the tickets of a stage come from.
 
-    Positions   arithmetic: blocks of positions, or the batches of this rank
+    Batches     arithmetic: positions of the head, in the batches of this rank
+    Items       arithmetic: positions of the head, in blocks
     Listed      an iterator of the consumer's, one ticket per item
     Strands     credits for the next block of each strand
     Regroup     samples of the stage before, cut into groups; only references move
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.engine.messages import Reply, Ticket
-from headrace.engine.program import Program, Stage
+from headrace.engine.program import Stage
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 
@@ -43,53 +44,64 @@ class Block:
         self.lease: Any = None
 
 
-class Positions:
-    """Positions of the head."""
+class Batches:
+    """Positions of the head, in the batches of this rank."""
 
-    def __init__(self, program: Program, stage: Stage, world: World, policy: str, epoch: int, length: int, start: int) -> None:
-        self._stage = stage
+    def __init__(self, stage: Stage, world: World, ends: str, epoch: int, length: int, start: int) -> None:
+        assert stage.group is not None
+        policy = "drop" if stage.drop_last else ends
+        self.share = Share(length, stage.group, world.share_ranks, world.share_rank, policy, start)  # type: ignore[arg-type]
+        self._before = start // (stage.group * world.share_ranks)
+        self._epoch = epoch
+        self._step = 0
+        self.ended = False
+
+    def next(self, owner: Any) -> Ticket | None:
+        step, share = self._step, self.share
+        if step >= share.steps:
+            self.ended = True
+            return None
+        self._step = step + 1
+        block = share.block(step)
+        extra = tuple(block.positions()[block.stop - block.start :]) if block.filled else ()
+        # The number of the batch among those of all ranks: random values hang on it, so they do not depend on the world.
+        number = (self._before + step) * share.ranks + share.rank
+        ticket = Ticket(owner, 0, self._epoch, number, (block.start, block.stop, extra))
+        ticket.before = ("p", share.delivered(step))
+        ticket.after = ("p", share.delivered(step + 1))
+        return ticket
+
+
+class Items:
+    """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn."""
+
+    def __init__(self, block: int, world: World, epoch: int, length: int, start: int) -> None:
+        self._block = block
+        self._ranks = world.share_ranks
+        self._mine = deal(length - start, self._ranks, world.share_rank)
+        self._start = start
         self._epoch = epoch
         self._at = 0
         self.ended = False
-        self.share: Share | None = None
-        if stage.group is not None:
-            ends = "drop" if stage.drop_last else policy
-            self.share = Share(length, stage.group, world.share_ranks, world.share_rank, ends, start)  # type: ignore[arg-type]
-            self._first = start // stage.group if world.share_ranks == 1 else start // (stage.group * world.share_ranks)
-            self._steps = self.share.steps
-        else:
-            self._mine = deal(length, world.share_ranks, world.share_rank)
-            self._block = program.block
-            self._length = length
-            self._ranks = world.share_ranks
-            self._at = start // (program.block * world.share_ranks)
-            per_rank = program.block
-            self._steps = -(-len(self._mine) // per_rank)
-        self._world = world
 
     def next(self, owner: Any) -> Ticket | None:
-        at = self._at
-        if at >= self._steps:
+        at, ranks, start = self._at, self._ranks, self._start
+        if at >= len(self._mine):
             self.ended = True
             return None
-        self._at = at + 1
-        if self.share is not None:
-            share = self.share
-            block = share.block(at)
-            extra = tuple(block.positions()[block.stop - block.start :]) if block.filled else ()
-            number = (self._first + at) * share.ranks + share.rank
-            ticket = Ticket(owner, 0, self._epoch, number, (block.start, block.stop, extra))
-            ticket.before = ("p", share.delivered(at))
-            ticket.after = ("p", share.delivered(at + 1))
-            return ticket
-        mine = self._mine[at * self._block : (at + 1) * self._block]
-        if self._ranks == 1:
-            payload: Any = (mine.start, mine.stop, ())
+        if ranks == 1:
+            # Blocks lie at multiples of their size wherever the epoch goes on from.
+            stop = min(at + self._block - (start + at) % self._block, len(self._mine))
+            payload: Any = (start + at, start + stop, ())
+            number = (start + at) // self._block
         else:
-            payload = (0, 0, tuple(mine))
-        ticket = Ticket(owner, 0, self._epoch, at * self._ranks + self._world.share_rank, payload)
-        ticket.before = ("p", at * self._block * self._ranks)
-        ticket.after = ("p", min((at + 1) * self._block, len(self._mine)) * self._ranks)
+            stop = min(at + self._block, len(self._mine))
+            payload = (0, 0, tuple(start + i for i in self._mine[at:stop]))
+            number = payload[2][0]
+        self._at = stop
+        ticket = Ticket(owner, 0, self._epoch, number, payload)
+        ticket.before = ("p", start + at * ranks)
+        ticket.after = ("p", start + stop * ranks)
         return ticket
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.engine import codec
-from headrace.engine.feeds import Block, Entry, Listed, Mark, Positions, Regroup, Strands
+from headrace.engine.feeds import Batches, Block, Entry, Items, Listed, Mark, Regroup, Strands
 from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.program import Program
-from headrace.errors import TooManyErrors, WorkerStuck
+from headrace.errors import SnapshotRefused, TooManyErrors, WorkerStuck
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
 
@@ -390,7 +390,12 @@ def _feeds(
         indexed = program.head.indexed(program.seed, epoch)
         assert indexed is not None
         start = 0 if marks[0] is None else marks[0][1]
-        feeds.append(Positions(program, first, world, ends, epoch, indexed.length, start))
+        if start > indexed.length:
+            raise SnapshotRefused(f"the snapshot stands at sample {start}, but there are only {indexed.length} now")
+        if first.group is None:
+            feeds.append(Items(program.block, world, epoch, indexed.length, start))
+        else:
+            feeds.append(Batches(first, world, ends, epoch, indexed.length, start))
     elif first.feed == "listed":
         feeds.append(Listed(listed or iter(()), epoch, 0 if marks[0] is None else marks[0][1]))
     else:

@@ -92,9 +92,14 @@ def _parts(thing: Any) -> list[tuple[str, Any]]:
         return [(f"[{k!r}]", v) for k, v in list(thing.items())[:1000]]
     if isinstance(thing, list | tuple):
         return [(f"[{i}]", v) for i, v in enumerate(thing[:1000])]
-    closure = getattr(thing, "__closure__", None)
-    if closure:
-        return [(f" closure {n}", c.cell_contents) for n, c in zip(thing.__code__.co_freevars, closure, strict=False)]
+    if hasattr(thing, "__code__"):
+        cells = zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True)
+        names = thing.__code__.co_names
+        return [
+            *((f" default {i}", value) for i, value in enumerate(thing.__defaults__ or ())),
+            *((f" closure variable {name}", cell.cell_contents) for name, cell in cells),
+            *((f" global {name}", thing.__globals__[name]) for name in names if name in thing.__globals__),
+        ]
     if hasattr(thing, "__dataclass_fields__"):
         return [(f".{f}", getattr(thing, f)) for f in thing.__dataclass_fields__]
     return [(f".{n}", v) for n, v in getattr(thing, "__dict__", {}).items()] if not isinstance(thing, type) else []

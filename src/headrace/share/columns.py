@@ -335,17 +335,13 @@ KINDS: dict[str, Callable[..., Column]] = {
 
 
 def stable_hash(key: Any) -> int:
-    """Equal keys have equal hashes, in every process: `hash` of a string is different in each."""
+    """Equal keys have equal hashes, in every process: only the `hash` of numbers, and of tuples of numbers, is."""
     if isinstance(key, str):
         return zlib.crc32(key.encode("utf-8", "surrogatepass"))
     if isinstance(key, bytes):
         return zlib.crc32(key)
     if isinstance(key, (tuple, SharedTuple)):
-        # Far from small numbers: a tuple shall not be compared with a numpy number, which would make arrays of both.
-        mixed = 0x1B87_3593_9E37_79B9 ^ len(key)
-        for part in key:
-            mixed = (mixed * 1_000_003 ^ stable_hash(part)) & 0x7FFF_FFFF_FFFF_FFFF
-        return mixed
+        return hash(tuple(map(stable_hash, key)))
     if key is None:
         return 0
     return hash(key)

@@ -198,7 +198,10 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         for ready, _ in poll.poll():
             if ready == consumer:
                 os._exit(0)
-        data, fds, _, _ = socket.recv_fds(sock, MESSAGE, 64)
+        try:
+            data, fds, _, _ = socket.recv_fds(sock, MESSAGE, 64)
+        except ConnectionResetError:
+            return
         if not data:
             return
         message = marshal.loads(data)

@@ -34,10 +34,17 @@ class InlineWorkers:
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         ticket = self._tickets.popleft()
-        if not self.program.keyed:
-            return [answer(self._executor, ticket)]
-        with self._borrowed:
-            return [answer(self._executor, ticket)]
+        try:
+            if not self.program.keyed:
+                return [answer(self._executor, ticket)]
+            with self._borrowed:
+                return [answer(self._executor, ticket)]
+        except Exception as error:
+            op, position = self._executor.where()
+            error.add_note(f"headrace: in {op}, at position {position}, in the consumer itself")
+            reply = Reply(ticket)
+            reply.error = error
+            return [reply]
 
     def running(self) -> int:
         return len(self._tickets)

@@ -116,9 +116,8 @@ class ProcessWorkers:
 
     def _start(self, number: int) -> Worker:
         if self._method == "fork":
-            inherited = [self._epoll.fileno()]
-            for other in self._workers:
-                inherited += (other.started.sock.fileno(), other.started.pidfd)
+            # Only what is open now: the number of a closed descriptor may already belong to something new.
+            inherited = [self._epoll.fileno(), *self._by_fd]
             started = start.by_fork(number, self.program, self._extra, inherited)
         elif self._method == "spawn":
             started = start.by_spawn(number, self._shipped)
@@ -256,8 +255,8 @@ class ProcessWorkers:
         except (BlockingIOError, ConnectionResetError):
             return False
         if not data:
-            self._epoll.unregister(worker.fd)
-            self._by_fd.pop(worker.fd, None)
+            if self._by_fd.pop(worker.fd, None) is not None:
+                self._epoll.unregister(worker.fd)
             return False
         message = marshal.loads(data)
         kind, seq = message[0], message[1]
@@ -413,15 +412,14 @@ class ProcessWorkers:
     def close(self) -> None:
         if os.getpid() != self._owner:
             return  # a forked copy: the workers belong to the parent
-        for worker in self._workers:
+        alive = list({id(w): w for w, _ in self._by_fd.values()}.values())
+        for worker in alive:
             if not worker.queue:
                 self._retire(worker)
             else:
                 worker.started.kill()
         deadline = time.monotonic() + 0.5
-        for worker in self._workers:
-            if worker.fd not in self._by_fd and worker.started.pidfd not in self._by_fd:
-                continue
+        for worker in alive:
             poll = select.poll()
             poll.register(worker.started.pidfd, select.POLLIN)
             if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):

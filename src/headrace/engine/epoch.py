@@ -1,0 +1,126 @@
+"""Epoch: the iterator that a user holds. It borrows workers from the pool and gives them back at the end."""
+
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from headrace.cursor import Cursor, Opening
+from headrace.engine.pool import Pool
+from headrace.engine.run import Run
+from headrace.errors import HeadraceError
+from headrace.observe.meter import Meter
+from headrace.pipe import Pipe
+from headrace.plan.world import World
+
+T = TypeVar("T", covariant=True)
+
+
+class Epoch(Iterator[T], Generic[T]):
+    """One epoch of a program."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        meter: Meter,
+        epoch: int,
+        world: World,
+        *,
+        ends: str = "short",
+        state: Any = None,
+        listed: Iterator[Any] | None = None,
+        keep: Any = None,
+    ) -> None:
+        self.epoch = epoch
+        self._keep = keep
+        """Whoever owns the pool: it must not end while somebody iterates (`for x in Loader(...)`)."""
+        self._pool = pool
+        self._meter = meter
+        self._world = world
+        self._ends = ends
+        self._listed = listed
+        self._tail: Cursor | None = None
+        self._closed = False
+        self._workers = pool.take()
+        try:
+            if pool.program.tail:
+                self._tail = _TailOpening(self).open(pool.program.pipe, state)
+            else:
+                self._run = self._begin(state)
+        except BaseException:
+            pool.discard(self._workers)
+            self._workers = None
+            raise
+        self._samples: Iterator[Any] = self._tail if self._tail is not None else self._run
+
+    def _begin(self, state: Any) -> Run:
+        mark, skip = (None, 0) if state is None else state
+        return Run(
+            self._pool.program, self._pool.policy, self._workers, self.epoch, self._world, self._meter,
+            ends=self._ends, mark=mark, skip=skip, listed=self._listed,
+        )  # fmt: skip
+
+    def __next__(self) -> T:
+        try:
+            sample = next(self._samples)
+        except StopIteration:
+            self._give_back()
+            raise
+        except HeadraceError:
+            self.close()
+            raise
+        self._meter.batches += 1
+        return sample  # type: ignore[no-any-return]
+
+    def state(self) -> Any:
+        """Where this epoch stands, as plain data."""
+        return self._tail.state() if self._tail is not None else list(self._run.mark())
+
+    @property
+    def ended(self) -> bool:
+        """Everything was delivered."""
+        return self._workers is None and not self._closed
+
+    def _give_back(self) -> None:
+        if self._workers is not None:
+            workers, self._workers = self._workers, None
+            self._pool.give_back(workers)
+
+    def close(self) -> None:
+        """Give the workers back before the end."""
+        if self._workers is not None:
+            self._closed = True
+            self._run.abandon()
+            self._give_back()
+        self._samples = iter(())
+
+    def __del__(self) -> None:
+        if getattr(self, "_workers", None) is not None:
+            self.close()
+
+
+class _TailOpening(Opening):
+    """Opens the ops that run in the consumer on top of a run."""
+
+    def __init__(self, epoch: Epoch[Any]) -> None:
+        program = epoch._pool.program
+        super().__init__(program.pipe.ordinals(), program.seed, epoch.epoch)
+        self._iterator = epoch
+        self._bottom = program.tail[0].inputs[0]
+
+    def open(self, node: Pipe[Any], state: Any = None, turn: int = 0) -> Any:
+        if node is not self._bottom:
+            return super().open(node, state, turn)
+        self._iterator._run = self._iterator._begin(state)
+        return _Bottom(self._iterator._run)
+
+
+class _Bottom(Iterator[Any]):
+    """A run, as the input of the first op of the tail."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __next__(self) -> Any:
+        return next(self._run)
+
+    def state(self) -> Any:
+        return list(self._run.mark())
