@@ -16,6 +16,7 @@ _HOMES = {
     "Stats": "headrace.loader",
     "World": "headrace.plan.world",
     "rng": "headrace.op",
+    "share": "headrace.share",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.op import rng as rng
     from headrace.pipe import Pipe as Pipe
     from headrace.plan.world import World as World
+    from headrace.share import share as share
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,9 @@
 """Cursors: a graph of ops opened in one place, as an iterator with state.
 
-A cursor is one op at work. Its state is a small tree of plain lists, `[emitted, skip, note, turn, inputs]`: go on from the
-moment when the op had emitted `emitted` samples and said `note`, with its inputs in the states `inputs`, and drop the
-first `skip` samples, because they were emitted already. `turn` counts how often `cycle` has started this part again.
+A cursor is one op at work. Its state is a small tree of plain lists, `[emitted, skip, note, turn, inputs]`: go on from
+the moment when the op had emitted `emitted` samples and said `note`, with its inputs in the states `inputs`, and drop
+the first `skip` samples, because they were emitted already. `turn` counts how often `cycle` has started this part
+again.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,7 +59,19 @@ class Opening:
 class Cursor(Iterator[Any]):
     """One op at work."""
 
-    __slots__ = ("_captured", "_flow", "_opening", "_seeding", "_skip", "emitted", "here", "inputs", "node", "note", "turn")
+    __slots__ = (
+        "_captured",
+        "_flow",
+        "_opening",
+        "_seeding",
+        "_skip",
+        "emitted",
+        "here",
+        "inputs",
+        "node",
+        "note",
+        "turn",
+    )
 
     def __init__(self, opening: Opening, node: "Pipe[Any]", state: State | None, turn: int) -> None:
         self._opening = opening

@@ -1,18 +1,18 @@
 """Every error that headrace itself raises, in one tree.
 
     HeadraceError
-    ├── BadOption          an argument is wrong; the message says what to write instead   (also ValueError)
-    ├── BadPipe            the graph cannot be run as it is written                        (also ValueError)
-    ├── NotPicklable       something in the pipe cannot travel to a worker                 (also TypeError)
-    ├── MissingExtra       an optional package is not installed; names the extra           (also ModuleNotFoundError)
-    ├── NoLength           the length cannot be known in advance                           (also TypeError)
-    ├── Closed             a closed loader was used                                        (also RuntimeError)
-    ├── WorkerDied         a worker ended and the policy does not allow another            (also RuntimeError)
-    ├── PoisonSample       one sample killed its worker twice                              (also RuntimeError)
-    ├── WorkerStuck        nothing arrived within the time-out                             (also TimeoutError, RuntimeError)
-    ├── TooManyErrors      the error budget is used up                                     (also RuntimeError)
-    ├── SnapshotRefused    a snapshot does not fit this pipe, or is not a snapshot         (also ValueError)
-    └── RanksDisagree      ranks of one job were given different things                    (also RuntimeError)
+    ├── BadOption          an argument is wrong; the message says what to write instead  (also ValueError)
+    ├── BadPipe            the graph cannot be run as it is written  (also ValueError)
+    ├── NotPicklable       something in the pipe cannot travel to a worker  (also TypeError)
+    ├── MissingExtra       an optional package is not installed; names the extra  (also ModuleNotFoundError)
+    ├── NoLength           the length cannot be known in advance  (also TypeError)
+    ├── Closed             a closed loader was used  (also RuntimeError)
+    ├── WorkerDied         a worker ended and the policy does not allow another  (also RuntimeError)
+    ├── PoisonSample       one sample killed its worker twice  (also RuntimeError)
+    ├── WorkerStuck        nothing arrived within the time-out  (also TimeoutError, RuntimeError)
+    ├── TooManyErrors      the error budget is used up  (also RuntimeError)
+    ├── SnapshotRefused    a snapshot does not fit this pipe, or is not a snapshot  (also ValueError)
+    └── RanksDisagree      ranks of one job were given different things  (also RuntimeError)
 
 An error of the user's own code keeps its own type: it is never wrapped in one of these.
 """

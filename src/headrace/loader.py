@@ -116,7 +116,9 @@ class Loader(Generic[T]):
         """Batches (or samples, if nothing is batched) that one epoch delivers on this rank."""
         known = length(self.program, self.world, self.ends)
         if known is None:
-            raise NoLength("the length of this loader is not known in advance: an op of the pipe decides it while it runs")
+            raise NoLength(
+                "the length of this loader is not known in advance: an op of the pipe decides it while it runs"
+            )
         return known
 
     @property
@@ -145,7 +147,9 @@ class Loader(Generic[T]):
         """The next `iter()` goes on where the snapshot was taken."""
         seed, epoch, at = check(state, self.pipe)
         if seed != self.seed:
-            raise SnapshotRefused(f"the snapshot was taken with seed={seed}; make the loader with that seed, not {self.seed}")
+            raise SnapshotRefused(
+                f"the snapshot was taken with seed={seed}; make the loader with that seed, not {self.seed}"
+            )
         at = check_place(at, self.program)
         self.set_epoch(epoch)
         self._resume = at

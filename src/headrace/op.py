@@ -7,16 +7,17 @@ An **Op** is a frozen, picklable description. It says how its output depends on 
     Op      anything else: it may hold samples, mix them, join inputs    write `flow(*inputs, here)`
     Source  no input                                                     write `flow(here)`, or `size()` and `get(i)`
 
-`Each` and `Flat` run anywhere, in any order, on any worker; an `Op` runs in one place and sees the whole stream. An op whose
-output can be had at any position without reading what comes before writes `index()` as well (`Each` has it already).
+`Each` and `Flat` run anywhere, in any order, on any worker; an `Op` runs in one place and sees the whole stream. An op
+whose output can be had at any position without reading what comes before writes `index()` as well (`Each` has it
+already).
 
-**Randomness.** `here.seed` is the op's own key for this epoch; user code uses `headrace.rng()`, or the global generators,
-which the engine seeds before each unit of work.
+**Randomness.** `here.seed` is the op's own key for this epoch; user code uses `headrace.rng()`, or the global
+generators, which the engine seeds before each unit of work.
 
-**Resume.** An op with `quiet = True` holds nothing between two yields: its state is its inputs' state, and costs nothing.
-Any other op may call `here.rest(note)` at a moment when it holds nothing; it is resumed from the latest such moment, with
-`here.emitted` and `here.note` telling where it was, and what it had emitted since is produced again and dropped. An op
-that does neither is resumed by replay from the start of the epoch.
+**Resume.** An op with `quiet = True` holds nothing between two yields: its state is its inputs' state, and costs
+nothing. Any other op may call `here.rest(note)` at a moment when it holds nothing; it is resumed from the latest such
+moment, with `here.emitted` and `here.note` telling where it was, and what it had emitted since is produced again and
+dropped. An op that does neither is resumed by replay from the start of the epoch.
 """
 
 import threading
@@ -52,7 +53,7 @@ class Here:
         self._rest: Callable[[Any], None] | None = None
 
     def rest(self, note: Any = None) -> None:
-        """Say: at this moment I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
+        """Say: now I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
         if self._rest is not None:
             self._rest(note)
 
@@ -68,7 +69,7 @@ class Indexed:
     def __init__(self, length: int, get: Callable[[int], Any]) -> None:
         self.length = length
         self.get = get
-        self.again: Callable[[int], "Indexed"] = lambda turn: self
+        self.again: Callable[[int], Indexed] = lambda turn: self
 
 
 class Op(Generic[In, Out]):
@@ -232,7 +233,9 @@ class Place(threading.local):
     def rng(self) -> "np.random.Generator":
         here = self.here
         if here is None:
-            raise RuntimeError("headrace.rng() is for code that runs inside a pipe: call it in a function given to map()")
+            raise RuntimeError(
+                "headrace.rng() is for code that runs inside a pipe: call it in a function given to map()"
+            )
         now = (here.seed, self.position)
         if self._made != now:
             self._made, self._rng = now, generator(key(here.seed, "sample", self.position))

@@ -1,7 +1,7 @@
 """Pipe: an immutable graph of ops, built by verbs.
 
-A pipe describes; it never runs by itself. Give it to a `Loader`, or iterate it directly: that opens the whole graph in the
-calling thread, always with the same seed. Every verb returns a new pipe and leaves the old one as it was.
+A pipe describes; it never runs by itself. Give it to a `Loader`, or iterate it directly: that opens the whole graph in
+the calling thread, always with the same seed. Every verb returns a new pipe and leaves the old one as it was.
 """
 
 import hashlib
@@ -27,7 +27,9 @@ class Pipe(FileVerbs, Generic[T]):
     def __init__(self, op: Op[Any, T], *inputs: "Pipe[Any]") -> None:
         for given in inputs:
             if not isinstance(given, Pipe):
-                raise BadOption(f"the inputs of {op.name()} must be pipes, not {type(given).__name__}: wrap it in Pipe.of()")
+                raise BadOption(
+                    f"the inputs of {op.name()} must be pipes, not {type(given).__name__}: wrap it in Pipe.of()"
+                )
         object.__setattr__(self, "op", op)
         object.__setattr__(self, "inputs", inputs)
 

@@ -75,7 +75,7 @@ DANGERS: dict[str, Danger] = {
     "torch": Danger(
         ("torch",),
         rooms=("doors/torch*", "device.py", "distributed/*"),
-        late=("engine/codec.py", "ops/collate.py", "plan/seed.py", "share/*"),
+        late=("engine/codec.py", "ops/collate.py", "plan/seed.py", "share/*", "doors/*"),
     ),
     "ray": Danger(("ray",), rooms=("engine/workers/ray.py", "distributed/detect.py")),
     "print": Danger(("print",), rooms=("cli/*",)),

@@ -48,6 +48,7 @@ def test_an_elastic_job_counts_the_replicas_that_are_there() -> None:
         ({"nnodes": "1:2", "num_instances": 2, "node_rank": 0, "rdzv_endpoint": "h:1"}, "--node-rank"),
         ({"node_rank": 0}, "--rdzv-endpoint"),
         ({"rdzv_endpoint": "h"}, "HOST:PORT"),
+        ({"rdzv_id": "mine"}, "--rdzv-endpoint"),
         ({"host_subnet": "eth0"}, "--host-subnet"),
         ({"mpi_global_args": "-x A"}, "add --engine mpi"),
         ({"mpi_local_args": "-x A"}, "add --engine mpi"),

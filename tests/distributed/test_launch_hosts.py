@@ -60,7 +60,7 @@ def test_the_interface_of_a_network_is_found() -> None:
     assert interface(network("127.0.0.0/8")) == ("lo", "127.0.0.1")
     with pytest.raises(BadOption, match=r"lo 127\.0\.0\.1"):
         interface(ipaddress.IPv4Network("203.0.113.0/24"))
-    with pytest.raises(BadOption, match="10.1.0.0/16"):
+    with pytest.raises(BadOption, match=r"10\.1\.0\.0/16"):
         network("eth0")
 
 

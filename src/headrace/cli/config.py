@@ -9,19 +9,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from headrace.distributed.launch import Job
 from headrace.errors import BadOption
 
-_KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "str | None": (str,),
-    "int": (int,),
-    "int | None": (int,),
-    "bool": (bool,),
-    "tuple[str, ...]": (list,),
-}
+_WRITE = {list: "a list of texts", str: "a text", int: "a whole number", bool: "true or false"}
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -34,7 +27,7 @@ def read(path: Path) -> dict[str, Any]:
         values = _parse(path, text)
     except ValueError as error:
         raise BadOption(f"--import-config {path}: {error}") from None
-    kinds = {field.name: _KINDS[str(getattr(field.type, "__name__", field.type))] for field in _fields()}
+    kinds = {name: _kind(hint) for name, hint in get_type_hints(Job).items()}
     options: dict[str, Any] = {}
     for key, value in values.items():
         name = key.replace("-", "_")
@@ -42,9 +35,8 @@ def read(path: Path) -> dict[str, Any]:
             near = difflib.get_close_matches(name, kinds, 1)
             hint = f"; did you mean {near[0].replace('_', '-')}?" if near else ""
             raise BadOption(f"--import-config {path}: there is no option {key}{hint}")
-        if type(value) not in kinds[name]:
-            wanted = {list: "a list of texts", str: "a text", int: "a whole number", bool: "true or false"}
-            raise BadOption(f"--import-config {path}: {key} = {value!r}: write {wanted[kinds[name][0]]}")
+        if type(value) is not kinds[name]:  # exactly: True is an int too
+            raise BadOption(f"--import-config {path}: {key} = {value!r}: write {_WRITE[kinds[name]]}")
         options[name] = tuple(map(str, value)) if isinstance(value, list) else value
     return options
 
@@ -52,7 +44,7 @@ def read(path: Path) -> dict[str, Any]:
 def write(path: Path, job: Job, overwrite: bool) -> None:
     """All options that are not left at nothing."""
     values: dict[str, Any] = {}
-    for field in _fields():
+    for field in fields(Job):
         value = getattr(job, field.name)
         if value not in (None, ()):
             values[field.name.replace("_", "-")] = list(value) if isinstance(value, tuple) else value
@@ -86,5 +78,9 @@ def _toml(values: Mapping[str, Any]) -> str:
     )
 
 
-def _fields() -> tuple[Any, ...]:
-    return fields(Job)
+def _kind(hint: Any) -> type:
+    """What a file holds for an option of this type."""
+    if get_origin(hint) is tuple:
+        return list
+    kind: type = next(part for part in get_args(hint) or (hint,) if part is not type(None))
+    return kind

@@ -58,7 +58,7 @@ class Job:
     nnodes: str = "1"  # machines that each run this command, N or MIN:MAX
     node_rank: int | None = None
     rdzv_endpoint: str | None = None
-    rdzv_id: str = "headrace"
+    rdzv_id: str | None = None  # None: "headrace"
     max_restarts: int = 0
     numa_aware: bool = False
     print_topology: bool = False
@@ -89,6 +89,7 @@ class Job:
 
     def _check_places(self) -> None:
         lowest, nodes = self.nodes
+        endpoint = self.endpoint
         if self.host and self.hostfile:
             raise BadOption("--host and --hostfile both name the machines; give one of them")
         if self.num_instances % len(self.hosts):
@@ -103,6 +104,8 @@ class Job:
             )
         if self.host_subnet:
             launch_hosts.network(self.host_subnet)
+        if self.rdzv_id and (endpoint is None or self.chosen_engine == "mpi"):
+            raise BadOption("--rdzv-id is the name of the job at --rdzv-endpoint, for --engine torch; leave it out")
         if self.chosen_engine == "mpi":
             if self.max_restarts:
                 raise BadOption("--max-restarts: mpirun does not restart ranks; use --engine torch")
@@ -116,11 +119,11 @@ class Job:
                 "--host with --engine torch: torch starts no processes on other machines; use --engine mpi, or run "
                 "this command on each of them with --nnodes, --node-rank and --rdzv-endpoint"
             )
-        if nodes > 1 and not self.rdzv_endpoint:
+        if nodes > 1 and not endpoint:
             raise BadOption("--nnodes: say where the machines meet, the same on each: --rdzv-endpoint HOST:PORT")
         if self.node_rank is not None and (lowest != nodes or not 0 <= self.node_rank < nodes):
             raise BadOption(f"--node-rank {self.node_rank}: give 0..{nodes - 1} and a fixed --nnodes, or leave it out")
-        if self.node_rank is not None and not self.rdzv_endpoint:
+        if self.node_rank is not None and not endpoint:
             raise BadOption("--node-rank: say where machine 0 listens: --rdzv-endpoint HOST:PORT")
 
     def _check_env(self) -> None:

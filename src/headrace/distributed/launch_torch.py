@@ -97,7 +97,7 @@ def _spec(job: Job) -> WorkerSpec:
         RendezvousParameters(
             backend="static" if fixed else "c10d",
             endpoint="{}:{}".format(*(endpoint or ("localhost", 0))),
-            run_id=job.rdzv_id if endpoint else uuid.uuid4().hex,
+            run_id=(job.rdzv_id or "headrace") if endpoint else uuid.uuid4().hex,
             min_nodes=lowest,
             max_nodes=highest,
             local_addr=address,
@@ -190,6 +190,13 @@ class Agent(LocalElasticAgent):
             self._pump.drain()
             self._report(result.failures)
         return result
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        try:
+            super()._shutdown(death_sig, timeout)
+        except SignalException:  # a second Ctrl-C: no more patience
+            end_sessions(self.started)
+            raise
 
     def _report(self, failures: dict[int, ProcessFailure]) -> None:
         order = [*self._pump.ended, *failures]

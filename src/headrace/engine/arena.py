@@ -2,12 +2,12 @@
 
 The consumer lends one slot with every ticket; the worker writes its result there; the consumer hands views of it to the
 user, and the slot is free when the last view has died. Memory is anonymous (memfd, or a file without a name where that
-does not exist), so nothing is left behind whoever is killed. Pages are reserved when a slot is made: too little memory is
-an error here, never a bus error later. A slot never shrinks.
+does not exist), so nothing is left behind whoever is killed. Pages are reserved when a slot is made: too little memory
+is an error here, never a bus error later. A slot never shrinks.
 
 **When is a slot free?** A `Lease` is a fresh ctypes array over the slot's memory. Every array, tensor and slice of them
-that looks into the slot keeps it alive, so the callback on its end fires exactly when nobody looks any more. It may fire in
-any thread, and inside the loop: it appends to a deque and does nothing else.
+that looks into the slot keeps it alive, so the callback on its end fires exactly when nobody looks any more. It may
+fire in any thread, and inside the loop: it appends to a deque and does nothing else.
 """
 
 import ctypes
@@ -48,8 +48,8 @@ def anonymous(size: int, named: bool = False) -> int:
         if error.errno in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG):
             raise OutOfSharedMemory(
                 error.errno,
-                f"no room for {size / 1e6:.1f} MB of shared memory; make batches smaller, use fewer workers, or raise the "
-                f"memory limit (in a container: --shm-size, --memory)",
+                f"no room for {size / 1e6:.1f} MB of shared memory; make batches smaller, use fewer workers, or raise "
+                f"the memory limit (in a container: --shm-size, --memory)",
             ) from None
         raise
     return fd
@@ -73,6 +73,29 @@ class Slot:
         if getattr(self, "fd", -1) >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+class Mapped:
+    """A slot of somebody else's, mapped here. The descriptor is used up."""
+
+    __slots__ = ("address", "map", "size", "view")
+
+    def __init__(self, fd: int) -> None:
+        self.size = os.fstat(fd).st_size
+        self.map = mmap.mmap(fd, self.size)
+        os.close(fd)
+        self.view = memoryview(self.map)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+
+
+def whole(fd: int) -> mmap.mmap:
+    """Everything behind a descriptor, to be read."""
+    return mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+
+
+def scratch() -> int:
+    """A descriptor of memory that grows as it is written."""
+    return os.memfd_create("headrace-scratch", os.MFD_CLOEXEC)
 
 
 _TYPES: dict[int, Any] = {}
@@ -158,15 +181,16 @@ class Arena:
             if slot.size == _rounded(slot.size) and self.total <= 2 * self.budget:
                 self._free.setdefault(slot.size, []).append(slot)
             else:
-                self._drop(slot)
+                self.retire(slot)
 
     def _retire_others(self, wanted: int) -> None:
         """Make room: free slots of sizes that are not asked for now."""
         for size in [s for s in self._free if s != wanted]:
             for slot in self._free.pop(size):
-                self._drop(slot)
+                self.retire(slot)
 
-    def _drop(self, slot: Slot) -> None:
+    def retire(self, slot: Slot) -> None:
+        """A slot that will not be used again: its memory goes when its last view does."""
         self.total -= slot.size
         self.retired.append(slot.number)
 

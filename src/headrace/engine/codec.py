@@ -119,7 +119,16 @@ class Writer:
         if interface is None:
             return None
         start = interface["data"][0] - self.address
-        return start if 0 <= start and start + raw.nbytes <= self.size else None
+        return start if start >= 0 and start + raw.nbytes <= self.size else None
+
+
+def pack_state(state: Any) -> bytes:
+    """The state of a strand, on its way between a worker and its consumer. It never leaves the two."""
+    return pickle.dumps(state, 5)
+
+
+def unpack_state(packed: bytes) -> Any:
+    return pickle.loads(packed)
 
 
 def pack_many(samples: Sequence[Any]) -> tuple[list[bytes], list[list[Any]]]:
@@ -214,10 +223,7 @@ def _empty_tensor(dtype: str, shape: tuple[int, ...], grad: bool) -> Any:
 
 def pack_error(error: BaseException) -> bytes:
     """An exception with its attributes and notes; what cannot travel of it is left out."""
-    attributes = {}
-    for name, value in vars(error).items():
-        if _travels(value):
-            attributes[name] = value
+    attributes = {name: value for name, value in vars(error).items() if _travels(value)}
     args = error.args if _travels(error.args) else tuple(a if _travels(a) else repr(a) for a in error.args)
     for kind in type(error).__mro__:
         if _travels(kind):

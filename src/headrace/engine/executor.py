@@ -1,15 +1,15 @@
 """Executor: runs tickets of a program, in whatever thread or process it finds itself.
 
-A ticket is a tuple `(sequence, stage, epoch, number, payload)`. `number` says which ticket of its stage it is, the same in
-every run: random values depend on it and on nothing else. Its payload depends on what feeds the stage:
+A ticket is a tuple `(sequence, stage, epoch, number, payload)`. `number` says which ticket of its stage it is, the
+same in every run: random values depend on it and on nothing else. Its payload depends on what feeds the stage:
 
     positions   (start, stop, extra)          positions of the head, then those of the tuple `extra`
     samples     (samples, base)               samples of the stage before, already decoded; `base` numbers the first
     listed      the object itself             what the consumer's iterator gave
     strand      (strand, state, dropped)      the next block of a strand, from `state` if it is not open here
 
-Outputs come back as a list. The executor notes where it is (`place`) before it calls user code, so that an error, a death
-or a stuck worker can be named after the op and the sample.
+Outputs come back as a list. The executor notes where it is (`place`) before it calls user code, so that an error, a
+death or a stuck worker can be named after the op and the sample.
 """
 
 import time
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.cursor import Cursor, Opening
-from headrace.engine.program import STRAND_BLOCK, Program, Stage
+from headrace.engine.program import Program, Stage
 from headrace.op import Each, Here, Indexed, place
-from headrace.plan.seed import key, seed_globals
+from headrace.plan.seed import Arrivals, key, seed_globals
 
 STRAND_SECONDS = 0.02
 """A strand hands on what it has after this long, so that a slow stream still flows."""
@@ -35,6 +35,8 @@ class Executor:
         self.program = program
         self._seeds = seeds and program.keyed
         self._note = note or (lambda position: None)
+        if self._seeds:
+            Arrivals.watch()
         self._opened: dict[int, _Opened] = {}
         self.skipped: list[Skip] = []
         """Samples of the last ticket that failed and were left out: (position, op, error)."""
@@ -51,6 +53,7 @@ class Executor:
         elif stage.feed == "refs":
             outputs = self._samples(opened, stage, number, payload, avoid)
         else:
+            self._note(number)
             outputs = self._push(opened.chains[stage_number], payload, number)
         place.leave()  # not after an error: whoever reports it asks where()
         return outputs
@@ -66,7 +69,7 @@ class Executor:
         until = time.monotonic() + STRAND_SECONDS
         self._note(cursor.emitted)
         try:
-            while len(samples) < STRAND_BLOCK:
+            while len(samples) < self.program.strand_block:
                 samples.append(next(cursor))
                 if len(samples) % 16 == 0 and time.monotonic() > until:
                     break
@@ -78,7 +81,12 @@ class Executor:
 
     def _open_strand(self, opened: "_Opened", strand: int, state: Any) -> Cursor:
         opening = Opening(
-            opened.ordinals, self.program.seed, opened.epoch, strand, self.program.strands, seed_globals if self._seeds else None
+            opened.ordinals,
+            self.program.seed,
+            opened.epoch,
+            strand,
+            self.program.strands,
+            seed_globals if self._seeds else None,
         )
         return opening.open(self.program.head, state)
 
@@ -95,7 +103,9 @@ class Executor:
                 del self._opened[old]
         return found
 
-    def _positions(self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]) -> list[Any]:
+    def _positions(
+        self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]
+    ) -> list[Any]:
         start, stop, extra = payload
         get, note = opened.indexed.get, self._note
         wanted: Any = range(start, stop) if not extra else [*range(start, stop), *extra]
@@ -210,5 +220,6 @@ class _Opened:
 
 def _chain(opening: Opening, nodes: Any) -> Chain:
     return [
-        (opening.here(n), n.op.apply, False) if isinstance(n.op, Each) else (opening.here(n), n.op.spread, True) for n in nodes
+        (opening.here(n), n.op.apply, False) if isinstance(n.op, Each) else (opening.here(n), n.op.spread, True)
+        for n in nodes
     ]

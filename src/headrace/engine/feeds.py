@@ -7,8 +7,8 @@
     Regroup     samples of the stage before, cut into groups; only references move
 
 `next()` is the next ticket, or None if there is none now; `ended` says that there will be none any more. Every ticket
-knows where the epoch stands before and after it (a *mark*: nested tuples of plain data), so that a snapshot between any two
-deliveries is a look at the ticket at hand.
+knows where the epoch stands before and after it (a *mark*: nested tuples of plain data), so that a snapshot between
+any two deliveries is a look at the ticket at hand.
 """
 
 from collections import deque
@@ -50,8 +50,9 @@ class Batches:
     def __init__(self, stage: Stage, world: World, ends: str, epoch: int, length: int, start: int) -> None:
         assert stage.group is not None
         policy = "drop" if stage.drop_last else ends
-        self.share = Share(length, stage.group, world.share_ranks, world.share_rank, policy, start)  # type: ignore[arg-type]
-        self._before = start // (stage.group * world.share_ranks)
+        ranks, rank = world.share_ranks, world.share_rank
+        self.share = Share(length, stage.group, ranks, rank, policy, start)  # type: ignore[arg-type]
+        self._before = start // (stage.group * ranks)
         self._epoch = epoch
         self._step = 0
         self.ended = False
@@ -64,7 +65,8 @@ class Batches:
         self._step = step + 1
         block = share.block(step)
         extra = tuple(block.positions()[block.stop - block.start :]) if block.filled else ()
-        # The number of the batch among those of all ranks: random values hang on it, so they do not depend on the world.
+        # The number of the batch among those of all ranks: random values hang on it, so they do not depend on the
+        # world.
         number = (self._before + step) * share.ranks + share.rank
         ticket = Ticket(owner, 0, self._epoch, number, (block.start, block.stop, extra))
         ticket.before = ("p", share.delivered(step))
@@ -229,6 +231,9 @@ class Regroup:
         self._epoch = epoch
         self._free = free
         self._entries: deque[Entry] = deque()
+        self._offset: int
+        self._base: int
+        self._number: int
         self._offset, self._base, self._number = (0, 0, 0) if mark is None else mark[2:]
         """Samples of the first entry that are gone; the number of the next sample; the number of the next group."""
         self._waiting = -self._offset

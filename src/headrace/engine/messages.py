@@ -2,14 +2,15 @@
 
 On the wire these are plain tuples (a frozen dataclass costs seven times as much); these classes are the reader's view.
 
-    consumer -> worker     TICKET  seq, stage, epoch, number, payload, slot, avoid, forget      (+ file descriptors of new slots)
-                           STOP
-    worker -> consumer     INLINE  seq, head, skipped, seconds                                  small result, inside the message
-                           SLOTTED seq, head, spans, used, skipped, seconds                     result in the slot that was lent
-                           MANY    seq, count, table, used, skipped, seconds, strand            many samples in the slot
-                           FAILED  seq, error, traceback, seconds
+    consumer -> worker     TICKET  seq, stage, epoch, number, payload, slot, avoid, forget, new
+                           STOP                                    (+ the descriptors of the slots that are `new`)
+    worker -> consumer     INLINE  seq, head, ...                  a small result, inside the message
+                           SLOTTED seq, head, spans, ...           a result in the slot that was lent
+                           MANY    seq, count, table, ...          many samples in the slot
+                           FAILED  seq, error, traceback, ...
                            READY   pid
-                           (+ a file descriptor when the result outgrew the slot: the worker made a new one)
+                           RETIRED handled                         it asks to be replaced
+                           (+ a descriptor when the result outgrew the slot: the worker made a new one)
 """
 
 from typing import Any
@@ -22,7 +23,8 @@ class Ticket:
     """One unit of work."""
 
     __slots__ = (
-        "after", "avoid", "before", "blocks", "epoch", "error", "number", "order", "owner", "payload", "pin", "seq", "slot", "stage", "strand",
+        "after", "avoid", "before", "blocks", "epoch", "error", "number", "order", "owner", "payload", "pin", "seq",
+        "slot", "stage", "strand",
     )  # fmt: skip
 
     def __init__(self, owner: Any, stage: int, epoch: int, number: int, payload: Any) -> None:

@@ -7,8 +7,8 @@ A place is None (the start of the epoch) or `[mark, skip]`, with a mark as the f
     ["s", turn, [[state, block, skip, over], ...]]           strands
     ["r", mark of the stage before, offset, base, number]    regrouped samples
 
-When ops run in the consumer the place is a tree of cursor states, `[emitted, skip, note, turn, inputs]`, with such a place
-at its end.
+When ops run in the consumer the place is a tree of cursor states, `[emitted, skip, note, turn, inputs]`, with such a
+place at its end.
 """
 
 from typing import Any

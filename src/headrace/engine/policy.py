@@ -17,7 +17,7 @@ MEMORY = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many samples may fail and be skipped in one epoch: a count, a fraction of the samples read so far, or both."""
+    """How many samples may fail and be skipped in one epoch: a count, a fraction of those read so far, or both."""
 
     count: int | None = None
     fraction: float | None = None
@@ -108,7 +108,10 @@ class Policy:
         for name in options:
             if name not in known:
                 near = get_close_matches(name, known, 1)
-                raise BadOption(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"))
+                raise BadOption(
+                    f"unknown option {name!r}"
+                    + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+                )
         if options.get("kind") is None:
             options = {**options, "kind": "process" if options.get("workers") else "inline"}
         if options.get("memory") is None:

@@ -1,7 +1,7 @@
 """Pool: the workers of a loader, kept over epochs.
 
-A loader keeps one set of workers. An iterator takes it and gives it back at its end; a second iterator that lives at the
-same time gets a set of its own, so that two of them never wait for each other.
+A loader keeps one set of workers. An iterator takes it and gives it back at its end; a second iterator that lives at
+the same time gets a set of its own, so that two of them never wait for each other.
 """
 
 import threading

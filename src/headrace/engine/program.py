@@ -3,10 +3,10 @@
     head  ──>  stage 0  ──>  stage 1  ──>  ...  ──>  tail (in the consumer)
 
 The **head** says where samples come from. If the pipe has random access up to some op, that part is *indexed*: the
-consumer deals out positions and the worker fetches them. Otherwise it is a *strand*: a cursor that runs in one place and
-hands on blocks of samples. A **stage** is a chain of ops that treat every sample (or every batch) on its own, so that any
-worker can run any ticket of it. A `batch` after an op that changes counts starts the next stage: the consumer only
-regroups references to samples. The **tail** is what has to see the whole stream after work has been divided.
+consumer deals out positions and the worker fetches them. Otherwise it is a *strand*: a cursor that runs in one place
+and hands on blocks of samples. A **stage** is a chain of ops that treat every sample (or every batch) on its own, so
+that any worker can run any ticket of it. A `batch` after an op that changes counts starts the next stage: the consumer
+only regroups references to samples. The **tail** is what has to see the whole stream after work has been divided.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ from headrace.pipe import Pipe
 BLOCK = 64
 """Positions in one ticket when nothing says how many samples belong together."""
 STRAND_BLOCK = 512
-"""The most samples in one reply of a strand."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +32,7 @@ class Stage:
     nodes: tuple[Pipe[Any], ...]
     """Ops on the groups, or, without a group, on the samples."""
     feed: str
-    """"positions", "strand", "refs" (samples of the stage before), or "listed" (what an iterator of the consumer gives)."""
+    """"positions", "strand", "refs" (samples of the stage before), or "listed" (items of the consumer's iterator)."""
     group: int | None = None
     """Samples of one ticket form one list of this size; None: they stay single."""
     drop_last: bool = False
@@ -43,6 +42,7 @@ class Stage:
     def single(self) -> bool:
         """Exactly one output per ticket."""
         return (self.group is not None or self.feed == "listed") and all(isinstance(n.op, Each) for n in self.nodes)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
@@ -58,6 +58,8 @@ class Program:
     """Seed the global generators before each ticket."""
     skips: bool = False
     strands: int = 1
+    strand_block: int = STRAND_BLOCK
+    """The most samples in one reply of a strand."""
 
     @property
     def indexed(self) -> bool:
@@ -106,7 +108,8 @@ def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
         if batch > 0 and isinstance(chain[batch].op, Batch):
             reach = batch
         return chain[reach - 1], chain[reach:]
-    # A stream: everything up to the last op that must see all of it runs in one place, unless a mark divides it earlier.
+    # A stream: everything up to the last op that must see all of it runs in one place, unless a mark divides it
+    # earlier.
     mark = next((i for i, node in enumerate(chain) if isinstance(node.op, Sharding)), None)
     if mark is not None:
         return chain[mark - 1], chain[mark:]
@@ -133,13 +136,20 @@ def _in_consumer(op: Op[Any, Any]) -> bool:
 def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[Any]]]:
     """The stages, and the nodes that are left for the consumer."""
     stages: list[Stage] = []
-    now = _Draft(feed, "random access: positions are dealt out" if feed == "positions" else "a stream is read in one place")
+    now = _Draft(
+        feed, "random access: positions are dealt out" if feed == "positions" else "a stream is read in one place"
+    )
     for i, node in enumerate(nodes):
         op = node.op
         if isinstance(op, Sharding):
             continue
         if isinstance(op, Batch):
-            if now.feed == "strand" or now.batch is not None or not now.one_to_one or (now.nodes and now.feed != "refs"):
+            if (
+                now.feed == "strand"
+                or now.batch is not None
+                or not now.one_to_one
+                or (now.nodes and now.feed != "refs")
+            ):
                 stages.append(now.stage(len(stages)))
                 now = _Draft("refs", "batches are cut from samples whose number is known only now")
             now.inner, now.nodes, now.batch = now.nodes, [], op

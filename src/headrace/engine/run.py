@@ -46,7 +46,7 @@ class Run:
         self.workers = workers
         self.epoch = epoch
         self.meter = meter
-        self._arena = getattr(workers, "arena", None)
+        self._arena: Any = getattr(workers, "arena", None)
         self._last = len(program.stages) - 1
         self._assembled = program.assembled
         self._feeds: list[Any] = _feeds(program, policy, epoch, world, ends, mark, listed, self._free)
@@ -185,7 +185,7 @@ class Run:
         limit = self._window()
         if stage == self._last:
             return self._issued[stage] - self._delivered < limit
-        return self._issued[stage] - self._expect[stage] + self._feeds[stage + 1].backlog < limit
+        return bool(self._issued[stage] - self._expect[stage] + self._feeds[stage + 1].backlog < limit)
 
     def _window(self) -> int:
         policy = self.policy
@@ -257,7 +257,7 @@ class Run:
     def _free(self, block: Block) -> None:
         if block.slot is not None and block.lease is None:
             if block.held:
-                self._arena._drop(block.slot)  # type: ignore[union-attr]
+                self._arena.retire(block.slot)
             else:
                 self.workers.release(block.slot)
         block.lease = block.outputs = block.slot = None
@@ -281,12 +281,10 @@ class Run:
             for number, _, _ in stuck:
                 self.workers.replace(number)
             return
-        stacks = "".join(
-            f"\n--- worker {n} (process {pid}), {what}\n{self.workers.stack(n)}" for n, pid, what in stuck
-        )
+        stacks = "".join(f"\n--- worker {n} (process {pid}), {what}\n{self.workers.stack(n)}" for n, pid, what in stuck)
         raise WorkerStuck(
-            f"nothing arrived within {self.policy.timeout} seconds; raise timeout=, or let stuck workers be replaced with "
-            f"on_stuck='replace'{stacks}"
+            f"nothing arrived within {self.policy.timeout} seconds; raise timeout=, or let stuck workers be "
+            f"replaced with on_stuck='replace'{stacks}"
         )
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -375,7 +373,14 @@ def _samples(run: Run, block: Block, first: int, stop: int) -> list[Any]:
 
 
 def _feeds(
-    program: Program, policy: Policy, epoch: int, world: World, ends: str, mark: Mark, listed: Any, free: Callable[[Block], None]
+    program: Program,
+    policy: Policy,
+    epoch: int,
+    world: World,
+    ends: str,
+    mark: Mark,
+    listed: Any,
+    free: Callable[[Block], None],
 ) -> list[Any]:
     """One feed per stage, each from its part of the mark."""
     marks: list[Mark] = []

@@ -1,8 +1,8 @@
 """Shipping: a program as bytes that any new process can open.
 
 User functions go by value where they have to (lambdas, closures, everything in `__main__`), so a worker never runs the
-user's script again. Classes of `__main__` are put back under their names in the worker's `__main__`: replies can then use
-plain pickle, and an instance that comes back is of the very class the user knows.
+user's script again. Classes of `__main__` are put back under their names in the worker's `__main__`: replies can then
+use plain pickle, and an instance that comes back is of the very class the user knows.
 """
 
 import io

@@ -6,9 +6,9 @@ Only JSON values go in and come out: loading a snapshot executes nothing. A snap
 and every refusal says what is wrong: a pipe that differs is refused with the op that differs.
 """
 
-import pickle
 from typing import Any
 
+from headrace.engine.codec import unpack_state
 from headrace.errors import SnapshotRefused
 from headrace.pipe import Pipe
 
@@ -25,7 +25,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     if isinstance(value, bytes):
-        return _plain(pickle.loads(value))  # made by a worker of this very process, never by a snapshot
+        return _plain(unpack_state(value))
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict) and all(isinstance(k, str) for k in value):
@@ -59,7 +59,8 @@ def _same_pipe(saved: Any, pipe: Pipe[Any]) -> None:
     for i, (theirs, ours) in enumerate(zip(saved, mine, strict=False)):
         if theirs != ours:
             raise SnapshotRefused(
-                f"this snapshot is of another pipe: op {i}, here {nodes[i].op.describe()}, was different when it was taken"
+                f"this snapshot is of another pipe: op {i}, here {nodes[i].op.describe()}, was different when "
+                f"it was taken"
             )
     if len(saved) != len(mine):
         raise SnapshotRefused(f"this snapshot is of another pipe: it had {len(saved)} ops, this one has {len(mine)}")

@@ -1,8 +1,8 @@
 """Collate: a list of samples as one sample of arrays.
 
-Numbers and numpy arrays become numpy arrays, torch tensors become torch tensors; dicts, tuples, named tuples, dataclasses
-and lists keep their form around them; strings, bytes and anything else stay a list. Large arrays are written straight into
-the memory that travels to the consumer (`place.empty`), so that a batch is copied once.
+Numbers and numpy arrays become numpy arrays, torch tensors become torch tensors; dicts, tuples, named tuples,
+dataclasses and lists keep their form around them; strings, bytes and anything else stay a list. Large arrays are
+written straight into the memory that travels to the consumer (`place.empty`), so that a batch is copied once.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ class Collate(Each[list[Any], Any]):
 
 
 def collate(samples: list[Any], path: str = "") -> Any:
-    """One sample of arrays out of many samples of one form; an error names the field (`path`) and the two that differ."""
+    """One sample of arrays out of many of one form; an error names the field (`path`) and the two that differ."""
     first = samples[0]
     kind = type(first)
     if kind is tuple:
@@ -83,8 +83,8 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
     for i, tensor in enumerate(samples):
         if tensor.shape != first.shape:
             raise ValueError(
-                f"cannot collate{_where(path)}: sample 0 of the batch has shape {tuple(first.shape)}, sample {i} has shape "
-                f"{tuple(tensor.shape)}; give .collate(fn) a function that pads, or keep them as lists"
+                f"cannot collate{_where(path)}: sample 0 of the batch has shape {tuple(first.shape)}, sample {i} has "
+                f"shape {tuple(tensor.shape)}; give .collate(fn) a function that pads, or keep them as lists"
             )
     nbytes = first.numel() * first.element_size() * len(samples)
     if nbytes < place.worth:
@@ -97,7 +97,7 @@ def _containers(samples: list[Any], first: Any, kind: type, path: str) -> Any:
     if isinstance(first, tuple) and hasattr(kind, "_fields"):
         columns = zip(kind._fields, zip(*samples, strict=True), strict=True)
         return kind(*[collate(list(column), f"{path}.{name}") for name, column in columns])
-    if dataclasses.is_dataclass(first):
+    if dataclasses.is_dataclass(first) and not isinstance(first, type):
         names = [f.name for f in dataclasses.fields(first)]
         return dataclasses.replace(
             first, **{n: collate([getattr(s, n) for s in samples], f"{path}.{n}") for n in names}

@@ -1,7 +1,7 @@
 """Shuffle: another order each epoch.
 
-Over random access the order is a keyed bijection of all positions: nothing is read, nothing is held. Over a stream there
-is a choice: `window` shuffles inside consecutive blocks and resumes by reading at most that block again; a buffer
+Over random access the order is a keyed bijection of all positions: nothing is read, nothing is held. Over a stream
+there is a choice: `window` shuffles inside consecutive blocks and resumes by reading at most that block again; a buffer
 (`buffer_size`, the stream's default) swaps every incoming sample with a random one that waits.
 """
 
@@ -72,7 +72,9 @@ class Shuffle(Op[T, T]):
         held = list(islice(samples, size))
         if len(held) == size:
             # Drawing in blocks: one call for one number costs more than the rest of the loop.
-            while picks := [(sample, pick) for sample, pick in zip(islice(samples, 1024), _picks(draw, size, 1024), strict=False)]:
+            while picks := [
+                (sample, pick) for sample, pick in zip(islice(samples, 1024), _picks(draw, size, 1024), strict=False)
+            ]:
                 for sample, pick in picks:
                     yield held[pick]
                     held[pick] = sample

@@ -11,6 +11,9 @@ import os
 import random
 import sys
 from hashlib import blake2b
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -52,6 +55,7 @@ def seed_globals(k: int) -> None:
 
     Each through its cheapest call: `torch.manual_seed` also visits every accelerator and costs more than a small batch.
     """
+    Arrivals.latest = k
     random.seed(k)
     if "numpy" in sys.modules:
         # numpy loads this submodule on first use only: seeding must not depend on whether that has happened.
@@ -61,6 +65,42 @@ def seed_globals(k: int) -> None:
     torch_generator = _torch_generator()
     if torch_generator is not None:
         torch_generator.manual_seed(k & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+class Arrivals(MetaPathFinder):
+    """Seeds numpy or torch at the moment when user code first imports it, with the key of the work at hand.
+
+    Without it, the first work that draws from a library would depend on who had imported that library before.
+    """
+
+    latest: int | None = None
+    _installed = False
+    _looking = False
+
+    @classmethod
+    def watch(cls) -> None:
+        if not cls._installed and not {"numpy", "torch"} <= sys.modules.keys():
+            cls._installed = True
+            sys.meta_path.insert(0, cls())
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname not in ("numpy", "torch") or Arrivals._looking:
+            return None
+        Arrivals._looking = True
+        try:
+            spec = find_spec(fullname)
+        finally:
+            Arrivals._looking = False
+        if spec is not None and spec.loader is not None:
+            run: Any = spec.loader.exec_module
+
+            def run_and_seed(module: Any) -> None:
+                run(module)
+                if Arrivals.latest is not None:
+                    seed_globals(Arrivals.latest)
+
+            spec.loader.exec_module = run_and_seed  # type: ignore[method-assign]
+        return spec
 
 
 class BorrowedGlobals:

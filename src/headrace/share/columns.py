@@ -335,7 +335,7 @@ KINDS: dict[str, Callable[..., Column]] = {
 
 
 def stable_hash(key: Any) -> int:
-    """Equal keys have equal hashes, in every process: only the `hash` of numbers, and of tuples of numbers, is."""
+    """Equal keys have equal hashes in every process; `hash` promises that only for numbers and tuples of them."""
     if isinstance(key, str):
         return zlib.crc32(key.encode("utf-8", "surrogatepass"))
     if isinstance(key, bytes):

@@ -42,9 +42,11 @@ class FromIterable(Source[T]):
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         (here,) = inputs
-        samples = iter(self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data)  # type: ignore[operator]
+        samples = iter(self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data)
         if samples is self.data and here.epoch != 0 and not hasattr(self.data, "__next__"):
-            raise BadPipe("this source is its own iterator and is used up; give Pipe.of() something that can be iterated again")
+            raise BadPipe(
+                "this source is its own iterator and is used up; give Pipe.of() something that can be iterated again"
+            )
         for position, sample in enumerate(islice(samples, here.strand, None, here.strands)):
             place.at(here, position)
             yield sample

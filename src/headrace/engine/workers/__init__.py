@@ -5,6 +5,6 @@
     wait(timeout)           the replies that have come, at least one unless the time is up
     close()                 stop, leave nothing behind
 
-A ticket is a `Ticket`; a reply is a `Reply`. What a reply carries is either the outputs themselves, or a `Packed`: a slot
-that holds them, which the reader opens when it needs them.
+A ticket is a `Ticket`; a reply is a `Reply`. What a reply carries is either the outputs themselves, or a `Packed`: a
+slot that holds them, which the reader opens when it needs them.
 """

@@ -1,14 +1,13 @@
 """The worker's side of a worker process: one loop over tickets, from start to end.
 
-It waits on two things at once: its socket, and the life of the consumer. (End-of-file alone is not enough: forked siblings
-inherit each other's ends.) Before each sample it writes the sample's position into the header of the slot it was lent, so
-that after its death the consumer knows where it was.
+It waits on two things at once: its socket, and the life of the consumer. (End-of-file alone is not enough: forked
+siblings inherit each other's ends.) Before each sample it writes the sample's position into the header of the slot it
+was lent, so that after its death the consumer knows where it was.
 """
 
 import ctypes
 import faulthandler
 import marshal
-import mmap
 import os
 import pickle
 import select
@@ -23,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.engine import codec
-from headrace.engine.arena import HEADER, OutOfSharedMemory, anonymous, room
+from headrace.engine.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, room, whole
 from headrace.engine.executor import Executor
 from headrace.engine.messages import FAILED, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKET
 from headrace.engine.program import Program
@@ -34,19 +33,6 @@ MESSAGE = 1 << 18
 IN_MESSAGE = 32 * 1024
 """A head larger than this goes into the slot."""
 _PLACE = struct.Struct("<qqq")
-
-
-class Mapped:
-    """A slot of the consumer's, mapped here."""
-
-    __slots__ = ("address", "map", "size", "view")
-
-    def __init__(self, fd: int) -> None:
-        self.size = os.fstat(fd).st_size
-        self.map = mmap.mmap(fd, self.size)
-        os.close(fd)
-        self.view = memoryview(self.map)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
 
 
 class Child:
@@ -85,15 +71,17 @@ class Child:
             place.allocate = None
             self.slot = None
 
-    def _run(self, seq: int, stage: Any, epoch: int, number: int, payload: Any, avoid: Any, writer: Any, started: float) -> None:
+    def _run(
+        self, seq: int, stage: Any, epoch: int, number: int, payload: Any, avoid: Any, writer: Any, started: float
+    ) -> None:
         executor = self.executor
         many = stage.number != self._last or (stage.feed == "strand")
         extra: Any = None
         leases: list[Any] = []
         if stage.feed == "strand":
             strand, state = payload
-            outputs, ended, now = executor.strand(epoch, strand, number, pickle.loads(state) if state else None)
-            extra = (ended, pickle.dumps(now, 5))
+            outputs, ended, now = executor.strand(epoch, strand, number, codec.unpack_state(state) if state else None)
+            extra = (ended, codec.pack_state(now))
         else:
             if stage.feed == "refs":
                 refs, base = payload
@@ -116,8 +104,10 @@ class Child:
             if many:
                 kind, body, fd = self._many(writer, outputs)
             else:
-                kind, body, fd = self._one(writer, outputs[0] if stage.single and len(outputs) == 1 else outputs, stage, outputs)
-            payload = outputs = None
+                kind, body, fd = self._one(
+                    writer, outputs[0] if stage.single and len(outputs) == 1 else outputs, stage, outputs
+                )
+            payload, outputs = None, []
             # Views of the stage before that user code still holds: their slots must not be used again.
             held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
             reply = marshal.dumps((kind, seq, *body, skipped, time.perf_counter() - started, extra, held))
@@ -158,7 +148,9 @@ class Child:
     def _fail(self, seq: int, error: Exception, started: float) -> None:
         op, position = self.executor.where()
         if not isinstance(error, OutOfSharedMemory):
-            error.add_note(f"headrace: in {op}, at position {position}, in worker {self.number} (process {os.getpid()})")
+            error.add_note(
+                f"headrace: in {op}, at position {position}, in worker {self.number} (process {os.getpid()})"
+            )
         text = "".join(traceback.format_exception(error))
         packed = codec.pack_error(error)
         if len(packed) + len(text) > IN_MESSAGE:
@@ -222,7 +214,7 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
 def _private() -> int:
     with open("/proc/self/statm") as statm:
         _, resident, shared, *_ = map(int, statm.read().split())
-    return (resident - shared) * mmap.PAGESIZE
+    return (resident - shared) * os.sysconf("SC_PAGESIZE")
 
 
 def _quiet_signals(dump: int) -> None:
@@ -243,12 +235,13 @@ def main(sock: int, consumer: int, shipped: int, number: int, dump: int = -1) ->
 
 def _unpack_and_serve(connection: socket.socket, consumer: int, shipped: int, number: int, dump: int) -> None:
     try:
-        with mmap.mmap(shipped, 0, prot=mmap.PROT_READ) as data:
-            program, extra = unship(data)
+        program, extra = unship(whole(shipped))
     except BaseException as error:
         note = f"headrace: while the pipe was being opened in worker {number}; is a module missing there?"
         error.add_note(note)
-        connection.send(marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0)))
+        connection.send(
+            marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0))
+        )
         return
     finally:
         os.close(shipped)

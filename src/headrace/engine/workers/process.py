@@ -3,9 +3,9 @@
     submit ── sendmsg ──> socket of worker k ──> worker
     wait   <── epoll ──── sockets of all workers, and a pidfd of each: data, or its end
 
-One epoll object for life; no thread, no lock, no polling. A worker that dies has its unanswered tickets run again by the
-others or by its replacement, which starts at once. Only the ticket that was running is held against anyone: its slot's
-header says at which sample. Two deaths at the same sample make it poison.
+One epoll object for life; no thread, no lock, no polling. A worker that dies has its unanswered tickets run again by
+the others or by its replacement, which starts at once. Only the ticket that was running is held against anyone: its
+slot's header says at which sample. Two deaths at the same sample make it poison.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import Any
 
 from headrace.engine import codec
 from headrace.engine.arena import SMALLEST, Arena, Slot, anonymous
-from headrace.engine.messages import FAILED, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKET, Reply, Ticket
+from headrace.engine.messages import INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKET, Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.shipping import ship
@@ -192,7 +192,18 @@ class ProcessWorkers:
         if worker.forget:
             forget, worker.forget = worker.forget, []
         message = marshal.dumps(
-            (TICKET, ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, forget, new)
+            (
+                TICKET,
+                ticket.seq,
+                ticket.stage,
+                ticket.epoch,
+                ticket.number,
+                payload,
+                slot.number,
+                ticket.avoid,
+                forget,
+                new,
+            )
         )
         worker.queue.append(ticket)
         self._tickets[ticket.seq] = ticket
@@ -211,7 +222,7 @@ class ProcessWorkers:
         known = self._strands.get((ticket.epoch, strand))
         if known is not None and known[0] == ticket.number:
             state = known[1]
-        return strand, state if state is None or type(state) is bytes else pickle.dumps(state, 5)
+        return strand, state if state is None or type(state) is bytes else codec.pack_state(state)
 
     def _spread_retired(self) -> None:
         gone = self.arena.retired
@@ -333,8 +344,8 @@ class ProcessWorkers:
         if self.deaths > self.policy.restarts:
             at = f" while it ran {self._describe(lost[0])}" if lost else ""
             raise WorkerDied(
-                f"worker {worker.number} (process {worker.started.pid}) {why}{at}; {len(lost)} tickets were with it and "
-                f"{self.policy.restarts} restarts are allowed. {_CAUSES}"
+                f"worker {worker.number} (process {worker.started.pid}) {why}{at}; {len(lost)} tickets were with it "
+                f"and {self.policy.restarts} restarts are allowed. {_CAUSES}"
             )
         if lost:
             self._strike(lost[0])
@@ -393,7 +404,7 @@ class ProcessWorkers:
         from headrace.engine.workers.stacks import stack_of
 
         worker = self._workers[worker_number]
-        return stack_of(worker.started.pid, worker.started.pidfd, worker.started.dump)
+        return stack_of(worker.started.pidfd, worker.started.dump)
 
     def running(self) -> int:
         return len(self._tickets) + len(self._again)
@@ -469,4 +480,3 @@ def _warn_of_threads() -> None:
     threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
     if threads > 1:
         log.info("fork in a process with %d threads: a lock that one of them holds stays locked in the worker", threads)
-

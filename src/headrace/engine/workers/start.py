@@ -1,7 +1,7 @@
 """Starting worker processes: by fork, by a clean server that forks, or as new interpreters.
 
-A started worker is a `Started`: its pid, a pidfd (readable when it has ended), the consumer's end of its socket, and how
-it ended. Nothing here depends on `multiprocessing`: a worker never imports or runs the user's script.
+A started worker is a `Started`: its pid, a pidfd (readable when it has ended), the consumer's end of its socket, and
+how it ended. Nothing here depends on `multiprocessing`: a worker never imports or runs the user's script.
 """
 
 import atexit
@@ -16,9 +16,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from headrace.engine.arena import scratch
 from headrace.engine.program import Program
 from headrace.engine.workers import child
 
+THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Set to 1 in new interpreters before anything is imported: a process with threads cannot be forked."""
 SERVER_DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
 
@@ -28,7 +31,9 @@ class Started:
 
     __slots__ = ("_status", "dump", "pid", "pidfd", "sock")
 
-    def __init__(self, pid: int, pidfd: int, sock: socket.socket, dump: int, status: Callable[[int], int | None]) -> None:
+    def __init__(
+        self, pid: int, pidfd: int, sock: socket.socket, dump: int, status: Callable[[int], int | None]
+    ) -> None:
         self.pid = pid
         self.pidfd = pidfd
         self.sock = sock
@@ -66,7 +71,7 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: list[int]) -> Started:
     """Fork this process. `inherited` are descriptors of other workers that the new one must not keep open."""
     ours, theirs = _pair()
-    dump = os.memfd_create("headrace-dump", os.MFD_CLOEXEC)
+    dump = scratch()
     consumer = os.pidfd_open(os.getpid())
     sys.stdout.flush()
     sys.stderr.flush()
@@ -93,7 +98,7 @@ def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: lis
 def by_spawn(number: int, shipped: int) -> Started:
     """A new interpreter."""
     ours, theirs = _pair()
-    dump = os.memfd_create("headrace-dump", os.MFD_CLOEXEC)
+    dump = scratch()
     consumer = os.pidfd_open(os.getpid())
     fds = (theirs.fileno(), consumer, shipped, dump)
     call = f"from headrace.engine.workers.child import main; main({fds[0]}, {fds[1]}, {fds[2]}, {number}, {fds[3]})"
@@ -107,7 +112,7 @@ def by_spawn(number: int, shipped: int) -> Started:
 def by_server(number: int, shipped: int, modules: list[str], private: "Server | None" = None) -> Started:
     """Forked by the clean server of this process."""
     ours, theirs = _pair()
-    dump = os.memfd_create("headrace-dump", os.MFD_CLOEXEC)
+    dump = scratch()
     server = private or _Server.running()
     pid, pidfd = server.fork(theirs.fileno(), shipped, number, dump, modules)
     theirs.close()
@@ -116,7 +121,7 @@ def by_server(number: int, shipped: int, modules: list[str], private: "Server | 
 
 def _python(call: str) -> list[str]:
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    quiet = "import os, sys; [os.environ.setdefault(v, '1') for v in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')]; "
+    quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {THREAD_LIMITS}]; "
     return [sys.executable, "-c", f"{quiet}sys.path.insert(0, {here!r}); {call}"]
 
 

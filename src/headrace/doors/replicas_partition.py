@@ -1,0 +1,115 @@
+"""Partition: which samples each process reads, at which step, and what is left out.
+
+Every process reads one contiguous block of the epoch's order, in steps of one combined batch:
+
+    N samples, P processes, steps of C       full = N // (C * P) whole steps
+    process p at step s                      places p * full * C + s * C ... + C  of the epoch's order
+    the N - P * full * C places behind       left out (drop_last), or dealt out in the last step by the policy `ends`
+
+To the loader this is one order of all samples in which processes take whole batches in turn (plan.share): `Blocks` is the
+arithmetic between the two. So equal steps, the policies for the end and random values that differ between processes are
+the loader's own, and nothing here asks another process.
+
+Shuffled, the epoch's order is one permutation of all samples, keyed by (seed, epoch): the same on every process, new
+each epoch. The samples left out move on: they are the next arc of a fixed ring of all samples each epoch. An arc is
+shorter than half the ring, so whatever one epoch leaves out, the next one has.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.op import Here, Indexed, Op
+from headrace.plan.order import Chunked, Ints, Shuffled
+from headrace.plan.seed import key
+from headrace.plan.share import Policy, Share
+
+T = TypeVar("T")
+
+
+class LeftOut(NamedTuple):
+    """What one epoch leaves out, over all processes: whole batches, and samples that do not fill one."""
+
+    batches: int
+    samples: int
+    total: int | None
+    """In samples; None when the batches' sizes are not known (a batch_sampler)."""
+
+
+def share_of(samples: int, combined: int, processes: int, process: int, policy: Policy) -> Share:
+    """This process's share; an epoch without a single step is refused."""
+    if policy == "drop" and samples < combined * processes:
+        raise BadOption(
+            f"{samples} samples (N) do not fill one step: {processes} processes (P) x {combined} samples of a combined "
+            f"batch (C) = {combined * processes}; use a smaller batch, fewer processes, or drop_last=False"
+        )
+    return Share(samples, combined, processes, process, policy)
+
+
+def whole_steps(share: Share) -> int:
+    """The steps in which every process gets exactly one full batch."""
+    full = share.steps
+    while full and share.delivered(full) != full * share.batch * share.ranks:
+        full -= 1
+    return full
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks(Op[T, T]):
+    """The samples in the order in which processes take batches in turn, so that each reads its own block."""
+
+    batch: int
+    processes: int
+    process: int
+    ends: Policy
+    left_out: int = 0
+    seed: int | None = None
+    """None: not shuffled."""
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        used = inner.length - self.left_out
+        share = Share(used, self.batch, self.processes, self.process, self.ends)
+        order = _Order(
+            used, self.batch, self.processes, whole_steps(share) * self.batch, self.left_out, here.epoch, self.seed
+        )
+        at, fetch = Chunked(order, share=share).at, inner.get
+        return Indexed(used, lambda position: fetch(at(position)))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return None if inputs[0] is None else inputs[0] - self.left_out
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Positions of the loader to numbers of samples."""
+
+    length: int
+    batch: int
+    processes: int
+    block: int
+    """Samples of one process in whole steps."""
+    left_out: int
+    epoch: int
+    seed: int | None
+
+    def __call__(self, positions: Ints) -> Ints:
+        places = self._places(np.asarray(positions, dtype=np.int64))
+        if self.seed is None:
+            return places
+        shuffled = Shuffled(self.length, key(self.seed, "replicas", "epoch", self.epoch))(places)
+        if not self.left_out:
+            return shuffled
+        everything = self.length + self.left_out
+        # This epoch's arc is [epoch, epoch + 1) * left_out of the ring; what is read begins behind it.
+        behind = (self.epoch + 1) * self.left_out % everything
+        return Shuffled(everything, key(self.seed, "replicas", "ring"))((shuffled + behind) % everything)
+
+    def _places(self, positions: Ints) -> Ints:
+        batches, offsets = np.divmod(positions, self.batch)
+        steps, processes = np.divmod(batches, self.processes)
+        blocks = processes * self.block + steps * self.batch + offsets
+        places: Ints = np.where(positions < self.block * self.processes, blocks, positions)
+        return places

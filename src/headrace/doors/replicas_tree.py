@@ -1,0 +1,99 @@
+"""Batches as trees: arrays at the leaves, containers around them.
+
+Dicts, tuples, named tuples, dataclasses and lists are containers, and so is any class with a registered parser. A list
+without an array or a container in it is a leaf of its own: a column of strings, say, one per sample.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from headrace.errors import BadOption
+
+Leaf = Callable[[Any], Any]
+
+
+class ICustomArgParser:
+    """How a batch class of the user's own is taken apart and put together."""
+
+    def yieldTensors(self, struct: Any) -> Iterator[Any]:
+        """Every tensor of it, in a fixed order."""
+        raise NotImplementedError(f"{type(self).__name__} must define yieldTensors()")
+
+    def reconstruct(self, original_structure: Any, tensor_iterator: Iterator[Any]) -> Any:
+        """The same thing around other tensors."""
+        raise NotImplementedError(f"{type(self).__name__} must define reconstruct()")
+
+
+_PARSERS: dict[type, ICustomArgParser] = {}
+
+
+def registerCustomArgParser(type_: type, parser: ICustomArgParser) -> None:
+    """Batches of this class, and of classes below it, are taken apart by `parser`."""
+    if not isinstance(type_, type) or not isinstance(parser, ICustomArgParser):
+        raise BadOption("registerCustomArgParser() takes a class and an ICustomArgParser for it")
+    _PARSERS[type_] = parser
+
+
+def mapped(tree: Any, leaf: Leaf, plain: type[Any] = tuple) -> Any:
+    """The same tree with `leaf` applied to its leaves; tuples without names become `plain`."""
+    for kind in type(tree).__mro__:
+        if kind in _PARSERS:
+            parser = _PARSERS[kind]
+            return parser.reconstruct(tree, iter([leaf(t) for t in parser.yieldTensors(tree)]))
+    if isinstance(tree, tuple):
+        parts = [mapped(part, leaf, plain) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else plain(parts)
+    if isinstance(tree, Mapping):
+        return {key: mapped(part, leaf, plain) for key, part in tree.items()}
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        names = [field.name for field in dataclasses.fields(tree)]
+        return dataclasses.replace(tree, **{name: mapped(getattr(tree, name), leaf, plain) for name in names})
+    if isinstance(tree, list) and any(map(_nests, tree)):
+        return [mapped(part, leaf, plain) for part in tree]
+    return leaf(tree)
+
+
+def rows(tree: Any) -> int:
+    """How many samples a batch holds: the first extent, which all its leaves must share."""
+    found: list[int] = []
+    mapped(tree, lambda leaf: found.append(_extent(leaf)))
+    if not found:
+        raise BadOption("this batch holds no array, so it has no samples to count")
+    if min(found) != max(found):
+        raise BadOption(
+            f"the parts of this batch hold {min(found)} to {max(found)} samples; all must have the same first extent"
+        )
+    return found[0]
+
+
+def cut(tree: Any, start: int, stop: int) -> Any:
+    """The samples start..stop of a batch, without a copy where the leaves allow it."""
+    return mapped(tree, lambda leaf: leaf[start:stop])
+
+
+def spread(tree: Any) -> Iterator[Any]:
+    """The samples of a batch, one by one."""
+    for i in range(rows(tree)):
+        yield mapped(tree, lambda leaf, i=i: leaf[i])
+
+
+def _extent(leaf: Any) -> int:
+    if isinstance(leaf, list):
+        return len(leaf)
+    shape = getattr(leaf, "shape", None)
+    if not shape:
+        raise BadOption(
+            f"a batch holds arrays with a first extent, not {type(leaf).__name__}; "
+            "for a class of your own use registerCustomArgParser()"
+        )
+    return int(shape[0])
+
+
+def _nests(part: Any) -> bool:
+    return (
+        isinstance(part, Mapping | tuple | list)
+        or getattr(part, "shape", None) is not None
+        or dataclasses.is_dataclass(part)
+        or any(kind in _PARSERS for kind in type(part).__mro__)
+    )

@@ -1,0 +1,138 @@
+"""DiskCache: copies of remote files in a local folder, within a budget of bytes that all processes of the machine share.
+
+    open(url)  ─ there ──────────────────────────────────────────>  the copy; it is now the most recently used
+               ─ being fetched by another process ─ wait ────────>  its copy
+               ─ not there ─ fetch into <name>.part ─ rename ────>  the new copy
+
+The budget is exact: a fetch makes room *before* it writes, by growing its .part file under the folder's lock after the
+least recently used copies have gone. A file that does not fit is read from its source and not kept. Removing a copy does
+not disturb who reads it. A .part file is locked by its writer; one that nobody locks belongs to a dead process and is
+removed.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.sources import lock
+
+CHUNK = 1 << 20
+LOCK = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCache:
+    """At most `limit` bytes of files in `folder`; `timeout` is how long another process's fetch is waited for."""
+
+    folder: str
+    limit: int
+    timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", os.fspath(self.folder))
+        if not isinstance(self.limit, int) or self.limit <= 0:
+            raise BadOption(f"DiskCache(limit=) needs a positive number of bytes, not {self.limit!r}")
+
+    def open(self, name: str, fetch: Callable[[], Any]) -> Any:
+        """The file called `name`, open for reading; `fetch()` opens its source when there is no copy."""
+        os.makedirs(self.folder, exist_ok=True)
+        target = self.path(name)
+        if (found := _use(target)) is not None:
+            return found
+        part = f"{target}.part"
+        fd = lock.acquire(part, self.timeout)
+        try:
+            if (found := _use(target)) is not None:  # another process was quicker
+                os.unlink(part)
+                return found
+            source = fetch()
+            try:
+                kept = self._copy(source, fd, part)
+            finally:
+                source.close()
+            if not kept:
+                os.unlink(part)
+                return fetch()
+            os.fsync(fd)
+            os.replace(part, target)
+            return os.fdopen(os.open(f"/dev/fd/{fd}", os.O_RDONLY), "rb")
+        except BaseException:
+            if os.path.exists(part):
+                os.unlink(part)
+            raise
+        finally:
+            lock.release(fd)
+
+    def path(self, name: str) -> str:
+        """Where the copy of `name` lies, whether it is there or not."""
+        tail = re.sub(r"[^A-Za-z0-9._-]", "_", name.rstrip("/").rpartition("/")[2])[-80:]
+        return os.path.join(self.folder, f"{blake2b(name.encode(), digest_size=12).hexdigest()}-{tail}")
+
+    def size(self) -> int:
+        """Bytes in the folder now, fetches under way included."""
+        return sum(size for _, _, size in self._files())
+
+    def _copy(self, source: Any, fd: int, part: str) -> bool:
+        """Copy all of the source into the .part file; False if there is no room for it."""
+        known = getattr(source, "size", None)
+        if isinstance(known, int) and known > self.limit:
+            return False
+        step = max(CHUNK, min(self.limit // 8, 16 * CHUNK))
+        written = room = 0
+        while data := source.read(CHUNK):
+            end = written + len(data)
+            if end > room:
+                wish = known if isinstance(known, int) and known >= end else end + step
+                room = wish if self._reserve(fd, part, wish) else end
+                if room == end and not self._reserve(fd, part, end):
+                    return False
+            written += os.pwrite(fd, data, written) if len(data) else 0
+        os.ftruncate(fd, written)
+        return True
+
+    def _reserve(self, fd: int, part: str, size: int) -> bool:
+        """Grow the .part file to `size` bytes, after removing what was used longest ago; False if that is not enough."""
+        with lock.hold(os.path.join(self.folder, LOCK), self.timeout):
+            others = [(used, path, have) for used, path, have in self._files() if path != part]
+            total = sum(have for _, _, have in others) + size
+            finished = sorted(f for f in others if not f[1].endswith(".part"))
+            if total - sum(have for _, _, have in finished) > self.limit:
+                return False
+            for _, path, have in finished:
+                if total <= self.limit:
+                    break
+                os.unlink(path)
+                total -= have
+            os.ftruncate(fd, size)
+            return True
+
+    def _files(self) -> list[tuple[int, str, int]]:
+        """(last used, path, bytes) of every file; what dead processes left is removed on the way."""
+        found = []
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name == LOCK or not entry.is_file():
+                    continue
+                try:
+                    if entry.name.endswith(".part") and lock.is_free(entry.path):
+                        os.unlink(entry.path)
+                        continue
+                    told = entry.stat()
+                except FileNotFoundError:
+                    continue
+                found.append((told.st_mtime_ns, entry.path, told.st_size))
+        return found
+
+
+def _use(path: str) -> Any:
+    """The copy, open and marked as used now; None if there is none."""
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    except FileNotFoundError:
+        return None
+    os.utime(file.fileno())
+    return file

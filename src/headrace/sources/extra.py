@@ -1,0 +1,28 @@
+"""Optional packages: imported where they are used, asked for where the pipe is described.
+
+`demand` is cheap (nothing is imported) and belongs in a constructor, so that a missing package is known before any work
+starts. `need` imports.
+"""
+
+import importlib
+import importlib.util
+from typing import Any
+
+from headrace.errors import missing
+
+
+def demand(extra: str, *packages: str) -> None:
+    """Raise MissingExtra if a package is not installed."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise missing(extra, package)
+
+
+def need(extra: str, package: str) -> Any:
+    """The package, imported."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is not None and package.partition(".")[0] != error.name.partition(".")[0]:
+            raise  # the package is there, something that it needs is not
+        raise missing(extra, package.partition(".")[0]) from None

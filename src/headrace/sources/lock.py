@@ -1,0 +1,110 @@
+"""Lock: one process at a time, by the name of a file.
+
+The kernel holds the lock (`flock`), so it is gone with its owner, whatever kills it: a lock file that is left behind locks
+nothing. The file holds the owner's process number, for messages. Waiting is one blocked call in a thread of its own, given
+up at the deadline; nothing polls.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def hold(path: str, timeout: float) -> Iterator[None]:
+    """Hold the lock named `path`; TimeoutError if another process keeps it longer than `timeout` seconds."""
+    fd = acquire(path, timeout)
+    try:
+        yield
+    finally:
+        # Removed while still held: whoever waits on this file sees that its name is gone, and starts again.
+        os.unlink(path)
+        release(fd)
+
+
+def acquire(path: str, timeout: float) -> int:
+    """A locked descriptor of the file `path`, made if need be, that nobody has removed meanwhile."""
+    deadline = time.monotonic() + timeout
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        _wait(fd, path, deadline)
+        try:
+            if _is(fd, path):
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, str(os.getpid()).encode(), 0)
+                return fd
+        except BaseException:
+            release(fd)
+            raise
+        release(fd)
+
+
+def is_free(path: str) -> bool:
+    """Whether nobody holds the lock file `path` now."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return False
+    release(fd)
+    return True
+
+
+def release(fd: int) -> None:
+    # Unlocked by name, not only by closing: a forked child may hold a copy of the descriptor.
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
+def owner(path: str) -> str:
+    """The process that holds a lock, as text."""
+    try:
+        with open(path) as file:
+            return file.read(32) or "?"
+    except OSError:
+        return "?"
+
+
+def _is(fd: int, path: str) -> bool:
+    try:
+        named = os.stat(path)
+    except FileNotFoundError:
+        return False
+    held = os.fstat(fd)
+    return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+
+
+def _wait(fd: int, path: str, deadline: float) -> None:
+    """Lock `fd`, or close it and raise TimeoutError."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        pass
+    turn = threading.Lock()
+    got = threading.Event()
+    given_up = False
+
+    def block() -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with turn:
+            if given_up:
+                release(fd)
+            else:
+                got.set()
+
+    threading.Thread(target=block, name="headrace-lock", daemon=True).start()
+    if got.wait(max(0.0, deadline - time.monotonic())):
+        return
+    with turn:
+        if got.is_set():
+            return
+        given_up = True
+    raise TimeoutError(f"{path} is held by process {owner(path)}")

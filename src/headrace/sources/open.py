@@ -1,0 +1,130 @@
+"""Open: the one place where a path or a URL is opened.
+
+    a path, file://            Python's own open()
+    http://, https://          headrace.sources.http (extra `remote`)
+    anything else with ://     fsspec (extra `remote`, and the package of that protocol: s3fs, gcsfs ...)
+
+Reads of remote files retry with growing pauses and go on at the byte reached. With a `DiskCache`, a remote file is fetched
+once for all processes of the machine.
+"""
+
+import io
+import os
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.sources.cache import DiskCache
+from headrace.sources.extra import need
+from headrace.sources.http import open_http
+from headrace.sources.retry import Body, RemoteStream, Resuming, Retry
+from headrace.sources.stream import StreamWrapper, recipe
+
+Path = str | os.PathLike[str]
+
+
+def is_remote(path: Path) -> bool:
+    """Whether a path is a URL of another place than this machine's own files."""
+    text = os.fspath(path)
+    return ("://" in text or "::" in text) and not text.startswith(("file://", "local://"))
+
+
+def local(path: Path) -> str:
+    """A path of this machine without its protocol."""
+    return os.fspath(path).removeprefix("file://").removeprefix("local://")
+
+
+def open_path(
+    path: Path,
+    mode: str = "rb",
+    encoding: str | None = None,
+    newline: str | None = None,
+    cache: DiskCache | None = None,
+    retry: Retry | None = None,
+) -> Any:
+    """A file object; `mode` as for `open()`."""
+    if not is_remote(path):
+        if "b" not in mode and encoding is None:
+            encoding = "utf-8"
+        return open(local(path), mode, encoding=encoding, newline=newline)
+    url = os.fspath(path)
+    if not reads(mode):
+        return open_fsspec(url, mode, encoding=encoding, newline=newline)
+    if cache is not None:
+        binary = cache.open(url, lambda: _remote(url, retry))
+    else:
+        binary = _remote(url, retry)
+    return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8", newline=newline)
+
+
+def opened(path: Path, mode: str = "rb", encoding: str | None = None, cache: DiskCache | None = None) -> StreamWrapper:
+    """A file as a stream that closes once and can travel."""
+    return recipe(open_path, os.fspath(path), mode, encoding, cache=cache)
+
+
+def open_fsspec(
+    url: str,
+    mode: str = "rb",
+    encoding: str | None = None,
+    newline: str | None = None,
+    retry: Retry | None = None,
+    open_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """A file through fsspec; `options` make the file system, `open_options` open the file."""
+    given = dict(open_options or {})
+    files, path = filesystem(url, **options)
+    if not reads(mode):
+        text = {} if "b" in mode else {"encoding": encoding or "utf-8", "newline": newline}
+        return files.open(path, mode, **text, **given)
+    encoding = given.pop("encoding", encoding)
+    sized = not given.get("compression")
+
+    def connect(offset: int) -> tuple[Body, int | None]:
+        body = files.open(path, "rb", **given)
+        try:
+            _forward(body, offset)
+        except BaseException:
+            body.close()
+            raise
+        size = getattr(body, "size", None)
+        return body, size if sized and isinstance(size, int) else None
+
+    binary = RemoteStream(Resuming(connect, url, retry))
+    return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8", newline=newline)
+
+
+def filesystem(url: str, **options: Any) -> tuple[Any, str]:
+    """The fsspec file system of a URL, and the path in it."""
+    files, path = need("remote", "fsspec.core").url_to_fs(url, **options)
+    return files, path
+
+
+def reads(mode: str) -> bool:
+    """Whether a mode reads; refuses one that does both."""
+    if "+" in mode:
+        raise BadOption(f"mode {mode!r} reads and writes; open the file for one of the two")
+    return not set(mode) & set("wax")
+
+
+def _remote(url: str, retry: Retry | None) -> RemoteStream:
+    if url.startswith(("http://", "https://")) and "::" not in url:
+        return open_http(url, retry=retry)
+    stream: RemoteStream = open_fsspec(url, "rb", retry=retry)
+    return stream
+
+
+def _forward(body: Any, offset: int) -> None:
+    """Go to a byte: by seeking where that works, else by reading up to it."""
+    if not offset:
+        return
+    if body.seekable():
+        try:
+            body.seek(offset)
+            return
+        except (ValueError, OSError, NotImplementedError):
+            pass  # says that it can, and cannot
+    while offset:
+        dropped = body.read(min(offset, 1 << 20))
+        if not dropped:
+            raise ConnectionError("the connection ended before the byte that was reached")
+        offset -= len(dropped)

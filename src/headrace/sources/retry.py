@@ -1,0 +1,202 @@
+"""Retry: a remote file that survives a failing connection.
+
+    connect(offset)  ->  body, size        opens the file at a byte; the size of the whole file, when it is known
+    body.read(n)     ->  fails, or ends early
+                         wait (longer each time), connect(the byte reached), go on
+
+Attempts count failures in a row: every byte that arrives starts the count again. What cannot pass (a file that is not
+there, a refused permission, a file that changed while it was read) is raised at once, with its own type.
+"""
+
+import io
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.errors import BadOption
+from headrace.plan.seed import key
+
+BUFFER = 1 << 17
+CHUNK = 1 << 20
+SKIP = 1 << 18
+"""A jump ahead shorter than this is read and dropped: cheaper than another connection."""
+
+
+class Body(Protocol):
+    """One connection's worth of a file."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
+Connect = Callable[[int], tuple[Body, int | None]]
+
+
+class FileChanged(OSError):
+    """A remote file was replaced while it was being read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a failing read is tried, and how long is waited: `first` seconds, doubled each time up to `most`."""
+
+    attempts: int = 6
+    first: float = 0.25
+    most: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.first < 0 or self.most < self.first:
+            raise BadOption(f"Retry() needs attempts >= 1 and 0 <= first <= most, not {self}")
+
+    def pause(self, failures: int, what: str) -> float:
+        """Seconds to wait after this many failures in a row; readers of one server do not come back all at once."""
+        longest = min(self.most, self.first * 2.0 ** (failures - 1))
+        return longest * (0.5 + key("pause", what, os.getpid(), failures) % 1024 / 2048)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same request may succeed a moment later."""
+    status = getattr(getattr(error, "response", None), "status_code", None) or getattr(error, "status", None)
+    if isinstance(status, int):
+        return status >= 500 or status in (408, 425, 429)
+    never = FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError | FileChanged | ValueError
+    if isinstance(error, never):
+        return False
+    if isinstance(error, OSError | EOFError):
+        return True
+    return type(error).__module__.partition(".")[0] in ("urllib3", "aiohttp", "http", "botocore")
+
+
+class Resuming(io.RawIOBase):
+    """The raw bytes of a remote file, read through as many connections as it takes."""
+
+    def __init__(self, connect: Connect, what: str, retry: Retry | None = None, seekable: bool = True) -> None:
+        super().__init__()
+        self._connect = connect
+        self._what = what
+        self._retry = retry or Retry()
+        self._seekable = seekable
+        self._at = 0
+        self._body: Body | None = None
+        self._body_at = 0
+        self._size: int | None = None
+        self._size_known = False
+        self._stop = threading.Event()
+        self._try(lambda: None)  # connects: a file that is not there is known now
+
+    @property
+    def size(self) -> int | None:
+        """The size of the whole file, or None."""
+        return self._size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._seekable
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if not self._seekable:
+            raise io.UnsupportedOperation(f"{self._what} can be read from front to back only")
+        if whence == io.SEEK_END and self._size is None:
+            raise io.UnsupportedOperation(f"the size of {self._what} is not known")
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size or 0}[whence]
+        if start + offset < 0:
+            raise ValueError(f"negative seek position {start + offset}")
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self._try(lambda: self._some(len(view)))
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def readall(self) -> bytes:
+        parts = []
+        while data := self.read(CHUNK):
+            parts.append(data)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stop.set()
+            self._drop()
+        super().close()
+
+    def _some(self, wanted: int) -> bytes:
+        """Up to `wanted` bytes from where we stand; none only at the end of the file."""
+        if self._size is not None and self._at >= self._size:
+            return b""
+        assert self._body is not None
+        while self._body_at < self._at:
+            self._body_at += len(self._read(min(self._at - self._body_at, CHUNK)) or self._ended())
+        data = self._read(wanted)
+        if not data and self._size is not None:
+            self._ended()
+        self._body_at += len(data)
+        return data
+
+    def _read(self, wanted: int) -> bytes:
+        assert self._body is not None
+        return self._body.read(wanted)
+
+    def _ended(self) -> bytes:
+        raise ConnectionError(f"the connection ended at byte {self._body_at} of {self._size}")
+
+    def _ready(self) -> None:
+        """A connection that stands at, or shortly before, the byte we want."""
+        if self._body is not None and not self._body_at <= self._at <= self._body_at + SKIP:
+            self._drop()
+        if self._body is None and (self._size is None or self._at < self._size or not self._size_known):
+            self._body, size = self._connect(self._at)
+            self._body_at = self._at
+            if self._size_known and size is not None and self._size is not None and size != self._size:
+                raise FileChanged(f"{self._what} changed while it was read: {self._size} bytes, now {size}")
+            if not self._size_known:
+                self._size, self._size_known = size, True
+
+    def _try(self, work: Callable[[], Any]) -> Any:
+        failures = 0
+        while True:
+            try:
+                self._ready()
+                return work()
+            except Exception as error:
+                self._drop()
+                failures += 1
+                if not may_pass(error):
+                    raise
+                if failures >= self._retry.attempts:
+                    error.add_note(f"gave up on {self._what} at byte {self._at} after {failures} attempts")
+                    raise
+                if self._stop.wait(self._retry.pause(failures, self._what)):
+                    raise ValueError("I/O operation on closed file") from error
+
+    def _drop(self) -> None:
+        body, self._body = self._body, None
+        if body is not None:
+            try:
+                body.close()
+            except Exception:  # a broken connection may refuse to be closed as well: it is gone either way
+                pass
+
+
+class RemoteStream(io.BufferedReader):
+    """A remote file with a buffer. It can seek, but whoever reads from front to back is served best."""
+
+    sequential = True
+
+    def __init__(self, raw: Resuming) -> None:
+        super().__init__(raw, BUFFER)
+
+    @property
+    def size(self) -> int | None:
+        """The size of the whole file, or None."""
+        return self.raw.size  # type: ignore[attr-defined, no-any-return]

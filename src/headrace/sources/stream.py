@@ -1,0 +1,170 @@
+"""StreamWrapper: an open file that is closed exactly once, whoever closes it, and that can travel to another process.
+
+It behaves like the file inside it. Opening an archive makes the members *children* of the archive's own stream: the parent
+counts them, and after `autoclose()` it closes when its last child does. What is dropped without `close()` closes when it
+is collected, so no file is left open.
+
+A stream travels (pickles) as the recipe that opened it plus the place where it stands, when it has a recipe; otherwise as
+the bytes that are not read yet.
+"""
+
+import io
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+_DEPTH = 10
+"""How deep `close_streams` looks into containers."""
+
+
+class StreamWrapper:
+    """A file-like object, closed once; `parent_stream` is the stream that it reads from."""
+
+    session_streams: ClassVar[dict["StreamWrapper", int]] = {}
+    debug_unclosed_streams: ClassVar[bool] = False
+    """When true, every open wrapper is listed in `session_streams`."""
+
+    def __init__(
+        self,
+        file_obj: Any,
+        parent_stream: "StreamWrapper | None" = None,
+        name: str | None = None,
+        reopen: Callable[[], Any] | None = None,
+    ) -> None:
+        # Set first: __del__ runs even when the constructor refuses its arguments.
+        self.closed = False
+        self.file_obj = file_obj
+        self.parent_stream: StreamWrapper | None = None
+        self.child_counter = 0
+        self.close_on_last_child = False
+        self.name = name
+        self.reopen = reopen
+        self._lock = threading.Lock()
+        if parent_stream is not None:
+            if not isinstance(parent_stream, StreamWrapper):
+                raise RuntimeError(f"Parent stream should be StreamWrapper, {type(parent_stream)} was given")
+            self.parent_stream = parent_stream
+            with parent_stream._lock:
+                parent_stream.child_counter += 1
+        if StreamWrapper.debug_unclosed_streams:
+            StreamWrapper.session_streams[self] = 1
+
+    @classmethod
+    def of(cls, stream: Any, name: str | None = None) -> "StreamWrapper":
+        """The stream itself if it is wrapped already, else in a wrapper."""
+        return stream if isinstance(stream, StreamWrapper) else StreamWrapper(stream, name=name)
+
+    @classmethod
+    def close_streams(cls, value: Any, depth: int = 0) -> None:
+        """Close every stream found in a sample of dicts, lists and tuples."""
+        if depth > _DEPTH:
+            return
+        if isinstance(value, StreamWrapper):
+            value.close()
+        elif isinstance(value, Mapping):
+            for part in value.values():
+                cls.close_streams(part, depth + 1)
+        elif isinstance(value, list | tuple):
+            for part in value:
+                cls.close_streams(part, depth + 1)
+
+    def close(self, *args: Any, **kwargs: Any) -> None:
+        """Close the file, and the parent if this was its last child and it waits for that."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+        StreamWrapper.session_streams.pop(self, None)
+        try:
+            close = getattr(self.file_obj, "close", None)
+            if close is not None:
+                close(*args, **kwargs)
+        finally:
+            if self.parent_stream is not None:
+                self.parent_stream._child_closed()
+
+    def autoclose(self) -> None:
+        """Close when the last child closes: at once, if there is none."""
+        with self._lock:
+            self.close_on_last_child = True
+            last = self.child_counter == 0
+        if last:
+            self.close()
+
+    def _child_closed(self) -> None:
+        with self._lock:
+            self.child_counter -= 1
+            last = self.child_counter == 0 and self.close_on_last_child
+        if last:
+            self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what an unfinished object could be asked for: everything else is the file's.
+        if name in ("file_obj", "closed", "_lock"):
+            raise AttributeError(name)
+        return getattr(self.file_obj, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *dir(self.file_obj)})
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.file_obj)
+
+    def __next__(self) -> Any:
+        return next(self.file_obj)
+
+    def __enter__(self) -> "StreamWrapper":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True):
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"StreamWrapper<{self.name if self.name is not None else repr(self.file_obj)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.closed:
+            raise TypeError(f"{self!r} is closed: it cannot travel to another process")
+        if self.reopen is not None:
+            return _reopened, (self.reopen, self._position(), self.name)
+        if not isinstance(self.file_obj, io.BytesIO | io.StringIO):
+            self._into_memory()
+        return StreamWrapper, (self.file_obj, None, self.name)
+
+    def _position(self) -> int:
+        try:
+            return int(self.file_obj.tell())
+        except (OSError, AttributeError) as error:
+            raise TypeError(f"{self!r} is read in part and cannot say how far ({error}): read it where it is opened") from error
+
+    def _into_memory(self) -> None:
+        """Hold what is not read yet in memory, so that the stream can both travel and be read here."""
+        read = getattr(self.file_obj, "read", None)
+        if read is None:
+            raise TypeError(f"{self!r} cannot travel to another process: use it in the place where it is made")
+        rest = read()
+        inner, self.file_obj = self.file_obj, io.StringIO(rest) if isinstance(rest, str) else io.BytesIO(rest)
+        inner.close()
+
+
+def _reopened(reopen: Callable[[], Any], position: int, name: str | None) -> StreamWrapper:
+    file = reopen()
+    if position:
+        file.seek(position)
+    return StreamWrapper(file, name=name, reopen=reopen)
+
+
+def in_memory(data: bytes, name: str | None = None) -> StreamWrapper:
+    """Bytes as a stream."""
+    return StreamWrapper(io.BytesIO(data), name=name)
+
+
+def recipe(open_it: Callable[..., Any], *args: Any, **kwargs: Any) -> StreamWrapper:
+    """What `open_it(*args)` opens, as a stream that can be opened again elsewhere."""
+    again = partial(open_it, *args, **kwargs)
+    return StreamWrapper(again(), name=str(args[0]), reopen=again)

@@ -1,0 +1,108 @@
+"""`headrace(...)` runs the real command, `start(...)` only starts it; nothing that it started may outlive the test.
+
+Ranks are sessions of their own, so they are found by a mark in their environment.
+"""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+import pytest
+
+from headrace.distributed import env
+from tests.conftest import SRC
+
+SHOW = "import os; from headrace.distributed.env import replicas; from headrace.plan.world import World; "
+WAIT = "while :; do sleep 1; done"
+MARK = "HEADRACE_TEST_MARK"
+DEADLINE = 10.0
+LAUNCHED = {name for launcher in (env.OWN, *env.LAUNCHERS) for name in (*launcher.speaks, *launcher.needs)}
+
+
+class Start(Protocol):
+    def __call__(self, *args: str, environ: dict[str, str] | None = None) -> "subprocess.Popen[str]": ...
+
+
+class Headrace(Protocol):
+    def __call__(
+        self, *args: str, environ: dict[str, str] | None = None, timeout: float = 50
+    ) -> "subprocess.CompletedProcess[str]": ...
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    mark = uuid.uuid4().hex
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*args: str, environ: dict[str, str] | None = None) -> "subprocess.Popen[str]":
+        clean = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headrace.cli", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**clean, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", MARK: mark, **(environ or {})},
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    _, left = psutil.wait_procs(marked(mark), timeout=DEADLINE)
+    told = [" ".join(process.cmdline()) for process in left]
+    for process in left:
+        process.kill()
+    assert not told, f"processes outlived the launcher: {told}"
+
+
+@pytest.fixture
+def headrace(start: Start) -> Headrace:
+    def run(
+        *args: str, environ: dict[str, str] | None = None, timeout: float = 50
+    ) -> "subprocess.CompletedProcess[str]":
+        process = start(*args, environ=environ)
+        out, err = process.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    return run
+
+
+def wait_for(process: "subprocess.Popen[str]", word: str, times: int) -> None:
+    assert process.stdout
+    for line in process.stdout:
+        times -= word in line
+        if not times:
+            return
+    raise AssertionError(f"ended before {word!r}: {process.stderr.read() if process.stderr else ''}")
+
+
+def children_until(process: "subprocess.Popen[str]", count: int) -> list[int]:
+    """The ranks, once they have become the program; the launcher's own start is all that is waited for."""
+    parent = psutil.Process(process.pid)
+    while True:
+        found = [child.pid for child in parent.children() if child.name() == "sleep"]
+        if len(found) == count:
+            return found
+        assert process.poll() is None
+        os.sched_yield()

@@ -1,0 +1,117 @@
+"""Law 3: a snapshot at any point, restored anywhere: delivered + rest = everything, once, in order."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace import Loader, Pipe
+from headrace.errors import SnapshotRefused
+from tests.depth import depth
+from tests.laws.pipes import KINDS, RANDOM_STEPS, Numbers, double, odd, pipes, read, stream
+
+
+def cut_and_resume(pipe: Pipe[Any], at: int, first: dict[str, Any], then: dict[str, Any]) -> tuple[list[str], int]:
+    with Loader(pipe, seed=3, **first) as loader:
+        samples = iter(loader)
+        got = [repr(s) for _, s in zip(range(at), samples, strict=False)]
+        text = json.dumps(loader.state_dict())
+    with Loader(pipe, seed=3, **then) as loader:
+        loader.load_state_dict(json.loads(text))
+        return got + [repr(s) for s in loader], len(text)
+
+
+@settings(max_examples=depth(120, 2000))
+@given(
+    pipes(RANDOM_STEPS),
+    st.integers(0, 60),
+    st.sampled_from(["inline", "fork2"]),
+    st.sampled_from(["inline", "fork1", "fork5"]),
+)
+def test_delivered_and_rest_are_everything_once_in_order(pipe: Pipe[Any], at: int, first: str, then: str) -> None:
+    whole = read(pipe)
+    assert cut_and_resume(pipe, min(at, len(whole)), KINDS[first], KINDS[then])[0] == whole
+
+
+def test_a_snapshot_after_the_last_sample_goes_on_with_the_next_epoch() -> None:
+    pipe = Pipe.of(Numbers(20)).shuffle().batch(4)
+    with Loader(pipe, seed=3) as loader:
+        list(loader)
+        state = loader.state_dict()
+        second = [repr(b) for b in loader]
+    with Loader(pipe, seed=3) as loader:
+        loader.load_state_dict(state)
+        assert [repr(b) for b in loader] == second
+
+
+def test_a_snapshot_of_an_indexed_pipe_is_small() -> None:
+    pipe = Pipe.of(Numbers(10**6)).shuffle().map(double).batch(16).collate()
+    with Loader(pipe, seed=3) as loader:
+        samples = iter(loader)
+        for _ in range(100):
+            next(samples)
+        assert len(json.dumps(loader.state_dict())) <= 1024
+
+
+def test_a_snapshot_loads_at_another_batch_size() -> None:
+    order = list(Loader(Pipe.of(Numbers(100)).shuffle(), seed=3))
+    with Loader(Pipe.of(Numbers(100)).shuffle().batch(8), seed=3) as loader:
+        samples = iter(loader)
+        got = [x for _ in range(3) for x in next(samples)]
+        state = loader.state_dict()
+    with Loader(Pipe.of(Numbers(100)).shuffle().batch(5), seed=3) as loader:
+        loader.load_state_dict(state)
+        assert got + [x for batch in loader for x in batch] == order
+
+
+def test_a_filtered_snapshot_loads_at_another_batch_size() -> None:
+    order = list(Loader(Pipe.of(Numbers(100)).shuffle().filter(odd), seed=3))
+    with Loader(Pipe.of(Numbers(100)).shuffle().filter(odd).batch(8), seed=3) as loader:
+        samples = iter(loader)
+        got = [x for _ in range(3) for x in next(samples)]
+        state = loader.state_dict()
+    with Loader(Pipe.of(Numbers(100)).shuffle().filter(odd).batch(3), seed=3) as loader:
+        loader.load_state_dict(state)
+        assert got + [x for batch in loader for x in batch] == order
+
+
+def test_resuming_far_into_a_huge_pipe_reads_only_what_is_asked_for() -> None:
+    class Counted(Numbers):
+        reads = 0
+
+        def __getitem__(self, i: int) -> int:
+            Counted.reads += 1
+            return i
+
+    pipe = Pipe.of(Counted(10**9)).shuffle().batch(4)
+    with Loader(pipe, seed=3) as loader:
+        state = loader.state_dict()
+    state["at"] = [["p", 5 * 10**8], 0]
+    with Loader(pipe, seed=3) as loader:
+        loader.load_state_dict(state)
+        next(iter(loader))
+    assert Counted.reads == 4
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (Pipe.of(Numbers(20)).shuffle().map(odd).batch(4), "map"),
+        (Pipe.of(Numbers(20)).shuffle(window=3).map(double).batch(4), "shuffle"),
+        (Pipe.of(Numbers(20)).shuffle().map(double).batch(4).collate(), "ops"),
+        (Pipe.of(stream(20)).shuffle().map(double).batch(4), "iterable"),
+    ],
+)
+def test_a_snapshot_of_another_pipe_is_refused_with_the_op_that_differs(other: Pipe[Any], named: str) -> None:
+    with Loader(Pipe.of(Numbers(20)).shuffle().map(double).batch(4)) as loader:
+        state = loader.state_dict()
+    with pytest.raises(SnapshotRefused, match=named):
+        Loader(other).load_state_dict(state)
+
+
+def test_a_snapshot_with_another_seed_is_refused() -> None:
+    state = Loader(Pipe.of(Numbers(20)).shuffle(), seed=1).state_dict()
+    with pytest.raises(SnapshotRefused, match="seed=1"):
+        Loader(Pipe.of(Numbers(20)).shuffle(), seed=2).load_state_dict(state)
