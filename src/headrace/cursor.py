@@ -9,7 +9,7 @@ again.
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from headrace.op import Here
+from headrace.op import Here, Spot
 from headrace.plan.seed import key
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ CHECKPOINT = 1000
 class Opening:
     """What the cursors of one graph have in common while they are opened."""
 
-    __slots__ = ("epoch", "opened", "ordinals", "seed", "seed_globals", "strand", "strands")
+    __slots__ = ("epoch", "opened", "ordinals", "seed", "seed_globals", "spot", "strand", "strands")
 
     def __init__(
         self,
@@ -33,7 +33,9 @@ class Opening:
         strand: int = 0,
         strands: int = 1,
         seed_globals: Callable[[int], None] | None = None,
+        spot: Spot | None = None,
     ) -> None:
+        self.spot = spot or Spot()
         self.ordinals = ordinals
         self.seed = seed
         self.epoch = epoch
@@ -46,7 +48,8 @@ class Opening:
     def here(self, node: "Pipe[Any]", turn: int = 0) -> Here:
         ordinal = self.ordinals[id(node)]
         seed = op_seed(self.seed, self.epoch, ordinal)
-        return Here(key(seed, "turn", turn) if turn else seed, self.epoch, ordinal, self.strand, self.strands)
+        mine = key(seed, "turn", turn) if turn else seed
+        return Here(mine, self.epoch, ordinal, self.strand, self.strands, self.spot)
 
     def open(self, node: "Pipe[Any]", state: State | None = None, turn: int = 0) -> "Cursor":
         if not getattr(node.op, "shared", False):

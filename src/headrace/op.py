@@ -36,9 +36,12 @@ Out = TypeVar("Out")
 class Here:
     """All that an op may know of the place where it runs."""
 
-    __slots__ = ("_rest", "emitted", "epoch", "note", "ordinal", "seed", "strand", "strands")
+    __slots__ = ("_rest", "emitted", "epoch", "note", "ordinal", "seed", "spot", "strand", "strands")
 
-    def __init__(self, seed: int, epoch: int, ordinal: int, strand: int = 0, strands: int = 1) -> None:
+    def __init__(
+        self, seed: int, epoch: int, ordinal: int, strand: int = 0, strands: int = 1, spot: "Spot | None" = None
+    ) -> None:
+        self.spot = spot if spot is not None else Spot()
         self.seed = seed
         """This op's key: differs for every op, epoch and loader seed; the same in every process."""
         self.epoch = epoch
@@ -127,11 +130,12 @@ class Each(Op[In, Out]):
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        fetch, apply, at = inner.get, self.apply, place.at
+        fetch, apply, spot = inner.get, self.apply, here.spot
 
         def get(position: int) -> Out:
             sample = fetch(position)
-            at(here, position)
+            spot.here = here
+            spot.position = position
             return apply(sample)
 
         return Indexed(inner.length, get)
@@ -178,10 +182,11 @@ class Source(Op[Any, Out]):
         size = self.size()
         if size is None:
             return None
-        fetch, at = self.get, place.at
+        fetch, spot = self.get, here.spot
 
         def get(position: int) -> Out:
-            at(here, position)
+            spot.here = here
+            spot.position = position
             return fetch(position)
 
         return Indexed(size, get)
@@ -201,24 +206,31 @@ class Source(Op[Any, Out]):
             yield self.get(position)
 
 
-class Place(threading.local):
-    """Where the running thread is: which op, at which position. Errors and `rng()` are named after it."""
+class Spot:
+    """Which op is at work, at which position. Errors and `rng()` are named after it."""
+
+    __slots__ = ("here", "made", "position", "rng")
 
     def __init__(self) -> None:
         self.here: Here | None = None
         self.position = 0
+        self.made: tuple[int, int] | None = None
+        self.rng: Any = None
+
+
+class Place(threading.local):
+    """Where the running thread is."""
+
+    def __init__(self) -> None:
+        self.spot = Spot()
         self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
         self.worth = 4096
         """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
-        self._made: tuple[int, int] | None = None
-        self._rng: Any = None
 
     def at(self, here: Here, position: int) -> None:
-        self.here = here
-        self.position = position
-
-    def leave(self) -> None:
-        self.here = None
+        spot = self.spot = here.spot
+        spot.here = here
+        spot.position = position
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array, in the memory that travels to the consumer when there is any and the array is worth it."""
@@ -231,15 +243,16 @@ class Place(threading.local):
         return np.empty(shape, dtype)
 
     def rng(self) -> "np.random.Generator":
-        here = self.here
+        spot = self.spot
+        here = spot.here
         if here is None:
             raise RuntimeError(
                 "headrace.rng() is for code that runs inside a pipe: call it in a function given to map()"
             )
-        now = (here.seed, self.position)
-        if self._made != now:
-            self._made, self._rng = now, generator(key(here.seed, "sample", self.position))
-        return self._rng  # type: ignore[no-any-return]
+        now = (here.seed, spot.position)
+        if spot.made != now:
+            spot.made, spot.rng = now, generator(key(here.seed, "sample", spot.position))
+        return spot.rng  # type: ignore[no-any-return]
 
 
 place = Place()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from headrace.errors import BadOption, NoLength
-from headrace.op import Indexed, Op
+from headrace.op import Indexed, Op, Spot
 from headrace.verbs.files import FileVerbs
 
 T = TypeVar("T", covariant=True)
@@ -218,11 +218,11 @@ class Pipe(FileVerbs, Generic[T]):
         """The number of each node, by its id."""
         return {id(node): number for number, node in enumerate(self.nodes())}
 
-    def indexed(self, seed: int, epoch: int) -> Indexed | None:
+    def indexed(self, seed: int, epoch: int, spot: Spot | None = None) -> Indexed | None:
         """Random access to the samples of this pipe, or None."""
         from headrace.cursor import Opening
 
-        return _indexed(self, Opening(self.ordinals(), seed, epoch), 0)
+        return _indexed(self, Opening(self.ordinals(), seed, epoch, spot=spot), 0)
 
     def fingerprint(self) -> list[str]:
         """One hash per op, sources first: what must agree for a snapshot of one pipe to load in another."""

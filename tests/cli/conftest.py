@@ -21,7 +21,7 @@ SHOW = "import os; from headrace.distributed.env import replicas; from headrace.
 WAIT = "while :; do sleep 1; done"
 MARK = "HEADRACE_TEST_MARK"
 DEADLINE = 10.0
-LAUNCHED = {name for launcher in (env.OWN, *env.LAUNCHERS) for name in (*launcher.speaks, *launcher.needs)}
+LAUNCHED = {name for launcher in (env.OWN, *env.LAUNCHERS) for name in launcher.names()}
 
 
 class Start(Protocol):

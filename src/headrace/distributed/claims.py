@@ -52,12 +52,12 @@ def voices(environ: Mapping[str, str], modules: Mapping[str, ModuleType]) -> Ite
 
 
 def _variables(launcher: env.Launcher, environ: Mapping[str, str]) -> Claim | None:
-    if not any(environ.get(name) for name in launcher.speaks):
+    if not launcher.speaks(environ):
         return None
-    missing = [name for name in launcher.needs if not environ.get(name)]
+    missing = [name for name in launcher.marks if not environ.get(name)]
     if missing:
         raise Partial(_partial_text(launcher, environ, missing))
-    used: dict[str, str] = {name: environ[name] for name in launcher.needs}
+    used: dict[str, str] = {name: environ[name] for name in launcher.marks}
 
     def first(names: tuple[str, ...]) -> int | None:
         for name in names:
@@ -77,15 +77,13 @@ def _variables(launcher: env.Launcher, environ: Mapping[str, str]) -> Claim | No
         fields |= {"local_rank": 0, "local_ranks": 1, "node": fields["rank"], "nodes": fields["ranks"]}
     rank, ranks = fields.pop("rank"), fields.pop("ranks")
     if rank is None or ranks is None:
-        lacking = launcher.rank if rank is None else launcher.ranks
-        raise Partial(_partial_text(launcher, environ, [" or ".join(lacking)]))
+        lacking = [names for names, value in ((launcher.rank, rank), (launcher.ranks, ranks)) if value is None]
+        raise Partial(_partial_text(launcher, environ, [" or ".join(names) for names in lacking]))
     return Claim(launcher.name, rank, ranks, **fields, variables=used)
 
 
 def _partial_text(launcher: env.Launcher, environ: Mapping[str, str], missing: list[str]) -> str:
-    there = ", ".join(
-        f"{name}={environ[name]}" for name in dict.fromkeys((*launcher.speaks, *launcher.needs)) if environ.get(name)
-    )
+    there = ", ".join(f"{name}={environ[name]}" for name in launcher.names() if environ.get(name))
     text = f"{launcher.name}: {there} is set but {', '.join(missing)} is not, so it is not believed"
     if launcher.name == "slurm":
         return f"{text}: this process is a batch script or a shell, not a step; start ranks with srun"

@@ -56,6 +56,8 @@ OMPI_RANK = "OMPI_COMM_WORLD_RANK"
 OMPI_RANKS = "OMPI_COMM_WORLD_SIZE"
 OMPI_LOCAL_RANKS = "OMPI_COMM_WORLD_LOCAL_SIZE"
 
+PALS_RANK = "PALS_RANKID"
+PMI_RANKS = "PMI_SIZE"
 FLUX_NODES = "FLUX_JOB_NNODES"
 PET_NODES = "PET_NNODES"
 PET_NODE = "PET_NODE_RANK"
@@ -80,8 +82,7 @@ class Launcher:
     """Where one launcher writes each field; of several names the first that is set counts."""
 
     name: str
-    speaks: tuple[str, ...]  # any of these set: this launcher claims the process
-    needs: tuple[str, ...]  # all of these must be set, else the claim is partial
+    marks: tuple[str, ...] = ()  # the first one set: this launcher speaks; all of them must be set for it to be whole
     rank: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()
     local_rank: tuple[str, ...] = ()
@@ -90,11 +91,18 @@ class Launcher:
     nodes: tuple[str, ...] = ()
     alone: bool = False  # starts one process a machine (or pod), so local fields need no variable
 
+    def speaks(self, environ: Mapping[str, str]) -> bool:
+        """Whether it has left traces; without a mark, a rank or a number of ranks is one."""
+        return any(environ.get(name) for name in self.marks[:1] or self.rank + self.ranks)
+
+    def names(self) -> tuple[str, ...]:
+        """What makes a claim, without repetition."""
+        return tuple(dict.fromkeys(self.marks + self.rank + self.ranks))
+
 
 OWN = Launcher(
     "headrace variables",
-    speaks=(OWN_RANK,),
-    needs=(OWN_RANK, OWN_RANKS),
+    marks=(OWN_RANK,),
     rank=(OWN_RANK,),
     ranks=(OWN_RANKS,),
     local_rank=(OWN_LOCAL_RANK,),
@@ -108,8 +116,7 @@ OWN = Launcher(
 LAUNCHERS = (
     Launcher(
         "poprun",
-        speaks=(POPDIST_TOTAL_REPLICAS,),
-        needs=(POPDIST_TOTAL_REPLICAS,),
+        marks=(POPDIST_TOTAL_REPLICAS,),
         rank=(OMPI_RANK,),
         ranks=(OMPI_RANKS,),
         local_rank=("POPDIST_LOCAL_INSTANCE_INDEX",),
@@ -117,8 +124,7 @@ LAUNCHERS = (
     ),
     Launcher(
         "torchrun",
-        speaks=(RUN_ID,),
-        needs=(RUN_ID, RANK, RANKS),
+        marks=(RUN_ID,),
         rank=(RANK,),
         ranks=(RANKS,),
         local_rank=(LOCAL_RANK,),
@@ -128,8 +134,6 @@ LAUNCHERS = (
     ),
     Launcher(
         "torch variables",
-        speaks=(RANK, RANKS),
-        needs=(RANK, RANKS),
         rank=(RANK,),
         ranks=(RANKS,),
         local_rank=(LOCAL_RANK,),
@@ -139,8 +143,6 @@ LAUNCHERS = (
     ),
     Launcher(
         "horovod",
-        speaks=("HOROVOD_RANK",),
-        needs=("HOROVOD_RANK", "HOROVOD_SIZE"),
         rank=("HOROVOD_RANK",),
         ranks=("HOROVOD_SIZE",),
         local_rank=("HOROVOD_LOCAL_RANK",),
@@ -150,16 +152,13 @@ LAUNCHERS = (
     ),
     Launcher(
         "jax variables",
-        speaks=("JAX_COORDINATOR_ADDRESS",),
-        needs=("JAX_COORDINATOR_ADDRESS",),
+        marks=("JAX_COORDINATOR_ADDRESS",),
         rank=("JAX_PROCESS_ID", "JAX_PROCESS_INDEX"),
         ranks=("JAX_NUM_PROCESSES", "JAX_PROCESS_COUNT"),
     ),
-    Launcher("tf_config", speaks=(TF_CONFIG,), needs=(TF_CONFIG,), alone=True),
+    Launcher("tf_config", marks=(TF_CONFIG,), alone=True),
     Launcher(
         "openmpi",
-        speaks=(OMPI_RANKS, OMPI_RANK),
-        needs=(OMPI_RANKS, OMPI_RANK),
         rank=(OMPI_RANK,),
         ranks=(OMPI_RANKS,),
         local_rank=("OMPI_COMM_WORLD_LOCAL_RANK",),
@@ -168,8 +167,6 @@ LAUNCHERS = (
     ),
     Launcher(
         "mvapich2",
-        speaks=("MV2_COMM_WORLD_SIZE",),
-        needs=("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
         rank=("MV2_COMM_WORLD_RANK",),
         ranks=("MV2_COMM_WORLD_SIZE",),
         local_rank=("MV2_COMM_WORLD_LOCAL_RANK",),
@@ -177,26 +174,21 @@ LAUNCHERS = (
     ),
     Launcher(
         "pals",
-        speaks=("PALS_RANKID",),
-        needs=("PALS_RANKID",),
-        rank=("PALS_RANKID",),
-        ranks=("PALS_SIZE", "PMI_SIZE"),
+        marks=(PALS_RANK,),
+        rank=(PALS_RANK,),
+        ranks=("PALS_SIZE", PMI_RANKS),
         local_rank=("PALS_LOCAL_RANKID",),
         local_ranks=("PALS_LOCAL_SIZE",),
         node=("PALS_NODEID",),
     ),
     Launcher(
         "flux",
-        speaks=("FLUX_TASK_RANK",),
-        needs=("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
         rank=("FLUX_TASK_RANK",),
         ranks=("FLUX_JOB_SIZE",),
         local_rank=("FLUX_TASK_LOCAL_ID",),
     ),
     Launcher(
         "jsrun",
-        speaks=("JSM_NAMESPACE_RANK",),
-        needs=("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
         rank=("JSM_NAMESPACE_RANK",),
         ranks=("JSM_NAMESPACE_SIZE",),
         local_rank=("JSM_NAMESPACE_LOCAL_RANK",),
@@ -204,17 +196,14 @@ LAUNCHERS = (
     ),
     Launcher(
         "mpich",
-        speaks=("PMI_RANK", "PMI_SIZE"),
-        needs=("PMI_RANK", "PMI_SIZE"),
         rank=("PMI_RANK",),
-        ranks=("PMI_SIZE",),
+        ranks=(PMI_RANKS,),
         local_rank=("MPI_LOCALRANKID",),
         local_ranks=("MPI_LOCALNRANKS",),
     ),
     Launcher(
         "slurm",
-        speaks=(SLURM_PROCID,),
-        needs=(SLURM_PROCID, SLURM_STEP_ID),
+        marks=(SLURM_PROCID, SLURM_STEP_ID),
         rank=(SLURM_PROCID,),
         # the step, not the allocation: a step may be smaller
         ranks=("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
@@ -222,14 +211,13 @@ LAUNCHERS = (
         node=(SLURM_NODEID,),
         nodes=("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
     ),
-    Launcher("kubeflow", speaks=(PET_NODES,), needs=(PET_NODES, PET_NODE), alone=True),
-    Launcher("tpu", speaks=(TPU_HOSTS,), needs=(TPU_HOSTS, TPU_ID), rank=(TPU_ID,), alone=True),
+    Launcher("kubeflow", marks=(PET_NODES, PET_NODE), alone=True),
+    Launcher("tpu", marks=(TPU_HOSTS,), rank=(TPU_ID,), alone=True),
     Launcher(
         "kubernetes",
-        speaks=(KUBERNETES_INDEX,),
-        needs=(KUBERNETES_INDEX, KUBERNETES_HOST, OWN_RANKS),  # the number of pods is not in a pod's environment
+        marks=(KUBERNETES_INDEX, KUBERNETES_HOST),
         rank=(KUBERNETES_INDEX,),
-        ranks=(OWN_RANKS,),
+        ranks=(OWN_RANKS,),  # the number of pods is not in a pod's environment
         alone=True,
     ),
 )

@@ -58,10 +58,10 @@ def run(job: Job, screen: Screen) -> int:
     code = code if code > 0 else 128 - code
     failed = _FAILED.search(said)
     for rank in [int(failed[1] or failed[2])] if failed else range(job.num_instances):
-        screen.reveal(rank)  # where mpirun did not say who failed, nothing is hidden
-    if failed:
-        how = f"failed with exit code {code}" if failed[1] else f"was ended by signal {failed[3]}"
-        screen.say(f"headrace: rank {failed[1] or failed[2]} {how}; the others were ended")
+        screen.reveal(rank)  # mpirun does not always say who failed: then nothing is hidden
+    who = f"rank {failed[1] or failed[2]}" if failed else "a rank"
+    how = f"was ended by signal {failed[3]}" if failed and failed[3] else f"failed with exit code {code}"
+    screen.say(f"headrace: {who} {how}; the others were ended")
     return code
 
 

@@ -1,7 +1,7 @@
 """Calls of option setters written as text: JSON, or a file with one call a line.
 
-Nothing is evaluated: a line is parsed, its arguments are literals (or names of an enumeration), and only setters that are
-listed here can be called.
+Nothing is evaluated: a line is parsed, its arguments are literals (or names of an enumeration), and only setters that
+are listed here can be called.
 """
 
 import ast

@@ -9,12 +9,13 @@ What the options of the asynchronous modes mean is all here; the loading itself 
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
+from headrace.engine.epoch import Epoch
 from headrace.errors import BadOption
-from headrace.loader import Epoch, Loader
+from headrace.loader import Loader
 from headrace.pipe import Pipe
 from headrace.plan.share import Policy
 from headrace.plan.world import World
@@ -54,7 +55,7 @@ class Ahead:
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> "Ahead":
         """From `async_options`; an unknown one is refused with a suggestion."""
-        known = [field.name for field in fields(cls)]
+        known = [option.name for option in fields(cls)]
         for name in given or {}:
             if name not in known:
                 near = get_close_matches(name, known, 1)
@@ -82,7 +83,7 @@ class Job:
     """The last touch on a batch, in the user's process."""
     steps: int | None = None
     """Batches of an epoch, where that is certain."""
-    world: World = World()
+    world: World = field(default_factory=World)
     ends: Policy = "short"
     seed: int = 0
     synthetic: bool = False
@@ -99,25 +100,33 @@ class Feed:
         self._ahead = ahead
         self._begun: Epoch[Any] | None = None
         self._closed = False
+        self._done = 0
         if ahead is not None and ahead.early_preload:
             self._begin()
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._begun = self._begun, None
-        return self._batches(iter(self.loader) if epoch is None else epoch)
+        done, self._done = self._done, 0
+        return self._batches(iter(self.loader) if epoch is None else epoch, done)
+
+    def resume(self, state: dict[str, Any], done: Callable[[Any], int]) -> None:
+        """The next iteration goes on from a snapshot; `done` says after how many batches its place lies."""
+        self._begun = None
+        self.loader.load_state_dict(state)
+        self._done = done(state["at"])
 
     def close(self) -> None:
         self._closed = True
         self._begun = None
         self.loader.close()
 
-    def _batches(self, epoch: Epoch[Any]) -> Iterator[Any]:
-        self.taken = 0
+    def _batches(self, epoch: Epoch[Any], done: int) -> Iterator[Any]:
+        self.taken = done
         job = self._job
         if job.synthetic and job.steps:
             batch = job.finish(next(epoch))
             epoch.close()
-            for self.taken in range(1, job.steps + 1):
+            for self.taken in range(done + 1, job.steps + 1):
                 yield batch
             return
         onwards = self._ahead is not None and self._ahead.load_indefinitely
@@ -138,3 +147,12 @@ class Feed:
         if self._begun is None and not self._closed:
             self._begun = iter(self.loader)
             self._begun._run._issue()
+
+
+def one_by_one(pipe: Pipe[Any]) -> Pipe[Any]:
+    """The same items, each loaded and sent on its own: they may be whole batches already."""
+    return pipe.batch(1).map(_first)
+
+
+def _first(group: list[Any]) -> Any:
+    return group[0]

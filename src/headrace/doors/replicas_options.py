@@ -6,8 +6,8 @@ case. A loader freezes the options that it is given: a later change is an error,
     Options            the processes come from the launcher, one replica each
     LaunchedOptions    the replicas come from the launcher too; setting what it owns is an error
 
-Besides calls, values come from JSON (`from_json`), from a file with one call a line (`loadFromFile`), and, for every new
-object, from JSON in the environment (`DEFAULTS`).
+Besides calls, values come from JSON (`from_json`), from a file with one call a line (`loadFromFile`), and, for every
+new object, from JSON in the environment (`DEFAULTS`).
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ class CommGroupType(enum.StrEnum):
 class Values:
     """All that the options say, as a value."""
 
-    world: World = World()
+    world: World
     device_iterations: int = 1
     gradient_accumulation: int = 1
     replication_factor: int = 1

@@ -6,9 +6,9 @@ Every process reads one contiguous block of the epoch's order, in steps of one c
     process p at step s                      places p * full * C + s * C ... + C  of the epoch's order
     the N - P * full * C places behind       left out (drop_last), or dealt out in the last step by the policy `ends`
 
-To the loader this is one order of all samples in which processes take whole batches in turn (plan.share): `Blocks` is the
-arithmetic between the two. So equal steps, the policies for the end and random values that differ between processes are
-the loader's own, and nothing here asks another process.
+To the loader this is one order of all samples in which processes take whole batches in turn (plan.share): `Blocks` is
+the arithmetic between the two. So equal steps, the policies for the end and random values that differ between processes
+are the loader's own, and nothing here asks another process.
 
 Shuffled, the epoch's order is one permutation of all samples, keyed by (seed, epoch): the same on every process, new
 each epoch. The samples left out move on: they are the next arc of a fixed ring of all samples each epoch. An arc is
@@ -16,7 +16,7 @@ shorter than half the ring, so whatever one epoch leaves out, the next one has.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,10 @@ class LeftOut(NamedTuple):
     samples: int
     total: int | None
     """In samples; None when the batches' sizes are not known (a batch_sampler)."""
+
+    def __str__(self) -> str:
+        parts = [f"{count} {name}" for count, name in ((self.batches, "batches"), (self.samples, "samples")) if count]
+        return " and ".join(parts) or "nothing"
 
 
 def share_of(samples: int, combined: int, processes: int, process: int, policy: Policy) -> Share:
@@ -80,6 +84,10 @@ class Blocks(Op[T, T]):
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return None if inputs[0] is None else inputs[0] - self.left_out
+
+    def identity(self) -> tuple[Any, ...]:
+        # Not the process: one snapshot is for all of them.
+        return ("blocks", self.batch, self.processes, self.ends, self.left_out, self.seed)
 
 
 @dataclass(frozen=True, slots=True)

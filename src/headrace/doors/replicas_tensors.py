@@ -1,7 +1,7 @@
 """Tensors for users of torch: what the workers collated into numpy arrays, as torch's own loader would give it.
 
-torch is used only where the user's process has loaded it. Workers collate into numpy arrays unless the samples are tensors
-already, so they need no torch; here an array becomes a tensor that looks at the same memory.
+torch is used only where the user's process has loaded it. Workers collate into numpy arrays unless the samples are
+tensors already, so they need no torch; here an array becomes a tensor that looks at the same memory.
 """
 
 import sys

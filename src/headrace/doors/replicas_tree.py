@@ -6,6 +6,7 @@ without an array or a container in it is a leaf of its own: a column of strings,
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from headrace.errors import BadOption
@@ -69,13 +70,13 @@ def rows(tree: Any) -> int:
 
 def cut(tree: Any, start: int, stop: int) -> Any:
     """The samples start..stop of a batch, without a copy where the leaves allow it."""
-    return mapped(tree, lambda leaf: leaf[start:stop])
+    return mapped(tree, itemgetter(slice(start, stop)))
 
 
 def spread(tree: Any) -> Iterator[Any]:
     """The samples of a batch, one by one."""
     for i in range(rows(tree)):
-        yield mapped(tree, lambda leaf, i=i: leaf[i])
+        yield mapped(tree, itemgetter(i))
 
 
 def _extent(leaf: Any) -> int:

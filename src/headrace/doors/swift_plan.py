@@ -1,15 +1,16 @@
 """Plan: which samples of the dataset make up each batch of each consumer, by arithmetic alone.
 
-The dataset is a circle of `length` samples, cut into consecutive arcs: one for every worker of every consumer. Consumers
-get shares whose sizes differ by at most one, and so do the arcs inside a share.
+The dataset is a circle of `length` samples, cut into consecutive arcs: one for every worker of every consumer. The
+shares of consumers differ by at most one sample, and so do arcs.
 
     shuffled       at each epoch all arcs move on together by the size of the largest, so every worker comes to read
                    everything; inside its arc a worker starts at a keyed place, goes round once, and mixes only samples
                    that stand within one window of `nearby` (0: the whole arc)
     not shuffled   a consumer reads its share from front to end, the same in every epoch
 
-Batch b of a consumer is made by its worker b modulo workers; shuffled, it is a batch of that worker's arc. In each epoch
-all consumers together read every sample exactly once, whatever the seeds are: only the order inside an arc is keyed.
+Batch b of a consumer is made by its worker b modulo workers; shuffled, it is a batch of that worker's arc. In each
+epoch all consumers together read every sample exactly once, whatever the seeds are: only the order inside an arc is
+keyed.
 
 Every arc makes the same number of batches, so that no consumer waits for a step that another does not make: where one
 arc ends on a full batch and another has a sample more, the first cuts its last batch in two. That cannot be done for

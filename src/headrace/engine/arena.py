@@ -17,6 +17,7 @@ import os
 import tempfile
 import weakref
 from collections import deque
+from functools import lru_cache
 from typing import Any
 
 HEADER = 64
@@ -78,13 +79,14 @@ class Slot:
 class Mapped:
     """A slot of somebody else's, mapped here. The descriptor is used up."""
 
-    __slots__ = ("address", "map", "size", "view")
+    __slots__ = ("address", "header", "map", "size", "view")
 
     def __init__(self, fd: int) -> None:
         self.size = os.fstat(fd).st_size
         self.map = mmap.mmap(fd, self.size)
         os.close(fd)
         self.view = memoryview(self.map)
+        self.header = self.view[:HEADER].cast("q")
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
 
 
@@ -129,7 +131,8 @@ class Arena:
 
     def lend(self, need: int) -> Slot:
         """A free slot of at least `need` bytes; the one used last, whose pages are warm."""
-        self._take_back()
+        if self._returned:
+            self._take_back()
         size = _rounded(need)
         if size > self.largest:
             self.largest = size
@@ -178,7 +181,7 @@ class Arena:
         returned = self._returned
         while returned:
             slot = returned.popleft()
-            if slot.size == _rounded(slot.size) and self.total <= 2 * self.budget:
+            if self.total <= 2 * self.budget:
                 self._free.setdefault(slot.size, []).append(slot)
             else:
                 self.retire(slot)
@@ -199,6 +202,7 @@ class Arena:
         return self._next
 
 
+@lru_cache(maxsize=64)
 def _rounded(need: int) -> int:
     """Few different sizes: an eighth of a power of two at most is wasted."""
     need = max(need, SMALLEST)

@@ -13,12 +13,12 @@ death or a stuck worker can be named after the op and the sample.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from headrace.cursor import Cursor, Opening
 from headrace.engine.program import Program, Stage
-from headrace.op import Each, Here, Indexed, place
+from headrace.op import Each, Here, Indexed, Spot, place
 from headrace.plan.seed import Arrivals, key, seed_globals
 
 STRAND_SECONDS = 0.02
@@ -31,10 +31,12 @@ Skip = tuple[int, str, str]
 class Executor:
     """Runs tickets."""
 
-    def __init__(self, program: Program, seeds: bool, note: Callable[[int], None] | None = None) -> None:
+    def __init__(self, program: Program, seeds: bool) -> None:
         self.program = program
+        self.spot = Spot()
+        self.header: Any = [0, 0, 0]
+        """Where the position at hand is written, for whoever looks after a death: (ticket, position, begun)."""
         self._seeds = seeds and program.keyed
-        self._note = note or (lambda position: None)
         if self._seeds:
             Arrivals.watch()
         self._opened: dict[int, _Opened] = {}
@@ -45,6 +47,7 @@ class Executor:
         """The outputs of one ticket; positions in `avoid` are left out."""
         opened = self._epoch(epoch)
         stage = self.program.stages[stage_number]
+        place.spot = self.spot
         if self._seeds and stage.feed != "strand":
             seed_globals(key(self.program.seed, epoch, "ticket", stage_number, number))
         self.skipped.clear()
@@ -55,8 +58,13 @@ class Executor:
         else:
             self._note(number)
             outputs = self._push(opened.chains[stage_number], payload, number)
-        place.leave()  # not after an error: whoever reports it asks where()
+        self.spot.here = None  # not after an error: whoever reports it asks where()
         return outputs
+
+    def _note(self, position: int) -> None:
+        header = self.header
+        header[1] = position
+        header[2] = 1
 
     def strand(self, epoch: int, strand: int, block: int, state: Any) -> tuple[list[Any], bool, Any]:
         """The next block of a strand: its samples, whether it has ended, and where it is now."""
@@ -75,7 +83,7 @@ class Executor:
                     break
         except StopIteration:
             ended = True
-        place.leave()
+        self.spot.here = None
         opened.strands[strand] = (block + 1, cursor)
         return samples, ended, cursor.state()
 
@@ -87,6 +95,7 @@ class Executor:
             strand,
             self.program.strands,
             seed_globals if self._seeds else None,
+            self.spot,
         )
         return opening.open(self.program.head, state)
 
@@ -98,7 +107,7 @@ class Executor:
     def _epoch(self, epoch: int) -> "_Opened":
         found = self._opened.get(epoch)
         if found is None:
-            found = self._opened[epoch] = _Opened(self.program, epoch)
+            found = self._opened[epoch] = _Opened(self.program, epoch, self.spot)
             for old in sorted(self._opened)[:-2]:
                 del self._opened[old]
         return found
@@ -107,36 +116,39 @@ class Executor:
         self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]
     ) -> list[Any]:
         start, stop, extra = payload
-        get, note = opened.indexed.get, self._note
         wanted: Any = range(start, stop) if not extra else [*range(start, stop), *extra]
         if avoid:
             wanted = [p for p in wanted if p not in avoid]
-        if stage.group is not None:
-            group = list(self._fetch(get, note, wanted))
-            return self._push(opened.chains[stage.number], group, number) if group else []
-        out: list[Any] = []
         chain = opened.chains[stage.number]
+        get = opened.indexed.get
+        if stage.group is not None:
+            group = self._fetch(get, wanted)
+            return self._push(chain, group, number) if group else []
         if not chain:
-            return list(self._fetch(get, note, wanted))
+            return self._fetch(get, wanted)
+        out: list[Any] = []
         for position in wanted:
-            for sample in self._fetch(get, note, (position,)):
+            for sample in self._fetch(get, (position,)):
                 out += self._push(chain, sample, position)
         return out
 
-    def _fetch(self, get: Callable[[int], Any], note: Callable[[int], None], wanted: Any) -> Iterator[Any]:
+    def _fetch(self, get: Callable[[int], Any], wanted: Any) -> list[Any]:
+        header = self.header
+        header[2] = 1
+        samples: list[Any] = []
+        append = samples.append
         if not self.program.skips:
             for position in wanted:
-                note(position)
-                yield get(position)
-            return
+                header[1] = position
+                append(get(position))
+            return samples
         for position in wanted:
-            note(position)
+            header[1] = position
             try:
-                sample = get(position)
+                append(get(position))
             except Exception as error:
                 self._skip(position, error)
-            else:
-                yield sample
+        return samples
 
     def _samples(self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]) -> list[Any]:
         samples, base = payload
@@ -161,24 +173,18 @@ class Executor:
 
     def _push(self, chain: Chain, unit: Any, position: int) -> list[Any]:
         """One unit through a chain of ops."""
+        spot = self.spot
         try:
             units = [unit]
             for here, call, flat in chain:
+                spot.here = here
+                spot.position = position
                 if flat:
-                    spread = []
-                    for u in units:
-                        place.at(here, position)
-                        spread += call(u)
-                    units = spread
+                    units = [v for u in units for v in call(u)]
                 elif len(units) == 1:
-                    place.at(here, position)
                     units = [call(units[0])]
                 else:
-                    done = []
-                    for u in units:
-                        place.at(here, position)
-                        done.append(call(u))
-                    units = done
+                    units = [call(u) for u in units]
             return units
         except Exception as error:
             if not self.program.skips:
@@ -191,19 +197,20 @@ class Executor:
 
     def where(self) -> tuple[str, int]:
         """The op and the position at hand."""
-        here = place.here
+        here = self.spot.here
         if here is None:
             return "the engine", -1
-        return self.program.pipe.nodes()[here.ordinal].op.describe(), place.position
+        return self.program.pipe.nodes()[here.ordinal].op.describe(), self.spot.position
 
 
 class _Opened:
     """A program in one epoch."""
 
-    def __init__(self, program: Program, epoch: int) -> None:
+    def __init__(self, program: Program, epoch: int, spot: Spot) -> None:
         self.epoch = epoch
         self.ordinals = program.pipe.ordinals()
-        opening = Opening(self.ordinals, program.seed, epoch)
+        self._spot = spot
+        opening = Opening(self.ordinals, program.seed, epoch, spot=spot)
         self.strands: dict[int, tuple[int, Cursor]] = {}
         self.inners = [_chain(opening, stage.inner) for stage in program.stages]
         self.chains = [_chain(opening, stage.nodes) for stage in program.stages]
@@ -213,7 +220,7 @@ class _Opened:
     @property
     def indexed(self) -> Indexed:
         if self._indexed is None:
-            self._indexed = self._program.head.indexed(self._program.seed, self.epoch)
+            self._indexed = self._program.head.indexed(self._program.seed, self.epoch, self._spot)
             assert self._indexed is not None
         return self._indexed
 

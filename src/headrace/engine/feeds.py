@@ -13,7 +13,7 @@ any two deliveries is a look at the ticket at hand.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.engine.messages import Reply, Ticket
 from headrace.engine.program import Stage
@@ -69,9 +69,25 @@ class Batches:
         # world.
         number = (self._before + step) * share.ranks + share.rank
         ticket = Ticket(owner, 0, self._epoch, number, (block.start, block.stop, extra))
-        ticket.before = ("p", share.delivered(step))
-        ticket.after = ("p", share.delivered(step + 1))
+        ticket.before = _Step(share, step)
+        ticket.after = _Step(share, step + 1)
         return ticket
+
+
+class _Step(NamedTuple):
+    """A mark that is worked out only when somebody asks: most tickets are never asked."""
+
+    share: Share
+    step: int
+
+
+def plain(mark: Mark) -> Mark:
+    """The mark as plain data."""
+    if type(mark) is _Step:
+        return ("p", mark.share.delivered(mark.step))
+    if type(mark) is tuple and mark and mark[0] == "r":
+        return ("r", plain(mark[1]), *mark[2:])
+    return mark
 
 
 class Items:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.engine import codec
-from headrace.engine.feeds import Batches, Block, Entry, Items, Listed, Mark, Regroup, Strands
+from headrace.engine.feeds import Batches, Block, Entry, Items, Listed, Mark, Regroup, Strands, plain
 from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.program import Program
@@ -151,9 +151,10 @@ class Run:
 
     def _issue(self) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
+        limit = self._window()
         for stage in range(self._last, -1, -1):
             feed = self._feeds[stage]
-            while self._room(stage):
+            while self._room(stage, limit):
                 ticket = self._pending[stage] or feed.next(self)
                 if ticket is None:
                     if feed.ended and stage < self._last:
@@ -181,8 +182,7 @@ class Run:
                 self._issued[stage] += 1
                 self._outstanding += 1
 
-    def _room(self, stage: int) -> bool:
-        limit = self._window()
+    def _room(self, stage: int, limit: int) -> bool:
         if stage == self._last:
             return self._issued[stage] - self._delivered < limit
         return bool(self._issued[stage] - self._expect[stage] + self._feeds[stage + 1].backlog < limit)
@@ -295,10 +295,10 @@ class Run:
             return None, 0
         left = next(self._outputs, _NOTHING)
         if left is _NOTHING:
-            return self._now.after, 0
+            return plain(self._now.after), 0
         rest = self._outputs
         self._outputs = _chain_one(left, rest)
-        return self._now.before, self._taken
+        return plain(self._now.before), self._taken
 
     def abandon(self) -> None:
         """Nobody will ask for more."""

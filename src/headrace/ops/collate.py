@@ -29,8 +29,12 @@ def collate(samples: list[Any], path: str = "") -> Any:
     first = samples[0]
     kind = type(first)
     if kind is tuple:
-        _same_length(samples, path)
-        return tuple([collate(list(column), f"{path}[{i}]") for i, column in enumerate(zip(*samples, strict=True))])
+        try:
+            columns = list(zip(*samples, strict=True))
+        except (TypeError, ValueError):
+            _same_length(samples, path)
+            raise
+        return tuple([collate(list(column), f"{path}[{i}]") for i, column in enumerate(columns)])
     if kind is int or kind is float or kind is bool:
         return _numbers(samples)
     if kind is str or kind is bytes:

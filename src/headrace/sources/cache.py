@@ -59,7 +59,8 @@ class DiskCache:
                 return fetch()
             os.fsync(fd)
             os.replace(part, target)
-            return os.fdopen(os.open(f"/dev/fd/{fd}", os.O_RDONLY), "rb")
+            os.lseek(fd, 0, os.SEEK_SET)
+            return os.fdopen(os.dup(fd), "rb")  # not by name: the copy may be removed again at any moment
         except BaseException:
             if os.path.exists(part):
                 os.unlink(part)
@@ -87,10 +88,17 @@ class DiskCache:
             end = written + len(data)
             if end > room:
                 wish = known if isinstance(known, int) and known >= end else end + step
-                room = wish if self._reserve(fd, part, wish) else end
-                if room == end and not self._reserve(fd, part, end):
+                if self._reserve(fd, part, wish):
+                    room = wish
+                elif self._reserve(fd, part, end):
+                    room = end
+                else:
                     return False
-            written += os.pwrite(fd, data, written) if len(data) else 0
+            left = memoryview(data)
+            while left:
+                count = os.pwrite(fd, left, written)
+                written += count
+                left = left[count:]
         os.ftruncate(fd, written)
         return True
 

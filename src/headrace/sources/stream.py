@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 _DEPTH = 10
 """How deep `close_streams` looks into containers."""
+_COUNTING = threading.RLock()
+"""Guards the counts of children. Re-entrant: a collected child may be closed in the middle of anything."""
 
 
 class StreamWrapper:
@@ -32,23 +34,27 @@ class StreamWrapper:
         name: str | None = None,
         reopen: Callable[[], Any] | None = None,
     ) -> None:
-        # Set first: __del__ runs even when the constructor refuses its arguments.
-        self.closed = False
+        # First: __del__ runs even when the constructor refuses its arguments.
+        self._open = [True]
         self.file_obj = file_obj
         self.parent_stream: StreamWrapper | None = None
         self.child_counter = 0
         self.close_on_last_child = False
         self.name = name
         self.reopen = reopen
-        self._lock = threading.Lock()
         if parent_stream is not None:
             if not isinstance(parent_stream, StreamWrapper):
                 raise RuntimeError(f"Parent stream should be StreamWrapper, {type(parent_stream)} was given")
             self.parent_stream = parent_stream
-            with parent_stream._lock:
+            with _COUNTING:
                 parent_stream.child_counter += 1
         if StreamWrapper.debug_unclosed_streams:
             StreamWrapper.session_streams[self] = 1
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return not self._open
 
     @classmethod
     def of(cls, stream: Any, name: str | None = None) -> "StreamWrapper":
@@ -71,10 +77,10 @@ class StreamWrapper:
 
     def close(self, *args: Any, **kwargs: Any) -> None:
         """Close the file, and the parent if this was its last child and it waits for that."""
-        with self._lock:
-            if self.closed:
-                return
-            self.closed = True
+        try:
+            self._open.pop()  # atomic: of two threads, one closes
+        except IndexError:
+            return
         StreamWrapper.session_streams.pop(self, None)
         try:
             close = getattr(self.file_obj, "close", None)
@@ -86,14 +92,14 @@ class StreamWrapper:
 
     def autoclose(self) -> None:
         """Close when the last child closes: at once, if there is none."""
-        with self._lock:
+        with _COUNTING:
             self.close_on_last_child = True
             last = self.child_counter == 0
         if last:
             self.close()
 
     def _child_closed(self) -> None:
-        with self._lock:
+        with _COUNTING:
             self.child_counter -= 1
             last = self.child_counter == 0 and self.close_on_last_child
         if last:
@@ -101,7 +107,7 @@ class StreamWrapper:
 
     def __getattr__(self, name: str) -> Any:
         # Only what an unfinished object could be asked for: everything else is the file's.
-        if name in ("file_obj", "closed", "_lock"):
+        if name in ("file_obj", "_open"):
             raise AttributeError(name)
         return getattr(self.file_obj, name)
 
@@ -121,7 +127,7 @@ class StreamWrapper:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "closed", True):
+        if getattr(self, "_open", None):
             self.close()
 
     def __repr__(self) -> str:

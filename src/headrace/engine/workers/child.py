@@ -13,7 +13,6 @@ import pickle
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
@@ -32,7 +31,6 @@ from headrace.op import place
 MESSAGE = 1 << 18
 IN_MESSAGE = 32 * 1024
 """A head larger than this goes into the slot."""
-_PLACE = struct.Struct("<qqq")
 
 
 class Child:
@@ -43,23 +41,19 @@ class Child:
         self.number = number
         self.program = program
         self.slots: dict[int, Mapped] = {}
-        self.slot: Mapped | None = None
-        self.executor = Executor(program, seeds=True, note=self._note)
+        self.executor = Executor(program, seeds=True)
         self._last = program.last.number
         self._assembled = program.assembled
-
-    def _note(self, position: int) -> None:
-        slot = self.slot
-        if slot is not None:
-            _PLACE.pack_into(slot.map, 0, self._seq, position, 1)
 
     def handle(self, message: tuple[Any, ...]) -> None:
         _, seq, stage, epoch, number, payload, lent, avoid, forget = message
         for gone in forget:
             self.slots.pop(gone, None)
-        self._seq = seq
-        slot = self.slot = self.slots[lent]
-        _PLACE.pack_into(slot.map, 0, seq, -1, 0)
+        slot = self.slots[lent]
+        header = self.executor.header = slot.header
+        header[2] = 0
+        header[1] = -1
+        header[0] = seq
         writer = codec.Writer(slot.view, slot.address, HEADER)
         place.allocate = writer.allocate
         started = time.perf_counter()
@@ -69,7 +63,6 @@ class Child:
             self._fail(seq, error, started)
         finally:
             place.allocate = None
-            self.slot = None
 
     def _run(
         self, seq: int, stage: Any, epoch: int, number: int, payload: Any, avoid: Any, writer: Any, started: float

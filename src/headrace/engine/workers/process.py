@@ -32,6 +32,7 @@ from headrace.errors import PoisonSample, WorkerDied
 
 log = logging.getLogger("headrace")
 MESSAGE = 1 << 18
+ROOM_FOR_FD = socket.CMSG_SPACE(4)
 IN_MESSAGE = 48 * 1024
 EARLY_DEATHS = 3
 """Deaths in a row before a worker was ready, after which starting is given up."""
@@ -262,7 +263,7 @@ class ProcessWorkers:
     def _receive(self, worker: Worker, replies: list[Reply]) -> bool:
         """One message; False when there is none."""
         try:
-            data, fds, _, _ = socket.recv_fds(worker.started.sock, MESSAGE, 1, socket.MSG_DONTWAIT)
+            data, ancillary, _, _ = worker.started.sock.recvmsg(MESSAGE, ROOM_FOR_FD, socket.MSG_DONTWAIT)
         except (BlockingIOError, ConnectionResetError):
             return False
         if not data:
@@ -285,9 +286,9 @@ class ProcessWorkers:
         ticket = self._tickets.pop(seq)
         worker.queue.remove(ticket)
         slot = ticket.slot
-        if fds:
+        if ancillary:
             self.arena.give_back(slot)
-            slot = self.arena.adopt(fds[0])
+            slot = self.arena.adopt(int.from_bytes(ancillary[0][2][:4], sys.byteorder))
             self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
         replies.append(self._reply(ticket, slot, message))
         if worker.retiring and not worker.queue:

@@ -1,0 +1,108 @@
+"""The consumer's side of a batch's way: work that is begun before its result is asked for, and the move to a device.
+
+`Ahead` keeps the order: an error waits for the turn of the batch it belongs to, and the batches after it still come.
+"""
+
+import copy
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Generic, TypeVar
+
+from headrace.errors import missing
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class Ahead(Generic[In, Out]):
+    """Begins work on `depth` items of an endless stream before they are asked for.
+
+    `pull()` gives the next item, `begin(item)` a function that gives its result, and a call of this object the next
+    result. Nothing is pulled beyond an error until it has been raised.
+    """
+
+    def __init__(self, pull: Callable[[], In], begin: Callable[[In], Callable[[], Out]], depth: int) -> None:
+        self._pull = pull
+        self._begin = begin
+        self._depth = depth
+        self._line: deque[Callable[[], Out]] = deque()
+        self._failed = False
+
+    def __call__(self) -> Out:
+        while len(self._line) <= self._depth and not self._failed:
+            self._line.append(self._next())
+        first = self._line.popleft()
+        if not self._line:
+            self._failed = False
+        return first()
+
+    def _next(self) -> Callable[[], Out]:
+        try:
+            return self._begin(self._pull())
+        except Exception as error:
+            self._failed = True
+            return _Raise(error)
+
+
+class _Raise:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __call__(self) -> Any:
+        raise self._error
+
+
+def move(batch: Any, device: Any) -> Any:
+    """The batch with every array and tensor in it on `device`, arrays as tensors; containers keep their type.
+
+    Anything that has a method `to` is asked to move itself; what is neither stays as it is.
+    """
+    import numpy as np
+
+    if isinstance(batch, np.ndarray):
+        return _tensor(np, batch, device)
+    if isinstance(batch, str | bytes | int | float | None):
+        return batch
+    if callable(getattr(batch, "to", None)):
+        return _asked(batch, device)
+    if isinstance(batch, Mapping):
+        return _mapping(batch, {k: move(v, device) for k, v in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*[move(v, device) for v in batch])
+    if isinstance(batch, list | tuple):
+        return type(batch)([move(v, device) for v in batch])
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        fields = {f.name: move(getattr(batch, f.name), device) for f in dataclasses.fields(batch) if f.init}
+        return dataclasses.replace(batch, **fields)
+    return batch
+
+
+def _tensor(np: Any, array: Any, device: Any) -> Any:
+    if array.dtype.kind not in "biufc":
+        return array  # text, dates, objects: there is no such tensor
+    torch = _torch()
+    if not array.flags.writeable or not array.dtype.isnative or any(s < 0 for s in array.strides):
+        array = np.array(array, dtype=array.dtype.newbyteorder("="))
+    return torch.from_numpy(array).to(device, non_blocking=True)
+
+
+def _asked(batch: Any, device: Any) -> Any:
+    return batch.to(device, non_blocking=True) if isinstance(batch, _torch().Tensor) else batch.to(device)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise missing("torch", "torch") from None
+    return torch
+
+
+def _mapping(batch: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:
+    """The same kind of mapping with other values; a plain dict where its kind cannot be filled."""
+    if type(batch) is dict or not isinstance(batch, MutableMapping):
+        return moved
+    filled = copy.copy(batch)
+    filled.update(moved)
+    return filled

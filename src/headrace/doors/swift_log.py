@@ -1,0 +1,143 @@
+"""Logs of a SwiftLoader: JSON lines, in files of its own.
+
+    {"event": "batch", "epoch": 0, "batch": 3, "indices": [7, 5], "logger": "Worker-1", "level": "debug", "timestamp": ...}
+
+    <prefix>_Dataloader-<consumer>.json        start, epochs, close; each delivered batch
+    <prefix>_WorkerManager-<consumer>.json     the workers: what each answered at the start
+    <prefix>_Worker-<number>-parent.json       what arrived from that worker, and its figures
+    <prefix>_Worker-<number>-child.json        written by the worker: its dataset, and the samples of each batch
+
+Worker numbers count over all consumers. Files grow to 10 MiB and keep two older ones. The loggers are not registered
+anywhere, so that nobody else's configuration touches them and two loaders never write into each other's files: a prefix
+that a living loader of this process already uses becomes `<prefix>-2`, and so on.
+"""
+
+import contextlib
+import json
+import logging
+import logging.handlers
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import BadOption
+
+FILE_BYTES = 10 * 1024 * 1024
+BACKUPS = 2
+LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
+SUFFIXES = (".json", ".log")
+_used: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class LogTo:
+    """Where log lines go, and from which level on."""
+
+    path: str | None = None
+    stdout: bool = False
+    level: int = logging.DEBUG
+
+    @classmethod
+    def of(cls, logger: Any) -> "LogTo | None":
+        """The argument `logger`: None, a file prefix, or a dict of path, stdout and level."""
+        if logger is None or isinstance(logger, cls):
+            return logger
+        if isinstance(logger, str | Path):
+            logger = {"path": logger}
+        if not isinstance(logger, Mapping):
+            raise BadOption(f"logger must be a file prefix or a dict, not {type(logger).__name__}")
+        for name in logger:
+            if name not in ("path", "stdout", "level"):
+                near = get_close_matches(str(name), ("path", "stdout", "level"), 1)
+                raise BadOption(f"logger has no key {name!r}; " + (f"did you mean {near[0]!r}?" if near else _KEYS))
+        level = logger.get("level", "DEBUG")
+        if str(level).upper() not in LEVELS:
+            raise BadOption(f"logger level must be one of {', '.join(LEVELS)}, not {level!r}")
+        path = logger.get("path")
+        if path is not None and not isinstance(path, str | Path):
+            raise BadOption(f"logger path must be a file prefix, not {path!r}")
+        return cls(None if path is None else str(path), bool(logger.get("stdout", False)), LEVELS[str(level).upper()])
+
+    def file(self, name: str) -> Path | None:
+        """The file of one logger; a prefix that ends in .json or .log says which ending the files get."""
+        if self.path is None:
+            return None
+        ending = next((s for s in SUFFIXES if self.path.endswith(s)), "")
+        return Path(f"{self.path.removesuffix(ending)}_{name}{ending or SUFFIXES[0]}")
+
+    @contextlib.contextmanager
+    def claimed(self) -> "Iterator[LogTo]":
+        """The same with a prefix that no other loader of this process writes to."""
+        if self.path is None:
+            yield self
+            return
+        ending = next((s for s in SUFFIXES if self.path.endswith(s)), "")
+        plain, number = self.path.removesuffix(ending), 1
+        while (name := str(Path(plain).absolute()) + (f"-{number}" if number > 1 else "")) in _used:
+            number += 1
+        _used.add(name)
+        try:
+            yield replace(self, path=(plain if number == 1 else f"{plain}-{number}") + ending)
+        finally:
+            _used.discard(name)
+
+
+_KEYS = "it has path, stdout and level"
+
+
+class Log:
+    """One logger; without a place to write to it costs one comparison a call."""
+
+    def __init__(self, to: LogTo | None, name: str, file: str | None = None) -> None:
+        self._log = logging.Logger(name, sys.maxsize if to is None else to.level)
+        self.detailed = self._log.isEnabledFor(logging.DEBUG)
+        """Whether debug lines are wanted: ask before gathering what is dear."""
+        if to is None:
+            return
+        path = to.file(file or name)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._add(logging.handlers.RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=BACKUPS))
+        if to.stdout:
+            self._add(logging.StreamHandler(sys.stdout))
+
+    def _add(self, handler: logging.Handler) -> None:
+        handler.setFormatter(_Line())
+        self._log.addHandler(handler)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._log.debug(event, extra={"fields": fields})
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._log.info(event, extra={"fields": fields})
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._log.error(event, extra={"fields": fields})
+
+    def close(self) -> None:
+        for handler in list(self._log.handlers):
+            self._log.removeHandler(handler)
+            handler.close()
+
+
+class _Line(logging.Formatter):
+    """A record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "event": record.msg,
+            **getattr(record, "fields", {}),
+            "logger": record.name,
+            "level": record.levelname.lower(),
+            "timestamp": timestamp(record.created),
+        }
+        return json.dumps(line, default=str)
+
+
+def timestamp(seconds: float) -> str:
+    """A time as text, in UTC."""
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1e6):06d}Z"

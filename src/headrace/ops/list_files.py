@@ -1,0 +1,33 @@
+"""List files: the folders that come in, as the files in them."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.op import Flat
+from headrace.sources.listing import Masks, walk
+
+
+@dataclass(frozen=True, slots=True)
+class ListFiles(Flat[str, str]):
+    """Every file of each root that comes in."""
+
+    masks: Masks = ""
+    recursive: bool = False
+    abspath: bool = False
+    non_deterministic: bool = False
+    known: int = -1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.masks, str):
+            object.__setattr__(self, "masks", tuple(self.masks))
+
+    def spread(self, sample: str) -> Iterator[str]:
+        yield from walk(os.fspath(sample), self.masks, self.recursive, self.abspath, self.non_deterministic)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else None
+
+    @classmethod
+    def name(cls) -> str:
+        return "list_files"

@@ -1,0 +1,97 @@
+"""PerFile: what every op that reads one file has in common.
+
+Such an op takes `(path, stream)` samples, as `open_files` makes them, and treats every file on its own, so that files are
+read by any worker and a resumed run reads only the file that was under way again. The stream is closed exactly once: at
+its end, at an error, and when the reader stops in the middle.
+"""
+
+import io
+import os
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from typing import Any, ClassVar, TypeVar
+
+from headrace.op import Each, Flat
+from headrace.sources.open import opened
+from headrace.sources.stream import StreamWrapper
+
+Out = TypeVar("Out")
+
+
+def verb(name: str) -> str:
+    """`ParseCsv` as `parse_csv`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+class PerFile(Flat[Any, Out]):
+    """Any number of samples out of one file; write `read(path, stream)`."""
+
+    __slots__ = ()
+    coarse: ClassVar[bool] = True
+    """One input sample is a whole file: a unit of work of its own."""
+
+    def read(self, path: str, stream: Any) -> Iterator[Out]:
+        raise NotImplementedError(f"{type(self).__name__} must define read()")
+
+    def spread(self, sample: Any) -> Iterator[Out]:
+        path, stream = reading(sample)
+        try:
+            yield from self.read(path, stream)
+        finally:
+            stream.close()
+
+    @classmethod
+    def name(cls) -> str:
+        return verb(cls.__name__)
+
+
+class EachFile(Each[Any, Out]):
+    """One sample out of one file."""
+
+    __slots__ = ()
+
+    @classmethod
+    def name(cls) -> str:
+        return verb(cls.__name__)
+
+
+def reading(sample: Any) -> tuple[str, Any]:
+    """A sample as path and stream; a path alone is opened."""
+    if isinstance(sample, str | os.PathLike):
+        return os.fspath(sample), opened(sample)
+    if not isinstance(sample, tuple | list) or len(sample) != 2:
+        raise TypeError(
+            f"expected a path or a (path, stream) pair, but got {type(sample).__name__}: put open_files() before this op"
+        )
+    path, stream = sample
+    return path, StreamWrapper.of(stream, str(path))
+
+
+def pathname_stream(sample: Any) -> tuple[str, StreamWrapper]:
+    """A sample as path and binary stream; anything else is refused with what is wrong about it."""
+    if not isinstance(sample, tuple):
+        raise TypeError(f"pathname binary data should be tuple type, but it is type {type(sample)}")
+    if len(sample) != 2:
+        raise TypeError(f"pathname binary stream tuple length should be 2, but got {len(sample)}")
+    path, stream = sample
+    if not isinstance(path, str):
+        raise TypeError(f"pathname within the tuple should have string type pathname, but it is type {type(path)}")
+    inner = stream.file_obj if isinstance(stream, StreamWrapper) else stream
+    if isinstance(inner, io.TextIOBase) or not (
+        hasattr(inner, "read") or isinstance(inner, tarfile.TarFile | zipfile.ZipFile)
+    ):
+        raise TypeError(
+            f"binary stream within the tuple should have IOBase or its subclasses as type, but it is type {type(inner)}; "
+            f"open the file with mode 'rb'"
+        )
+    return path, StreamWrapper.of(stream, path)
+
+
+def member(archive: str, name: str) -> str:
+    """The path of an archive's member: below the archive's own path, or refused."""
+    inner = os.path.normpath(name.replace("\\", "/").lstrip("/"))
+    if inner == ".." or inner.startswith("../") or os.path.isabs(inner):
+        raise ValueError(f"{archive} holds a member called {name!r}, which lies outside of the archive's folder: refused")
+    return os.path.join(archive, inner)

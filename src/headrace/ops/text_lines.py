@@ -1,0 +1,56 @@
+"""Text lines of a stream that may hold text or bytes, with decode errors that name the file and the line."""
+
+import io
+from collections.abc import Iterator
+from itertools import chain, islice
+from operator import methodcaller
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.sources.stream import StreamWrapper
+
+
+def check_skip(skip_lines: int) -> None:
+    if not isinstance(skip_lines, int) or skip_lines < 0:
+        raise BadOption("'skip_lines' is required to be a positive integer.")
+
+
+def text_lines(stream: Any, skip: int, decode: bool, encoding: str, errors: str) -> Iterator[Any]:
+    """The lines after the first `skip`; bytes become text when `decode`."""
+    inner = stream.file_obj if isinstance(stream, StreamWrapper) else stream
+    if decode and not isinstance(inner, io.TextIOBase) and not "\n\n".encode(encoding).endswith(b"\n\n"):
+        # An encoding of wide characters: its lines cannot be cut before it is decoded.
+        inner = io.TextIOWrapper(_Borrowed(inner), encoding, errors, newline="")
+    lines = iter(inner)
+    next(islice(lines, skip, skip), None)
+    if not decode:
+        return lines
+    first = next(lines, None)
+    if first is None:
+        return iter(())
+    lines = chain((first,), lines)
+    return lines if isinstance(first, str) else map(methodcaller("decode", encoding, errors), lines)
+
+
+def placed(error: UnicodeDecodeError, path: str, read: int) -> UnicodeDecodeError:
+    """A decode error that says where; `read` lines had been read before it."""
+    # A text file is decoded in blocks: the line is further on by the lines of the block before the bad byte.
+    line = read + 1 + error.object[: error.start].count(b"\n")
+    reason = f"{error.reason} (in {path}, line {line}; give encoding=, or errors='replace' or 'ignore')"
+    return UnicodeDecodeError(error.encoding, error.object, error.start, error.end, reason)
+
+
+class _Borrowed(io.BufferedIOBase):
+    """The bytes of a stream that somebody else closes."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._inner.read(-1 if size is None else size)  # type: ignore[no-any-return]
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self.read(size)

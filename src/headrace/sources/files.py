@@ -1,0 +1,78 @@
+"""Sources of file names.
+
+`Files` is a fixed list: any worker can take any file of it. `ListedFiles` looks into a folder anew each epoch; that look
+happens in one place, so a folder that changes meanwhile cannot make two workers disagree.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from typing import Any
+
+from headrace.op import Source
+from headrace.sources.listing import Masks, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Files(Source[str]):
+    """These paths, in this order."""
+
+    paths: tuple[str, ...]
+    quiet = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", tuple(map(os.fspath, self.paths)))
+
+    def size(self) -> int:
+        return len(self.paths)
+
+    def get(self, position: int) -> str:
+        return self.paths[position]
+
+    def describe(self) -> str:
+        few = ", ".join(map(repr, self.paths[:2]))
+        return f"files({few}{f', ... {len(self.paths)} in all' if len(self.paths) > 2 else ''})"
+
+    def identity(self) -> tuple[Any, ...]:
+        # The folder is left out: a data set that was moved is still the same one.
+        folder = os.path.dirname(os.path.commonprefix(self.paths))
+        names = "\0".join(p.removeprefix(folder) for p in self.paths)
+        return ("files", len(self.paths), blake2b(names.encode(), digest_size=8).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFiles(Source[str]):
+    """The files under `roots`, listed when an epoch starts."""
+
+    roots: tuple[str, ...] = (".",)
+    masks: Masks = ""
+    recursive: bool = False
+    abspath: bool = False
+    non_deterministic: bool = False
+    known: int = -1
+    """How many files there are, if the user says so."""
+    quiet = True
+
+    def __post_init__(self) -> None:
+        roots = (self.roots,) if isinstance(self.roots, str | os.PathLike) else self.roots
+        object.__setattr__(self, "roots", tuple(map(os.fspath, roots)))
+        if not isinstance(self.masks, str):
+            object.__setattr__(self, "masks", tuple(self.masks))
+
+    def flow(self, *inputs: Any) -> Iterator[str]:
+        (here,) = inputs
+        found = (
+            path
+            for root in self.roots
+            for path in walk(root, self.masks, self.recursive, self.abspath, self.non_deterministic)
+        )
+        yield from islice(found, here.emitted * here.strands + here.strand, None, here.strands)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else None
+
+    @classmethod
+    def name(cls) -> str:
+        return "list_files"

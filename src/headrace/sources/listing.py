@@ -1,0 +1,109 @@
+"""Listing: which files there are, in an order that does not depend on the file system.
+
+`walk` goes through one root when it is asked; `expand` turns names, patterns and folders into a fixed list at once.
+"""
+
+import glob
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatch
+from typing import Any
+
+from headrace.sources.open import filesystem, is_remote, local
+
+Masks = str | Sequence[str]
+RANGE = re.compile(r"\{\d+\.\.\d+\}")
+
+
+def matches(name: str, masks: Masks) -> bool:
+    """Whether a name fits one of the patterns; no pattern fits every name."""
+    if not masks:
+        return True
+    return any(fnmatch(name, mask) for mask in ((masks,) if isinstance(masks, str) else masks))
+
+
+def walk(
+    root: str,
+    masks: Masks = "",
+    recursive: bool = False,
+    abspath: bool = False,
+    non_deterministic: bool = False,
+) -> Iterator[str]:
+    """The files in a folder, sorted folder by folder; a root that is a file is its own only file."""
+    if os.path.isfile(root):
+        if matches(os.path.basename(root), masks):
+            yield os.path.abspath(root) if abspath else root
+        return
+    for folder, folders, files in os.walk(root, onerror=_refuse):
+        if not non_deterministic:
+            files.sort()
+            folders.sort()
+        shown = os.path.abspath(folder) if abspath else folder
+        for name in files:
+            if matches(name, masks):
+                yield os.path.join(shown, name)
+        if not recursive:
+            return
+
+
+def _refuse(error: OSError) -> None:
+    warnings.warn(f"{error.filename} : {error.strerror}", stacklevel=2)
+    raise error
+
+
+def expand(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Every file that these names, patterns (`*`, `?`, `[]`, `**`, `{000..009}`) and folders mean, patterns sorted."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    found: list[str] = []
+    for path in given:
+        text = os.fspath(path)
+        for name in braces(text) if RANGE.search(text) and not os.path.exists(text) else [text]:
+            found += _remote_names(name) if is_remote(name) else _local_names(local(name))
+    return found
+
+
+def _local_names(name: str) -> list[str]:
+    if os.path.isdir(name):
+        return list(walk(name, recursive=True))
+    if os.path.exists(name):
+        return [name]
+    names = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p)) if glob.has_magic(name) else []
+    if not names:
+        raise FileNotFoundError(f"no file is called, or fits, {name!r}")
+    return names
+
+
+def _remote_names(name: str) -> list[str]:
+    if not glob.has_magic(name.partition("?")[0] if name.startswith("http") else name):
+        return [name]
+    files, path = filesystem(name)
+    names = sorted(prefixed(files, found) for found in files.glob(path))
+    if not names:
+        raise FileNotFoundError(f"no file fits {name!r}")
+    return names
+
+
+def prefixed(files: Any, path: str) -> str:
+    """A path of an fsspec file system with its protocol, unless it carries one already."""
+    return path if "://" in path else str(files.unstrip_protocol(path))
+
+
+def braces(spec: str) -> list[str]:
+    """`x-{000..002}.tar` as its names; several ranges multiply. Widths must agree: `{9..10}` counts, `{09..9}` is refused."""
+    found = re.search(r"\{([^{}]*)\}", spec)
+    if found is None:
+        return [spec]
+    front, inner, back = spec[: found.start()], found.group(1), spec[found.end() :]
+    low, dots, high = inner.partition("..")
+    if not dots or not low.isdecimal() or not high.isdecimal():
+        raise ValueError(f"shard_expand: bad range in in shard spec {spec}.")
+    if len(low) > len(high):
+        raise ValueError(f"shard_expand: in {spec!r}, low bound must be shorter than high bound")
+    if len(low) < len(high) and low.startswith("0") and low != "0":
+        raise ValueError(f"shard_expand: in {spec!r}, low bound must not start with 0 if low bound is shorter")
+    if int(low) > int(high):
+        raise ValueError(f"shard_expand: bad range in in shard spec {spec}.")
+    width = len(low) if len(low) == len(high) else 0
+    return [name for i in range(int(low), int(high) + 1) for name in braces(f"{front}{i:0{width}d}{back}")]

@@ -1,0 +1,113 @@
+"""Data sets for the tests of the replica-aware loader, in a module that workers import quickly (no torch, no pytest)."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Numbers:
+    """Map-style: sample i is i."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, i: int) -> int:
+        if not 0 <= i < self.size:
+            raise IndexError(i)
+        return i
+
+
+class Rows(Numbers):
+    """Sample i is a pair: an array full of i, large enough to travel through shared memory in a batch, and i."""
+
+    def __getitem__(self, i: int) -> Any:
+        return np.full(256, i, dtype=np.int64), super().__getitem__(i)
+
+
+class Stream:
+    """Iterable, with a length."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.size))
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class Endless:
+    """Iterable, without a length."""
+
+    def __iter__(self) -> Iterator[int]:
+        i = 0
+        while True:
+            yield i
+            i += 1
+
+
+class Failing(Numbers):
+    """Sample `bad` raises."""
+
+    def __init__(self, size: int, bad: int) -> None:
+        super().__init__(size)
+        self.bad = bad
+
+    def __getitem__(self, i: int) -> int:
+        if i == self.bad:
+            raise LookupError(f"no sample {i}")
+        return i
+
+
+class Deadly(Numbers):
+    """Sample `bad` kills its process: every time, or only as long as `once` does not exist."""
+
+    def __init__(self, size: int, bad: int, once: Path | None = None) -> None:
+        super().__init__(size)
+        self.bad = bad
+        self.once = once
+
+    def __getitem__(self, i: int) -> int:
+        if i == self.bad and (self.once is None or not self.once.exists()):
+            if self.once is not None:
+                self.once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return i
+
+
+class Telling(Numbers):
+    """Every sample that is loaded writes a byte into a named pipe."""
+
+    def __init__(self, size: int, fifo: Path) -> None:
+        super().__init__(size)
+        self.fifo = fifo
+
+    def __getitem__(self, i: int) -> int:
+        with open(self.fifo, "wb", buffering=0) as fifo:
+            fifo.write(b".")
+        return i
+
+
+class Uneven(Numbers):
+    """Sample i is an array of its own length and type."""
+
+    def __getitem__(self, i: int) -> Any:
+        return np.full(i % 3 + 1, i + 0.75 if i % 2 else i, dtype=np.float64 if i % 2 else np.int32)
+
+
+class Pair(NamedTuple):
+    image: Any
+    label: Any
+
+
+def two_halves(samples: list[int]) -> dict[str, Any]:
+    """A collate function that gives a column of strings and an array."""
+    return {"names": [f"sample {i}" for i in samples], "values": np.array(samples)}
