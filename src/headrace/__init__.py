@@ -15,6 +15,7 @@ _HOMES = {
     "Pipe": "headrace.pipe",
     "Stats": "headrace.loader",
     "World": "headrace.plan.world",
+    "dump": "headrace.loader",
     "rng": "headrace.op",
     "share": "headrace.share",
 }
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.engine.policy import Budget as Budget
     from headrace.loader import Loader as Loader
     from headrace.loader import Stats as Stats
+    from headrace.loader import dump as dump
     from headrace.op import rng as rng
     from headrace.pipe import Pipe as Pipe
     from headrace.plan.world import World as World

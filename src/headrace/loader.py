@@ -8,18 +8,22 @@ Samples, batches and random values are the same for any number and kind of worke
 live until `close()`. `state_dict()` between any two batches says where the epoch stands.
 """
 
+import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from headrace.distributed.agree import Agreement
+from headrace.engine.autosave import Autosave
 from headrace.engine.epoch import Epoch
 from headrace.engine.places import check_place
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program, cut
 from headrace.engine.snapshot import check, snapshot
-from headrace.errors import BadOption, Closed, NoLength, SnapshotRefused
+from headrace.errors import BadOption, BadPipe, Closed, NoLength, SnapshotRefused
 from headrace.observe.meter import Meter
 from headrace.pipe import Pipe
 from headrace.plan.share import Share, deal
@@ -49,6 +53,14 @@ class Stats:
     """Samples that failed and were left out."""
 
 
+_LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
+
+
+def dump() -> str:
+    """What every worker of every loader of this process is doing now: op, position and Python stack."""
+    return "\n".join(line for loader in list(_LIVE) for line in loader._stacks())
+
+
 class Loader(Generic[T]):
     """Iterates a pipe."""
 
@@ -71,6 +83,8 @@ class Loader(Generic[T]):
         restarts: int = 100,
         on_error: Literal["raise", "skip"] | Budget = "raise",
         ends: Literal["short", "pad", "repeat", "drop"] = "short",
+        autosave: str | os.PathLike[str] | None = None,
+        every: int = 1000,
         **more: Any,
     ) -> None:
         if not isinstance(pipe, Pipe):
@@ -90,8 +104,15 @@ class Loader(Generic[T]):
         self.world = world or World()
         self.ends = ends
         self.program = cut(
-            pipe, seed, keyed=self.policy.randomness == "keyed", skips=self.policy.skips, strands=strands
+            pipe,
+            seed,
+            keyed=self.policy.randomness == "keyed",
+            skips=self.policy.skips,
+            strands=strands,
+            divided=self.world.share_ranks > 1,
         )
+        self._agreement: Agreement | None = None
+        self._verified = self.world.ranks == 1
         self._epoch = epoch
         self._epochs = 0
         self._meter = Meter()
@@ -99,18 +120,61 @@ class Loader(Generic[T]):
         self._current: weakref.ref[Epoch[T]] | None = None
         self._resume: Any = None
         self._closing = weakref.finalize(self, self._pool.close)
+        self._autosave = None if autosave is None else Autosave(Path(autosave), every, self.world.rank == 0)
+        if self._autosave is not None and (saved := self._autosave.load()) is not None:
+            self.load_state_dict(saved)
+        _LIVE.add(self)
 
     # --- iterating ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> "Epoch[T]":
         if self._pool.closed:
             raise Closed("this loader is closed; make a new one")
+        if not self._verified:
+            self._verify()
         at, self._resume = self._resume, None
-        epoch: Epoch[T] = Epoch(self._pool, self._meter, self._epoch, self.world, ends=self.ends, state=at, keep=self)
+        epoch: Epoch[T] = Epoch(
+            self._pool,
+            self._meter,
+            self._epoch,
+            self.world,
+            ends=self.ends,
+            state=at,
+            keep=self,
+            vote=self._voting(),
+        )
+        if self._autosave is not None:
+            epoch.after_each = self._autosave.counter(self.state_dict)
         self._current = weakref.ref(epoch)
         self._epoch += 1
         self._epochs += 1
         return epoch
+
+    def _verify(self) -> None:
+        """Once: ranks that can talk to each other make sure that they were given the same thing."""
+        self._agreement = Agreement.of(self.world)
+        if self._agreement is not None:
+            self._agreement.same(
+                {
+                    "pipe": self.pipe.fingerprint(),
+                    "seed": self.seed,
+                    "length": self.pipe.length(),
+                    "batch size": [s.group for s in self.program.stages],
+                    "ends": self.ends,
+                }
+            )
+        self._verified = True
+
+    def _voting(self) -> Callable[[int], int] | None:
+        """How ranks settle equal step counts, where arithmetic cannot."""
+        if self.world.share_ranks == 1 or self.program.countable:
+            return None
+        if self._agreement is None:
+            raise BadPipe(
+                "the ops after the division decide how many samples each rank gets, so ranks have to agree on the end "
+                "of the epoch while they run: initialise torch.distributed in every rank before iterating"
+            )
+        return self._agreement.minimum
 
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) that one epoch delivers on this rank."""
@@ -187,6 +251,13 @@ class Loader(Generic[T]):
             retries=sum(len(w.restarts) for w in everybody),
             skips=len(self._meter.skips),
         )
+
+    def _stacks(self) -> list[str]:
+        lines = [repr(self)]
+        for workers in self._pool.all():
+            for number, pid, what in workers.stuck() if hasattr(workers, "stuck") else ():
+                lines.append(f"--- worker {number} (process {pid}), {what}\n{workers.stack(number)}")
+        return lines
 
     def __repr__(self) -> str:
         return f"Loader({self.pipe!r}, workers={self.policy.workers}, kind={self.policy.kind!r}, seed={self.seed})"

@@ -109,7 +109,8 @@ def test_one_is_first_and_the_others_come_after_it(job: Job, per: str) -> None:
     a.tell()
     assert a.hear() == "out"
     assert (b.hear(), c.hear()) == ("after", "after")
-    b.tell(), c.tell()
+    b.tell()
+    c.tell()
     assert (b.hear(), c.hear()) == ("out", "out")
     assert job.files() == []  # the last one removes it
 
@@ -221,7 +222,7 @@ def test_a_single_process_is_always_first() -> None:
 
 
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     (tmp_path / f"headrace-{os.getuid()}").mkdir()
     (tmp_path / f"headrace-{os.getuid()}").chmod(0o777)
     with pytest.raises(HeadraceError, match="ours alone"), first(World(0, 2, 0, 2)):

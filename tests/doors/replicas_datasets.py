@@ -1,4 +1,4 @@
-"""Data sets for the tests of the replica-aware loader, in a module that workers import quickly (no torch, no pytest)."""
+"""Data sets for the tests of the replica-aware loader, in a module that workers import quickly."""
 
 import os
 import signal

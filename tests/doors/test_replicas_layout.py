@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadOption
 from headrace.replicas import (
-    CommGroupType,
     DataLoader,
     ICustomArgParser,
     Layout,
@@ -25,7 +24,9 @@ from tests.doors.replicas_datasets import Pair
 counts = st.integers(1, 4)
 
 
-def options(iterations: int = 1, accumulation: int = 1, replicas: int = 1, group: int = 1, kind: str = "Consecutive") -> Options:
+def options(
+    iterations: int = 1, accumulation: int = 1, replicas: int = 1, group: int = 1, kind: str = "Consecutive"
+) -> Options:
     made = Options().deviceIterations(iterations).replicationFactor(replicas).inputReplicaGrouping(group, kind)
     made.Training.gradientAccumulation(accumulation)
     return made
@@ -63,7 +64,8 @@ def test_the_micro_batches_of_a_replica_lie_where_the_layout_says(
 
 
 @pytest.mark.parametrize(
-    ("kind", "groups"), [("Consecutive", [0, 0, 1, 1, 2, 2]), ("Orthogonal", [0, 1, 2, 0, 1, 2]), ("NoGrouping", range(6))]
+    ("kind", "groups"),
+    [("Consecutive", [0, 0, 1, 1, 2, 2]), ("Orthogonal", [0, 1, 2, 0, 1, 2]), ("NoGrouping", range(6))],
 )
 def test_replicas_of_one_group_receive_the_same(kind: str, groups: Any) -> None:
     given = options(iterations=2, replicas=6, group=2, kind=kind)
@@ -77,7 +79,13 @@ def test_a_batch_that_is_not_whole_is_refused_with_all_factors() -> None:
     given = options(iterations=2, accumulation=3, replicas=4, group=2)
     with pytest.raises(BadOption) as told:
         split(np.arange(13), given)
-    for word in ("13 samples", "12 micro-batches", "deviceIterations (2)", "replicationFactor (4)", "input_group_size (2)"):
+    for word in (
+        "13 samples",
+        "12 micro-batches",
+        "deviceIterations (2)",
+        "replicationFactor (4)",
+        "input_group_size (2)",
+    ):
         assert word in str(told.value)
     assert "gradientAccumulation (3)" in str(told.value)
     with pytest.raises(BadOption, match="0 samples"):

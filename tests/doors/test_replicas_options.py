@@ -59,7 +59,7 @@ def test_launched_options_know_the_replicas_too(monkeypatch: pytest.MonkeyPatch)
 def test_replicas_that_are_not_the_same_number_on_every_process_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     under(monkeypatch, {**LAUNCHED, "HEADRACE_NUM_TOTAL_REPLICAS": "9"})
     # detect() doubts it too, and says so before.
-    with pytest.warns(RuntimeWarning), pytest.raises(BadOption, match="2 of 9 replicas.* 4 processes"):
+    with pytest.warns(RuntimeWarning), pytest.raises(BadOption, match=r"2 of 9 replicas.* 4 processes"):
         LaunchedOptions()
 
 
@@ -156,8 +156,8 @@ def test_the_process_can_be_told_by_hand(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_options_come_from_json() -> None:
-    text = '{"deviceIterations": 4, "Training.gradientAccumulation": 2, "replicationFactor": 4, "enableSyntheticData": true}'
-    options = Options().from_json(text).from_json('{"inputReplicaGrouping": [2, "Orthogonal"]}')
+    options = Options().from_json('{"deviceIterations": 4, "Training.gradientAccumulation": 2, "replicationFactor": 4}')
+    options.from_json('{"inputReplicaGrouping": [2, "Orthogonal"], "enableSyntheticData": true}')
     assert (options.device_iterations, options.Training.gradient_accumulation) == (4, 2)
     assert (options.input_group_size, options.input_group_type) == (2, CommGroupType.Orthogonal)
     assert options.synthetic_data
@@ -181,7 +181,9 @@ def test_json_that_says_something_else_is_refused(text: str, told: str) -> None:
 
 def test_options_come_from_files_and_later_files_win(tmp_path: Path) -> None:
     one, two = tmp_path / "one.conf", tmp_path / "two.conf"
-    one.write_text("# for training\ndeviceIterations(4)\n\nTraining.gradientAccumulation(8)  # a comment\nrandomSeed(3)\n")
+    one.write_text(
+        "# for training\ndeviceIterations(4)\n\nTraining.gradientAccumulation(8)  # a comment\nrandomSeed(3)\n"
+    )
     two.write_text("replicationFactor(4)\ninputReplicaGrouping(2, poptorch.CommGroupType.Consecutive)\nrandomSeed(5)")
     options = Options().loadFromFile(one).loadFromFile(str(two))
     assert (options.device_iterations, options.Training.gradient_accumulation, options.random_seed) == (4, 8, 5)

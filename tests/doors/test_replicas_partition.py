@@ -1,6 +1,7 @@
 """PT-02, PT-05 to PT-10: which process reads which samples, for how many steps, and what is left out."""
 
 import logging
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,7 +19,11 @@ def loaders(samples: int, batch: int, processes: int, seed: int = 0, **more: Any
     """The loader of every process of a job."""
     return [
         DataLoader(
-            Options(world=World(p, processes)).randomSeed(seed), range(samples), batch_size=batch, collate_fn=list, **more
+            Options(world=World(p, processes)).randomSeed(seed),
+            range(samples),
+            batch_size=batch,
+            collate_fn=list,
+            **more,
         )
         for p in range(processes)
     ]
@@ -93,7 +98,9 @@ def test_without_drop_last_every_sample_comes_and_steps_are_equal(
             assert len(part) == len(loader.mask)
     assert len(parts) == len(job[0]) * processes
     assert {len(loader) for loader in job} == {len(job[0])}
-    real = [s for part, mask in zip(parts, masks, strict=True) for s, kept in zip(part, mask or [], strict=True) if kept]
+    real = [
+        s for part, mask in zip(parts, masks, strict=True) for s, kept in zip(part, mask or [], strict=True) if kept
+    ]
     assert sorted(real) == list(range(samples))
     if ends == "short":
         assert all(parts)
@@ -123,7 +130,7 @@ def test_a_shuffled_epoch_is_one_permutation_shared_by_all_processes(
     for epoch in epochs:
         assert len(epoch) == len(set(epoch)) == used
         assert set(epoch) <= set(range(samples))
-    for one, next_one in zip(epochs, epochs[1:], strict=False):
+    for one, next_one in pairwise(epochs):
         assert set(one) | set(next_one) == set(range(samples)), "what one epoch leaves out, the next one has"
 
 
@@ -173,6 +180,7 @@ def test_random_values_differ_between_processes() -> None:
         return random.random()
 
     drawn = [
-        [*DataLoader(Options(world=World(p, 2)), range(8), batch_size=2, collate_fn=draw, num_workers=0)] for p in range(2)
+        [*DataLoader(Options(world=World(p, 2)), range(8), batch_size=2, collate_fn=draw, num_workers=0)]
+        for p in range(2)
     ]
     assert len({*drawn[0], *drawn[1]}) == 4

@@ -3,10 +3,13 @@
     main thread    the agent: rendezvous, start, watch, restart, stop
     Pump thread    pipes of all ranks -> Screen
 
-Three seams of torch are used, no more. `LogsSpecs.reify(envs)` is asked before each attempt for the file of each rank's
+Two seams of torch are used, no more. `LogsSpecs.reify(envs)` is asked before each attempt for the file of each rank's
 stdout and stderr and may add to its environment: it answers with `/dev/fd/N` of a pipe, so nothing is written to disk.
-`_start_workers` and `_monitor_workers`, which an agent is made to override, tell who was started and who failed.
-torch looks every 0.1 s and takes ranks that failed in between in any order; the Pump saw which was first.
+`_start_workers`, `_monitor_workers` and `_shutdown`, which an agent is made to override, tell who was started and who
+failed. torch looks every 0.1 s and takes ranks that failed in between in any order; the Pump saw which was first.
+
+An agent ends the ranks of its own machine. On several machines the ranks of the others notice a failure by their next
+collective, as under torchrun.
 
 torch expands `$` in arguments (its `${local_rank}` macro); ours are escaped, so that a program sees what was typed.
 """
@@ -144,6 +147,7 @@ class Pipes(LogsSpecs):
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         self.close()
+        self._pump.drain()  # of the attempt before: torch has ended it
         paths: dict[str, dict[int, str]] = {"stdout": {}, "stderr": {}}
         for local_rank, variables in envs.items():
             rank, ranks = int(variables[env.RANK]), int(variables[env.RANKS])

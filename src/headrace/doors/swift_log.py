@@ -1,6 +1,6 @@
 """Logs of a SwiftLoader: JSON lines, in files of its own.
 
-    {"event": "batch", "epoch": 0, "batch": 3, "indices": [7, 5], "logger": "Worker-1", "level": "debug", "timestamp": ...}
+    {"event": "batch", "epoch": 0, "batch": 3, "indices": [7, 5], "logger": "Worker-1", "level": "debug", ...}
 
     <prefix>_Dataloader-<consumer>.json        start, epochs, close; each delivered batch
     <prefix>_WorkerManager-<consumer>.json     the workers: what each answered at the start

@@ -18,10 +18,9 @@ batches of one sample, nor with fewer samples than workers; then `batches` diffe
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-import numpy as np
-
-from headrace.plan.order import Order, Shuffled, Windowed
+from headrace.plan.order import Chunked, Shuffled, Windowed
 from headrace.plan.seed import key
 
 
@@ -54,14 +53,10 @@ class Plan:
         start, stop = self._bounds(length, arc, row)
         moved = first + offset + epoch * self._largest(length)
         number = consumer * self.workers + worker
-        order = self._order(arc, epoch, number)
-        round_trip = order(np.arange(start, stop)) + key(self.seed, "swift", "cut", epoch, number) % arc
-        found: list[int] = ((moved + round_trip % arc) % length).tolist()
-        return found
-
-    def _order(self, arc: int, epoch: int, number: int) -> Order:
+        cut = key(self.seed, "swift", "cut", epoch, number) % arc
         keyed = key(self.seed, "swift", "order", epoch, number)
-        return Windowed(arc, self.nearby, keyed) if self.nearby else Shuffled(arc, keyed)
+        order = Windowed(arc, self.nearby, keyed) if self.nearby else Shuffled(arc, keyed)
+        return [(moved + (cut + place) % arc) % length for place in _looked_up(order).span(start, stop)]
 
     def _largest(self, length: int) -> int:
         """The size of the largest arc, or, where nothing is shuffled, of the largest share."""
@@ -81,6 +76,12 @@ class Plan:
         # The arc ends on a full batch, but others make one more: the last full batch serves for two.
         middle = full * (count - 2) + (full + 1) // 2
         return (full * batch, middle) if batch == count - 2 else (middle, size)
+
+
+@lru_cache(maxsize=4)
+def _looked_up(order: Windowed | Shuffled) -> Chunked:
+    """A worker reads one order after the other, each from front to end: it is worked out in large pieces."""
+    return Chunked(order)
 
 
 def part(length: int, parts: int, number: int) -> tuple[int, int]:

@@ -4,28 +4,35 @@ The error keeps its type; a note names the stage: construct, getitem, collate, e
 away afterwards, and the caller's random generators are left as they were.
 """
 
+from typing import Any
+
 from headrace.doors.swift_options import Options
-from headrace.doors.swift_work import Stage, assemble, construct, decode, encode
+from headrace.doors.swift_work import Stage, assemble, collect, construct, decode, encode, sample_key
 from headrace.engine import codec
+from headrace.op import Here, place
 from headrace.plan.seed import BorrowedGlobals, key, seed_globals
 
 
 def validate(options: Options) -> None:
     """Make the first batch here, all the way to what the training loop would get."""
-    with BorrowedGlobals():
-        seed_globals(key(options.seed, "swift", "construct"))
-        dataset, length = construct(options.dataset_class, options.dataset_kwargs)
-        with Stage("getitem") as stage:
-            samples = []
-            for stage.index in range(min(options.batch_size, length)):
-                samples.append(dataset[stage.index])
-        if not samples:
-            return
-        batch = assemble(samples, options.collate_fn)
-        if options.batch_encoder is not None and options.batch_decoder is not None:
-            decode(encode(batch, options.batch_encoder), options.batch_decoder)
-            return
-        with Stage("encode"):
-            head, buffers = codec.pack(batch)
-        with Stage("decode"):
-            codec.load(head, buffers)
+    spot = place.spot
+    try:
+        with BorrowedGlobals():
+            seed_globals(key(options.seed, "swift", "construct"))
+            dataset, length = construct(options.dataset_class, options.dataset_kwargs)
+            here = Here(sample_key(options.seed, 0), 0, 0)
+            samples = collect(dataset, range(min(options.batch_size, length)), here)
+            if samples:
+                _travel(assemble(samples, options.collate_fn), options)
+    finally:
+        place.spot = spot
+
+
+def _travel(batch: Any, options: Options) -> None:
+    if options.batch_encoder is not None and options.batch_decoder is not None:
+        decode(encode(batch, options.batch_encoder), options.batch_decoder)
+        return
+    with Stage("encode"):
+        head, buffers = codec.pack(batch)
+    with Stage("decode"):
+        codec.load(head, buffers)

@@ -11,7 +11,7 @@ gets what the encoder gave.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -112,7 +112,7 @@ class Workshop:
         seed_globals(key(self.plan.seed, "swift", "batch", epoch, self.consumer, batch))
         try:
             begun = time.perf_counter()
-            samples = self._collect(indices, epoch, here)
+            samples = collect(self._dataset, indices, self._samples_of(epoch, here))
             place.at(here, batch)
             collected = time.perf_counter()
             made = assemble(samples, self.collate_fn)
@@ -126,18 +126,11 @@ class Workshop:
         seconds = (collected - begun, collated - collected, encoded - collated) if self.timed else None
         return Packet(length, self.number, seconds, made)
 
-    def _collect(self, indices: list[int], epoch: int, here: Here) -> list[Any]:
-        """The samples; `headrace.rng()` is keyed by epoch and sample, whoever reads it in whatever batch."""
+    def _samples_of(self, epoch: int, here: Here) -> Here:
+        """The place of an epoch's samples: the same for every consumer, worker and batch size."""
         if self._here is None or self._here.epoch != epoch:
-            self._here = Here(key(self.plan.seed, "swift", "samples", epoch), epoch, here.ordinal, spot=here.spot)
-        mine, dataset, at = self._here, self._dataset, place.at
-        samples = []
-        with Stage("getitem") as stage:
-            for index in indices:
-                stage.index = index
-                at(mine, index)
-                samples.append(dataset[index])
-        return samples
+            self._here = Here(sample_key(self.plan.seed, epoch), epoch, here.ordinal, spot=here.spot)
+        return self._here
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,6 +154,21 @@ def construct(dataset_class: Callable[..., Any], dataset_kwargs: Mapping[str, An
     with Stage("construct"):
         dataset = dataset_class(**dataset_kwargs)
         return dataset, len(dataset)
+
+
+def sample_key(seed: int, epoch: int) -> int:
+    return key(seed, "swift", "samples", epoch)
+
+
+def collect(dataset: Any, indices: Iterable[int], here: Here) -> list[Any]:
+    """The samples; `headrace.rng()` is keyed by epoch and sample, whoever reads it in whatever batch."""
+    samples, at = [], place.at
+    with Stage("getitem") as stage:
+        for index in indices:
+            stage.index = index
+            at(here, index)
+            samples.append(dataset[index])
+    return samples
 
 
 def assemble(samples: list[Any], collate_fn: Callable[[list[Any]], Any] | None) -> Any:

@@ -1,11 +1,12 @@
 """Epoch: the iterator that a user holds. It borrows workers from the pool and gives them back at the end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from headrace.cursor import Cursor, Opening
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
+from headrace.engine.voting import Voting
 from headrace.errors import HeadraceError
 from headrace.observe.meter import Meter
 from headrace.pipe import Pipe
@@ -28,6 +29,7 @@ class Epoch(Iterator[T], Generic[T]):
         state: Any = None,
         listed: Iterator[Any] | None = None,
         keep: Any = None,
+        vote: Callable[[int], int] | None = None,
     ) -> None:
         self.epoch = epoch
         self._keep = keep
@@ -39,6 +41,8 @@ class Epoch(Iterator[T], Generic[T]):
         self._listed = listed
         self._tail: Cursor | None = None
         self._closed = False
+        self.after_each: Callable[[], None] | None = None
+        """Called after each batch was taken and before it is handed over."""
         self._workers = pool.take()
         try:
             if pool.program.tail:
@@ -50,6 +54,8 @@ class Epoch(Iterator[T], Generic[T]):
             self._workers = None
             raise
         self._samples: Iterator[Any] = self._tail if self._tail is not None else self._run
+        if vote is not None:
+            self._samples = Voting(self._samples, vote)
 
     def _begin(self, state: Any) -> Run:
         mark, skip = (None, 0) if state is None else state
@@ -68,6 +74,8 @@ class Epoch(Iterator[T], Generic[T]):
             self.close()
             raise
         self._meter.batches += 1
+        if self.after_each is not None:
+            self.after_each()
         return sample  # type: ignore[no-any-return]
 
     def state(self) -> Any:

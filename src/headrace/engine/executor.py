@@ -4,7 +4,7 @@ A ticket is a tuple `(sequence, stage, epoch, number, payload)`. `number` says w
 same in every run: random values depend on it and on nothing else. Its payload depends on what feeds the stage:
 
     positions   (start, stop, extra)          positions of the head, then those of the tuple `extra`
-    samples     (samples, base)               samples of the stage before, already decoded; `base` numbers the first
+    refs        (samples, base, stride)       samples of the stage before, already decoded; numbered from `base`
     listed      the object itself             what the consumer's iterator gave
     strand      (strand, state, dropped)      the next block of a strand, from `state` if it is not open here
 
@@ -14,6 +14,7 @@ death or a stuck worker can be named after the op and the sample.
 
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from headrace.cursor import Cursor, Opening
@@ -151,13 +152,13 @@ class Executor:
         return samples
 
     def _samples(self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]) -> list[Any]:
-        samples, base = payload
+        samples, base, stride = payload
         inner = opened.inners[stage.number]
         chain = opened.chains[stage.number]
         done: list[Any] = []
         # How many samples of a stream come in one ticket depends on time, so here each sample is seeded by itself.
         each = self._seeds and stage.group is None
-        for position, sample in enumerate(samples, base):
+        for position, sample in zip(count(base, stride), samples, strict=False):
             if position in avoid:
                 continue
             self._note(position)

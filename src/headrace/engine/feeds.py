@@ -238,12 +238,30 @@ class Strands:
 
 
 class Regroup:
-    """Samples of the stage before, in groups."""
+    """Samples of the stage before, in groups; those of other ranks are passed over.
 
-    def __init__(self, stage: Stage, epoch: int, free: Callable[[Block], None], mark: Mark = None) -> None:
+    Ranks that all see the same stream share it by arithmetic: at each step they take whole groups in turn, and the end
+    is dealt as `Share` says. A full step is handed out only when what follows it can be dealt by itself, so that the
+    end never has to ask for it back.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        epoch: int,
+        free: Callable[[Block], None],
+        mark: Mark = None,
+        ranks: int = 1,
+        rank: int = 0,
+        ends: str = "short",
+        block: int = 64,
+    ) -> None:
         self._stage = stage.number
         self._size = stage.group
-        self._drop_last = stage.drop_last
+        self._ends = "drop" if stage.drop_last else ends
+        self._ranks = ranks
+        self._rank = rank
+        self._block = block
         self._epoch = epoch
         self._free = free
         self._entries: deque[Entry] = deque()
@@ -251,9 +269,11 @@ class Regroup:
         self._base: int
         self._number: int
         self._offset, self._base, self._number = (0, 0, 0) if mark is None else mark[2:]
-        """Samples of the first entry that are gone; the number of the next sample; the number of the next group."""
+        """Samples of the first entry that are gone; the number of the next sample; the number of the next step."""
         self._waiting = -self._offset
         self._failing = 0
+        self.surplus = 0
+        """Samples that no rank gets, because not every rank would get one."""
         self.closed = False
         """The stage before has ended."""
         self.ended = False
@@ -261,7 +281,7 @@ class Regroup:
     @property
     def backlog(self) -> int:
         """Groups that wait to be handed out. What does not fill a group yet does not count: it waits for more."""
-        return len(self._entries) if self._size is None else self._waiting // self._size
+        return len(self._entries) if self._size is None else self._waiting // (self._size * self._ranks)
 
     def push(self, entry: Entry) -> None:
         self._entries.append(entry)
@@ -271,81 +291,123 @@ class Regroup:
             self._waiting += entry.stop - entry.first
 
     def next(self, owner: Any) -> Ticket | None:
-        cut = self._cut()
-        if cut is None:
-            return None
-        refs, base, before, after, error = cut
-        ticket = Ticket(owner, self._stage, self._epoch, self._number, (refs, base))
-        ticket.blocks = [ref[0] for ref in refs]
-        ticket.error = error
-        ticket.before = ("r", *before, base, self._number)
-        self._number += 1
-        ticket.after = ("r", *after, self._base, self._number)
-        return ticket
-
-    def _cut(self) -> tuple[list[tuple[Block, int, int]], int, Any, Any, BaseException | None] | None:
-        """The next group, as references; an error of the stage before stands at its own place."""
         entries = self._entries
         while entries and entries[0].block.error is None and entries[0].stop - entries[0].first <= self._offset:
             self._spend()
         if not entries:
             self.ended = self.closed
             return None
-        front = entries[0]
-        if front.block.error is not None:
-            entries.popleft()
-            self._failing -= 1
-            return [], self._base, (front.before, 0), (front.after, 0), front.block.error
-        take = self._how_many()
-        if take is None:
+        if entries[0].block.error is not None:
+            return self._failed(owner)
+        step = self._step()
+        if step is None:
             return None
-        refs: list[tuple[Block, int, int]] = []
+        before, take, stride, after = step
+        start = ("r", *self._at(), self._base, self._number)
+        self._pass(before)
         base = self._base
-        before = after = (front.before, self._offset)
-        self._base += take
-        self._waiting -= take
-        while take:
+        refs: list[tuple[Block, int, int]] = []
+        if stride == 1:
+            self._take(take, refs)
+        else:
+            for left in range(take, 0, -1):
+                self._take(1, refs)
+                self._pass(stride - 1 if left > 1 else 0)
+        self._pass(after)
+        ticket = Ticket(owner, self._stage, self._epoch, self._number * self._ranks + self._rank, (refs, base, stride))
+        self._number += 1
+        ticket.blocks = [ref[0] for ref in refs]
+        ticket.before = start
+        ticket.after = ("r", *self._at(), self._base, self._number)
+        return ticket
+
+    def _failed(self, owner: Any) -> Ticket:
+        """An error of the stage before, at its own place."""
+        front = self._entries.popleft()
+        self._failing -= 1
+        ticket = Ticket(owner, self._stage, self._epoch, self._number, ([], self._base, 1))
+        ticket.error = front.block.error
+        ticket.before = ("r", front.before, 0, self._base, self._number)
+        ticket.after = ("r", front.after, 0, self._base, self._number)
+        return ticket
+
+    def _step(self) -> tuple[int, int, int, int] | None:
+        """The next step: samples to pass over, samples to take, how far apart these lie, samples to pass over."""
+        size, ranks = self._size, self._ranks
+        if self._failing:
+            # What came before the error is handed out as it is; nothing waits for what will never come.
+            ahead = -self._offset
+            for entry in self._entries:
+                if entry.block.error is not None:
+                    break
+                ahead += entry.stop - entry.first
+            return 0, min(size or ahead, ahead), 1, 0
+        if size is None:
+            if ranks == 1:
+                return 0, self._entries[0].stop - self._entries[0].first - self._offset, 1, 0
+            rounds = min(self._block, self._waiting // ranks)
+            if rounds:
+                return self._rank, rounds, ranks, ranks - 1 - self._rank
+            return self._leave_out() if self.closed else None
+        whole = size * ranks
+        if not self.closed:
+            if self._waiting < (size if ranks == 1 else whole + ranks):
+                return None
+            return self._rank * size, size, 1, whole - (self._rank + 1) * size
+        share = Share(self._waiting, size, ranks, self._rank, self._ends)  # type: ignore[arg-type]
+        if not share.steps:
+            return self._leave_out()
+        block = share.block(0)
+        return block.start, block.stop - block.start, 1, share.delivered(1) - block.stop
+
+    def _leave_out(self) -> None:
+        self.surplus += self._waiting
+        while self._entries:
+            self._spend()
+        self._waiting = 0
+        self.ended = True
+
+    def _at(self) -> tuple[Mark, int]:
+        """Where the stage before stands at the next sample."""
+        if self._entries:
+            front = self._entries[0]
+            return (front.before, self._offset) if self._offset else (front.before, 0)
+        return self._last_after, 0
+
+    def _take(self, count: int, refs: list[tuple[Block, int, int]]) -> None:
+        entries = self._entries
+        self._base += count
+        self._waiting -= count
+        while count:
             entry = entries[0]
             first = entry.first + self._offset
-            stop = min(entry.stop, first + take)
+            stop = min(entry.stop, first + count)
             if refs and refs[-1][0] is entry.block and refs[-1][2] == first:
                 refs[-1] = (entry.block, refs[-1][1], stop)
             else:
                 refs.append((entry.block, first, stop))
                 entry.block.users += 1
-            take -= stop - first
+            count -= stop - first
             self._offset = stop - entry.first
             if stop == entry.stop:
-                after = (entry.after, 0)
                 self._spend()
-            else:
-                after = (entry.before, self._offset)
-        return refs, base, before, after, None
 
-    def _how_many(self) -> int | None:
-        """The size of the next group; None if it cannot be cut yet, or never."""
-        if self._size is None:
-            return self._entries[0].stop - self._entries[0].first - self._offset
-        if self._waiting >= self._size and not self._failing:
-            return self._size
-        if not self.closed and not self._failing:
-            return None
-        ahead = -self._offset
-        for entry in self._entries:
-            if entry.block.error is not None:
-                return min(self._size, ahead)
-            ahead += entry.stop - entry.first
-        if ahead < self._size and not self.closed:
-            return None
-        if ahead < self._size and self._drop_last:
-            while self._entries:
-                self._spend()
-            self.ended = True
-            return None
-        return min(self._size, ahead)
+    def _pass(self, count: int) -> None:
+        self._base += count
+        self._waiting -= count
+        while count:
+            entry = self._entries[0]
+            left = entry.stop - entry.first - self._offset
+            if left > count:
+                self._offset += count
+                return
+            count -= left
+            self._offset = entry.stop - entry.first
+            self._spend()
 
     def _spend(self) -> None:
         entry = self._entries.popleft()
+        self._last_after = entry.after
         self._offset = max(0, self._offset - (entry.stop - entry.first))
         block = entry.block
         if entry.stop == block.count:

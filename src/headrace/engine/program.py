@@ -70,17 +70,32 @@ class Program:
         return self.stages[-1]
 
     @property
+    def countable(self) -> bool:
+        """Ranks can know by arithmetic how many steps each of them will take."""
+        return not self.tail and all(isinstance(n.op, Each) for s in self.stages for n in (*s.inner, *s.nodes))
+
+    @property
     def assembled(self) -> bool:
         """The last regrouping needs no op of the user's: the consumer does it while it decodes."""
         return self.last.feed == "refs" and not self.last.nodes and not self.last.inner
 
 
-def cut(pipe: Pipe[Any], seed: int, *, keyed: bool = True, skips: bool = False, strands: int | None = None) -> Program:
-    """Cut a pipe into stages."""
+def cut(
+    pipe: Pipe[Any],
+    seed: int,
+    *,
+    keyed: bool = True,
+    skips: bool = False,
+    strands: int | None = None,
+    divided: bool = False,
+) -> Program:
+    """Cut a pipe into stages; `divided` when ranks share it, so that a stream needs a place where they part."""
     chain = _chain(pipe)
     head, rest = _head(chain)
     indexed = head.indexed(seed, 0) is not None
     stages, tail = _stages(rest, "positions" if indexed else "strand")
+    if divided and stages[-1].feed == "strand":
+        stages.append(Stage(len(stages), (), (), "refs", None, False, "ranks take samples in turn"))
     return Program(
         pipe, head, tuple(stages), tuple(tail), seed,
         block=_block(stages, head), keyed=keyed, skips=skips, strands=1 if indexed else strands or 1,

@@ -171,7 +171,7 @@ class Run:
                 if self._assembled and stage == self._last:
                     self._issued[stage] += 1
                     self._expect[stage] += 1
-                    self._ready.append(_Gathered(ticket))
+                    self._ready.append(_Gathered(ticket, self.program.last.group is not None))
                     continue
                 if not self.policy.stealing and ticket.pin is None:
                     ticket.pin = ticket.order
@@ -326,10 +326,10 @@ class _Gathered:
 
     __slots__ = ("count", "error", "group", "refs", "slot", "ticket")
 
-    def __init__(self, ticket: Ticket) -> None:
+    def __init__(self, ticket: Ticket, group: bool) -> None:
         self.ticket = ticket
         self.refs = ticket.payload[0]
-        self.group = True
+        self.group = group
         self.error = ticket.error
         self.count = -1
         self.slot = None
@@ -341,9 +341,7 @@ class _Gathered:
         ticket.error = entry.block.error
         entry.block.users += 1
         entry.block.spent = entry.stop == entry.block.count
-        made = cls(ticket)
-        made.group = False
-        return made
+        return cls(ticket, group=False)
 
     def open(self, run: Run) -> list[Any]:
         samples: list[Any] = []
@@ -405,6 +403,9 @@ def _feeds(
         feeds.append(Listed(listed or iter(()), epoch, 0 if marks[0] is None else marks[0][1]))
     else:
         feeds.append(Strands(program.strands, epoch, policy.prefetch, marks[0]))
+    # Ranks that read the same stream divide it at the first stage after it; what comes later is a rank's own.
+    ranks, rank = (world.share_ranks, world.share_rank) if first.feed == "strand" else (1, 0)
     for stage, its in zip(program.stages[1:], marks[1:], strict=True):
-        feeds.append(Regroup(stage, epoch, free, its))
+        feeds.append(Regroup(stage, epoch, free, its, ranks, rank, ends, program.block))
+        ranks, rank = 1, 0
     return feeds

@@ -5,7 +5,6 @@ resume or in another worker, gives the same file.
 """
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from shutil import copyfileobj
@@ -62,9 +61,9 @@ def write_file(path: str, data: Any, mode: str) -> None:
     """Write bytes, text, or all that a stream holds (it is closed then), and only then give the file its name."""
     folder = os.path.dirname(path) or "."
     os.makedirs(folder, exist_ok=True)
-    fd, part = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", suffix=".part", dir=folder)
+    part = os.path.join(folder, f".{os.path.basename(path)}.{os.urandom(6).hex()}.part")
     try:
-        with open(fd, mode, encoding=None if "b" in mode else "utf-8") as file:
+        with open(part, mode, encoding=None if "b" in mode else "utf-8") as file:
             if hasattr(data, "read"):
                 try:
                     copyfileobj(data, file, 1 << 20)
@@ -72,19 +71,9 @@ def write_file(path: str, data: Any, mode: str) -> None:
                     data.close()
             else:
                 file.write(data)
-        os.chmod(part, 0o666 & ~_umask())
         os.replace(part, path)
     except BaseException:
-        os.unlink(part)
+        if os.path.exists(part):
+            os.unlink(part)
         raise
 
-
-def _umask() -> int:
-    """The permissions that new files lose; reading it means setting it, so the kernel's own record is asked first."""
-    try:
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
-    except (OSError, StopIteration):
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return mask

@@ -12,7 +12,8 @@ from itertools import islice
 from typing import Any
 
 from headrace.op import Source
-from headrace.sources.listing import Masks, walk
+from headrace.sources.extra import demand
+from headrace.sources.listing import Masks, list_fsspec, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +77,28 @@ class ListedFiles(Source[str]):
     @classmethod
     def name(cls) -> str:
         return "list_files"
+
+
+@dataclass(frozen=True, slots=True)
+class FsspecFiles(Source[str]):
+    """The files directly under `roots` on any file system that fsspec knows, listed when an epoch starts."""
+
+    roots: tuple[str, ...]
+    masks: Masks = ""
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    quiet = True
+
+    def __post_init__(self) -> None:
+        demand("remote", "fsspec")
+        object.__setattr__(self, "roots", (self.roots,) if isinstance(self.roots, str) else tuple(self.roots))
+        if not isinstance(self.masks, str):
+            object.__setattr__(self, "masks", tuple(self.masks))
+
+    def flow(self, *inputs: Any) -> Iterator[str]:
+        (here,) = inputs
+        found = (path for root in self.roots for path in list_fsspec(root, self.masks, **dict(self.kwargs)))
+        yield from islice(found, here.emitted * here.strands + here.strand, None, here.strands)
+
+    @classmethod
+    def name(cls) -> str:
+        return "list_files_by_fsspec"

@@ -107,3 +107,14 @@ def braces(spec: str) -> list[str]:
         raise ValueError(f"shard_expand: bad range in in shard spec {spec}.")
     width = len(low) if len(low) == len(high) else 0
     return [name for i in range(int(low), int(high) + 1) for name in braces(f"{front}{i:0{width}d}{back}")]
+
+
+def list_fsspec(root: str, masks: Masks = "", **options: Any) -> Iterator[str]:
+    """The files directly in a folder of any file system, sorted; a root that is a file is its own only file."""
+    files, path = filesystem(root, **options)
+    if files.isfile(path):
+        yield root
+        return
+    for found in sorted(files.ls(path, detail=False)):
+        if matches(found, masks):
+            yield prefixed(files, found) if is_remote(root) or "://" in root else found

@@ -77,7 +77,7 @@ class Child:
             extra = (ended, codec.pack_state(now))
         else:
             if stage.feed == "refs":
-                refs, base = payload
+                refs, base, stride = payload
                 samples: list[Any] = []
                 for slot, offset, size, first, stop in refs:
                     mapped = self.slots[slot]
@@ -85,7 +85,7 @@ class Child:
                     leases.append((slot, weakref.ref(exporter)))
                     samples += codec.load_many(memoryview(exporter).cast("B"), (offset, size), first, stop)
                     del exporter
-                payload = (samples, base)
+                payload = (samples, base, stride)
                 del samples
             elif stage.feed == "listed":
                 payload = pickle.loads(payload)

@@ -72,8 +72,8 @@ def answer(executor: Executor, ticket: Ticket) -> Reply:
     else:
         payload = ticket.payload
         if stage.feed == "refs":
-            refs, base = payload
-            payload = ([s for block, first, stop in refs for s in block.outputs[first:stop]], base)
+            refs, base, stride = payload
+            payload = ([s for block, first, stop in refs for s in block.outputs[first:stop]], base, stride)
         reply.outputs = executor.run(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid)
     reply.count = len(reply.outputs)
     reply.skipped = tuple(executor.skipped)

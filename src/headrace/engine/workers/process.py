@@ -176,7 +176,7 @@ class ProcessWorkers:
         if ticket.strand is not None:
             payload = self._strand_payload(ticket)
         elif ticket.blocks:
-            refs, base = payload
+            refs, base, stride = payload
             wire = []
             for block, first, stop in refs:
                 inner: Slot = block.slot
@@ -184,7 +184,7 @@ class ProcessWorkers:
                     known.add(inner.number)
                     new, fds = (*new, inner.number), [*fds, inner.fd]
                 wire.append((inner.number, *inner.table, first, stop))
-            payload = (wire, base)
+            payload = (wire, base, stride)
         elif self._listed:
             payload = pickle.dumps(payload, 5)
         forget: Any = ()

@@ -1,0 +1,90 @@
+"""Fetch: the samples of one batch of indices from a map-style dataset, collated.
+
+A ticket is `(first, index)`: `index` is what the batch sampler gave (or, without batches, the sampler), `first` the number
+of the batch's first sample in the epoch, which `headrace.rng()` is keyed by. An error gains a note that names the index.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.op import Each, place
+
+SHOWN = 8
+"""Indices of a batch that an error names."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skipped:
+    """In place of a batch that was delivered before the snapshot was taken."""
+
+
+SKIP = None
+"""The ticket of such a batch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetch(Each[Any, Any]):
+    """Read a batch of indices, or one index, and collate."""
+
+    dataset: Any
+    collate_fn: Callable[[Any], Any]
+    batched: bool
+    user = True
+
+    def apply(self, sample: Any) -> Any:
+        if sample is SKIP:
+            return Skipped()
+        first, index = sample
+        if not self.batched:
+            place.spot.position = first
+            return self.collate_fn(self._one(index))
+        dataset = self.dataset
+        if getattr(dataset, "__getitems__", None):
+            place.spot.position = first
+            try:
+                samples = dataset.__getitems__(index)
+            except Exception as error:
+                error.add_note(f"headrace: dataset.__getitems__({_brief(index)}) raised this")
+                raise
+        else:
+            samples = self._each(dataset, first, index)
+        place.spot.position = first
+        try:
+            return self.collate_fn(samples)
+        except Exception as error:
+            error.add_note(f"headrace: while the samples of indices {_brief(index)} were collated")
+            raise
+
+    def _each(self, dataset: Any, first: int, index: Any) -> list[Any]:
+        samples: list[Any] = []
+        spot, append = place.spot, samples.append
+        spot.position = first
+        at: Any = None
+        try:
+            for at in index:
+                append(dataset[at])
+                spot.position += 1
+        except Exception as error:
+            error.add_note(f"headrace: dataset[{at!r}] raised this, in the batch of indices {_brief(index)}")
+            raise
+        return samples
+
+    def _one(self, index: Any) -> Any:
+        try:
+            return self.dataset[index]
+        except Exception as error:
+            error.add_note(f"headrace: dataset[{index!r}] raised this")
+            raise
+
+    def describe(self) -> str:
+        return f"DataLoader over {type(self.dataset).__qualname__}"
+
+
+def _brief(index: Any) -> str:
+    try:
+        many = list(index)
+    except TypeError:
+        return repr(index)
+    shown = ", ".join(map(repr, many[:SHOWN]))
+    return f"[{shown}]" if len(many) <= SHOWN else f"[{shown}, ... {len(many)} in all]"

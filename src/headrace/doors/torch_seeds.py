@@ -1,0 +1,91 @@
+"""Random generators as torch's DataLoader uses them: seeded once per worker, then carried.
+
+Worker i of an epoch with base seed b has `random` and torch seeded with b + i, and numpy's global generator seeded with
+four words of `SeedSequence([i, b])`. `Globals` holds the state of all three; `as_bytes` and `from_bytes` turn such states
+into plain data for a snapshot.
+"""
+
+import random
+from array import array
+from typing import Any
+
+import numpy as np
+import torch
+
+from headrace.errors import SnapshotRefused
+
+WORDS = 624
+"""Words of a Mersenne Twister; all three libraries use one."""
+
+
+def base_seed(generator: torch.Generator | None) -> int:
+    """The number that torch draws once per iterator, from the loader's generator or the global one."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+
+
+def seed_worker(base: int, worker: int) -> None:
+    """Seed the global generators as torch does in a new worker."""
+    random.seed(base + worker)
+    torch.manual_seed(base + worker)
+    np.random.seed(np.random.SeedSequence([worker, base]).generate_state(4))
+
+
+class Globals:
+    """The state of the global generators, to be put back later."""
+
+    __slots__ = ("_numpy", "_random", "_torch")
+
+    def __init__(self) -> None:
+        self._random = random.getstate()
+        self._numpy = np.random.get_state()
+        self._torch = torch.get_rng_state()
+
+    def put_back(self) -> None:
+        random.setstate(self._random)
+        np.random.set_state(self._numpy)
+        torch.set_rng_state(self._torch)
+
+
+def global_torch() -> bytes:
+    """The state of torch's global generator, as plain data."""
+    return torch.get_rng_state().numpy().tobytes()
+
+
+def set_global_torch(saved: Any) -> None:
+    torch.set_rng_state(_tensor(saved))
+
+
+def generator_state(generator: torch.Generator) -> bytes:
+    return generator.get_state().numpy().tobytes()
+
+
+def set_generator_state(generator: torch.Generator, saved: Any) -> None:
+    try:
+        generator.set_state(_tensor(saved))
+    except RuntimeError as refused:
+        raise SnapshotRefused(f"the snapshot's generator state does not fit this generator: {refused}") from refused
+
+
+def global_others() -> list[Any]:
+    """The states of `random` and `numpy.random`, as plain data."""
+    version, words, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    mine = [version, array("I", words).tobytes(), gauss]
+    return [mine, [name, np.asarray(keys, np.uint32).tobytes(), int(position), int(has_gauss), float(cached)]]
+
+
+def set_global_others(saved: Any) -> None:
+    try:
+        (version, words, gauss), (name, keys, position, has_gauss, cached) = saved
+        random.setstate((version, tuple(array("I", bytes(words))), gauss))
+        np.random.set_state((name, np.frombuffer(bytes(keys), np.uint32), position, has_gauss, cached))
+    except (TypeError, ValueError) as refused:
+        raise SnapshotRefused(f"the snapshot's generator states cannot be read: {refused}") from refused
+
+
+def _tensor(saved: Any) -> torch.Tensor:
+    if isinstance(saved, torch.Tensor):
+        return saved
+    if not isinstance(saved, bytes | bytearray):
+        raise SnapshotRefused(f"the state of a torch generator is bytes in a snapshot, not {type(saved).__name__}")
+    return torch.frombuffer(bytearray(saved), dtype=torch.uint8)

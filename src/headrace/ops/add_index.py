@@ -1,0 +1,37 @@
+"""Add index: the number of a sample as one more field of it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.op import Here, Indexed, Op
+
+
+@dataclass(frozen=True, slots=True)
+class AddIndex(Op[Any, Any]):
+    """Each dict with its number under `index_name`."""
+
+    index_name: str = "index"
+    quiet = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        samples, here = inputs
+        for number, sample in enumerate(samples, here.emitted):
+            yield self._with(sample, number)
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        fetch = inner.get
+        return Indexed(inner.length, lambda position: self._with(fetch(position), position))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return inputs[0]
+
+    def _with(self, sample: Any, number: int) -> dict[Any, Any]:
+        if not isinstance(sample, Mapping):
+            raise NotImplementedError("We only support adding index to row or batch in dict type")
+        return {**sample, self.index_name: number}
+
+    @classmethod
+    def name(cls) -> str:
+        return "add_index"

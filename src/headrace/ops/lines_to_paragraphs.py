@@ -1,0 +1,46 @@
+"""Lines to paragraphs: consecutive lines of one file, joined."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.op import Op
+
+
+def join_lines(lines: list[str]) -> str:
+    """Lines with line ends between them."""
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class LinesToParagraphs(Op[tuple[str, Any], tuple[str, Any]]):
+    """`(path, line)` samples as `(path, paragraph)`; an empty line, or another file, ends a paragraph."""
+
+    joiner: Callable[[list[Any]], Any] = join_lines
+    user = True
+
+    def flow(self, *inputs: Any) -> Iterator[tuple[str, Any]]:
+        samples, here = inputs
+        # Resumed inside a paragraph: what is left of it keeps its place in the count, and is dropped there.
+        path, lines, begun = here.note, [], here.note is not None
+        while True:
+            here.rest(path if begun else None)
+            try:
+                name, line = next(samples)
+            except StopIteration:
+                break
+            if begun and (not line or name != path):
+                yield path, self._joined(lines)
+                lines, begun = [], False
+            if line:
+                path, begun = name, True
+                lines.append(line)
+        if begun:
+            yield path, self._joined(lines)
+
+    def _joined(self, lines: list[Any]) -> Any:
+        return self.joiner(lines) if lines else None
+
+    @classmethod
+    def name(cls) -> str:
+        return "lines_to_paragraphs"

@@ -1,0 +1,43 @@
+"""Pin memory: the tensors of a sample in page-locked memory, from which copies to a device need not wait."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.op import Each
+
+
+@dataclass(frozen=True, slots=True)
+class PinMemory(Each[Any, Any]):
+    """The same sample with its tensors pinned; runs where the training loop runs."""
+
+    device: Any = None
+    fn: Callable[..., Any] | None = None
+    consumer = True
+
+    def apply(self, sample: Any) -> Any:
+        return pin(sample, self.device) if self.fn is None else self.fn(sample, self.device)
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("pin_memory",)
+
+    @classmethod
+    def name(cls) -> str:
+        return "pin_memory"
+
+
+def pin(sample: Any, device: Any = None) -> Any:
+    """The sample with everything in it that can be pinned, pinned."""
+    if isinstance(sample, str | bytes | int | float):
+        return sample
+    pinned = getattr(sample, "pin_memory", None)
+    if callable(pinned):
+        return pinned() if device is None else pinned(device)
+    if isinstance(sample, Mapping):
+        return {k: pin(v, device) for k, v in sample.items()}
+    if isinstance(sample, tuple):
+        parts = [pin(v, device) for v in sample]
+        return type(sample)(*parts) if hasattr(sample, "_fields") else tuple(parts)
+    if isinstance(sample, list):
+        return [pin(v, device) for v in sample]
+    return sample

@@ -1,0 +1,57 @@
+"""Google Drive: from a download link to the URL of the file itself.
+
+A small file is answered at once; a large one with a page that asks whether to go on without a virus scan. The answer to
+that page is a cookie (the older form) or hidden fields of a form; with either, the second request gets the file.
+"""
+
+import re
+from html import unescape
+from typing import Any
+from urllib.parse import urlencode
+
+from headrace.sources.extra import need
+from headrace.sources.http import TIMEOUT, get
+
+PAGE = 1 << 20
+"""A page that asks is not larger than this."""
+
+
+def resolve(url: str, timeout: float | None, options: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """The file's name, its URL, and what has to be sent along."""
+    with need("remote", "requests").Session() as session:
+        for _ in range(2):
+            with get(url, TIMEOUT if timeout is None else timeout, {}, options, session) as response:
+                response.raise_for_status()
+                told = response.headers.get("Content-Disposition")
+                if told is not None:
+                    return _file_name(told, url), url, {"cookies": session.cookies.get_dict()}
+                page = response.raw.read(PAGE, decode_content=True).decode("utf-8", "replace")
+            if "Quota exceeded" in page:
+                raise RuntimeError(f"Google drive link {url} is currently unavailable, because the quota was exceeded.")
+            onward = _confirmed(url, page, session.cookies.get_dict())
+            if onward is None:
+                break
+            url = onward
+    raise RuntimeError(
+        f"Google drive link {url} internal error: headers don't contain content-disposition. This is usually caused by "
+        f"using a sharing/viewing link instead of a download link."
+    )
+
+
+def _confirmed(url: str, page: str, cookies: dict[str, str]) -> str | None:
+    """The URL that says yes; None if this page asks nothing."""
+    for name, value in cookies.items():
+        if name.startswith("download_warning"):
+            return f"{url}{'&' if '?' in url else '?'}{urlencode({'confirm': value})}"
+    form = re.search(r'<form[^>]*\baction="([^"]+)"', page)
+    if form is None:
+        return None
+    hidden = re.findall(r'<input[^>]*\bname="([^"]+)"[^>]*\bvalue="([^"]*)"', page)
+    return f"{unescape(form.group(1))}?{urlencode({unescape(k): unescape(v) for k, v in hidden})}"
+
+
+def _file_name(told: str, url: str) -> str:
+    found = re.search(r'filename="([^"]+)"', told)
+    if found is None:
+        raise RuntimeError(f"Google drive link {url} does not tell a file name: {told!r}")
+    return found.group(1)

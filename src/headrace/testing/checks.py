@@ -1,0 +1,122 @@
+"""Checks: does an op keep the contract of `headrace.op`?
+
+    check_op(MyOp(3), range(20))          an op, over some input
+    check_source(MySource("data.bin"))    a source
+    check_pipe(pipe)                      any pipe
+
+Each raises AssertionError with what is wrong. They verify that the op can be sent to a worker, that two readings are
+equal, that epochs differ only where the op is random, that its length and its random access agree with what it emits,
+that reading can stop anywhere and go on from a snapshot (through JSON), and that workers change nothing.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from headrace.cursor import Opening
+from headrace.engine.shipping import ship, unship
+from headrace.loader import Loader
+from headrace.op import Op, Source
+from headrace.pipe import Pipe
+
+SEED = 11
+Same = Callable[[Any, Any], bool]
+
+
+def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Same | None = None, workers: bool = True) -> None:
+    """An op, over the given inputs (sequences or pipes)."""
+    pipes = [given if isinstance(given, Pipe) else Pipe.of(list(given)) for given in inputs]
+    check_pipe(Pipe(op, *pipes), same=same, workers=workers)
+    streams = [Pipe.of(_Again(list(pipe))) for pipe in pipes]
+    if streams:
+        check_pipe(Pipe(op, *streams), same=same, workers=workers)
+
+
+def check_source(source: Source[Any], same: Same | None = None, workers: bool = True) -> None:
+    """A source."""
+    check_pipe(Pipe(source), same=same, workers=workers)
+
+
+def check_pipe(pipe: Pipe[Any], same: Same | None = None, workers: bool = True) -> None:
+    """A whole pipe; `same(a, b)` compares two samples, by their `repr` if it is not given."""
+    equal = same or (lambda a, b: repr(a) == repr(b))
+    whole = _read(pipe)
+    _compare(whole, _read(pipe), equal, "a second reading differs from the first")
+    _check_length(pipe, len(whole))
+    _check_travel(pipe, whole, equal)
+    if pipe.indexed(SEED, 0) is not None:
+        _check_index(pipe, equal)
+    else:
+        _check_resume(pipe, whole, equal)
+    if workers:
+        _check_loader(pipe, equal)
+
+
+class _Again:
+    """A stream over a list, without random access."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self._samples = samples
+
+    def __iter__(self) -> Any:
+        return iter(self._samples)
+
+
+def _open(pipe: Pipe[Any], state: Any = None) -> Any:
+    return Opening(pipe.ordinals(), SEED, 0).open(pipe, state)
+
+
+def _read(pipe: Pipe[Any]) -> list[Any]:
+    return list(_open(pipe))
+
+
+def _compare(want: list[Any], got: list[Any], equal: Same, what: str) -> None:
+    if len(want) != len(got):
+        raise AssertionError(f"{what}: {len(got)} samples instead of {len(want)}")
+    for i, (a, b) in enumerate(zip(want, got, strict=True)):
+        if not equal(a, b):
+            raise AssertionError(f"{what}: sample {i} is {b!r} instead of {a!r}")
+
+
+def _check_length(pipe: Pipe[Any], count: int) -> None:
+    known = pipe.length()
+    if known is not None and known != count:
+        raise AssertionError(f"length() says {known}, but {count} samples were emitted")
+
+
+def _check_travel(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
+    from headrace.engine.program import cut
+
+    program, _ = unship(ship(cut(pipe, SEED))[0])
+    _compare(whole, _read(program.pipe), equal, "after a journey to another process it emits something else")
+
+
+def _check_index(pipe: Pipe[Any], equal: Same) -> None:
+    indexed = pipe.indexed(SEED, 0)
+    assert indexed is not None
+    forwards = [indexed.get(i) for i in range(indexed.length)]
+    again = pipe.indexed(SEED, 0)
+    assert again is not None
+    backwards = [again.get(i) for i in reversed(range(again.length))][::-1]
+    _compare(forwards, backwards, equal, "random access depends on the order of access")
+    if pipe.length() is not None and pipe.length() != indexed.length:
+        raise AssertionError(f"length() says {pipe.length()}, but random access has {indexed.length} positions")
+
+
+def _check_resume(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
+    for at in range(len(whole) + 1):
+        cursor = _open(pipe)
+        before = list(islice(cursor, at))
+        try:
+            state = json.loads(json.dumps(cursor.state()))
+        except (TypeError, ValueError) as refused:
+            raise AssertionError(f"its state after {at} samples is not plain data: {refused}") from refused
+        _compare(whole, before + list(_open(pipe, state)), equal, f"stopped after {at} samples and resumed")
+
+
+def _check_loader(pipe: Pipe[Any], equal: Same) -> None:
+    inline = Loader(pipe, seed=SEED)
+    with Loader(pipe, seed=SEED, workers=2, kind="thread") as threads:
+        for epoch in range(2):
+            _compare(list(inline), list(threads), equal, f"two threads deliver something else in epoch {epoch}")
