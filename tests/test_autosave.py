@@ -33,7 +33,7 @@ def test_only_rank_zero_writes(tmp_path: Path) -> None:
 def test_a_broken_file_is_refused_and_named(tmp_path: Path) -> None:
     path = tmp_path / "place.json"
     path.write_text(json.dumps({"version": 1})[:-3])
-    with pytest.raises(SnapshotRefused, match="place.json"):
+    with pytest.raises(SnapshotRefused, match=r"place\.json"):
         Loader(PIPE, autosave=path)
 
 

@@ -10,14 +10,19 @@ from typing import Any, Generic, TypeVar, overload
 
 from headrace.errors import BadOption, NoLength
 from headrace.op import Indexed, Op, Spot
+from headrace.verbs.branches import BranchVerbs
+from headrace.verbs.columns import ColumnVerbs
 from headrace.verbs.files import FileVerbs
+from headrace.verbs.groups import GroupVerbs
+from headrace.verbs.lookup import LookupVerbs
+from headrace.verbs.places import PlaceVerbs
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 V = TypeVar("V")
 
 
-class Pipe(FileVerbs, Generic[T]):
+class Pipe(FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVerbs, LookupVerbs, Generic[T]):
     """A graph of ops whose last one emits samples of type `T`."""
 
     __slots__ = ("__weakref__", "inputs", "op")
@@ -75,23 +80,41 @@ class Pipe(FileVerbs, Generic[T]):
 
     # --- sample by sample -------------------------------------------------------------------------------------------
 
-    def map(self, fn: Callable[[T], U]) -> "Pipe[U]":
-        """`fn` applied to every sample."""
+    @overload
+    def map(self, fn: Callable[[T], U]) -> "Pipe[U]": ...
+    @overload
+    def map(self, fn: Callable[..., Any], input_col: Any, output_col: Any = None) -> "Pipe[Any]": ...
+    def map(self, fn: Callable[..., Any], input_col: Any = None, output_col: Any = None) -> "Pipe[Any]":
+        """`fn` applied to every sample, or to the fields `input_col` of it, whose place the result takes."""
+        from headrace.ops.columns import MapColumns, check_columns
         from headrace.ops.map import Map
 
+        check_columns(input_col, output_col)
+        if input_col is not None:
+            return Pipe(MapColumns(_function(fn, "map"), input_col, output_col), self)
         return Pipe(Map(_function(fn, "map")), self)
 
-    def filter(self, fn: Callable[[T], bool]) -> "Pipe[T]":
-        """Only the samples for which `fn` is true."""
+    def filter(self, fn: Callable[..., bool], input_col: Any = None) -> "Pipe[T]":
+        """Only the samples for which `fn`, of the sample or of its fields `input_col`, is true."""
+        from headrace.ops.columns import FilterColumns
         from headrace.ops.filter import Filter
 
+        if input_col is not None:
+            return Pipe(FilterColumns(_function(fn, "filter"), input_col), self)
         return Pipe(Filter(_function(fn, "filter")), self)
 
-    def flatmap(self, fn: Callable[[T], Iterable[U]]) -> "Pipe[U]":
-        """Every element of `fn(sample)`."""
+    @overload
+    def flatmap(self, fn: Callable[[T], Iterable[U]]) -> "Pipe[U]": ...
+    @overload
+    def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None) -> "Pipe[Any]": ...
+    def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None) -> "Pipe[Any]":
+        """Every element of `fn`, of the sample or of its fields `input_col`; without `fn`, of the sample or field."""
+        from headrace.ops.columns import FlatmapColumns
         from headrace.ops.flatmap import Flatmap
 
-        return Pipe(Flatmap(_function(fn, "flatmap")), self)
+        if fn is not None and input_col is None:
+            return Pipe(Flatmap(_function(fn, "flatmap")), self)
+        return Pipe(FlatmapColumns(None if fn is None else _function(fn, "flatmap"), input_col), self)
 
     # --- grouping ---------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,6 +107,13 @@ class Uneven(Numbers):
 class Pair(NamedTuple):
     image: Any
     label: Any
+
+
+@dataclass
+class Named:
+    number: Any
+    name: Any
+    tensor: Any
 
 
 def two_halves(samples: list[int]) -> dict[str, Any]:

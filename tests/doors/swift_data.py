@@ -91,15 +91,14 @@ class Unbuildable(Numbers):
 
 
 class Changing(Numbers):
-    """Has another length each time it is built."""
+    """Has another length in each process."""
 
-    def __init__(self, file: str) -> None:
-        note(file, 1)
-        super().__init__(10 + len(noted(file)))
+    def __init__(self) -> None:
+        super().__init__(os.getpid())
 
 
 class Sized(Numbers):
-    """Sample i is `scale` times i bytes long."""
+    """Sample i is an array of `sizes[i]` bytes."""
 
     def __init__(self, sizes: list[int]) -> None:
         super().__init__(len(sizes))

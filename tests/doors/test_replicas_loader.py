@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, SequentialSampler, default_collate
 from headrace.errors import BadOption, Closed, NoLength, PoisonSample
 from headrace.plan.world import World
 from headrace.replicas import DataLoader, DataLoaderMode, Options, SharingStrategy
-from tests.doors.replicas_datasets import Deadly, Endless, Failing, Numbers, Pair, Rows, Stream, two_halves
+from tests.doors.replicas_datasets import Deadly, Endless, Failing, Named, Numbers, Pair, Rows, Stream, two_halves
 
 MODES = list(DataLoaderMode)
 
@@ -59,6 +59,12 @@ def test_what_a_worker_loads_at_a_time_does_not_change_the_batches(made: list[Da
     plain = DataLoader(options, Numbers(50), 4, True)
     assert numbers(loader) == numbers(plain)
     assert numbers(loader) == numbers(plain)
+
+
+def test_a_worker_loads_the_largest_piece_that_divides_a_step() -> None:
+    for size, pieces in ((1, [1, 4]), (3, [2, 2]), (4, [4]), (None, [4])):
+        loader = DataLoader(Options(), Numbers(50), 4, mode=DataLoaderMode.AsyncRebatched, rebatched_worker_size=size)
+        assert [stage.group for stage in loader._feed.loader.program.stages] == pieces
 
 
 def test_a_worker_cannot_load_more_than_a_step_at_a_time() -> None:
@@ -228,6 +234,14 @@ def test_batches_have_the_form_that_torch_gives_them() -> None:
     assert torch.equal(found["pair"].image, wanted["pair"].image)
 
 
+def test_dataclasses_keep_their_form_and_anything_else_stays_a_list() -> None:
+    (batch,) = DataLoader(Options(), [Named(i, f"{i}", torch.tensor([i])) for i in range(2)], 2)
+    assert isinstance(batch, Named)
+    assert (batch.number.tolist(), batch.name, batch.tensor.tolist()) == ([0, 1], ["0", "1"], [[0], [1]])
+    (unknown,) = DataLoader(Options(), [object(), None], 2)
+    assert unknown[1] is None
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_arrays_from_workers_arrive_as_tensors(made: list[DataLoader], workers: int) -> None:
     loader = DataLoader(Options(), Rows(8), 4, num_workers=workers)
@@ -369,3 +383,17 @@ def test_an_epoch_goes_on_from_a_snapshot_in_another_mode(made: list[DataLoader]
     delivered += [(batch.tolist(), second.mask) for batch in second]
     assert delivered == everything
     assert numbers(second) == next_epoch
+
+
+def test_an_epoch_of_pieces_goes_on_from_a_snapshot(made: list[DataLoader]) -> None:
+    def loader(workers: int) -> DataLoader:
+        options = Options(world=World(1, 2)).randomSeed(3)
+        made.append(DataLoader(options, Numbers(77), 4, True, workers, mode="AsyncRebatched", rebatched_worker_size=2))
+        return made[-1]
+
+    everything = numbers(loader(1))
+    first, second = loader(1), loader(2)
+    iterator = iter(first)
+    delivered = [next(iterator).tolist() for _ in range(3)]
+    second.load_state_dict(first.state_dict())
+    assert delivered + numbers(second) == everything

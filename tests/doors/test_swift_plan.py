@@ -102,7 +102,8 @@ def test_no_sample_moves_further_than_the_window_on_the_way_round(
     # The way round begins at an unknown sample: some start must fit all windows.
     assert any(
         all(
-            {(start + p) % length for p in range(first, min(first + window, length))} == set(read[first : first + window])
+            {(start + p) % length for p in range(first, min(first + window, length))}
+            == set(read[first : first + window])
             for first in range(0, length, window)
         )
         for start in range(length)

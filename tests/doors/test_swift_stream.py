@@ -183,7 +183,9 @@ def test_random_values_are_keyed_and_differ_by_epoch_consumer_and_sample() -> No
     everything = [v for c in (0, 1) for e in (0, 1) for sample in values(c, e).values() for v in sample]
     assert len(set(everything)) == len(everything)
     # headrace.rng() belongs to the sample, whatever the batches are.
-    assert {i: v[2] for i, v in values(batch_size=5, worker_per_consumer=1).items()} == {i: v[2] for i, v in first.items()}
+    assert {i: v[2] for i, v in values(batch_size=5, worker_per_consumer=1).items()} == {
+        i: v[2] for i, v in first.items()
+    }
 
 
 def test_the_users_random_state_is_left_alone() -> None:

@@ -88,7 +88,7 @@ def test_resuming_far_into_a_huge_pipe_reads_only_what_is_asked_for() -> None:
     pipe = Pipe.of(Counted(10**9)).shuffle().batch(4)
     with Loader(pipe, seed=3) as loader:
         state = loader.state_dict()
-    state["at"] = [["p", 5 * 10**8], 0]
+    state["at"] = [["p", 5 * 10**8], 0, 0]
     with Loader(pipe, seed=3) as loader:
         loader.load_state_dict(state)
         next(iter(loader))
@@ -115,3 +115,28 @@ def test_a_snapshot_with_another_seed_is_refused() -> None:
     state = Loader(Pipe.of(Numbers(20)).shuffle(), seed=1).state_dict()
     with pytest.raises(SnapshotRefused, match="seed=1"):
         Loader(Pipe.of(Numbers(20)).shuffle(), seed=2).load_state_dict(state)
+
+
+def sometimes_fails(x: int) -> int:
+    if x % 7 == 3:
+        raise ValueError(x)
+    return x
+
+
+@pytest.mark.parametrize("at", range(9))
+def test_samples_left_out_are_the_same_after_a_resume_and_stay_counted(at: int) -> None:
+    for pipe in (
+        Pipe.of(Numbers(40)).shuffle().map(sometimes_fails).batch(5),
+        Pipe.of(Numbers(40)).shuffle().map(sometimes_fails).filter(odd).batch(2),
+        Pipe.of(stream(40)).map(sometimes_fails).batch(5),
+    ):
+        whole = read(pipe, on_error="skip")
+        with Loader(pipe, seed=3, on_error="skip", workers=2, start_method="fork") as loader:
+            batches = iter(loader)
+            got = [repr(next(batches)) for _ in range(min(at, len(whole)))]
+            state = json.loads(json.dumps(loader.state_dict()))
+        with Loader(pipe, seed=3, on_error="skip") as loader:
+            loader.load_state_dict(state)
+            batches = iter(loader)
+            assert got + [repr(b) for b in batches] == whole
+            assert batches._run.skipped == 6

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op
+from headrace.op import Each, Here, Indexed, Op
 from headrace.plan.order import Chunked, Ints, Shuffled
 from headrace.plan.seed import key
 from headrace.plan.share import Policy, Share
@@ -88,6 +88,17 @@ class Blocks(Op[T, T]):
     def identity(self) -> tuple[Any, ...]:
         # Not the process: one snapshot is for all of them.
         return ("blocks", self.batch, self.processes, self.ends, self.left_out, self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class HandOn(Each[T, T]):
+    """What stands before is done by one worker and what follows, perhaps, by another: no random access through here."""
+
+    def apply(self, sample: T) -> T:
+        return sample
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.doors.replicas_feed import Job, one_by_one
 from headrace.doors.replicas_layout import Layout
-from headrace.doors.replicas_partition import Blocks, LeftOut, share_of
+from headrace.doors.replicas_partition import Blocks, HandOn, LeftOut, share_of
 from headrace.doors.replicas_tensors import tensors, torch_loaded
 from headrace.errors import BadOption
 from headrace.pipe import Pipe
@@ -102,8 +102,11 @@ class Request:
         if share.ranks > 1 or self.shuffle or piece:
             pipe = pipe.then(Blocks(piece or self.combined, share.ranks, share.rank, self.policy, share.left_out, seed))
         if piece:
-            pipe = pipe.batch(piece).unbatch()
-        return self._done(self._collated(pipe.batch(self.combined, self.drop_last)), share, self._left_out(share))
+            # Pieces are loaded by anybody; whoever is free then joins those of one step.
+            steps = pipe.batch(piece).then(HandOn()).batch(self.combined // piece).map(joined)
+        else:
+            steps = pipe.batch(self.combined, self.drop_last)
+        return self._done(self._collated(steps), share, self._left_out(share))
 
     def _piece(self, share: Share) -> int | None:
         """How many samples a worker takes at a time: the most that divide a step evenly. Ends that are dealt out
@@ -181,6 +184,10 @@ class Fetch:
 
     def one(self, number: Any) -> Any:
         return self.dataset[number]
+
+
+def joined(pieces: list[list[Any]]) -> list[Any]:
+    return [sample for piece in pieces for sample in piece]
 
 
 class _AsTorchHasIt:

@@ -170,14 +170,18 @@ class SwiftLoader(Iterator[Any]):
         self._at += 1  # a batch that fails is gone too: the next call is for the next one
         try:
             batch = running.next()
-        except StopIteration as misused:
-            raise RuntimeError("StopIteration was raised while a batch was decoded or moved to the device") from misused
-        except HeadraceError as error:
-            error.add_note(
-                f"headrace: positions count the batches of consumer {running.consumer}: {running.length} an epoch, "
-                f"after {self._options.worker_per_consumer} for the start"
-            )
-            self.close()
+        except Exception as error:
+            running.log.error("failed", epoch=self._epoch, batch=self._at - 1, error=repr(error))
+            if isinstance(error, StopIteration):
+                raise RuntimeError(
+                    "StopIteration was raised while a batch was decoded or moved to the device"
+                ) from error
+            if isinstance(error, HeadraceError):
+                error.add_note(
+                    f"headrace: positions count the batches of consumer {running.consumer}: {running.length} an epoch, "
+                    f"after {self._options.worker_per_consumer} for the start"
+                )
+                self.close()
             raise
         self._batches += 1
         if running.log.detailed:

@@ -1,9 +1,10 @@
 """What the door adds to iterable-style datasets: shuffling in windows, and an exact division by `shard="auto"`.
 
-With `shard="auto"` the dataset is read once per rank, by one worker; `Deal` cuts its samples into batches and keeps those
-of this rank, and every worker collates. So each sample comes exactly once, whatever the dataset knows of workers.
+With `shard="auto"` the dataset is read once per rank, by one worker, in one strand; its samples are cut into batches, of
+which each rank keeps its own, and every worker collates. So each sample comes exactly once, whatever the dataset knows of
+workers.
 
-    dataset ── Stream (one strand) ── [ShuffleStrand] ── Deal ──> batches ──> Collated, on any worker
+    Stream ── [ShuffleStrand] ── Sound, Batch (or DealBatches, DealSamples) ──> batches ──> Collated, on any worker
 """
 
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from headrace.plan.share import Share
 
 
 def as_it_is(sample: Any) -> Any:
+    """Collates nothing."""
     return sample
 
 
@@ -58,41 +60,46 @@ class Batched(Op[Any, Any]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Deal(Op[Any, Any]):
+class DealBatches(Op[Any, Any]):
     """The batches of one rank, not yet collated; every rank gets as many, and each sample goes to one of them.
 
-    Ranks take whole batches in turn; two steps are held back, because the end is shared by other rules (`plan.share`).
+    Ranks take whole batches in turn. One step is held back, because the end is shared by other rules (`plan.share`): so
+    a resume reads again from the start.
     """
 
-    size: int | None
+    size: int
     drop_last: bool
-    ranks: int = 1
-    rank: int = 0
+    ranks: int
+    rank: int
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, here = inputs
-        sound = _sound(samples)
-        if self.size is None:
-            return _resting(islice(sound, self.rank, None, self.ranks) if here.note is None else sound, here, self)
-        return self._batches(sound, here)
-
-    def _batches(self, samples: Iterator[Any], here: Any) -> Iterator[list[Any]]:
-        assert self.size is not None
-        step = self.size * self.ranks
-        first = self.size * self.rank
-        held = list(islice(samples, step))
-        while True:
-            after = list(islice(samples, step)) if len(held) == step else []
-            if len(after) < step:
-                break
-            yield held[first : first + self.size]
+    def flow(self, *inputs: Any) -> Iterator[list[Any]]:
+        samples = _sound(inputs[0])
+        step, first = self.size * self.ranks, self.size * self.rank
+        held: list[Any] = []
+        while len(after := list(islice(samples, step))) == step:
+            if held:
+                yield held[first : first + self.size]
             held = after
         held += after
-        if held:
-            share = Share(len(held), self.size, self.ranks, self.rank, "drop" if self.drop_last else "short")
-            for number in range(share.steps):
-                block = share.block(number)
-                yield held[block.start : block.stop]
+        share = Share(len(held), self.size, self.ranks, self.rank, "drop" if self.drop_last else "short")
+        for number in range(share.steps):
+            block = share.block(number)
+            yield held[block.start : block.stop]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DealSamples(Op[Any, Any]):
+    """Sample i for rank i modulo ranks."""
+
+    ranks: int
+    rank: int
+    quiet = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        cursor = inputs[0]
+        for number, sample in enumerate(_sound(cursor), cursor.emitted):
+            if number % self.ranks == self.rank:
+                yield sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +111,16 @@ class Collated(Each[Any, Any]):
 
     def apply(self, sample: Any) -> Any:
         return self.collate_fn(sample)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sound(Op[Any, Any]):
+    """The samples; an error of the dataset's ends them."""
+
+    quiet = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        return _sound(inputs[0])
 
 
 def _sound(samples: Iterator[Any]) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Autosave: snapshots written while the epoch runs, each whole or not at all.
 
-A snapshot counts the batch that is about to be handed over as delivered. It is written to a new file beside the old one,
-which it then replaces in one step, so that a crash at any moment leaves a whole snapshot.
+A snapshot counts the batch that is about to be handed over as delivered. It is written to a new file beside the old
+one, which it then replaces in one step, so that a crash at any moment leaves a whole snapshot.
 """
 
 import json

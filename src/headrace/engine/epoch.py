@@ -58,10 +58,10 @@ class Epoch(Iterator[T], Generic[T]):
             self._samples = Voting(self._samples, vote)
 
     def _begin(self, state: Any) -> Run:
-        mark, skip = (None, 0) if state is None else state
+        mark, skip, skipped = (None, 0, 0) if state is None else state
         return Run(
             self._pool.program, self._pool.policy, self._workers, self.epoch, self._world, self._meter,
-            ends=self._ends, mark=mark, skip=skip, listed=self._listed,
+            ends=self._ends, mark=mark, skip=skip, skipped=skipped, listed=self._listed,
         )  # fmt: skip
 
     def __next__(self) -> T:

@@ -26,7 +26,7 @@ Mark = Any
 class Block:
     """Many samples that one ticket made, wherever they lie."""
 
-    __slots__ = ("after", "before", "count", "error", "held", "lease", "outputs", "slot", "spent", "users")
+    __slots__ = ("after", "before", "count", "error", "held", "lease", "outputs", "skips", "slot", "spent", "users")
 
     def __init__(self, reply: Reply) -> None:
         self.slot = reply.slot
@@ -35,6 +35,7 @@ class Block:
         self.error = reply.error
         self.before = reply.ticket.before
         self.after = reply.ticket.after
+        self.skips = reply.skips
         self.users = 0
         """Tickets in flight that refer to it."""
         self.spent = False
@@ -42,6 +43,16 @@ class Block:
         self.held = False
         """A worker's user code still looks into it: the slot must not be used again."""
         self.lease: Any = None
+
+
+def inputs_of(ticket: Ticket) -> int:
+    """How many samples a ticket was made from."""
+    payload = ticket.payload
+    if type(payload) is tuple and len(payload) == 3:
+        if type(payload[0]) is list:
+            return sum(stop - first for _, first, stop in payload[0])
+        return int(payload[1] - payload[0] + len(payload[2]))
+    return 1
 
 
 class Batches:
@@ -317,6 +328,7 @@ class Regroup:
         ticket = Ticket(owner, self._stage, self._epoch, self._number * self._ranks + self._rank, (refs, base, stride))
         self._number += 1
         ticket.blocks = [ref[0] for ref in refs]
+        ticket.skips = refs[-1][0].skips if refs else 0
         ticket.before = start
         ticket.after = ("r", *self._at(), self._base, self._number)
         return ticket
@@ -327,6 +339,7 @@ class Regroup:
         self._failing -= 1
         ticket = Ticket(owner, self._stage, self._epoch, self._number, ([], self._base, 1))
         ticket.error = front.block.error
+        ticket.skips = front.block.skips
         ticket.before = ("r", front.before, 0, self._base, self._number)
         ticket.after = ("r", front.after, 0, self._base, self._number)
         return ticket
@@ -348,7 +361,9 @@ class Regroup:
             rounds = min(self._block, self._waiting // ranks)
             if rounds:
                 return self._rank, rounds, ranks, ranks - 1 - self._rank
-            return self._leave_out() if self.closed else None
+            if self.closed:
+                self._leave_out()
+            return None
         whole = size * ranks
         if not self.closed:
             if self._waiting < (size if ranks == 1 else whole + ranks):
@@ -356,7 +371,8 @@ class Regroup:
             return self._rank * size, size, 1, whole - (self._rank + 1) * size
         share = Share(self._waiting, size, ranks, self._rank, self._ends)  # type: ignore[arg-type]
         if not share.steps:
-            return self._leave_out()
+            self._leave_out()
+            return None
         block = share.block(0)
         return block.start, block.stop - block.start, 1, share.delivered(1) - block.stop
 

@@ -24,7 +24,7 @@ class Ticket:
 
     __slots__ = (
         "after", "avoid", "before", "blocks", "epoch", "error", "number", "order", "owner", "payload", "pin", "seq",
-        "slot", "stage", "strand",
+        "skips", "slot", "stage", "strand",
     )  # fmt: skip
 
     def __init__(self, owner: Any, stage: int, epoch: int, number: int, payload: Any) -> None:
@@ -46,6 +46,8 @@ class Ticket:
         self.strand: int | None = None
         self.blocks: Any = ()
         """Blocks that the payload refers to, kept until the reply."""
+        self.skips = 0
+        """Samples that earlier stages have left out, up to here."""
         self.slot: Any = None
         self.avoid: tuple[int, ...] = ()
         """Positions that are left out because they are poison."""
@@ -54,7 +56,9 @@ class Ticket:
 class Reply:
     """What came of a ticket."""
 
-    __slots__ = ("count", "ended", "error", "outputs", "seconds", "skipped", "slot", "spans", "state", "ticket")
+    __slots__ = (
+        "count", "ended", "error", "outputs", "seconds", "skipped", "skips", "slot", "spans", "state", "ticket",
+    )  # fmt: skip
 
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
@@ -66,6 +70,9 @@ class Reply:
         self.count = 0
         self.error: BaseException | None = None
         self.skipped: Any = ()
+        """Samples of this ticket that failed and were left out."""
+        self.skips = 0
+        """How many were left out up to here, in order."""
         self.seconds: Any = ()
         self.ended = False
         self.state: Any = None

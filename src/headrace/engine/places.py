@@ -1,6 +1,7 @@
 """Places: a mark out of a snapshot, checked piece by piece before anything is run from it.
 
-A place is None (the start of the epoch) or `[mark, skip]`, with a mark as the feeds write it:
+A place is None (the start of the epoch) or `[mark, skip, skipped]`: where the ticket at hand begins, how many of its
+outputs are gone, and how many samples have failed before it. A mark is what the feeds write:
 
     ["p", position]                                          positions
     ["l", number]                                            listed items
@@ -37,10 +38,10 @@ def _tail(at: Any, program: Program, depth: int) -> Any:
 
 
 def _place(at: Any, program: Program) -> Any:
-    mark, skip = _list(at, 2, "the place of a snapshot")
+    mark, skip, skipped = _list(at, 3, "the place of a snapshot")
     if mark is None:
-        return (None, _count(skip))
-    return (_mark(mark, program, len(program.stages) - 1), _count(skip))
+        return (None, _count(skip), _count(skipped))
+    return (_mark(mark, program, len(program.stages) - 1), _count(skip), _count(skipped))
 
 
 def _mark(mark: Any, program: Program, stage: int) -> Any:

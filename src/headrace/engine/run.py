@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.engine import codec
-from headrace.engine.feeds import Batches, Block, Entry, Items, Listed, Mark, Regroup, Strands, plain
+from headrace.engine.feeds import Batches, Block, Entry, Items, Listed, Mark, Regroup, Strands, inputs_of, plain
 from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.program import Program
@@ -39,6 +39,7 @@ class Run:
         ends: str = "short",
         mark: Mark = None,
         skip: int = 0,
+        skipped: int = 0,
         listed: Iterator[Any] | None = None,
     ) -> None:
         self.program = program
@@ -58,11 +59,16 @@ class Run:
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
+        self._start = (mark, skip, skipped)
         self._skip = skip
+        self._own_skips = 0
         self._now: Ticket | None = None
         self._taken = 0
-        self._seen = 0
-        self.skipped = 0
+        self._counts = policy.skips
+        self._skips = [skipped, *([0] * self._last)]
+        self._inputs = [0] * len(program.stages)
+        self.skipped = skipped
+        """Samples left out so far, among those delivered."""
         self.ended = False
         workers.begin()
 
@@ -88,6 +94,8 @@ class Run:
             item = self._ready.popleft()
             self._delivered += 1
             self._now, self._taken = item.ticket, 0
+            self._own_skips = item.skips - self.skipped
+            self.skipped = item.skips
             if item.error is not None:
                 raise item.error
             if item.count == 1 and not self._skip:
@@ -220,8 +228,6 @@ class Run:
             if block.users == 0 and block.spent:
                 self._free(block)
         self.meter.count(ticket.stage, reply)
-        if reply.skipped:
-            self._count_skips(reply)
         self._windows[ticket.stage][ticket.order] = reply
         self._settle(ticket.stage)
 
@@ -230,11 +236,16 @@ class Run:
         window = self._windows[stage]
         if stage == self._last and not self.policy.ordered and type(self._feeds[0]) is not Strands:
             for order in list(window):
-                self._ready.append(window.pop(order))
+                reply = window.pop(order)
+                if self._counts:
+                    self._count_skips(stage, reply)
+                self._ready.append(reply)
                 self._expect[stage] += 1
             return
         while (reply := window.pop(self._expect[stage], None)) is not None:
             self._expect[stage] += 1
+            if self._counts:
+                self._count_skips(stage, reply)
             feed = self._feeds[stage]
             if type(feed) is Strands:
                 feed.take(reply)
@@ -264,14 +275,20 @@ class Run:
 
     # --- trouble ------------------------------------------------------------------------------------------------------
 
-    def _count_skips(self, reply: Reply) -> None:
-        self.skipped += len(reply.skipped)
+    def _count_skips(self, stage: int, reply: Reply) -> None:
+        """Count what was left out, in order: the same samples exhaust a budget at the same place in every run."""
+        self._inputs[stage] += inputs_of(reply.ticket)
+        if not reply.skipped:
+            reply.skips = reply.ticket.skips + self._skips[stage]
+            return
+        self._skips[stage] += len(reply.skipped)
+        reply.skips = reply.ticket.skips + self._skips[stage]
         self.meter.skips.extend(reply.skipped)
         budget = self.policy.on_error
-        if isinstance(budget, Budget) and budget.spent(self.skipped, self.meter.samples):
+        if isinstance(budget, Budget) and budget.spent(reply.skips, self._inputs[stage]):
             position, op, error = reply.skipped[-1]
-            raise TooManyErrors(
-                f"{self.skipped} samples have failed, more than on_error={budget} allows; the last one at position "
+            reply.error = TooManyErrors(
+                f"{reply.skips} samples have failed, more than on_error={budget} allows; the last one at position "
                 f"{position} in {op}: {error}"
             )
 
@@ -289,16 +306,16 @@ class Run:
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def mark(self) -> tuple[Mark, int]:
-        """Where the epoch stands: the mark of the ticket at hand, and how many of its outputs are gone."""
+    def mark(self) -> tuple[Mark, int, int]:
+        """Where the epoch stands: the mark of the ticket at hand, how many of its outputs are gone, and the skips."""
         if self._now is None:
-            return None, 0
+            return self._start
         left = next(self._outputs, _NOTHING)
         if left is _NOTHING:
-            return plain(self._now.after), 0
+            return plain(self._now.after), 0, self.skipped
         rest = self._outputs
         self._outputs = _chain_one(left, rest)
-        return plain(self._now.before), self._taken
+        return plain(self._now.before), self._taken, self.skipped - self._own_skips
 
     def abandon(self) -> None:
         """Nobody will ask for more."""
@@ -324,13 +341,14 @@ def _chain_one(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 class _Gathered:
     """Samples that the consumer takes out of blocks by itself, as a list or one by one."""
 
-    __slots__ = ("count", "error", "group", "refs", "slot", "ticket")
+    __slots__ = ("count", "error", "group", "refs", "skips", "slot", "ticket")
 
     def __init__(self, ticket: Ticket, group: bool) -> None:
         self.ticket = ticket
         self.refs = ticket.payload[0]
         self.group = group
         self.error = ticket.error
+        self.skips = ticket.skips
         self.count = -1
         self.slot = None
 
@@ -339,6 +357,7 @@ class _Gathered:
         ticket = Ticket(None, 0, 0, 0, ([(entry.block, entry.first, entry.stop)], 0))
         ticket.before, ticket.after = entry.before, entry.after
         ticket.error = entry.block.error
+        ticket.skips = entry.block.skips
         entry.block.users += 1
         entry.block.spent = entry.stop == entry.block.count
         return cls(ticket, group=False)

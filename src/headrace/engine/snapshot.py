@@ -1,6 +1,6 @@
 """Snapshots: where an epoch stands, as plain data that outlives the process.
 
-    {"version": 1, "pipe": [hash of each op], "seed": 7, "epoch": 3, "at": null | "end" | [mark, skip] | [tail ...]}
+    {"version": 1, "pipe": [hash of each op], "seed": 7, "epoch": 3, "at": null | place}
 
 Only JSON values go in and come out: loading a snapshot executes nothing. A snapshot is checked whole before it is used,
 and every refusal says what is wrong: a pipe that differs is refused with the op that differs.
@@ -16,7 +16,7 @@ VERSION = 1
 
 
 def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: Any) -> dict[str, Any]:
-    """A snapshot; `at` is what `Epoch.state()` said, None before the epoch, "end" after it."""
+    """A snapshot; `at` is what `Epoch.state()` said, None before the epoch."""
     return {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": _plain(at)}
 
 

@@ -24,9 +24,7 @@ class AsyncMap(Each[list[Any], list[Any]]):
 
     def __post_init__(self) -> None:
         if not iscoroutinefunction(self.fn):
-            raise ValueError(
-                f"Expected a corotine function with an async def syntax, but got a {type(self.fn)}"
-            )
+            raise ValueError(f"Expected a corotine function with an async def syntax, but got a {type(self.fn)}")
         check_columns(self.input_col, self.output_col)
         check_arity(self.fn, self.input_col)
         positive(self.max_concurrency, f"'max_concurrency' must be a positive number, not {self.max_concurrency!r}")

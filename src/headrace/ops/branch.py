@@ -26,7 +26,9 @@ Route = Callable[[int, Any], Iterable[tuple[int, Any]]]
 class Hub:
     """What the taps of one node share in one opened graph."""
 
-    def __init__(self, source: Iterator[Any], route: Route, overflow: Callable[[dict[int, deque[Any]], int], str | None]):
+    def __init__(
+        self, source: Iterator[Any], route: Route, overflow: Callable[[dict[int, deque[Any]], int], str | None]
+    ):
         self._source = source
         self._route = route
         self._overflow = overflow

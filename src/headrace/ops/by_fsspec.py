@@ -1,13 +1,13 @@
 """Files by fsspec: list, open and save on any file system that fsspec knows (extra `remote`)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from headrace.errors import BadOption
 from headrace.op import Flat
-from headrace.ops.parse_csv import Options, options
+from headrace.ops.keywords import Given, keywords
 from headrace.ops.per_file import EachFile
 from headrace.ops.save_to_disk import writing
 from headrace.sources.extra import demand
@@ -21,11 +21,11 @@ class ListFilesByFsspec(Flat[str, str]):
     """The files directly under each root that comes in; a root that is a file is its own only file."""
 
     masks: Masks = ""
-    kwargs: Options | Mapping[str, Any] = ()
+    kwargs: Given = ()
 
     def __post_init__(self) -> None:
         demand("remote", "fsspec")
-        object.__setattr__(self, "kwargs", options(self.kwargs))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def spread(self, sample: str) -> Iterator[str]:
         yield from list_fsspec(sample, self.masks, **dict(self.kwargs))
@@ -40,15 +40,15 @@ class OpenFilesByFsspec(EachFile[tuple[str, StreamWrapper]]):
     """Each URL as `(url, stream)`; `kwargs` make the file system, `kwargs_for_open` open the file."""
 
     mode: str = "r"
-    kwargs_for_open: Options | Mapping[str, Any] = ()
-    kwargs: Options | Mapping[str, Any] = ()
+    kwargs_for_open: Given = ()
+    kwargs: Given = ()
 
     def __post_init__(self) -> None:
         demand("remote", "fsspec")
         if not reads(self.mode):
             raise BadOption(f"Invalid mode {self.mode}: open_files_by_fsspec reads")
-        object.__setattr__(self, "kwargs_for_open", options(self.kwargs_for_open or ()))
-        object.__setattr__(self, "kwargs", options(self.kwargs))
+        object.__setattr__(self, "kwargs_for_open", keywords(self.kwargs_for_open))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
         again = partial(open_fsspec, sample, self.mode, open_options=dict(self.kwargs_for_open), **dict(self.kwargs))
@@ -61,15 +61,15 @@ class SaveByFsspec(EachFile[str]):
 
     mode: str = "w"
     filepath_fn: Callable[[Any], str] | None = None
-    kwargs_for_open: Options | Mapping[str, Any] = ()
-    kwargs: Options | Mapping[str, Any] = ()
+    kwargs_for_open: Given = ()
+    kwargs: Given = ()
     user = True
 
     def __post_init__(self) -> None:
         demand("remote", "fsspec")
         object.__setattr__(self, "mode", writing(self.mode))
-        object.__setattr__(self, "kwargs_for_open", options(self.kwargs_for_open or ()))
-        object.__setattr__(self, "kwargs", options(self.kwargs))
+        object.__setattr__(self, "kwargs_for_open", keywords(self.kwargs_for_open))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: Any) -> str:
         meta, data = sample
@@ -81,4 +81,4 @@ class SaveByFsspec(EachFile[str]):
                 with StreamWrapper.of(data) as stream:
                     data = stream.read()
             file.write(data)
-        return url  # type: ignore[no-any-return]
+        return url

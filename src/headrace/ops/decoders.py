@@ -1,8 +1,8 @@
 """Decoders: content by the end of its file's name.
 
-A decoder is a function `(extension, data) -> value`, with None for "not mine". Text, numbers and JSON need nothing; images
-need Pillow, audio other than wav soundfile, video PyAV (all in the extra `media`). Everything arrives as Python values and
-numpy arrays. Pickles are never loaded: opening a data file must not be able to run code.
+A decoder is a function `(extension, data) -> value`, with None for "not mine". Text, numbers and JSON need nothing;
+images need Pillow, audio other than wav soundfile, video PyAV (all in the extra `media`). Everything arrives as
+Python values and numpy arrays. Pickles are never loaded: opening a data file must not be able to run code.
 """
 
 import io

@@ -34,10 +34,10 @@ _BY_SUFFIX = (
 )
 _OPENERS: dict[CompressionType, Any] = {
     CompressionType.GZIP: lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
-    CompressionType.LZMA: lambda file: lzma.LZMAFile(file),
-    CompressionType.BZIP2: lambda file: bz2.BZ2File(file),
-    CompressionType.TAR: lambda file: tarfile.open(fileobj=file, mode="r:*"),
-    CompressionType.ZIP: lambda file: zipfile.ZipFile(file),
+    CompressionType.LZMA: lzma.LZMAFile,
+    CompressionType.BZIP2: bz2.BZ2File,
+    CompressionType.TAR: lambda file: tarfile.open(fileobj=file, mode="r:*"),  # noqa: SIM115 - the wrapper closes it
+    CompressionType.ZIP: zipfile.ZipFile,
 }
 
 
@@ -94,8 +94,8 @@ def by_name(path: str) -> CompressionType:
             return kind
     extension = os.path.splitext(name)[1]
     raise RuntimeError(
-        f"File at {path} has file extension {extension}, which does not match what are supported by ExtractorIterDataPipe. "
-        f"Give file_type=, one of {', '.join(kind.value for kind in CompressionType)}."
+        f"File at {path} has file extension {extension}, which does not match what are supported by "
+        f"ExtractorIterDataPipe. Give file_type=, one of {', '.join(kind.value for kind in CompressionType)}."
     )
 
 
@@ -107,7 +107,9 @@ def _without_suffix(sample: Any, suffix: str, kind: CompressionType, called: str
             inner.peek(1)  # a file that is something else is an error here, not far away at the first read
         except (OSError, EOFError, lzma.LZMAError) as error:
             inner.close()
-            warnings.warn(f"Unable to extract files from corrupted {called} stream {path} due to: {error}, abort!", stacklevel=3)
+            warnings.warn(
+                f"Unable to extract files from corrupted {called} stream {path} due to: {error}, abort!", stacklevel=3
+            )
             raise
         return path.removesuffix(suffix), inner
     finally:

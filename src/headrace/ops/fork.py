@@ -51,9 +51,7 @@ class ForkTap(Op[T, T]):
 
     def __post_init__(self) -> None:
         if self.copy is not None and self.copy not in _COPIES:
-            raise BadOption(
-                f"Unknown copy method `{self.copy}` requested, choose one of None, `shallow` or `deep`."
-            )
+            raise BadOption(f"Unknown copy method `{self.copy}` requested, choose one of None, `shallow` or `deep`.")
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         source, here = inputs

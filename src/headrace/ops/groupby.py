@@ -66,4 +66,3 @@ class GroupBy(Op[Any, Any]):
     @classmethod
     def name(cls) -> str:
         return "groupby"
-

@@ -22,7 +22,8 @@ class LinesToParagraphs(Op[tuple[str, Any], tuple[str, Any]]):
     def flow(self, *inputs: Any) -> Iterator[tuple[str, Any]]:
         samples, here = inputs
         # Resumed inside a paragraph: what is left of it keeps its place in the count, and is dropped there.
-        path, lines, begun = here.note, [], here.note is not None
+        path, begun = here.note, here.note is not None
+        lines: list[Any] = []
         while True:
             here.rest(path if begun else None)
             try:

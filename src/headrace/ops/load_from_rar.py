@@ -32,7 +32,9 @@ class LoadFromRar(PerFile[tuple[str, StreamWrapper]]):
                     name = member(path, info.filename)
                     yield name, StreamWrapper(archive.open(info), archive, name)
         except rarfile.Error as error:
-            warnings.warn(f"Unable to extract files from corrupted rarfile stream {path} due to: {error}, abort!", stacklevel=2)
+            warnings.warn(
+                f"Unable to extract files from corrupted rarfile stream {path} due to: {error}, abort!", stacklevel=2
+            )
             raise
         finally:
             archive.autoclose()

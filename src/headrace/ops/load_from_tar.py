@@ -1,8 +1,8 @@
 """Load from tar: the files inside tar archives, compressed or not.
 
-A member of a plain archive on a local disk is read when it is asked for, by its place in the file: members do not disturb
-each other, in any order, thread or process. A member of any other archive (compressed, remote, inside another one) is read
-into memory in passing, because coming back to it later would cost all that lies before it.
+A member of a plain archive on a local disk is read when it is asked for, by its place in the file: members do not
+disturb each other, in any order, thread or process. A member of any other archive (compressed, remote, inside another
+one) is read into memory in passing, because coming back to it later would cost all that lies before it.
 """
 
 import io
@@ -31,7 +31,9 @@ class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
         try:
             yield from members(path, stream, self.mode)
         except (tarfile.TarError, EOFError) as error:
-            warnings.warn(f"Unable to extract files from corrupted tarfile stream {path} due to: {error}, abort!", stacklevel=2)
+            warnings.warn(
+                f"Unable to extract files from corrupted tarfile stream {path} due to: {error}, abort!", stacklevel=2
+            )
             raise
         finally:
             stream.autoclose()
@@ -72,7 +74,7 @@ def _opened(stream: StreamWrapper, mode: str) -> tuple[tarfile.TarFile, bool]:
     # Sequential: it could seek, but each jump would be another request.
     if getattr(file, "sequential", False) or not (hasattr(file, "seekable") and file.seekable()):
         mode = mode.replace(":", "|")
-    return tarfile.open(fileobj=file, mode=mode), True  # type: ignore[call-overload, no-any-return]
+    return tarfile.open(fileobj=file, mode=mode), True  # type: ignore[call-overload]
 
 
 def _plain_file(stream: StreamWrapper) -> str | None:

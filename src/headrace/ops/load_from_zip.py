@@ -29,7 +29,9 @@ class LoadFromZip(PerFile[tuple[str, StreamWrapper]]):
                     name = member(path, info.filename)
                     yield name, StreamWrapper(archive.open(info), archive, name)
         except (zipfile.BadZipFile, EOFError) as error:
-            warnings.warn(f"Unable to extract files from corrupted zipfile stream {path} due to: {error}, abort!", stacklevel=2)
+            warnings.warn(
+                f"Unable to extract files from corrupted zipfile stream {path} due to: {error}, abort!", stacklevel=2
+            )
             raise
         finally:
             archive.autoclose()
@@ -40,7 +42,7 @@ class LoadFromZip(PerFile[tuple[str, StreamWrapper]]):
 
 
 def _seekable(stream: StreamWrapper) -> Any:
-    """The file itself, or a copy of it on disk if it can be read from front to back only: a zip's table is at its end."""
+    """The file itself, or a copy on disk if it can only be read from front to back: a zip's table is at its end."""
     file = stream.file_obj
     if hasattr(file, "seekable") and file.seekable():
         return file

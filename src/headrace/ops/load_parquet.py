@@ -34,7 +34,7 @@ class LoadParquet(PerFile[Any]):
         only = None
         if isinstance(sample, tuple) and len(sample) == 2 and isinstance(sample[1], int):
             sample, only = sample
-        path, stream = reading(sample)
+        _, stream = reading(sample)
         try:
             inner = stream.file_obj if isinstance(stream, StreamWrapper) else stream
             with need("arrow", "pyarrow.parquet").ParquetFile(inner) as file:

@@ -3,16 +3,18 @@
     urls.on_disk_cache(filepath_fn=name).read_from_http().end_caching(same_filepath_fn=True)
          └ which file belongs to a sample     └ the section      └ write what it makes, hand on the paths
 
-Each sample goes through the section on its own, so the paths come in the same order whether the files were there or not. A
-file appears under its name only when it is complete. Of several processes that want the same file one makes it, under a
-lock that the kernel takes back when its owner dies; the others wait for it.
+Each sample goes through the section on its own, so the paths come in the same order whether the files were there or
+not. A file appears under its name only when it is complete. Of several processes that want the same file one makes
+it, under a lock that the kernel takes back when its owner dies; the others wait for it.
 
-A section that makes other files than `filepath_fn` said (many out of one, say) leaves a list of them beside the first name.
+A section that makes other files than `filepath_fn` said (many out of one, say) leaves a list of them beside the first
+name.
 """
 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
@@ -22,7 +24,7 @@ from headrace.op import Each, Flat, Here, Op, place
 from headrace.ops.check_hash import check_kind, compare, file_hash
 from headrace.ops.save_to_disk import write_file, writing
 from headrace.plan.seed import key
-from headrace.sources.lock import hold, owner
+from headrace.sources.lock import hold
 
 LIST = ".headrace_list"
 
@@ -47,7 +49,9 @@ class OnDiskCache(Each[Any, Any]):
     def targets(self, sample: Any) -> list[str]:
         """The files that belong to a sample."""
         named = sample if self.filepath_fn is None else self.filepath_fn(sample)
-        assert not isinstance(named, GeneratorType), "filepath_fn must return a path or a list of paths, not a generator"
+        assert not isinstance(named, GeneratorType), (
+            "filepath_fn must return a path or a list of paths, not a generator"
+        )
         return [os.fspath(path) for path in (named if isinstance(named, list | tuple) else [named])]
 
     def is_right(self, path: str, strict: bool = False) -> bool:
@@ -93,21 +97,23 @@ class EndCaching(Flat[Any, str]):
             return
         found = self._found(targets)
         if found is None:
-            guard = f"{targets[0]}.lock"
-            os.makedirs(os.path.dirname(guard) or ".", exist_ok=True)
-            try:
-                with hold(guard, self.timeout):
-                    found = self._found(targets)  # another process may have made them meanwhile
-                    if found is None:
-                        found = self._make(sample, targets)
-            except TimeoutError as error:
-                if error.args != (f"{guard} is held by process {owner(guard)}",) and not str(error).startswith(guard):
-                    raise  # the section's own
-                raise Exception(
-                    f"OnDiskCache Exception: {targets[0]} expected to be written by different process, "
-                    f"but file is not ready in {self.timeout} seconds. ({error})"
-                ) from None
+            with ExitStack() as held:
+                self._claim(targets[0], held)
+                found = self._found(targets)  # another process may have made them meanwhile
+                if found is None:
+                    found = self._make(sample, targets)
         yield from found
+
+    def _claim(self, target: str, held: ExitStack) -> None:
+        """Become the one process that makes this file."""
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        try:
+            held.enter_context(hold(f"{target}.lock", self.timeout))
+        except TimeoutError as error:
+            raise Exception(
+                f"OnDiskCache Exception: {target} expected to be written by different process, "
+                f"but file is not ready in {self.timeout} seconds. ({error})"
+            ) from None
 
     def _found(self, targets: list[str]) -> list[str] | None:
         """The files, if all of them are there and right."""
@@ -140,7 +146,7 @@ class EndCaching(Flat[Any, str]):
 
     def _path(self, meta: Any) -> str:
         fn = self.cache.filepath_fn if self.same_filepath_fn else self.filepath_fn
-        return meta if fn is None else fn(meta)  # type: ignore[no-any-return]
+        return meta if fn is None else fn(meta)
 
     def _run(self, sample: Any) -> Iterator[Any]:
         """The section, over this one sample."""

@@ -15,7 +15,7 @@ MODES = ("b", "t", "rb", "rt", "r")
 
 @dataclass(frozen=True, slots=True)
 class OpenFiles(EachFile[tuple[str, StreamWrapper]]):
-    """Each path as `(path, stream)`; text is UTF-8 unless `encoding` says otherwise. Remote files go through `cache`."""
+    """Each path as `(path, stream)`; text is UTF-8 unless `encoding` says so. Remote files go through `cache`."""
 
     mode: str = "r"
     encoding: str | None = None

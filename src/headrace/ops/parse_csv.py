@@ -1,19 +1,18 @@
 """CSV: rows of comma-separated files, as lists or as dicts.
 
-Decoding is strict unless `errors` says otherwise: a file in another encoding is an error that names the file and the line,
-never silently shorter text.
+Decoding is strict unless `errors` says otherwise: a file in another encoding is an error that names the file and the
+line, never silently shorter text.
 """
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+from headrace.ops.keywords import Given, keywords
 from headrace.ops.per_file import PerFile
 from headrace.ops.text_lines import check_skip, placed, text_lines
-
-Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +25,11 @@ class ParseCsv(PerFile[Any]):
     errors: str = "strict"
     return_path: bool = False
     as_tuple: bool = False
-    fmtparams: Options | Mapping[str, Any] = ()
+    fmtparams: Given = ()
 
     def __post_init__(self) -> None:
         check_skip(self.skip_lines)
-        object.__setattr__(self, "fmtparams", options(self.fmtparams))
+        object.__setattr__(self, "fmtparams", keywords(self.fmtparams))
         csv.reader((), **dict(self.fmtparams))  # an unknown option is an error now
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
@@ -41,23 +40,23 @@ class ParseCsv(PerFile[Any]):
             made = map(tuple, rows) if self.as_tuple else rows
             yield from zip(repeat(path), made, strict=False) if self.return_path else made
         except (UnicodeDecodeError, csv.Error) as error:
-            raise _placed(error, path, self.skip_lines + (rows.line_num if rows is not None else 0)) from None
+            raise _placed(error, path, self.skip_lines + rows.line_num if rows is not None else 0) from None
 
 
 @dataclass(frozen=True, slots=True)
 class ParseCsvAsDict(PerFile[Any]):
-    """Each row of each file as a dict by the names of the file's first row; `fmtparams` are those of `csv.DictReader`."""
+    """Each row of each file as a dict by the names in the first row; `fmtparams` are those of `csv.DictReader`."""
 
     skip_lines: int = 0
     decode: bool = True
     encoding: str = "utf-8"
     errors: str = "strict"
     return_path: bool = False
-    fmtparams: Options | Mapping[str, Any] = ()
+    fmtparams: Given = ()
 
     def __post_init__(self) -> None:
         check_skip(self.skip_lines)
-        object.__setattr__(self, "fmtparams", options(self.fmtparams))
+        object.__setattr__(self, "fmtparams", keywords(self.fmtparams))
         csv.DictReader((), **dict(self.fmtparams))
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
@@ -67,12 +66,7 @@ class ParseCsvAsDict(PerFile[Any]):
             rows = csv.DictReader(lines, **dict(self.fmtparams))
             yield from zip(repeat(path), rows, strict=False) if self.return_path else rows
         except (UnicodeDecodeError, csv.Error) as error:
-            raise _placed(error, path, self.skip_lines + (rows.line_num if rows is not None else 0)) from None
-
-
-def options(given: Options | Mapping[str, Any]) -> Options:
-    """Keyword arguments as a frozen value."""
-    return tuple(sorted(given.items())) if isinstance(given, Mapping) else tuple(given)
+            raise _placed(error, path, self.skip_lines + rows.line_num if rows is not None else 0) from None
 
 
 def _placed(error: UnicodeDecodeError | csv.Error, path: str, read: int) -> Exception:

@@ -1,11 +1,11 @@
 """JSON: one document a file, or one a line."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.ops.parse_csv import Options, options
+from headrace.ops.keywords import Given, keywords
 from headrace.ops.per_file import EachFile, PerFile, reading
 from headrace.ops.text_lines import placed, text_lines
 
@@ -14,10 +14,10 @@ from headrace.ops.text_lines import placed, text_lines
 class ParseJsonFiles(EachFile[tuple[str, Any]]):
     """Each file as `(path, document)`; `kwargs` are those of `json.loads`."""
 
-    kwargs: Options | Mapping[str, Any] = ()
+    kwargs: Given = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kwargs", options(self.kwargs))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: Any) -> tuple[str, Any]:
         path, stream = reading(sample)
@@ -36,15 +36,16 @@ class ParseJsonl(PerFile[Any]):
     encoding: str = "utf-8"
     errors: str = "strict"
     return_path: bool = False
-    kwargs: Options | Mapping[str, Any] = ()
+    kwargs: Given = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kwargs", options(self.kwargs))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
         number, more, return_path = 0, dict(self.kwargs), self.return_path
         try:
-            for number, line in enumerate(text_lines(stream, 0, True, self.encoding, self.errors), 1):
+            lines = text_lines(stream, 0, True, self.encoding, self.errors)
+            for number, line in enumerate(lines, 1):  # noqa: B007 - an error names it
                 if line and not line.isspace():
                     document = json.loads(line, **more)
                     yield (path, document) if return_path else document

@@ -1,8 +1,8 @@
 """PerFile: what every op that reads one file has in common.
 
-Such an op takes `(path, stream)` samples, as `open_files` makes them, and treats every file on its own, so that files are
-read by any worker and a resumed run reads only the file that was under way again. The stream is closed exactly once: at
-its end, at an error, and when the reader stops in the middle.
+Such an op takes `(path, stream)` samples, as `open_files` makes them, and treats every file on its own, so that files
+are read by any worker and a resumed run reads only the file that was under way again. The stream is closed exactly
+once: at its end, at an error, and when the reader stops in the middle.
 """
 
 import io
@@ -63,7 +63,7 @@ def reading(sample: Any) -> tuple[str, Any]:
         return os.fspath(sample), opened(sample)
     if not isinstance(sample, tuple | list) or len(sample) != 2:
         raise TypeError(
-            f"expected a path or a (path, stream) pair, but got {type(sample).__name__}: put open_files() before this op"
+            f"expected a path or a (path, stream) pair, not {type(sample).__name__}: put open_files() before this op"
         )
     path, stream = sample
     return path, StreamWrapper.of(stream, str(path))
@@ -83,8 +83,8 @@ def pathname_stream(sample: Any) -> tuple[str, StreamWrapper]:
         hasattr(inner, "read") or isinstance(inner, tarfile.TarFile | zipfile.ZipFile)
     ):
         raise TypeError(
-            f"binary stream within the tuple should have IOBase or its subclasses as type, but it is type {type(inner)}; "
-            f"open the file with mode 'rb'"
+            f"binary stream within the tuple should have IOBase or its subclasses as type, "
+            f"but it is type {type(inner)}; open the file with mode 'rb'"
         )
     return path, StreamWrapper.of(stream, path)
 
@@ -93,5 +93,7 @@ def member(archive: str, name: str) -> str:
     """The path of an archive's member: below the archive's own path, or refused."""
     inner = os.path.normpath(name.replace("\\", "/").lstrip("/"))
     if inner == ".." or inner.startswith("../") or os.path.isabs(inner):
-        raise ValueError(f"{archive} holds a member called {name!r}, which lies outside of the archive's folder: refused")
+        raise ValueError(
+            f"{archive} holds a member called {name!r}, which lies outside of the archive's folder: refused"
+        )
     return os.path.join(archive, inner)

@@ -1,14 +1,14 @@
 """Read from http, Google Drive, or whichever of the two a URL belongs to (extra `remote`)."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.op import Each, Flat
-from headrace.ops.parse_csv import Options, options
+from headrace.ops.keywords import Given, keywords
 from headrace.ops.per_file import EachFile
 from headrace.sources.extra import demand
 from headrace.sources.gdrive import resolve
@@ -23,11 +23,11 @@ class ReadFromHttp(EachFile[tuple[str, StreamWrapper]]):
     """Each URL as `(url, stream)`; `kwargs` are those of `requests.get`. A broken read goes on at the byte reached."""
 
     timeout: float | None = None
-    kwargs: Options | Mapping[str, Any] = ()
+    kwargs: Given = ()
 
     def __post_init__(self) -> None:
         demand("remote", "requests")
-        object.__setattr__(self, "kwargs", options(self.kwargs))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
         return sample, _stream(sample, sample, self.timeout, dict(self.kwargs))
@@ -38,11 +38,11 @@ class ReadFromGdrive(EachFile[tuple[str, StreamWrapper]]):
     """Each download link of Google Drive as `(file name, stream)`."""
 
     timeout: float | None = None
-    kwargs: Options | Mapping[str, Any] = ()
+    kwargs: Given = ()
 
     def __post_init__(self) -> None:
         demand("remote", "requests")
-        object.__setattr__(self, "kwargs", options(self.kwargs))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
         given = dict(self.kwargs)
@@ -55,11 +55,11 @@ class ReadFromRemote(EachFile[tuple[str, StreamWrapper]]):
     """Each URL by its host: Google Drive, or plain HTTP."""
 
     timeout: float | None = None
-    kwargs: Options | Mapping[str, Any] = ()
+    kwargs: Given = ()
 
     def __post_init__(self) -> None:
         demand("remote", "requests")
-        object.__setattr__(self, "kwargs", options(self.kwargs))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
         reader = ReadFromGdrive if urlsplit(sample).hostname in GDRIVE else ReadFromHttp

@@ -23,11 +23,12 @@ class ReadLines(PerFile[Any]):
         check_skip(self.skip_lines)
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
-        number = self.skip_lines
+        number = 0
         strip, return_path = self.strip_newline, self.return_path
         try:
             lines = text_lines(stream, self.skip_lines, self.decode, self.encoding, self.errors)
-            for number, line in enumerate(lines, self.skip_lines + 1):
+            number = self.skip_lines
+            for number, line in enumerate(lines, self.skip_lines + 1):  # noqa: B007 - an error names it
                 if strip:
                     line = line.rstrip("\r\n" if isinstance(line, str) else b"\r\n")
                 yield (path, line) if return_path else line

@@ -1,8 +1,8 @@
 """Same: ops that hand every sample on as it is, and say something about where or how.
 
-    prefetch    reading ahead is the engine's work in every graph; the mark is kept so that a graph reads as it was written
-    dispatch    everything before it runs once, in one place: it is a shard point by another name
-    fullsync    all ranks stop after the same number of steps; in one process there is nothing to wait for
+prefetch    reading ahead is the engine's work in every graph; the mark is kept so that a graph reads as it was written
+dispatch    everything before it runs once, in one place: it is a shard point by another name
+fullsync    all ranks stop after the same number of steps; in one process there is nothing to wait for
 """
 
 from dataclasses import dataclass

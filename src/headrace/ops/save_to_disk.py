@@ -76,4 +76,3 @@ def write_file(path: str, data: Any, mode: str) -> None:
         if os.path.exists(part):
             os.unlink(part)
         raise
-

@@ -21,7 +21,7 @@ def text_lines(stream: Any, skip: int, decode: bool, encoding: str, errors: str)
     if decode and not isinstance(inner, io.TextIOBase) and not "\n\n".encode(encoding).endswith(b"\n\n"):
         # An encoding of wide characters: its lines cannot be cut before it is decoded.
         inner = io.TextIOWrapper(_Borrowed(inner), encoding, errors, newline="")
-    lines = iter(inner)
+    lines: Iterator[Any] = iter(inner)
     next(islice(lines, skip, skip), None)
     if not decode:
         return lines

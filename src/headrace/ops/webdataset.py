@@ -1,7 +1,7 @@
 """WebDataset: files that share a name up to its first dot are one sample.
 
-`a/0001.jpg, a/0001.cls` become `{"__key__": "a/0001", ".jpg": ..., ".cls": ...}`. Only neighbours are grouped, as they lie in
-an archive. `LoadShards` does the same archive by archive, so that archives are read by any worker.
+`a/0001.jpg, a/0001.cls` become `{"__key__": "a/0001", ".jpg": ..., ".cls": ...}`. Only neighbours are grouped, as
+they lie in an archive. `LoadShards` does the same archive by archive, so that archives are read by any worker.
 """
 
 import re
@@ -24,7 +24,8 @@ class WebDataset(Op[tuple[str, Any], Grouped]):
     def flow(self, *inputs: Any) -> Iterator[Grouped]:
         samples, here = inputs
         # Resumed inside a group: what is left of it keeps its place in the count, and is dropped there.
-        key, group = here.note, {}
+        key = here.note
+        group: Grouped = {}
         while True:
             if key is not None:
                 here.rest(key)

@@ -1,13 +1,13 @@
-"""DiskCache: copies of remote files in a local folder, within a budget of bytes that all processes of the machine share.
+"""DiskCache: copies of remote files in a folder, within a budget of bytes that all processes of a machine share.
 
     open(url)  ─ there ──────────────────────────────────────────>  the copy; it is now the most recently used
                ─ being fetched by another process ─ wait ────────>  its copy
                ─ not there ─ fetch into <name>.part ─ rename ────>  the new copy
 
-The budget is exact: a fetch makes room *before* it writes, by growing its .part file under the folder's lock after the
-least recently used copies have gone. A file that does not fit is read from its source and not kept. Removing a copy does
-not disturb who reads it. A .part file is locked by its writer; one that nobody locks belongs to a dead process and is
-removed.
+The budget is exact: a fetch makes room *before* it writes, by growing its .part file under the folder's lock after
+the least recently used copies have gone. A file that does not fit is read from its source and not kept. Removing a
+copy does not disturb who reads it. A .part file is locked by its writer; one that nobody locks belongs to a dead
+process and is removed.
 """
 
 import os
@@ -103,7 +103,7 @@ class DiskCache:
         return True
 
     def _reserve(self, fd: int, part: str, size: int) -> bool:
-        """Grow the .part file to `size` bytes, after removing what was used longest ago; False if that is not enough."""
+        """Grow the .part file to `size` bytes after removing what was used longest ago; False if there is no room."""
         with lock.hold(os.path.join(self.folder, LOCK), self.timeout):
             others = [(used, path, have) for used, path, have in self._files() if path != part]
             total = sum(have for _, _, have in others) + size

@@ -1,8 +1,8 @@
 """CRC-32C (Castagnoli), the check sum of TFRecord files, without any other package than numpy.
 
 Short data goes byte by byte through a table. Long data is cut into equal lanes whose sums advance together, one numpy
-operation per byte of a lane; then neighbouring lanes are joined pair by pair, each join a shift of the left sum over as many
-zero bytes as the right lane is long.
+operation per byte of a lane; then neighbouring lanes are joined pair by pair, each join a shift of the left sum over
+as many zero bytes as the right lane is long.
 """
 
 from functools import cache
@@ -69,7 +69,7 @@ def _shifted(np: Any, sums: Any, zeros: int) -> Any:
 
 @cache
 def _shift_tables(zeros: int) -> Any:
-    """For each byte of a sum, what it becomes after that many zero bytes; a shift is linear, so the four are joined by xor."""
+    """What each byte of a sum becomes after that many zero bytes; a shift is linear, so xor joins the four."""
     import numpy as np
 
     columns = [1 << bit for bit in range(32)]

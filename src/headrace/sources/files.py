@@ -1,7 +1,7 @@
 """Sources of file names.
 
-`Files` is a fixed list: any worker can take any file of it. `ListedFiles` looks into a folder anew each epoch; that look
-happens in one place, so a folder that changes meanwhile cannot make two workers disagree.
+`Files` is a fixed list: any worker can take any file of it. `ListedFiles` looks into a folder anew each epoch; that
+look happens in one place, so a folder that changes meanwhile cannot make two workers disagree.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from headrace.op import Source
 from headrace.sources.extra import demand
@@ -38,16 +38,23 @@ class Files(Source[str]):
 
     def identity(self) -> tuple[Any, ...]:
         # The folder is left out: a data set that was moved is still the same one.
-        folder = os.path.dirname(os.path.commonprefix(self.paths))
-        names = "\0".join(p.removeprefix(folder) for p in self.paths)
+        folder = len(os.path.dirname(_shared_start(self.paths)))
+        names = "\0".join(p[folder:] for p in self.paths)
         return ("files", len(self.paths), blake2b(names.encode(), digest_size=8).hexdigest())
+
+
+def _shared_start(paths: tuple[str, ...]) -> str:
+    """What all paths begin with; URLs and relative paths may stand side by side."""
+    low, high = min(paths, default=""), max(paths, default="")
+    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    return low[:same]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFiles(Source[str]):
     """The files under `roots`, listed when an epoch starts."""
 
-    roots: tuple[str, ...] = (".",)
+    roots: str | os.PathLike[str] | tuple[str | os.PathLike[str], ...] = "."
     masks: Masks = ""
     recursive: bool = False
     abspath: bool = False
@@ -66,7 +73,7 @@ class ListedFiles(Source[str]):
         (here,) = inputs
         found = (
             path
-            for root in self.roots
+            for root in cast(tuple[str, ...], self.roots)
             for path in walk(root, self.masks, self.recursive, self.abspath, self.non_deterministic)
         )
         yield from islice(found, here.emitted * here.strands + here.strand, None, here.strands)
@@ -83,7 +90,7 @@ class ListedFiles(Source[str]):
 class FsspecFiles(Source[str]):
     """The files directly under `roots` on any file system that fsspec knows, listed when an epoch starts."""
 
-    roots: tuple[str, ...]
+    roots: str | tuple[str, ...]
     masks: Masks = ""
     kwargs: tuple[tuple[str, Any], ...] = ()
     quiet = True

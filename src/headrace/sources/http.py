@@ -1,7 +1,7 @@
 """HTTP: a URL as a file, read in one pass and continued at the byte reached (extra `remote`).
 
-Continuing asks for `Range: bytes=N-` and checks that the file is still the same one, by the entity tag or the date of its
-first reply. A server that ignores ranges is read again up to that byte.
+Continuing asks for `Range: bytes=N-` and checks that the file is still the same one, by the entity tag or the date of
+its first reply. A server that ignores ranges is read again up to that byte.
 """
 
 from typing import Any

@@ -91,7 +91,7 @@ def prefixed(files: Any, path: str) -> str:
 
 
 def braces(spec: str) -> list[str]:
-    """`x-{000..002}.tar` as its names; several ranges multiply. Widths must agree: `{9..10}` counts, `{09..9}` is refused."""
+    """`x-{000..002}.tar` as its names; several ranges multiply."""
     found = re.search(r"\{([^{}]*)\}", spec)
     if found is None:
         return [spec]

@@ -1,8 +1,8 @@
 """Lock: one process at a time, by the name of a file.
 
-The kernel holds the lock (`flock`), so it is gone with its owner, whatever kills it: a lock file that is left behind locks
-nothing. The file holds the owner's process number, for messages. Waiting is one blocked call in a thread of its own, given
-up at the deadline; nothing polls.
+The kernel holds the lock (`flock`), so it is gone with its owner, whatever kills it: a lock file that is left behind
+locks nothing. The file holds the owner's process number, for messages. Waiting is one blocked call in a thread of its
+own, given up at the deadline; nothing polls.
 """
 
 import fcntl

@@ -4,8 +4,8 @@
     http://, https://          headrace.sources.http (extra `remote`)
     anything else with ://     fsspec (extra `remote`, and the package of that protocol: s3fs, gcsfs ...)
 
-Reads of remote files retry with growing pauses and go on at the byte reached. With a `DiskCache`, a remote file is fetched
-once for all processes of the machine.
+Reads of remote files retry with growing pauses and go on at the byte reached. With a `DiskCache`, a remote file is
+fetched once for all processes of the machine.
 """
 
 import io

@@ -1,11 +1,11 @@
 """StreamWrapper: an open file that is closed exactly once, whoever closes it, and that can travel to another process.
 
-It behaves like the file inside it. Opening an archive makes the members *children* of the archive's own stream: the parent
-counts them, and after `autoclose()` it closes when its last child does. What is dropped without `close()` closes when it
-is collected, so no file is left open.
+It behaves like the file inside it. Opening an archive makes the members *children* of the archive's own stream: the
+parent counts them, and after `autoclose()` it closes when its last child does. What is dropped without `close()`
+closes when it is collected, so no file is left open.
 
-A stream travels (pickles) as the recipe that opened it plus the place where it stands, when it has a recipe; otherwise as
-the bytes that are not read yet.
+A stream travels (pickles) as the recipe that opened it plus the place where it stands, when it has a recipe;
+otherwise as the bytes that are not read yet.
 """
 
 import io
@@ -146,7 +146,9 @@ class StreamWrapper:
         try:
             return int(self.file_obj.tell())
         except (OSError, AttributeError) as error:
-            raise TypeError(f"{self!r} is read in part and cannot say how far ({error}): read it where it is opened") from error
+            raise TypeError(
+                f"{self!r} is read in part and cannot say how far ({error}): read it where it is opened"
+            ) from error
 
     def _into_memory(self) -> None:
         """Hold what is not read yet in memory, so that the stream can both travel and be read here."""

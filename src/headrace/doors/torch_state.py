@@ -1,0 +1,91 @@
+"""A DataLoader's snapshot, as plain data.
+
+    {"version": 1, "style": "map" | "iterable", "num_workers": 2, "base_seed": 7..., "epoch": 0, "start": {...}, "at": ...}
+
+`start` is what the order of the epoch began from (generator states, sampler states), `at` where the epoch stands: None
+between epochs; for map-style `{"batches", "samples", "done", "drawn", "iterator"}`; for iterable-style the engine's mark,
+with the state of each worker's part. Only JSON values, bytes, arrays and tensors go in; loading executes nothing.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from headrace.engine.codec import unpack_state
+from headrace.errors import SnapshotRefused
+
+VERSION = 1
+
+
+def plain(value: Any, path: str = "state") -> Any:
+    """A copy of the value; what is not plain data is refused by its path."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return value
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, dict):
+        for k in value:
+            if not isinstance(k, str | int) or isinstance(k, bool):
+                raise SnapshotRefused(f"{path} has a key of type {type(k).__name__}; keys of a snapshot are text or numbers")
+        return {k: plain(v, f"{path}[{k!r}]") for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v, f"{path}[{i}]") for i, v in enumerate(value)]
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return value.item()
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value.copy()
+    raise SnapshotRefused(
+        f"{path} is a {type(value).__qualname__}; a snapshot holds JSON values, bytes, arrays and tensors only: let the "
+        f"state_dict() that made it return these"
+    )
+
+
+def opened(mark: Any) -> Any:
+    """A mark of the engine's with its packed parts opened: the states of strands travel as bytes."""
+    if isinstance(mark, tuple) and mark and mark[0] == "s":
+        strands = [[unpack_state(s) if isinstance(s, bytes) else s, *rest] for s, *rest in mark[2]]
+        return ["s", mark[1], strands]
+    if isinstance(mark, tuple | list):
+        return [opened(part) for part in mark]
+    return mark
+
+
+def check(state: Any, style: str) -> dict[str, Any]:
+    """The state, if it is one of a DataLoader of this style."""
+    if not isinstance(state, dict):
+        raise SnapshotRefused(f"load_state_dict() takes what state_dict() returned, not {type(state).__name__}")
+    missing = [k for k in ("version", "style", "num_workers", "base_seed", "epoch", "start", "at") if k not in state]
+    if missing:
+        raise SnapshotRefused(f"this is not a DataLoader's whole state: {', '.join(map(repr, missing))} is missing")
+    if state["version"] != VERSION:
+        raise SnapshotRefused(f"state version {state['version']!r} is not known; this headrace reads version {VERSION}")
+    if state["style"] != style:
+        raise SnapshotRefused(f"this state is of a DataLoader over {_STYLES.get(state['style'])}, and this is one over {_STYLES[style]}")
+    for name in ("num_workers", "epoch"):
+        _count(state[name], name)
+    if state["base_seed"] is not None:
+        _count(state["base_seed"], "base_seed")
+    if not isinstance(state["start"], dict):
+        raise SnapshotRefused("the state's 'start' is not a dict")
+    at = state["at"]
+    if at is not None and style == "map":
+        if not isinstance(at, dict) or not {"batches", "samples", "done", "drawn", "iterator"} <= at.keys():
+            raise SnapshotRefused("the state's place in a map-style dataset is not whole")
+        for name in ("batches", "samples"):
+            _count(at[name], name)
+        if not isinstance(at["done"], list):
+            raise SnapshotRefused("the state's list of batches done is not a list")
+        for number in at["done"]:
+            _count(number, "done")
+    return state
+
+
+_STYLES = {"map": "a map-style dataset", "iterable": "an iterable-style dataset", "auto": "an iterable with shard='auto'"}
+
+
+def _count(value: Any, name: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
+        raise SnapshotRefused(f"the state's {name} is {value!r}; a whole number >= 0 is expected")

@@ -1,0 +1,106 @@
+"""In-memory cache: everything before it runs once per process; later epochs get the same samples from memory.
+
+What the cache holds is the stream of epoch 0, whichever epoch runs first: a worker that starts late, or a run that is
+resumed, fills its cache with the same samples as everybody else. Behind a shard point, where the op runs in the consumer
+on what the workers deliver, nothing is cached.
+"""
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+from headrace.errors import BadOption
+from headrace.op import Here, Op
+from headrace.ops.copies import own
+
+T = TypeVar("T")
+
+
+class Store:
+    """The samples that this process holds, by what they depend on; travels empty."""
+
+    def __init__(self) -> None:
+        self.full: dict[Any, list[Any]] = {}
+        self.refused: set[Any] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Store, ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InMemoryCache(Op[T, T]):
+    """Samples are kept once all have been read, if they take at most `size` megabytes (None: any number)."""
+
+    size: int | None = None
+    store: Store = field(default_factory=Store, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not self.size > 0:
+            raise BadOption(f"in_memory_cache(size=) needs a number of megabytes > 0, not {self.size!r}")
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        samples, here = inputs
+        opening = getattr(samples, "_opening", None)
+        if opening is None:
+            return samples  # type: ignore[no-any-return]
+        return self._samples(samples, here, opening)
+
+    def _samples(self, samples: Any, here: Here, opening: Any) -> Iterator[T]:
+        about = (opening.seed, here.strand, here.strands)
+        number = here.note or 0
+        if about not in self.store.full:
+            first = type(opening)(opening.ordinals, opening.seed, 0, here.strand, here.strands, opening.seed_globals)
+            kept: list[Any] | None = [] if about not in self.store.refused else None
+            taken = 0.0
+            source = first.open(samples.node)
+            for position, sample in enumerate(source):
+                if kept is not None:
+                    kept.append(own(sample))
+                    taken += weight(sample) if self.size is not None else 0
+                    if self.size is not None and taken > self.size * 2**20:
+                        kept = None
+                        self._refuse(about)
+                if position >= number:
+                    here.rest(position)
+                    yield sample
+            if kept is not None:
+                self.store.full[about] = kept
+            return
+        for position, sample in enumerate(islice(self.store.full[about], number, None), number):
+            here.rest(position)
+            yield own(sample)
+
+    def _refuse(self, about: Any) -> None:
+        if about not in self.store.refused:
+            self.store.refused.add(about)
+            warnings.warn(
+                f"in_memory_cache: the samples take more than size={self.size} megabytes and are read again in every epoch",
+                stacklevel=2,
+            )
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return inputs[0]
+
+    def describe(self) -> str:
+        return f"in_memory_cache(size={self.size})"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("in_memory_cache",)
+
+    @classmethod
+    def name(cls) -> str:
+        return "in_memory_cache"
+
+
+def weight(sample: Any) -> int:
+    """About how many bytes a sample takes."""
+    size = sys.getsizeof(sample)
+    if isinstance(sample, Mapping):
+        return size + sum(weight(k) + weight(v) for k, v in sample.items())
+    if isinstance(sample, list | tuple | set | frozenset):
+        return size + sum(map(weight, sample))
+    data = getattr(sample, "nbytes", None)
+    return max(size, data) if isinstance(data, int) else size

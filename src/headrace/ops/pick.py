@@ -1,0 +1,32 @@
+"""Pick: the samples at given positions, or under given keys."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headrace.errors import BadPipe
+from headrace.op import Here, Indexed, Op
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pick(Op[T, T]):
+    """The samples `indices`, in their order."""
+
+    indices: Any
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        fetch, chosen = inner.get, self.indices
+        return Indexed(len(chosen), lambda position: fetch(chosen[position]))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return len(self.indices)
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        raise BadPipe("to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream")
+
+    @classmethod
+    def name(cls) -> str:
+        return "to_iter_datapipe"

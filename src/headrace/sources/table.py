@@ -1,0 +1,65 @@
+"""Table: the samples of a pipe by key, read whole when the first is asked for."""
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.op import Source
+
+
+class Read:
+    """What has been read in this process; travels empty."""
+
+    def __init__(self) -> None:
+        self.table: dict[Any, Any] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Read, ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table(Source[Any]):
+    """The values of a pipe of (key, value) pairs; `pair` makes such a pair out of a sample."""
+
+    source: Iterable[Any]
+    pair: Callable[[Any], Any] | None = None
+    read: Read = field(default_factory=Read, repr=False)
+    user = True
+
+    def size(self) -> int:
+        return len(self.table())
+
+    def get(self, position: Any) -> Any:
+        try:
+            return self.table()[position]
+        except KeyError:
+            raise IndexError(f"Index {position} is invalid for IterToMapConverter.") from None
+
+    def table(self) -> dict[Any, Any]:
+        if self.read.table is None:
+            table: dict[Any, Any] = {}
+            for sample in self.source:
+                key, value = _pair(sample if self.pair is None else self.pair(sample))
+                if key in table:
+                    warnings.warn(f"Found duplicate key {key}. Please check your `key_value_fn`", stacklevel=2)
+                table[key] = value
+            self.read.table = table
+        return self.read.table
+
+    def describe(self) -> str:
+        return "to_map_datapipe()"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("to_map_datapipe",)
+
+
+def _pair(sample: Any) -> tuple[Any, Any]:
+    try:
+        size = len(sample)
+    except TypeError:
+        raise TypeError(f"Cannot convert dictionary update element {type(sample)} ({sample}) to a sequence") from None
+    if size != 2:
+        raise ValueError(f"dictionary update sequence element has length {size}, 2 is required")
+    key, value = sample
+    return key, value

@@ -1,0 +1,110 @@
+"""Wrapped: the data that a program already has, as DataPipes hand it out.
+
+Every reader gets its own copy of a sample (`deepcopy`), so that changing it in place changes nothing for the next epoch
+or another branch. What has a length and positions can be asked for any of them; everything else is a stream. An iterator
+can be read once only: asking again is an error, not an empty epoch.
+"""
+
+import copy
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+from headrace.errors import BadPipe
+from headrace.op import Source, place
+from headrace.ops.copies import ATOMS
+
+T = TypeVar("T")
+NOT_COPIED = (
+    "The input iterable can not be deepcopied, please be aware of in-place modification would affect source data."
+)
+
+
+class Once:
+    """Whether an iterator has been given out."""
+
+    def __init__(self) -> None:
+        self.taken = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Once, ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrappedSequence(Source[T]):
+    """A list, an array, a range, a mapping: any position or key at once."""
+
+    data: Any
+    deepcopy: bool = True
+    user = True
+
+    def size(self) -> int:
+        return len(self.data)
+
+    def get(self, position: int) -> T:
+        sample = self.data[position]
+        return copied(sample) if self.deepcopy else sample  # type: ignore[no-any-return]
+
+    @classmethod
+    def name(cls) -> str:
+        return "wrapped"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrappedIterable(Source[T]):
+    """Anything that can be iterated, or a function that returns it, called anew each time."""
+
+    data: Any
+    deepcopy: bool = True
+    once: Once = field(default_factory=Once, repr=False)
+    user = True
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        (here,) = inputs
+        data = self.data
+        samples = iter(data if hasattr(data, "__iter__") or not callable(data) else data())
+        if samples is data:
+            if self.once.taken:
+                raise BadPipe(
+                    "IterableWrapper holds an iterator, and it has been read already; "
+                    "give it a list, or a function that returns a fresh iterator"
+                )
+            self.once.taken = True
+        for position, sample in enumerate(islice(samples, here.strand, None, here.strands)):
+            place.at(here, position)
+            yield copied(sample) if self.deepcopy and samples is not data else sample
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        try:
+            return len(self.data)
+        except TypeError:
+            return None
+
+    @classmethod
+    def name(cls) -> str:
+        return "wrapped"
+
+
+def copied(sample: Any) -> Any:
+    """A copy that its reader may change; what cannot be copied is given out as it is, with a warning."""
+    if type(sample) in ATOMS:
+        return sample
+    try:
+        return copy.deepcopy(sample)
+    except Exception:
+        warnings.warn(NOT_COPIED, stacklevel=3)
+        return sample
+
+
+def has_positions(data: Any) -> bool:
+    """Whether `data[i]` for i below `len(data)` is the same as iterating it."""
+    if isinstance(data, Sequence):
+        return True
+    if isinstance(data, Iterator) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        return False
+    if hasattr(data, "strides") or hasattr(data, "stride"):  # arrays and tensors
+        return True
+    # An object without __iter__ is iterated by positions anyway; torch's IterableDataset is the exception to every rule.
+    return not hasattr(data, "__iter__")

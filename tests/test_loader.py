@@ -1,0 +1,249 @@
+"""The Loader as users hold it: options, lengths, lifetimes, what it hands over and what it says."""
+
+import gc
+import threading
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headrace import Budget, Loader, Pipe
+from headrace.errors import BadOption, Closed, NoLength, NotPicklable, TooManyErrors
+from tests.laws.pipes import KINDS, Numbers, stream
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclass
+class Record:
+    number: int
+    name: str
+
+
+WAYS = ["inline", "thread3", "fork2", "server3"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_any_object_arrives_as_it_was(way: str) -> None:
+    given = [None, 0, "text", b"bytes", 3.5, (1, [2]), {"a": None}, Point(1, 2), Record(1, "r"), np.array(3), {1, 2}]
+    with Loader(Pipe.of(given), **KINDS[way]) as loader:
+        got = list(loader)
+    assert [repr(g) for g in got] == [repr(g) for g in given]
+    assert [type(g) for g in got] == [type(g) for g in given]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((0, 3)),
+        np.array(["a", "bc"]),
+        np.array([object(), None], dtype=object),
+        np.arange(6).reshape(2, 3).T,
+        np.zeros(10**5, np.float16),
+        np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+        np.array("2020-01-01", "datetime64[D]"),
+    ],
+)
+def test_arrays_of_every_sort_arrive_as_they_were(way: str, array: Any) -> None:
+    with Loader(Pipe.of([array]), **KINDS[way]) as loader:
+        (got,) = loader
+    assert got.dtype == array.dtype
+    assert got.shape == array.shape
+    assert repr(got.tolist())[:20] == repr(array.tolist())[:20]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.bool, torch.complex64, torch.int8])
+@pytest.mark.parametrize("shape", [(), (0, 2), (3,), (50, 60)])
+def test_tensors_arrive_as_they_were(way: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    tensor = torch.ones(shape).to(dtype)
+    with Loader(Pipe.of([tensor, tensor.T if tensor.ndim == 2 else tensor]), **KINDS[way]) as loader:
+        first, second = loader
+    assert first.dtype == dtype
+    assert torch.equal(first, tensor)
+    assert second.shape == (tensor.T.shape if tensor.ndim == 2 else tensor.shape)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("size", [0, 1])
+def test_empty_and_single_data(way: str, size: int) -> None:
+    for pipe in (Pipe.of(Numbers(size)), Pipe.of(stream(size)), Pipe.of(Numbers(size)).batch(4).collate()):
+        with Loader(pipe, **KINDS[way]) as loader:
+            assert len(list(loader)) == size
+            assert len(list(loader)) == size
+
+
+def grown(x: int) -> np.ndarray:
+    return np.full(100 if x < 3 else 100_000 * x, x)
+
+
+def test_a_batch_that_outgrows_its_slot_a_hundredfold_arrives() -> None:
+    with Loader(Pipe.of(Numbers(8)).map(grown), workers=2) as loader:
+        for i, array in enumerate(loader):
+            assert (array == i).all()
+            assert len(array) == len(grown(i))
+
+
+def test_collate_keeps_the_form_of_samples() -> None:
+    sample = {"a": (1, 2.5), "p": Point(np.zeros(2), "s"), "r": Record(7, "n"), "t": torch.ones(2), "l": [1, 2]}
+    batch = next(iter(Loader(Pipe.of([sample] * 3).batch(3).collate())))
+    assert batch["a"][0].tolist() == [1, 1, 1]
+    assert isinstance(batch["p"], Point)
+    assert batch["p"].x.shape == (3, 2)
+    assert batch["p"].y == ["s", "s", "s"]
+    assert batch["r"].number.tolist() == [7, 7, 7]
+    assert isinstance(batch["t"], torch.Tensor)
+    assert batch["t"].shape == (3, 2)
+    assert len(batch["l"]) == 2
+
+
+def test_shapes_that_do_not_agree_are_named() -> None:
+    loader = Loader(Pipe.of([{"x": np.zeros(2)}, {"x": np.zeros(3)}]).batch(2).collate())
+    with pytest.raises(ValueError, match=r"\['x'\].*\(2,\).*\(3,\)"):
+        next(iter(loader))
+
+
+def failing(x: int) -> int:
+    if x in (5, 13):
+        raise KeyError("bad sample", x)
+    return x
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_error_keeps_its_type_and_gains_its_place(way: str) -> None:
+    with Loader(Pipe.of(Numbers(20)).map(failing).batch(4), **KINDS[way]) as loader:
+        batches = iter(loader)
+        assert next(batches) == [0, 1, 2, 3]
+        with pytest.raises(KeyError) as caught:
+            next(batches)
+        assert caught.value.args == ("bad sample", 5)
+        assert "failing" in caught.value.__notes__[0]
+        assert "position 5" in caught.value.__notes__[0]
+        assert next(batches) == [8, 9, 10, 11]
+        if way in ("fork2", "server3"):
+            assert "raise KeyError" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_samples_that_fail_can_be_left_out_and_are_counted(way: str) -> None:
+    pipe = Pipe.of(Numbers(20)).map(failing).batch(4)
+    with Loader(pipe, on_error="skip", **KINDS[way]) as loader:
+        assert list(loader) == [[0, 1, 2, 3], [4, 6, 7], [8, 9, 10, 11], [12, 14, 15], [16, 17, 18, 19]]
+        assert loader.stats().skips == 2
+    with (
+        Loader(pipe, on_error=Budget(count=1), **KINDS[way]) as loader,
+        pytest.raises(TooManyErrors, match="position 13"),
+    ):
+        list(loader)
+
+
+def test_an_op_that_cannot_travel_is_named_before_any_process_starts() -> None:
+    lock = threading.Lock()
+    loader = Loader(Pipe.of(Numbers(5)).map(lambda x: (x, lock)[0]), workers=2)
+    with pytest.raises(NotPicklable, match=r"map\.fn closure variable lock"):
+        iter(loader)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_breaking_off_and_iterating_again_is_clean(way: str) -> None:
+    with Loader(Pipe.of(Numbers(100)).batch(5), **KINDS[way]) as loader:
+        for _ in range(5):
+            for batch in loader:
+                if batch[0] >= 20:
+                    break
+        assert [x for b in loader for x in b] == list(range(100))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_live_iterators_do_not_disturb_each_other(way: str) -> None:
+    with Loader(Pipe.of(Numbers(60)).batch(5), **KINDS[way]) as loader:
+        first, second = iter(loader), iter(loader)
+        got = [(next(first), next(second)) for _ in range(12)]
+        assert all(a == b for a, b in got)
+        assert [x for a, _ in got for x in a] == list(range(60))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_loaders_in_threads(way: str) -> None:
+    results: dict[int, list[int]] = {}
+
+    def run(number: int) -> None:
+        with Loader(Pipe.of(Numbers(50)).batch(5), **KINDS[way]) as loader:
+            results[number] = [x for b in loader for x in b]
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == {i: list(range(50)) for i in range(3)}
+
+
+def test_lengths() -> None:
+    assert len(Loader(Pipe.of(Numbers(10)).batch(4))) == 3
+    assert len(Loader(Pipe.of(Numbers(10)).batch(4, drop_last=True).collate())) == 2
+    assert len(Loader(Pipe.of(Numbers(10)).shuffle())) == 10
+    with pytest.raises(NoLength):
+        len(Loader(Pipe.of(Numbers(10)).filter(bool)))
+    with pytest.raises(NoLength):
+        len(Loader(Pipe.of(Numbers(10)).cycle()))
+
+
+def test_a_closed_loader_says_so() -> None:
+    loader = Loader(Pipe.of(Numbers(3)), workers=1)
+    list(loader)
+    loader.close()
+    loader.close()
+    with pytest.raises(Closed):
+        iter(loader)
+
+
+def test_set_epoch_chooses_the_order() -> None:
+    loader = Loader(Pipe.of(Numbers(30)).shuffle(), seed=2)
+    first, second = list(loader), list(loader)
+    loader.set_epoch(0)
+    assert list(loader) == first
+    assert list(loader) == second
+
+
+def test_workers_start_with_the_users_function() -> None:
+    seen: list[int] = []
+
+    def init(number: int) -> None:
+        seen.append(number)
+
+    with Loader(Pipe.of(Numbers(10)).map(lambda x: list(seen)), workers=3, worker_init=init) as loader:
+        assert {tuple(x) for x in loader} <= {(0,), (1,), (2,)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": -1}, "workers"),
+        ({"workers": 2, "kind": "proces"}, "did you mean 'process'"),
+        ({"prefetsch": 2}, "did you mean 'prefetch'"),
+        ({"workers": 0, "kind": "thread"}, "workers >= 1"),
+        ({"timeout": 0}, "timeout"),
+        ({"seed": -1}, "seed"),
+        ({"start_method": "fork"}, "kind='process'"),
+        ({"on_error": "ignore"}, "on_error"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_to_write(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadOption, match=message):
+        Loader(Pipe.of(Numbers(3)), **options)
+
+
+def test_a_loader_that_is_dropped_leaves_nothing(no_new_fds: Any) -> None:
+    for batch in Loader(Pipe.of(Numbers(10)).batch(2), workers=2, start_method="fork"):
+        assert batch
+    no_new_fds()
+    for _ in range(5):
+        loader = Loader(Pipe.of(Numbers(10)).batch(2), workers=2, start_method="fork")
+        next(iter(loader))
+        del loader
+        gc.collect()

@@ -1,0 +1,41 @@
+"""Types are carried through the verbs: what mypy reveals is what the user will see."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASES = {
+    "Pipe.of([1, 2])": "headrace.pipe.Pipe[int]",
+    "Pipe.of([1, 2]).map(str)": "headrace.pipe.Pipe[str]",
+    "Pipe.of(['a']).filter(bool)": "headrace.pipe.Pipe[str]",
+    "Pipe.of([1]).map(float).batch(4)": "headrace.pipe.Pipe[list[float]]",
+    "Pipe.of(['a b']).flatmap(str.split)": "headrace.pipe.Pipe[str]",
+    "Pipe.of([1]).enumerate()": "headrace.pipe.Pipe[tuple[int, int]]",
+    "Pipe.of([1]).zip(Pipe.of(['a']))": "headrace.pipe.Pipe[tuple[int, str]]",
+    "Pipe.of([1]).shuffle().header(3).cycle(2)": "headrace.pipe.Pipe[int]",
+    "Pipe.of([1]).concat(Pipe.of(['a']))": "headrace.pipe.Pipe[int | str]",
+    "Loader(Pipe.of([1]).batch(2))": "headrace.loader.Loader[list[int]]",
+    "next(iter(Loader(Pipe.of([1]).map(str))))": "str",
+}
+
+
+@pytest.mark.timeout(180)
+def test_mypy_reveals_the_type_of_every_verb(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    lines = ["from headrace import Loader, Pipe", *(f"reveal_type({case})" for case in CASES)]
+    program.write_text("\n".join(lines) + "\n")
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(program)],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        check=False,
+        env={"MYPYPATH": str(root / "src"), "PATH": "/usr/bin:/bin"},
+    )
+    revealed = [
+        line.split(chr(34))[1].replace("builtins.", "") for line in done.stdout.splitlines() if "Revealed type" in line
+    ]
+    assert revealed == list(CASES.values()), done.stdout + done.stderr
