@@ -24,7 +24,7 @@ def test_start_can_be_called_once() -> None:
 @pytest.mark.parametrize("index", [-1, 2, True, 0.0, "0"])
 def test_an_index_that_is_no_consumer_is_refused_and_start_can_be_called_again(index: Any) -> None:
     with swift(nb_consumer=2) as loader:
-        with pytest.raises(BadOption, match="one of 0..1"):
+        with pytest.raises(BadOption, match=r"one of 0\.\.1"):
             loader.start(index)
         loader.start(1)
 

@@ -47,7 +47,7 @@ def test_an_error_in_the_middle_of_an_epoch_keeps_its_type_and_the_rest_still_co
         loader.start(0)
         seen = []
         with pytest.raises(ValueError, match="sample 33 is bad") as caught:
-            seen += [batch.tolist() for batch in loader]  # noqa: PERF401
+            seen += [batch.tolist() for batch in loader]
         assert "stage 'getitem', sample 33" in notes(caught.value)
         assert "in __getitem__" in str(caught.value.__cause__)
         assert flat([batch.tolist() for batch in loader]) == [36, 37, 38, 39]

@@ -34,6 +34,13 @@ def is_iterable(loader: Any) -> bool:
     return bool(loader._dataset_kind == _DatasetKind.Iterable)
 
 
+def style(loader: Any) -> str:
+    """What kind of place a snapshot of this loader holds."""
+    if not is_iterable(loader):
+        return "map"
+    return "iterable" if loader.shard is None else "auto"
+
+
 def crew_of(loader: Any, base_seed: int, recorded: int | None = None) -> Crew:
     """The workers; `recorded` is the num_workers of the snapshot that the epoch goes on from."""
     auto = loader.shard == "auto"

@@ -1,0 +1,314 @@
+"""Iteration: the iterator of a DataLoader. It draws what torch draws, then lets the engine run the epoch.
+
+    iter(loader)   generators and samplers in torch's order  ->  program, policy, workers  ->  the first batches are begun
+    next(it)       the next batch of the engine; the batch that this makes room for is begun
+    end, del       the workers end (or wait for the next epoch, with persistent_workers)
+
+`Standing` is what a loader remembers of its last iterator, so that a snapshot can be taken after it is gone.
+"""
+
+import warnings
+import weakref
+from typing import Any
+
+import torch
+from torch.utils.data import _utils
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from headrace.doors import torch_plan as plan
+from headrace.doors.torch_fetch import Skipped
+from headrace.doors.torch_indices import Indices, again, borrowed_globals, start_of
+from headrace.doors.torch_seeds import base_seed
+from headrace.doors.torch_state import VERSION, opened, plain
+from headrace.doors.torch_stream import Raised
+from headrace.doors.torch_twins import Twins
+from headrace.engine.epoch import Epoch
+from headrace.engine.places import check_place
+from headrace.engine.pool import Pool
+from headrace.errors import WorkerStuck
+from headrace.observe.meter import Meter
+from headrace.plan.world import World
+
+_profiling = torch.autograd._profiler_enabled
+
+
+class Standing:
+    """Where an iterator stands, or stood when it went away."""
+
+    def __init__(self, style: str, workers: int, start: dict[str, Any], drawn: list[int]) -> None:
+        self.style = style
+        self.workers = workers
+        self.start = start
+        self.drawn = drawn
+        """Whether the base seed was drawn at the start of this epoch, and how often the sampler was iterated."""
+        self.base_seed = 0
+        self.epoch = 0
+        self.ended = False
+        self.live: weakref.ref[Iteration] | None = None
+        self.at: Any = None
+
+    def state(self) -> dict[str, Any]:
+        live = self.live() if self.live is not None else None
+        at = self.at if live is None else live._at()
+        if self.style == "map":
+            at = {**at, "drawn": self.drawn}
+        else:
+            at = {"mark": opened(at), "drawn": self.drawn}
+        state = {
+            "version": VERSION, "style": self.style, "num_workers": self.workers, "base_seed": self.base_seed,
+            "epoch": self.epoch, "start": self.start, "at": at,
+        }  # fmt: skip
+        return plain(state)  # type: ignore[no-any-return]
+
+
+class Iteration(_BaseDataLoaderIter):
+    """One epoch after the other over one set of workers."""
+
+    def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
+        self._iterable = plan.is_iterable(loader)
+        start = start_of(loader, not self._iterable)
+        super().__init__(loader)
+        self._check(loader)
+        at = None
+        if resume is not None:
+            start, at = resume["start"], resume["at"]
+            again(loader, start)
+            self._base_seed = self._seed_again(loader, resume)
+        self._persistent = loader.persistent_workers and loader.num_workers > 0
+        self._number = 0 if resume is None else resume["epoch"]
+        self._warned = False
+        self._twins: Twins | None = None
+        if self._iterable and loader.num_workers > 1 and loader.shard is None and at is None:
+            self._twins = Twins(loader.num_workers, loader.dataset)
+        recorded = resume["num_workers"] if resume is not None and at is not None else None
+        self._build(loader, recorded)
+        self._begin(loader, start, at, first=True)
+
+    def _check(self, loader: Any) -> None:
+        """What torch finds out only here."""
+        if loader.num_workers == 0:
+            if self._timeout != 0:
+                raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+            kind = "_SingleProcessDataLoaderIter"
+        else:
+            if loader.prefetch_factor <= 0:
+                raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+            kind = "_MultiProcessingDataLoaderIter"
+        # The name under which profilers know the loader.
+        self._profile_name = f"enumerate(DataLoader)#{kind}.__next__"
+
+    def _seed_again(self, loader: Any, resume: dict[str, Any]) -> int:
+        recorded: int | None = resume["base_seed"]
+        if resume["at"] is None and (recorded is None or not loader.persistent_workers):
+            return self._base_seed if loader.generator is None else base_seed(loader.generator)
+        assert recorded is not None
+        return recorded
+
+    def _build(self, loader: Any, recorded: int | None) -> None:
+        self._crew = plan.crew_of(loader, self._base_seed, recorded)
+        self._meter = Meter()
+        self._pool = Pool(plan.program(loader, self._crew), plan.policy(loader, self._crew))
+
+    # --- one epoch ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool) -> None:
+        style = plan.style(loader)
+        again_drawn = at["drawn"] if at is not None else None
+        drawn = again_drawn or [int(first), 2 if first and loader.num_workers else 1]
+        self._standing = loader._standing = Standing(style, self._crew.count, start, drawn)
+        self._standing.base_seed, self._standing.epoch = self._base_seed, self._number
+        self._indices: Indices | None = None
+        self._done: set[int] | None = None
+        if self._iterable:
+            if at is not None and drawn[0] and loader.generator is not None:
+                base_seed(loader.generator)  # an uninterrupted run has drawn it
+            self._here = check_place(at["mark"], self._pool.program) if at is not None else None
+        else:
+            self._indices = self._list(loader, start, at, first)
+            self._here = None if at is None else (("l", at["batches"]), 0)
+            if not loader.in_order and loader.num_workers:
+                self._done = set() if at is None else set(at["done"])
+                self._prefix = 0 if at is None else at["batches"]
+        self._delivered = False
+        self._epoch: Epoch[Any] | None = Epoch(
+            self._pool, self._meter, self._number, World(), state=self._here, listed=self._indices
+        )
+        self._workers = self._epoch._workers
+        self._deaths = len(self._workers.restarts)
+        # Workers begin at once, and go on while a batch is being used.
+        self._go_on = self._epoch._run._issue if loader.num_workers else _nothing
+        self._standing.live = weakref.ref(self)
+        self._go_on()
+
+    def _list(self, loader: Any, start: dict[str, Any], at: Any, first: bool) -> Indices:
+        sampler, batched = loader._index_sampler, loader._auto_collation
+        keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
+        if at is None:
+            if first and loader.num_workers:
+                self._sampler_iter = iter(sampler)  # torch iterates it twice, and throws the first away
+            return Indices(sampler, self._sampler_iter, batched, keep)
+        with borrowed_globals(start):
+            self._sampler_iter = iter(sampler)
+            if at["drawn"][0]:
+                base_seed(loader.generator)
+            if at["drawn"][1] == 2:
+                self._sampler_iter = iter(sampler)
+            indices = Indices(sampler, self._sampler_iter, batched, keep)
+            indices.go_to(at["batches"], at["samples"], at["done"], at["iterator"])
+        return indices
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """The next epoch, with the same workers."""
+        self._leave()
+        start = start_of(loader, not self._iterable)
+        self._sampler_iter = iter(self._index_sampler)
+        self._num_yielded = 0
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+        self._number += 1
+        if self._crew.played or self._pool.closed:
+            self._pool.close()
+            self._build(loader, None)
+        self._begin(loader, start, None, first=False)
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    def __next__(self) -> Any:
+        if _profiling():
+            with torch.autograd.profiler.record_function(self._profile_name):
+                data = self._next_data()
+        else:
+            data = self._next_data()
+        self._num_yielded += 1
+        promised = self._IterableDataset_len_called
+        if promised is not None and self._iterable and self._num_yielded > promised:
+            self._warn_of_length(promised)
+        return data
+
+    def _next_data(self) -> Any:
+        if self._epoch is None:
+            raise StopIteration
+        while True:
+            try:
+                data = next(self._epoch)
+            except StopIteration:
+                self._end()
+                if self._indices is not None and self._indices.failed is not None:
+                    failed, self._indices.failed = self._indices.failed, None
+                    raise failed from None
+                raise
+            except WorkerStuck as stuck:
+                raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
+            except Exception:
+                self._note_delivery()
+                raise
+            if not self._delivered or self._done is not None:
+                self._note_delivery()
+            if len(self._workers.restarts) != self._deaths:
+                self._warn_of_death()
+            self._go_on()
+            kind = type(data)
+            if kind is Skipped:
+                continue
+            if kind is Raised:
+                raise data.error
+            if self._twins is not None:
+                self._look_for_twins(data)
+            if self._pin_memory:
+                return _utils.pin_memory.pin_memory(data, self._pin_memory_device)
+            return data
+
+    def _note_delivery(self) -> None:
+        self._delivered = True
+        if self._done is None or self._epoch is None:
+            return
+        mark, _ = self._epoch.state()
+        if mark is not None:
+            self._done.add(mark[1] - 1)
+            while self._prefix in self._done:
+                self._done.remove(self._prefix)
+                self._prefix += 1
+
+    def _look_for_twins(self, data: Any) -> None:
+        assert self._epoch is not None and self._twins is not None
+        mark, _ = self._epoch.state()
+        if not self._twins.see((mark[1] - 1) % self._crew.count, data):
+            self._twins = None
+
+    # --- warnings -----------------------------------------------------------------------------------------------------
+
+    def _warn_of_death(self) -> None:
+        self._deaths = len(self._workers.restarts)
+        if self._warned or self._pool.program.keyed:
+            return
+        self._warned = True
+        warnings.warn(
+            f"a worker of this DataLoader {self._workers.restarts[-1][1]} and was replaced; all batches arrive in order, "
+            f"but random values that are drawn in it from now on differ from a run without this. "
+            f"DataLoader(..., reproducible=True) has the same values in any case",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+    def _warn_of_length(self, promised: int) -> None:
+        text = (
+            f"Length of IterableDataset {self._dataset} was reported to be {promised}"
+            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if self._num_workers > 0:
+            text += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker. Please see "
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            )
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+    # --- ends and state -----------------------------------------------------------------------------------------------
+
+    def _at(self) -> Any:
+        """Where this epoch stands."""
+        assert self._epoch is not None
+        mark, skip = self._epoch.state()
+        if self._iterable:
+            return (mark, skip) if self._delivered else self._here
+        number = mark[1] if self._delivered else (0 if self._here is None else self._here[0][1])
+        done: list[int] = []
+        if self._done is not None:
+            number, done = self._prefix, sorted(self._done)
+        assert self._indices is not None
+        samples, state = self._indices.at(number)
+        return {"batches": number, "samples": samples, "done": done, "iterator": state}
+
+    def _end(self) -> None:
+        """Everything was delivered."""
+        if self._twins is not None:
+            twins, self._twins = self._twins, None
+            twins.decide()
+        self._standing.ended = True
+        self._epoch = None
+        if not self._persistent:
+            self._pool.close()
+
+    def _leave(self) -> None:
+        """Nobody asks for the rest of this epoch."""
+        epoch, self._epoch = self._epoch, None
+        if epoch is not None:
+            self._epoch = epoch
+            self._standing.at = self._at()
+            self._epoch = None
+            self._standing.live = None
+            epoch.close()
+
+    def _shutdown_workers(self) -> None:
+        """torch's name for it: trainers call this to end a loader's workers now."""
+        self._leave()
+        self._pool.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pool", None) is not None:
+            if getattr(self, "_epoch", None) is not None:
+                self._leave()
+            self._pool.close()
+
+
+def _nothing() -> None:
+    pass

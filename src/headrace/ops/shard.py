@@ -1,0 +1,41 @@
+"""Shard: every n-th sample."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headrace.errors import BadOption
+from headrace.op import Here, Indexed, Op
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard(Op[T, T]):
+    """The samples whose number leaves the rest `number` when divided by `count`."""
+
+    count: int
+    number: int
+    quiet = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < self.count:
+            raise BadOption(f"instance_id({self.number}) should be smaller than num_of_instances({self.count})")
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        samples, here = inputs
+        position = here.note or 0
+        for sample in samples:
+            mine = position % self.count == self.number
+            position += 1
+            if mine:
+                here.rest(position)
+                yield sample
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        fetch, first, step = inner.get, self.number, self.count
+        return Indexed(len(range(first, inner.length, step)), lambda position: fetch(first + position * step))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return None if inputs[0] is None else len(range(self.number, inputs[0], self.count))
