@@ -9,7 +9,7 @@ again.
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from headrace.op import Here, Spot
+from headrace.op import Here, Indexed, Spot
 from headrace.plan.seed import key
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ CHECKPOINT = 1000
 class Opening:
     """What the cursors of one graph have in common while they are opened."""
 
-    __slots__ = ("epoch", "opened", "ordinals", "seed", "seed_globals", "spot", "strand", "strands")
+    __slots__ = ("clock", "epoch", "opened", "ordinals", "seed", "seed_globals", "spot", "strand", "strands")
 
     def __init__(
         self,
@@ -34,8 +34,10 @@ class Opening:
         strands: int = 1,
         seed_globals: Callable[[int], None] | None = None,
         spot: Spot | None = None,
+        clock: dict[int, float] | None = None,
     ) -> None:
         self.spot = spot or Spot()
+        self.clock = clock
         self.ordinals = ordinals
         self.seed = seed
         self.epoch = epoch
@@ -49,7 +51,9 @@ class Opening:
         ordinal = self.ordinals[id(node)]
         seed = op_seed(self.seed, self.epoch, ordinal)
         mine = key(seed, "turn", turn) if turn else seed
-        return Here(mine, self.epoch, ordinal, self.strand, self.strands, self.spot)
+        here = Here(mine, self.epoch, ordinal, self.strand, self.strands, self.spot)
+        here.clock = self.clock
+        return here
 
     def open(self, node: "Pipe[Any]", state: State | None = None, turn: int = 0) -> "Cursor":
         if not getattr(node.op, "shared", False):
@@ -121,6 +125,12 @@ class Cursor(Iterator[Any]):
             return [self.emitted, 0, self.note, self.turn, [c.state() for c in self.inputs]]
         emitted, note, below = self._captured
         return [emitted, self.emitted + self._skip - emitted, note, self.turn, below]
+
+    def indexed(self) -> Indexed | None:
+        """Random access to what this cursor iterates, in its turn."""
+        from headrace.pipe import _indexed
+
+        return _indexed(self.node, self._opening, self.turn)
 
     def again(self, turn: int) -> None:
         """Start from the beginning, with the random choices of turn number `turn`."""

@@ -42,6 +42,8 @@ class Stats:
     """Seconds the training loop waited for data."""
     busy: dict[str, float]
     """Seconds that workers spent, by stage of the plan."""
+    ops: dict[str, float]
+    """Seconds that workers spent in each op: one ticket in sixteen is timed, and scaled up."""
     bytes: int
     """Shared memory in existence."""
     slots: int
@@ -240,8 +242,10 @@ class Loader(Generic[T]):
         everybody = self._pool.all()
         arenas = [w.arena for w in everybody if hasattr(w, "arena")]
         names = {s.number: f"stage {s.number} ({s.feed})" for s in self.program.stages}
+        nodes = self.pipe.nodes()
         return Stats(
             epochs=self._epochs,
+            ops={f"{i} {nodes[i].op.describe()}": spent for i, spent in self._meter.by_op().items()},
             batches=self._meter.batches,
             waited=self._meter.waited,
             busy={names[k]: v for k, v in sorted(self._meter.busy.items())},

@@ -22,6 +22,7 @@ dropped. An op that does neither is resumed by replay from the start of the epoc
 
 import threading
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from headrace.plan.seed import generator, key
@@ -36,12 +37,14 @@ Out = TypeVar("Out")
 class Here:
     """All that an op may know of the place where it runs."""
 
-    __slots__ = ("_rest", "emitted", "epoch", "note", "ordinal", "seed", "spot", "strand", "strands")
+    __slots__ = ("_rest", "clock", "emitted", "epoch", "note", "ordinal", "seed", "spot", "strand", "strands")
 
     def __init__(
         self, seed: int, epoch: int, ordinal: int, strand: int = 0, strands: int = 1, spot: "Spot | None" = None
     ) -> None:
         self.spot = spot if spot is not None else Spot()
+        self.clock: dict[int, float] | None = None
+        """Where seconds are noted, by op, while a ticket is being timed."""
         self.seed = seed
         """This op's key: differs for every op, epoch and loader seed; the same in every process."""
         self.epoch = epoch
@@ -64,15 +67,22 @@ class Here:
 class Indexed:
     """Random access to the output of an op: `get(position)` for 0 <= position < length.
 
-    `again(turn)` is the same output with other random choices: what `cycle` reads in its next turns.
+    `take(positions, names)`, where samples are rows of a table, is the table of many rows at once: all its columns, or
+    those that are named. `again(turn)` is the same output with other random choices: what `cycle` reads in its next turns.
     """
 
-    __slots__ = ("again", "get", "length")
+    __slots__ = ("again", "get", "length", "take", "units")
 
-    def __init__(self, length: int, get: Callable[[int], Any]) -> None:
+    def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
         self.length = length
         self.get = get
+        self.take = take
         self.again: Callable[[int], Indexed] = lambda turn: self
+        self.units: Any = None
+        """Where positions that are cheap to read together end (`plan.lanes.Units`), when that is worth knowing."""
+
+
+Take = Callable[["np.ndarray[Any, np.dtype[np.int64]]", tuple[str, ...] | None], Any]
 
 
 class Op(Generic[In, Out]):
@@ -95,6 +105,10 @@ class Op(Generic[In, Out]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         """How many samples I emit, given how many my inputs do; None when that cannot be known."""
         return None
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        """Whether my output is rows of a table that can be taken many at once, given whether my inputs' are."""
+        return False
 
     def describe(self) -> str:
         """The op in one line: its name and its fields."""
@@ -130,7 +144,7 @@ class Each(Op[In, Out]):
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        fetch, apply, spot = inner.get, self.apply, here.spot
+        fetch, apply, spot = inner.get, timed(self.apply, here), here.spot
 
         def get(position: int) -> Out:
             sample = fetch(position)
@@ -182,7 +196,7 @@ class Source(Op[Any, Out]):
         size = self.size()
         if size is None:
             return None
-        fetch, spot = self.get, here.spot
+        fetch, spot = timed(self.get, here), here.spot
 
         def get(position: int) -> Out:
             spot.here = here
@@ -204,6 +218,23 @@ class Source(Op[Any, Out]):
             here.rest()
             place.at(here, position)
             yield self.get(position)
+
+
+def timed(call: Callable[..., Any], here: Here) -> Callable[..., Any]:
+    """The call itself, or, while a ticket is being timed, one that notes its seconds."""
+    clock = here.clock
+    if clock is None:
+        return call
+    ordinal = here.ordinal
+
+    def measured(*args: Any) -> Any:
+        started = perf_counter()
+        try:
+            return call(*args)
+        finally:
+            clock[ordinal] = clock.get(ordinal, 0.0) + perf_counter() - started
+
+    return measured
 
 
 class Spot:

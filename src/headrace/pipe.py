@@ -241,11 +241,13 @@ class Pipe(FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVerbs, LookupVe
         """The number of each node, by its id."""
         return {id(node): number for number, node in enumerate(self.nodes())}
 
-    def indexed(self, seed: int, epoch: int, spot: Spot | None = None) -> Indexed | None:
+    def indexed(
+        self, seed: int, epoch: int, spot: Spot | None = None, clock: dict[int, float] | None = None
+    ) -> Indexed | None:
         """Random access to the samples of this pipe, or None."""
         from headrace.cursor import Opening
 
-        return _indexed(self, Opening(self.ordinals(), seed, epoch, spot=spot), 0)
+        return _indexed(self, Opening(self.ordinals(), seed, epoch, spot=spot, clock=clock), 0)
 
     def fingerprint(self) -> list[str]:
         """One hash per op, sources first: what must agree for a snapshot of one pipe to load in another."""

@@ -53,7 +53,7 @@ def test_a_kill_at_any_fault_point_does_not_change_the_stream(points: Points, na
     assert read(PIPES[name], workers=workers, start_method="fork") == want
     moments = points.reached
     assert moments > 20
-    # In the plain run every third one, from another start for each pipe; the deep run takes them all.
+    # In the plain run every fifth one, from another start for each pipe; the deep run takes them all.
     step = depth(5, 1)
     for moment in range(1 + len(name) % step, moments + 1, step):
         points.arm(moment)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from headrace.ops.parse_csv import ParseCsv
 from headrace.pipe import Pipe
 from tests.ops.file_laws import check_file_op
 
@@ -94,7 +95,7 @@ def test_a_sample_that_is_no_file_is_named() -> None:
 
 def test_stopping_in_the_middle_closes_the_file(files: list[str]) -> None:
     opened: list[Any] = list(Pipe.of(files).open_files("rb"))
-    rows = iter(Pipe.of(opened).parse_csv())
+    rows = ParseCsv().spread(opened[0])
     next(rows)
     assert [stream.closed for _, stream in opened] == [False, False, False]
     del rows

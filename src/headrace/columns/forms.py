@@ -58,7 +58,7 @@ def _torch(table: Table) -> dict[str, Any]:
     torch = package("torch")
     found: dict[str, Any] = {}
     for names, block in table.blocks:
-        if block.dtype.kind in "biufc" and names[0] in table.columns:
+        if block.dtype.kind in "biufc":
             found |= zip(names, torch.from_numpy(block).unbind(0), strict=True)
     for name, column in table.columns.items():
         if name not in found:

@@ -72,7 +72,9 @@ class Table:
     def select(self, names: Iterable[str]) -> "Table":
         names = tuple(names)
         check_names(names, self.columns)
-        return Table({n: self.columns[n] for n in names}, self.length, self.records, self.blocks)
+        kept = set(names)
+        blocks = [(members, block) for members, block in self.blocks if kept.issuperset(members)]
+        return Table({n: self.columns[n] for n in names}, self.length, self.records, blocks)
 
     def rename(self, new: Mapping[str, str]) -> "Table":
         named = renamed(self.columns, new)

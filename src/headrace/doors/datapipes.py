@@ -13,21 +13,23 @@ object is never touched, and any number of iterators may read the same graph.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from headrace.cursor import Opening
-from headrace.doors.datapipes_user import Hole, UserStream, UserTable, relinked
+from headrace.doors.datapipes_user import LARGEST, Hole, UserStream, UserTable, relink, relinked
 from headrace.errors import NoLength
 from headrace.op import Here, Op
 from headrace.ops.chunk import DataChunk as DataChunk
 from headrace.pipe import Pipe
 from headrace.plan.seed import key
-from headrace.verbs.keyed import access
+from headrace.verbs.keyed import Keyed, access
 
 T = TypeVar("T", covariant=True)
-LARGEST = 1000
-"""A container with more elements than this is data, not a list of pipes."""
-_PRIVATE = frozenset({"_built", "_passes", "_sources", "_told"})
+SOURCE = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
+"""What the first argument of a class of pipes is called."""
+_NOT_SENT = ("_access", "_passes")
+"""What a node knows of this process only."""
 
 
 class _Computed:
@@ -44,8 +46,8 @@ class DataPipe(Pipe[T]):
     """What both kinds of DataPipe have in common."""
 
     length_text: ClassVar[str] = "{name} instance doesn't have valid length"
-    own: ClassVar[str] = "__iter__"
-    """The method that makes a subclass the user's own."""
+    reads_by_itself: ClassVar[str | None] = None
+    """The field of the op that holds its source, when the op reads it by itself."""
 
     op = _Computed(lambda node: op_of(node))  # type: ignore[assignment]
     inputs = _Computed(lambda node: sources_of(node))  # type: ignore[assignment]
@@ -58,16 +60,19 @@ class DataPipe(Pipe[T]):
 
     def __getattr__(self, name: str) -> Any:
         """The constructor's arguments of a built pipe, by name."""
-        given = self.__dict__.get("_given", {})
-        if name in given and not name.startswith("__"):
-            return given[name]
+        if name[:2] != "__":
+            given = self.__dict__.get("_given", {})
+            if name in given:
+                return given[name]
+            if name in SOURCE and self.__dict__.get("_sources"):
+                return self.__dict__["_sources"][0]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A method called __getstate__ exists on every object; only one that the user wrote decides what travels.
         if type(self).__getstate__ is not object.__getstate__:
             return (_blank, (type(self),), self.__getstate__())
-        return (_blank, (type(self),), {k: v for k, v in self.__dict__.items() if k != "_passes"})
+        return (_blank, (type(self),), {k: v for k, v in self.__dict__.items() if k not in _NOT_SENT})
 
     @classmethod
     def built(cls, op: Op[Any, Any], sources: tuple[Pipe[Any], ...], given: dict[str, Any]) -> Any:
@@ -75,6 +80,10 @@ class DataPipe(Pipe[T]):
         node = _blank(cls)
         node.__dict__.update(_built=op, _sources=sources, _given=given)
         return node
+
+    def in_force(self, op: Op[Any, Any]) -> Op[Any, Any]:
+        """The op that a built node uses now: some can be switched off."""
+        return op
 
     def __iter__(self) -> Iterator[T]:
         passes = self.__dict__.get("_passes", 0)
@@ -101,16 +110,30 @@ class DataPipe(Pipe[T]):
 class IterDataPipe(DataPipe[T]):
     """A pipe whose samples come one after the other: subclass it and write `__iter__`."""
 
+    if TYPE_CHECKING:  # these verbs have the arguments of DataPipes, not those of Pipe
+
+        def batch(  # type: ignore[override]
+            self, batch_size: int, drop_last: bool = False, wrapper_class: Callable[[list[Any]], Any] | None = None
+        ) -> Pipe[Any]: ...
+        def unbatch(self, unbatch_level: int = 1) -> Pipe[Any]: ...  # type: ignore[override]
+        def collate(self, conversion: Any = None, collate_fn: Any = None) -> Pipe[Any]: ...  # type: ignore[override]
+        def shuffle(  # type: ignore[override]
+            self, *, buffer_size: int | None = None, unbatch_level: int = 0, window: int | None = None
+        ) -> Pipe[Any]: ...
+        def enumerate(self, starting_index: int = 0) -> Pipe[Any]: ...  # type: ignore[override]
+        def filter(self, filter_fn: Callable[..., bool], input_col: Any = None) -> Pipe[Any]: ...  # type: ignore[override]
+
 
 class MapDataPipe(DataPipe[T]):
     """A pipe whose samples are asked for by key: subclass it and write `__getitem__`, and `__len__` for keys 0, 1, 2, ..."""
 
-    own = "__getitem__"
-
     def __getitem__(self, index: Any) -> T:
         if "_built" not in self.__dict__:
             raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
-        return access(lowered(self)).get(index)  # type: ignore[no-any-return]
+        found = self.__dict__.get("_access")
+        if found is None:
+            found = self.__dict__["_access"] = access(lowered(self))
+        return found.get(index)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[T]:
         return (self[i] for i in range(len(self)))
@@ -150,38 +173,47 @@ def _collect(value: Any, found: dict[int, Pipe[Any]]) -> None:
             _collect(part, found)
 
 
+def streams_of(node: Any) -> tuple[Pipe[Any], ...]:
+    """The pipes that the engine has to open for a node: tables inside an object of the user's answer for themselves."""
+    sources = sources_of(node)
+    return tuple(s for s in sources if not isinstance(s, MapDataPipe | Keyed)) if is_own(node) else sources
+
+
 def op_of(node: Any) -> Op[Any, Any]:
     """What a node does to its inputs."""
     if is_own(node):
-        return _own_op(node, sources_of(node), seeded=True)
-    built: Op[Any, Any] = node.__dict__["_built"]
-    return node.in_force(built) if hasattr(type(node), "in_force") else built
+        return _own_op(node, streams_of(node), seeded=True)
+    return node.in_force(node.__dict__["_built"])  # type: ignore[no-any-return]
 
 
-def _own_op(node: Any, sources: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:
+def _own_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:
     if isinstance(node, MapDataPipe):
         return UserTable(node)
-    holes = {id(source): Hole(i) for i, source in enumerate(sources)}
+    holes = {id(source): Hole(i) for i, source in enumerate(streams)}
     replicable = getattr(node, "is_replicable", None)
     stays = callable(replicable) and not replicable()
-    return UserStream(relinked(node, holes), len(sources), seeded, consumer=stays)
+    return UserStream(relinked(node, holes), len(streams), seeded, consumer=stays)
 
 
 def lowered(
-    node: Any, memo: dict[int, Pipe[Any]] | None = None, told: dict[int, int] | None = None
+    node: Any, memo: dict[int, Pipe[Any] | None] | None = None, told: dict[int, int] | None = None
 ) -> Pipe[Any]:
     """The same graph as plain pipes. `told`, if given, collects the seeds that nodes were given by hand."""
     memo = {} if memo is None else memo
-    if id(node) in memo:
-        return memo[id(node)]
-    sources = () if isinstance(node, MapDataPipe) and is_own(node) else sources_of(node)
+    done = memo.get(id(node))
+    if done is not None:
+        return done
+    memo[id(node)] = None
+    streams = () if isinstance(node, MapDataPipe) and is_own(node) else streams_of(node)
     # A pipe that can be reached from itself: the way back is left to the user's object, as it is.
-    memo[id(node)] = node
-    below = [lowered(source, memo, told) for source in sources]
+    streams = tuple(s for s in streams if id(s) not in memo or memo[id(s)] is not None)
+    below = [lowered(source, memo, told) for source in streams]
     if not isinstance(node, DataPipe):
-        plain = node if all(a is b for a, b in zip(below, sources, strict=True)) else Pipe(node.op, *below)
+        plain = node if all(a is b for a, b in zip(below, streams, strict=True)) else Pipe(node.op, *below)
     elif is_own(node):
-        plain = Pipe(_own_op(node, sources, seeded=told is None), *below)
+        plain = Pipe(_own_op(node, streams, seeded=told is None), *below)
+    elif node.reads_by_itself is not None:
+        plain = Pipe(replace(op_of(node), **{node.reads_by_itself: below[0]}))  # type: ignore[type-var]
     else:
         plain = Pipe(op_of(node), *below)
     if told is not None and isinstance(node, DataPipe) and "_told" in node.__dict__:
@@ -209,16 +241,13 @@ class _DirectOpening(Opening):
 def clone(node: Any, memo: dict[int, Any] | None = None) -> Any:
     """A copy of the graph, node by node; what the nodes hold besides pipes is shared."""
     memo = {} if memo is None else memo
-    if id(node) in memo:
-        return memo[id(node)]
-    memo[id(node)] = node
-    swapped = {id(source): clone(source, memo) for source in sources_of(node)}
-    if not isinstance(node, DataPipe):
-        copied: Any = Pipe(node.op, *[swapped[id(s)] for s in node.inputs])
-    else:
-        copied = relinked(node, swapped)
-    memo[id(node)] = copied
-    return copied
+    if id(node) not in memo:
+        if isinstance(node, DataPipe):
+            memo[id(node)] = relinked(node, {})
+            relink(memo[id(node)], {id(source): clone(source, memo) for source in sources_of(node)})
+        else:
+            memo[id(node)] = Pipe(node.op, *[clone(source, memo) for source in node.inputs])
+    return memo[id(node)]
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

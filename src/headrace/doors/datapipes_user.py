@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from headrace.errors import BadPipe
 from headrace.op import Here, Op, Source, place
+from headrace.ops.reopen import reopened
 from headrace.plan.seed import key
 
 LARGEST = 1000
@@ -27,7 +29,8 @@ def relinked(thing: Any, swaps: dict[int, Any]) -> Any:
     """A shallow copy of an object, in which the things with the given ids are replaced, also inside its containers."""
     twin = object.__new__(type(thing))
     for name, value in thing.__dict__.items():
-        twin.__dict__[name] = _swapped(value, swaps)
+        if name != "_access":  # what a table has found out about the old graph
+            twin.__dict__[name] = _swapped(value, swaps)
     for cls in type(thing).__mro__:
         for name in getattr(cls, "__slots__", ()):
             if name not in ("__weakref__", "__dict__", "op", "inputs") and hasattr(thing, name):
@@ -37,6 +40,7 @@ def relinked(thing: Any, swaps: dict[int, Any]) -> Any:
 
 def relink(thing: Any, swaps: dict[int, Any]) -> None:
     """The same, in the object itself."""
+    thing.__dict__.pop("_access", None)
     for name, value in list(thing.__dict__.items()):
         thing.__dict__[name] = _swapped(value, swaps)
 
@@ -150,7 +154,9 @@ class Upstream:
     def __iter__(self) -> Iterator[Any]:
         cursor = self._cursor
         if self._opened:
-            cursor = cursor._opening.open(cursor.node, None, cursor.turn + self._opened)
+            cursor = reopened(cursor, turn=cursor.turn + self._opened)
+            if cursor is None:
+                raise BadPipe("behind a shard point the samples come only once: read this pipe once, or put it before")
         self._opened += 1
         return self._samples(cursor)
 
@@ -165,9 +171,6 @@ class Upstream:
 
     def __len__(self) -> int:
         return len(self._cursor.node)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._cursor.node.op.get(key)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("_cursor", "_where", "_opened"):

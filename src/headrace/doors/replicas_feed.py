@@ -146,7 +146,7 @@ class Feed:
         """Begin the next epoch now: the first tickets go to the workers, and nothing is waited for."""
         if self._begun is None and not self._closed:
             self._begun = iter(self.loader)
-            self._begun._run._issue()
+            self._begun.start()
 
 
 def one_by_one(pipe: Pipe[Any]) -> Pipe[Any]:

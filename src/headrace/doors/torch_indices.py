@@ -85,13 +85,17 @@ class Indices(Iterator[Any]):
             # The batch size may be another one now: what counts is how many samples were delivered.
             found = self._order.skip(samples)
             if found < samples:
-                raise SnapshotRefused(f"the snapshot stands at sample {samples}, but the sampler gives only {found} now")
+                raise SnapshotRefused(
+                    f"the snapshot stands at sample {samples}, but the sampler gives only {found} now"
+                )
             self._first = samples
         else:
             for passed in range(number):
                 index = next(self._iterator, _END)
                 if index is _END:
-                    raise SnapshotRefused(f"the snapshot stands at batch {number}, but the sampler gives only {passed} now")
+                    raise SnapshotRefused(
+                        f"the snapshot stands at batch {number}, but the sampler gives only {passed} now"
+                    )
                 self._first += _length(index) if self._batched else 1
         self._number = number
         self._avoid = frozenset(done)
@@ -166,7 +170,9 @@ def again(loader: Any, start: dict[str, Any]) -> None:
     for name, sampler in _samplers(loader):
         if f"{name} state" in start:
             if not stateful(sampler):
-                raise SnapshotRefused(f"the snapshot holds the state of a {name}, but this one has no load_state_dict()")
+                raise SnapshotRefused(
+                    f"the snapshot holds the state of a {name}, but this one has no load_state_dict()"
+                )
             sampler.load_state_dict(deepcopy(start[f"{name} state"]))
         if f"{name} epoch" in start and hasattr(sampler, "set_epoch"):
             sampler.set_epoch(start[f"{name} epoch"])

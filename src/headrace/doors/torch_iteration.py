@@ -122,21 +122,20 @@ class Iteration(_BaseDataLoaderIter):
         if self._iterable:
             if at is not None and drawn[0] and loader.generator is not None:
                 base_seed(loader.generator)  # an uninterrupted run has drawn it
-            self._here = check_place(at["mark"], self._pool.program) if at is not None else None
+            here = check_place(at["mark"], self._pool.program) if at is not None else None
         else:
             self._indices = self._list(loader, start, at, first)
-            self._here = None if at is None else (("l", at["batches"]), 0)
+            here = None if at is None else check_place([["l", at["batches"]], 0, 0], self._pool.program)
             if not loader.in_order and loader.num_workers:
                 self._done = set() if at is None else set(at["done"])
                 self._prefix = 0 if at is None else at["batches"]
-        self._delivered = False
         self._epoch: Epoch[Any] | None = Epoch(
-            self._pool, self._meter, self._number, World(), state=self._here, listed=self._indices
+            self._pool, self._meter, self._number, World(), state=here, listed=self._indices
         )
         self._workers = self._epoch._workers
         self._deaths = len(self._workers.restarts)
         # Workers begin at once, and go on while a batch is being used.
-        self._go_on = self._epoch._run._issue if loader.num_workers else _nothing
+        self._go_on = self._epoch.start if loader.num_workers else _nothing
         self._standing.live = weakref.ref(self)
         self._go_on()
 
@@ -201,7 +200,7 @@ class Iteration(_BaseDataLoaderIter):
             except Exception:
                 self._note_delivery()
                 raise
-            if not self._delivered or self._done is not None:
+            if self._done is not None:
                 self._note_delivery()
             if len(self._workers.restarts) != self._deaths:
                 self._warn_of_death()
@@ -218,10 +217,10 @@ class Iteration(_BaseDataLoaderIter):
             return data
 
     def _note_delivery(self) -> None:
-        self._delivered = True
+        """Batches that arrive in any order are counted one by one."""
         if self._done is None or self._epoch is None:
             return
-        mark, _ = self._epoch.state()
+        mark = self._epoch.state()[0]
         if mark is not None:
             self._done.add(mark[1] - 1)
             while self._prefix in self._done:
@@ -230,7 +229,7 @@ class Iteration(_BaseDataLoaderIter):
 
     def _look_for_twins(self, data: Any) -> None:
         assert self._epoch is not None and self._twins is not None
-        mark, _ = self._epoch.state()
+        mark = self._epoch.state()[0]
         if not self._twins.see((mark[1] - 1) % self._crew.count, data):
             self._twins = None
 
@@ -267,10 +266,10 @@ class Iteration(_BaseDataLoaderIter):
     def _at(self) -> Any:
         """Where this epoch stands."""
         assert self._epoch is not None
-        mark, skip = self._epoch.state()
+        place = self._epoch.state()
         if self._iterable:
-            return (mark, skip) if self._delivered else self._here
-        number = mark[1] if self._delivered else (0 if self._here is None else self._here[0][1])
+            return place
+        number = 0 if place[0] is None else place[0][1]
         done: list[int] = []
         if self._done is not None:
             number, done = self._prefix, sorted(self._done)

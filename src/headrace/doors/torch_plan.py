@@ -1,8 +1,8 @@
 """What a DataLoader's arguments mean: a program for the engine and a policy to run it with.
 
-    map-style       batches of indices are listed by the consumer; worker k mod num_workers fetches batch k, or any worker
-                    that is free (`reproducible=True`, `in_order=False`)
-    iterable-style  one strand per worker, delivered in turn; with `shard="auto"` one strand in all
+map-style       batches of indices are listed by the consumer; worker k mod num_workers fetches batch k, or any worker
+                that is free (`reproducible=True`, `in_order=False`)
+iterable-style  one strand per worker, delivered in turn; with `shard="auto"` one strand in all
 """
 
 from dataclasses import replace

@@ -33,7 +33,8 @@ class ShuffleStrand(Op[Any, Any]):
     def flow(self, *inputs: Any) -> Iterator[Any]:
         samples, here = inputs
         here.seed = key(here.seed, "strand", here.strand)
-        return Shuffle[Any](self.window).flow(_sound(samples), here)
+        shuffle: Shuffle[Any] = Shuffle(self.window)
+        return shuffle.flow(_sound(samples), here)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

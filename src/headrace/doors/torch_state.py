@@ -27,7 +27,9 @@ def plain(value: Any, path: str = "state") -> Any:
     if isinstance(value, dict):
         for k in value:
             if not isinstance(k, str | int) or isinstance(k, bool):
-                raise SnapshotRefused(f"{path} has a key of type {type(k).__name__}; keys of a snapshot are text or numbers")
+                raise SnapshotRefused(
+                    f"{path} has a key of type {type(k).__name__}; keys of a snapshot are text or numbers"
+                )
         return {k: plain(v, f"{path}[{k!r}]") for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain(v, f"{path}[{i}]") for i, v in enumerate(value)]
@@ -63,7 +65,9 @@ def check(state: Any, style: str) -> dict[str, Any]:
     if state["version"] != VERSION:
         raise SnapshotRefused(f"state version {state['version']!r} is not known; this headrace reads version {VERSION}")
     if state["style"] != style:
-        raise SnapshotRefused(f"this state is of a DataLoader over {_STYLES.get(state['style'])}, and this is one over {_STYLES[style]}")
+        raise SnapshotRefused(
+            f"this state is of a DataLoader over {_STYLES.get(state['style'])}, and this is one over {_STYLES[style]}"
+        )
     for name in ("num_workers", "epoch"):
         _count(state[name], name)
     if state["base_seed"] is not None:
@@ -83,7 +87,11 @@ def check(state: Any, style: str) -> dict[str, Any]:
     return state
 
 
-_STYLES = {"map": "a map-style dataset", "iterable": "an iterable-style dataset", "auto": "an iterable with shard='auto'"}
+_STYLES = {
+    "map": "a map-style dataset",
+    "iterable": "an iterable-style dataset",
+    "auto": "an iterable with shard='auto'",
+}
 
 
 def _count(value: Any, name: str) -> None:

@@ -1,8 +1,8 @@
 """What a worker of torch's DataLoader finds around it: worker info, seeds, one thread, the user's `worker_init_fn`.
 
-    Setup      runs first in a new worker process: everything above, in torch's order
-    Replica    a worker that is only played: several of them share a process, each with its own copy of the dataset, its
-               own worker info and its own generators (a snapshot of 3 workers goes on in 1 process, or in none)
+Setup      runs first in a new worker process: everything above, in torch's order
+Replica    a worker that is only played: several of them share a process, each with its own copy of the dataset, its
+           own worker info and its own generators (a snapshot of 3 workers goes on in 1 process, or in none)
 """
 
 from collections.abc import Callable, Iterator

@@ -78,6 +78,10 @@ class Epoch(Iterator[T], Generic[T]):
             self.after_each()
         return sample  # type: ignore[no-any-return]
 
+    def start(self) -> None:
+        """Send the first work out now, without waiting for the first batch to be asked for."""
+        self._run.start()
+
     def state(self) -> Any:
         """Where this epoch stands, as plain data."""
         return self._tail.state() if self._tail is not None else list(self._run.mark())

@@ -14,16 +14,22 @@ death or a stuck worker can be named after the op and the sample.
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from itertools import count
 from typing import Any
 
 from headrace.cursor import Cursor, Opening
 from headrace.engine.program import Program, Stage
-from headrace.op import Each, Here, Indexed, Spot, place
+from headrace.op import Each, Here, Indexed, Spot, place, timed
 from headrace.plan.seed import Arrivals, key, seed_globals
 
 STRAND_SECONDS = 0.02
 """A strand hands on what it has after this long, so that a slow stream still flows."""
+
+TIMED = 16
+"""One ticket in so many is timed op by op: reading the clock around every sample of every ticket would show."""
+STRAND_BYTES = 64 * 1024
+"""About so many bytes of samples make a block: large samples are handed on one by one."""
 
 Chain = list[tuple[Here, Callable[[Any], Any], bool]]
 Skip = tuple[int, str, str]
@@ -41,12 +47,18 @@ class Executor:
         if self._seeds:
             Arrivals.watch()
         self._opened: dict[int, _Opened] = {}
+        self._ran = 0
+        self.timings: dict[int, float] | None = None
+        """Seconds of the last ticket by op, if it was one that is timed."""
         self.skipped: list[Skip] = []
         """Samples of the last ticket that failed and were left out: (position, op, error)."""
 
     def run(self, stage_number: int, epoch: int, number: int, payload: Any, avoid: tuple[int, ...] = ()) -> list[Any]:
         """The outputs of one ticket; positions in `avoid` are left out."""
+        self._ran += 1
         opened = self._epoch(epoch)
+        if self._ran % TIMED == 0:
+            opened = opened.timed
         stage = self.program.stages[stage_number]
         place.spot = self.spot
         if self._seeds and stage.feed != "strand":
@@ -60,6 +72,7 @@ class Executor:
             self._note(number)
             outputs = self._push(opened.chains[stage_number], payload, number)
         self.spot.here = None  # not after an error: whoever reports it asks where()
+        self.timings = opened.read_clock()
         return outputs
 
     def _note(self, position: int) -> None:
@@ -77,10 +90,13 @@ class Executor:
         ended = False
         until = time.monotonic() + STRAND_SECONDS
         self._note(cursor.emitted)
+        most = self.program.strand_block
         try:
-            while len(samples) < self.program.strand_block:
+            while len(samples) < most:
                 samples.append(next(cursor))
-                if len(samples) % 16 == 0 and time.monotonic() > until:
+                if len(samples) == 1:
+                    most = min(most, max(1, STRAND_BYTES // _weight(samples[0])))
+                if time.monotonic() > until:
                     break
         except StopIteration:
             ended = True
@@ -123,7 +139,7 @@ class Executor:
         chain = opened.chains[stage.number]
         get = opened.indexed.get
         if stage.group is not None:
-            group = self._fetch(get, wanted)
+            group = self._fetch(get, wanted) if not stage.columnar else self._take(opened.indexed.take, wanted, number)
             return self._push(chain, group, number) if group else []
         if not chain:
             return self._fetch(get, wanted)
@@ -150,6 +166,21 @@ class Executor:
             except Exception as error:
                 self._skip(position, error)
         return samples
+
+    def _take(self, take: Any, wanted: Any, number: int) -> Any:
+        """The columns of all these positions at once."""
+        import numpy as np
+
+        if not len(wanted):
+            return None
+        self._note(wanted[0])
+        try:
+            return take(np.array(wanted, dtype=np.int64), None)
+        except Exception as error:
+            if not self.program.skips:
+                raise
+            self._skip(number, error)
+            return None
 
     def _samples(self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]) -> list[Any]:
         samples, base, stride = payload
@@ -204,30 +235,64 @@ class Executor:
         return self.program.pipe.nodes()[here.ordinal].op.describe(), self.spot.position
 
 
+def _weight(sample: Any, depth: int = 3) -> int:
+    """Roughly how many bytes a sample has."""
+    size = getattr(sample, "nbytes", None)
+    if isinstance(size, int):
+        return size + 64
+    if isinstance(sample, str | bytes | bytearray):
+        return len(sample) + 64
+    if depth and isinstance(sample, list | tuple | dict):
+        parts = list(sample.values() if isinstance(sample, dict) else sample)[:16]
+        return 64 + sum(_weight(p, depth - 1) for p in parts) * max(1, len(sample)) // max(1, len(parts))
+    return 64
+
+
 class _Opened:
     """A program in one epoch."""
 
-    def __init__(self, program: Program, epoch: int, spot: Spot) -> None:
+    def __init__(self, program: Program, epoch: int, spot: Spot, clock: dict[int, float] | None = None) -> None:
         self.epoch = epoch
         self.ordinals = program.pipe.ordinals()
         self._spot = spot
-        opening = Opening(self.ordinals, program.seed, epoch, spot=spot)
+        self._clock = clock
+        opening = Opening(self.ordinals, program.seed, epoch, spot=spot, clock=clock)
         self.strands: dict[int, tuple[int, Cursor]] = {}
         self.inners = [_chain(opening, stage.inner) for stage in program.stages]
         self.chains = [_chain(opening, stage.nodes) for stage in program.stages]
         self._program = program
         self._indexed: Indexed | None = None
 
+    @cached_property
+    def timed(self) -> "_Opened":
+        """The same, with a clock around every op."""
+        return _Opened(self._program, self.epoch, self._spot, {})
+
+    def read_clock(self) -> dict[int, float] | None:
+        if not self._clock:
+            return None
+        seconds = dict(self._clock)
+        self._clock.clear()
+        return seconds
+
     @property
     def indexed(self) -> Indexed:
         if self._indexed is None:
-            self._indexed = self._program.head.indexed(self._program.seed, self.epoch, self._spot)
+            self._indexed = self._program.head.indexed(self._program.seed, self.epoch, self._spot, self._clock)
             assert self._indexed is not None
         return self._indexed
 
 
+def _all_of(spread: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    # A generator does its work while it is read: reading it here puts that time where it belongs.
+    return lambda sample: list(spread(sample))
+
+
 def _chain(opening: Opening, nodes: Any) -> Chain:
     return [
-        (opening.here(n), n.op.apply, False) if isinstance(n.op, Each) else (opening.here(n), n.op.spread, True)
+        (here, timed(n.op.apply, here), False)
+        if isinstance(n.op, Each)
+        else (here, timed(n.op.spread if here.clock is None else _all_of(n.op.spread), here), True)
         for n in nodes
+        for here in (opening.here(n),)
     ]

@@ -39,6 +39,11 @@ class Stage:
     why: str = ""
 
     @property
+    def columnar(self) -> bool:
+        """The first op on the groups takes columns, not a list of rows."""
+        return bool(self.nodes) and bool(getattr(self.nodes[0].op, "columns", False))
+
+    @property
     def single(self) -> bool:
         """Exactly one output per ticket."""
         return (self.group is not None or self.feed == "listed") and all(isinstance(n.op, Each) for n in self.nodes)

@@ -138,6 +138,10 @@ class Run:
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """Send out as much work as there is room for."""
+        self._issue()
+
     def _pump(self) -> None:
         # The end of a stage opens the way for the next one, so with nothing in flight one look per stage may be needed.
         for _ in self.program.stages:

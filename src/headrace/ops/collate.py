@@ -90,6 +90,8 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
                 f"cannot collate{_where(path)}: sample 0 of the batch has shape {tuple(first.shape)}, sample {i} has "
                 f"shape {tuple(tensor.shape)}; give .collate(fn) a function that pads, or keep them as lists"
             )
+    if any(tensor.dtype != first.dtype for tensor in samples):
+        return torch.stack(samples)  # torch's own promotion
     nbytes = first.numel() * first.element_size() * len(samples)
     if nbytes < place.worth:
         return torch.stack(samples)

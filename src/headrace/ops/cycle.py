@@ -43,14 +43,29 @@ class Cycle(Op[T, T]):
         size = inner.length
         turns = 0 if size == 0 else FOREVER // size if self.count is None else self.count
         if turns <= 1:
-            return Indexed(size * turns, inner.get)
+            return Indexed(size * turns, inner.get, inner.take)
         opened = lru_cache(maxsize=2)(inner.again)
 
         def get(position: int) -> T:
             turn, at = divmod(position, size)
             return opened(turn).get(at)  # type: ignore[no-any-return]
 
-        return Indexed(size * turns, get)
+        def take(positions: Any, names: tuple[str, ...] | None) -> Any:
+            import numpy as np
+
+            from headrace.columns.table import merge
+
+            numbers, at = np.divmod(positions, size)
+            parts = []
+            for turn in np.unique(numbers).tolist():
+                places = np.flatnonzero(numbers == turn)
+                parts.append((places, opened(turn).take(at[places], names)))
+            return merge(len(positions), parts)
+
+        return Indexed(size * turns, get, None if inner.take is None else take)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return inputs[0]
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return None if self.count is None or inputs[0] is None else self.count * inputs[0]

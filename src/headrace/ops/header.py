@@ -28,7 +28,10 @@ class Header(Op[T, T]):
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        return Indexed(inner.length if self.limit is None else min(inner.length, self.limit), inner.get)
+        return Indexed(inner.length if self.limit is None else min(inner.length, self.limit), inner.get, inner.take)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return inputs[0]
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         if self.limit is None or inputs[0] is None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from headrace.errors import BadOption
 from headrace.op import Here, Op
 from headrace.ops.copies import own
+from headrace.ops.reopen import reopened
 
 T = TypeVar("T")
 
@@ -43,35 +44,33 @@ class InMemoryCache(Op[T, T]):
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         samples, here = inputs
-        opening = getattr(samples, "_opening", None)
-        if opening is None:
+        first = reopened(samples, epoch=0)
+        if first is None:
             return samples  # type: ignore[no-any-return]
-        return self._samples(samples, here, opening)
+        return self._samples(first, here)
 
-    def _samples(self, samples: Any, here: Here, opening: Any) -> Iterator[T]:
-        about = (opening.seed, here.strand, here.strands)
+    def _samples(self, samples: Any, here: Here) -> Iterator[T]:
+        about = (samples._opening.seed, here.strand, here.strands)
         number = here.note or 0
-        if about not in self.store.full:
-            first = type(opening)(opening.ordinals, opening.seed, 0, here.strand, here.strands, opening.seed_globals)
-            kept: list[Any] | None = [] if about not in self.store.refused else None
-            taken = 0.0
-            source = first.open(samples.node)
-            for position, sample in enumerate(source):
-                if kept is not None:
-                    kept.append(own(sample))
-                    taken += weight(sample) if self.size is not None else 0
-                    if self.size is not None and taken > self.size * 2**20:
-                        kept = None
-                        self._refuse(about)
-                if position >= number:
-                    here.rest(position)
-                    yield sample
-            if kept is not None:
-                self.store.full[about] = kept
+        if about in self.store.full:
+            for position, sample in enumerate(islice(self.store.full[about], number, None), number):
+                here.rest(position)
+                yield own(sample)
             return
-        for position, sample in enumerate(islice(self.store.full[about], number, None), number):
-            here.rest(position)
-            yield own(sample)
+        kept: list[Any] | None = [] if about not in self.store.refused else None
+        taken = 0
+        for position, sample in enumerate(samples):
+            if kept is not None:
+                kept.append(own(sample))
+                taken += weight(sample) if self.size is not None else 0
+                if self.size is not None and taken > self.size * 2**20:
+                    kept = None
+                    self._refuse(about)
+            if position >= number:
+                here.rest(position)
+                yield sample
+        if kept is not None:
+            self.store.full[about] = kept
 
     def _refuse(self, about: Any) -> None:
         if about not in self.store.refused:

@@ -44,8 +44,8 @@ class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
 
 def members(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:
     """The regular files of one archive."""
-    archive, ours = _opened(stream, mode)
     plain = _plain_file(stream)
+    archive, ours = _opened(stream, mode)
     try:
         for info in archive:
             if not info.isfile():

@@ -49,6 +49,6 @@ def _seekable(stream: StreamWrapper) -> Any:
     copy = tempfile.TemporaryFile()  # noqa: SIM115 - the archive owns it
     copyfileobj(file, copy)
     copy.seek(0)
-    stream.file_obj = copy
+    stream.become(copy)
     file.close()
     return copy

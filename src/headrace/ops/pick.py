@@ -15,6 +15,7 @@ class Pick(Op[T, T]):
     """The samples `indices`, in their order."""
 
     indices: Any
+    quiet = True
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -25,7 +26,13 @@ class Pick(Op[T, T]):
         return len(self.indices)
 
     def flow(self, *inputs: Any) -> Iterator[T]:
-        raise BadPipe("to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream")
+        source, here = inputs
+        node, opening = getattr(source, "node", None), getattr(source, "_opening", None)
+        indexed = None if node is None or opening is None else node.indexed(opening.seed, opening.epoch)
+        if indexed is None:
+            raise BadPipe("to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream")
+        for position in range(here.emitted, len(self.indices)):
+            yield indexed.get(self.indices[position])
 
     @classmethod
     def name(cls) -> str:

@@ -7,7 +7,7 @@ changes no sample: which rank gets which sample is the plan's arithmetic.
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.op import Each
+from headrace.op import Each, Here, Indexed
 
 T = TypeVar("T")
 
@@ -20,6 +20,12 @@ class Sharding(Each[T, T]):
 
     def apply(self, sample: T) -> T:
         return sample
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        return Indexed(inputs[0].length, inputs[0].get, inputs[0].take)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return inputs[0]
 
     @classmethod
     def name(cls) -> str:

@@ -44,8 +44,12 @@ class Shuffle(Op[T, T]):
             order: Any = Shuffled(size, key(here.seed, "shuffle"))
         else:
             order = Windowed(size, self.window, key(here.seed, "window"))
-        at, fetch = Chunked(order).at, inner.get
-        return Indexed(size, lambda position: fetch(at(position)))
+        at, fetch, take = Chunked(order).at, inner.get, inner.take
+        many = None if take is None else lambda positions, names: take(order(positions), names)
+        return Indexed(size, lambda position: fetch(at(position)), many)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return inputs[0] and self.buffer_size is None
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]

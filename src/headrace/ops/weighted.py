@@ -29,8 +29,13 @@ class WeightedDraw(Op[T, T]):
         (inner,) = inputs
         if inner.length != len(self.weights):
             raise BadPipe(f"weighted() got {len(self.weights)} weights for {inner.length} samples")
-        at, fetch = Chunked(Weighted(self.weights, self.count, key(here.seed, "weighted"))).at, inner.get
-        return Indexed(self.count, lambda position: fetch(at(position)))
+        order = Weighted(self.weights, self.count, key(here.seed, "weighted"))
+        at, fetch, take = Chunked(order).at, inner.get, inner.take
+        many = None if take is None else lambda positions, names: take(order(positions), names)
+        return Indexed(self.count, lambda position: fetch(at(position)), many)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return inputs[0]
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.count

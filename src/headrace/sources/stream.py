@@ -18,6 +18,9 @@ _DEPTH = 10
 """How deep `close_streams` looks into containers."""
 _COUNTING = threading.RLock()
 """Guards the counts of children. Re-entrant: a collected child may be closed in the middle of anything."""
+_FILES: dict[int, Any] = {}
+"""The open file of each wrapper, by the wrapper's id. When the collector finds both at once it ends them in any order; what
+is listed here it does not find, so the wrapper always closes its file."""
 
 
 class StreamWrapper:
@@ -36,7 +39,7 @@ class StreamWrapper:
     ) -> None:
         # First: __del__ runs even when the constructor refuses its arguments.
         self._open = [True]
-        self.file_obj = file_obj
+        self.become(file_obj)
         self.parent_stream: StreamWrapper | None = None
         self.child_counter = 0
         self.close_on_last_child = False
@@ -50,6 +53,10 @@ class StreamWrapper:
                 parent_stream.child_counter += 1
         if StreamWrapper.debug_unclosed_streams:
             StreamWrapper.session_streams[self] = 1
+
+    def become(self, file_obj: Any) -> None:
+        """Stand for another file from now on; the old one is the caller's."""
+        self.file_obj = _FILES[id(self)] = file_obj
 
     @property
     def closed(self) -> bool:
@@ -82,6 +89,7 @@ class StreamWrapper:
         except IndexError:
             return
         StreamWrapper.session_streams.pop(self, None)
+        _FILES.pop(id(self), None)
         try:
             close = getattr(self.file_obj, "close", None)
             if close is not None:
@@ -156,8 +164,8 @@ class StreamWrapper:
         if read is None:
             raise TypeError(f"{self!r} cannot travel to another process: use it in the place where it is made")
         rest = read()
-        inner, self.file_obj = self.file_obj, io.StringIO(rest) if isinstance(rest, str) else io.BytesIO(rest)
-        inner.close()
+        self.file_obj.close()
+        self.become(io.StringIO(rest) if isinstance(rest, str) else io.BytesIO(rest))
 
 
 def _reopened(reopen: Callable[[], Any], position: int, name: str | None) -> StreamWrapper:

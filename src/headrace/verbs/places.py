@@ -1,10 +1,10 @@
 """Verbs that say where or how often something runs."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.verbs.callables import function
-from headrace.verbs.growing import grow
+from headrace.verbs.growing import grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe import Pipe
@@ -27,7 +27,10 @@ class PlaceVerbs:
     def in_memory_cache(self, size: int | None = None) -> "Pipe[Any]":
         """What stands before runs once per process; `size` bounds the memory, in megabytes."""
         from headrace.ops.in_memory_cache import InMemoryCache
+        from headrace.sources.cached import CachedTable
 
+        if cast("Pipe[Any]", self).indexed(0, 0) is not None:
+            return start(CachedTable(self, size))
         return grow(self, InMemoryCache(size))
 
     def sharding_round_robin_dispatch(self, sharding_group_filter: Any = None) -> "Pipe[Any]":

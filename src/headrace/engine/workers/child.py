@@ -103,7 +103,8 @@ class Child:
             payload, outputs = None, []
             # Views of the stage before that user code still holds: their slots must not be used again.
             held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
-            reply = marshal.dumps((kind, seq, *body, skipped, time.perf_counter() - started, extra, held))
+            seconds = (time.perf_counter() - started, executor.timings)
+            reply = marshal.dumps((kind, seq, *body, skipped, seconds, extra, held))
             if fd >= 0:
                 socket.send_fds(self.sock, [reply], [fd])
             else:

@@ -4,6 +4,7 @@ The user's exception arrives as it was raised, with the user's own frames, and t
 back as they were.
 """
 
+import time
 from collections import deque
 from typing import Any
 
@@ -65,6 +66,7 @@ class InlineWorkers:
 def answer(executor: Executor, ticket: Ticket) -> Reply:
     """Run a ticket where its samples are plain objects; errors go up as they are."""
     reply = Reply(ticket)
+    started = time.perf_counter()
     stage = executor.program.stages[ticket.stage]
     if stage.feed == "strand":
         strand, state = ticket.payload
@@ -77,4 +79,5 @@ def answer(executor: Executor, ticket: Ticket) -> Reply:
         reply.outputs = executor.run(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid)
     reply.count = len(reply.outputs)
     reply.skipped = tuple(executor.skipped)
+    reply.seconds = (time.perf_counter() - started, executor.timings)
     return reply

@@ -314,7 +314,7 @@ class ProcessWorkers:
                 strand = ticket.payload[0]
                 self._strands[ticket.epoch, strand] = (ticket.number + 1, reply.state)
         else:
-            _, _, packed, text, reply.seconds = message
+            _, _, packed, text, _ = message
             reply.error = _remote(packed, text)
             held = ()
             self.arena.give_back(slot)

@@ -1,0 +1,188 @@
+"""DataLoader: torch's, argument for argument, on our engine.
+
+It extends `torch.utils.data.DataLoader`: torch's own constructor checks and keeps the arguments, whatever version of torch
+is installed, so trainers that look at a loader, or build another one like it, find what they expect. Samples, their order,
+random values and errors are torch's to the bit. What is added are keywords with defaults, and a state:
+
+    reproducible    random values in workers hang on the batch, not on the worker: the same for any number of workers
+    shard="auto"    an iterable-style dataset is divided exactly among workers and ranks
+    shuffle_window  an iterable-style dataset is shuffled inside windows of so many samples
+    world           among which ranks `shard="auto"` divides; found out from the launcher when not given
+    state_dict, load_state_dict
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch.utils.data
+from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
+
+from headrace.doors import torch_plan as plan
+from headrace.doors.torch_indices import start_of
+from headrace.doors.torch_iteration import Iteration
+from headrace.doors.torch_state import VERSION, check, plain
+from headrace.errors import BadOption, SnapshotRefused
+from headrace.plan.world import World
+
+T = TypeVar("T", covariant=True)
+TorchLoader = torch.utils.data.DataLoader
+
+
+class DataLoader(TorchLoader[T]):
+    """Loads batches of a dataset."""
+
+    reproducible: bool
+    shard: str | None
+    shuffle_window: int | None
+    world: World | None
+
+    if TYPE_CHECKING:
+        # What torch's constructor takes, for editors and type checkers; at run time the installed torch is asked.
+        def __init__(
+            self,
+            dataset: Dataset[T] | Iterable[T],
+            batch_size: int | None = 1,
+            shuffle: bool | None = None,
+            sampler: Sampler[Any] | Iterable[Any] | None = None,
+            batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+            num_workers: int = 0,
+            collate_fn: Callable[[list[Any]], Any] | None = None,
+            pin_memory: bool = False,
+            drop_last: bool = False,
+            timeout: float = 0,
+            worker_init_fn: Callable[[int], None] | None = None,
+            multiprocessing_context: Any = None,
+            generator: torch.Generator | None = None,
+            *,
+            prefetch_factor: int | None = None,
+            persistent_workers: bool = False,
+            pin_memory_device: str = "",
+            in_order: bool = True,
+            reproducible: bool = False,
+            shard: str | None = None,
+            shuffle_window: int | None = None,
+            world: World | None = None,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, *args, reproducible=False, shard=None, shuffle_window=None, world=None, **kwargs):
+            self._standing, self._resume = None, None
+            self.reproducible, self.shard, self.shuffle_window, self.world = reproducible, shard, shuffle_window, world
+            _check_ours(self)
+            if shard is not None or shuffle_window is not None:
+                args, kwargs = _with_iterable(args, kwargs)
+            try:
+                super().__init__(*args, **kwargs)
+            except ValueError as refused:
+                if "expected unspecified shuffle option" in str(refused):
+                    refused.add_note(
+                        "headrace: an iterable is shuffled inside windows by DataLoader(..., shuffle_window=1000)"
+                    )
+                raise
+            if not hasattr(self, "in_order"):  # torch before 2.6
+                self.in_order = True
+
+    def _get_iterator(self) -> Any:
+        if isinstance(self.dataset, IterDataPipe | MapDataPipe):
+            return super()._get_iterator()  # torch's own graph of pipes, on torch's own workers
+        if self.num_workers:
+            self.check_worker_number_rationality()
+        resume, self._resume = self._resume, None
+        return Iteration(self, resume)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the last iterator stands, or between which epochs: plain data, for any number of workers."""
+        if isinstance(self.dataset, IterDataPipe | MapDataPipe):
+            raise SnapshotRefused("a graph of torch's own pipes has no state; use headrace.DataLoader2")
+        if self._resume is not None:
+            return plain(self._resume)  # type: ignore[no-any-return]
+        standing = self._standing
+        if standing is not None and not standing.ended:
+            return standing.state()
+        lasting = standing is not None and self.persistent_workers
+        start = start_of(self, not plan.is_iterable(self))
+        # Between two epochs nothing is drawn yet: the global generators are the program's own business.
+        start.pop("torch", None), start.pop("others", None)
+        return plain(  # type: ignore[no-any-return]
+            {
+                "version": VERSION, "style": plan.style(self), "num_workers": self.num_workers,
+                "base_seed": standing.base_seed if standing is not None and lasting else None,
+                "epoch": standing.epoch + 1 if standing is not None and lasting else 0, "start": start, "at": None,
+            }
+        )  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
+        self._resume = plain(check(state, plan.style(self))) if state else None
+        self._standing = None
+        self._iterator = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_standing": None}
+
+
+def _check_ours(loader: Any) -> None:
+    if not isinstance(loader.reproducible, bool):
+        raise BadOption(f"reproducible must be True or False, not {loader.reproducible!r}")
+    if loader.shard not in (None, "auto"):
+        raise BadOption(f"shard must be None or 'auto', not {loader.shard!r}")
+    window = loader.shuffle_window
+    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+        raise BadOption(f"shuffle_window must be None or a whole number >= 1, not {window!r}")
+    if loader.world is not None:
+        if not isinstance(loader.world, World):
+            raise BadOption(f"world must be a headrace.World, not {type(loader.world).__name__}")
+        if loader.shard is None:
+            raise BadOption("world= says among whom shard='auto' divides; give both, or a DistributedSampler instead")
+
+
+class Wrapped(IterableDataset[Any]):
+    """Anything that can be iterated, as an iterable-style dataset."""
+
+    def __init__(self, samples: Iterable[Any]) -> None:
+        self.samples = samples
+
+    def __iter__(self) -> Any:
+        return iter(self.samples)
+
+    def __len__(self) -> int:
+        return len(self.samples)  # type: ignore[arg-type]
+
+
+def _with_iterable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with an iterable-style dataset among them."""
+    dataset = args[0] if args else kwargs.get("dataset")
+    if isinstance(dataset, IterDataPipe):
+        raise BadOption(
+            "shard= and shuffle_window= are for plain iterables; torch's pipes have sharding_filter() and shuffle()"
+        )
+    if isinstance(dataset, IterableDataset) or dataset is None:
+        return args, kwargs
+    if hasattr(dataset, "__getitem__") or not hasattr(dataset, "__iter__"):
+        raise BadOption(
+            f"shard= and shuffle_window= are for datasets that are iterated; {type(dataset).__name__} is read by index, and "
+            f"its sampler divides and shuffles it (shuffle=True, DistributedSampler)"
+        )
+    wrapped = Wrapped(dataset)
+    return ((wrapped, *args[1:]), kwargs) if args else (args, {**kwargs, "dataset": wrapped})
+
+
+def _signature() -> inspect.Signature:
+    """The signature of the installed torch, with our keywords behind its own."""
+    torchs = inspect.signature(TorchLoader.__init__)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    ours = [
+        inspect.Parameter("reproducible", keyword, default=False, annotation=bool),
+        inspect.Parameter("shard", keyword, default=None, annotation="str | None"),
+        inspect.Parameter("shuffle_window", keyword, default=None, annotation="int | None"),
+        inspect.Parameter("world", keyword, default=None, annotation="World | None"),
+    ]
+    return torchs.replace(parameters=[*torchs.parameters.values(), *ours])
+
+
+if not TYPE_CHECKING:
+    DataLoader.__init__.__signature__ = _signature()

@@ -1,0 +1,97 @@
+"""What a loader takes of the machine stays bounded: descriptors, memory, maps."""
+
+import os
+from typing import Any
+
+import pytest
+
+from headrace import Loader, Pipe
+from headrace.errors import WorkerDied, WorkerStuck
+from tests.conftest import RunScript
+from tests.laws.pipes import Numbers
+
+HOW: dict[str, Any] = {"workers": 2, "start_method": "fork", "timeout": 5}
+
+
+@pytest.mark.xfail(strict=True, reason="an empty block keeps a slot (64 kB, two descriptors) until its group is full")
+def test_a_filter_that_lets_little_through_holds_little_memory() -> None:
+    pipe = Pipe.of(Numbers(3000 * 32)).filter(lambda x: x % 3000 == 0).batch(32)
+    with Loader(pipe, **HOW) as loader:
+        assert [len(b) for b in loader] == [32]
+        assert loader.stats().slots < 32 + 64
+
+
+@pytest.mark.xfail(strict=True, raises=(WorkerDied, WorkerStuck), reason="more than 64 descriptors in one message")
+def test_a_batch_of_samples_from_hundreds_of_slots_is_made_in_a_worker() -> None:
+    pipe = Pipe.of(Numbers(300 * 300 * 2)).filter(lambda x: x % 300 == 0).batch(300).map(len)
+    with Loader(pipe, **HOW) as loader:
+        assert list(loader) == [300, 300]
+
+
+@pytest.mark.xfail(strict=True, reason="what an abandoned epoch had read ahead is never given back to the arena")
+def test_epochs_that_are_left_early_do_not_add_up() -> None:
+    pipe = Pipe.of(Numbers(4000)).filter(lambda x: x % 3 > 0).batch(16)
+
+    def maps(loader: Loader[Any]) -> int:
+        (workers,) = loader._pool.all()
+        with open(f"/proc/{workers._workers[0].started.pid}/maps") as lines:
+            return sum("headrace" in line for line in lines)
+
+    with Loader(pipe, **HOW) as loader:
+        for _ in range(30):
+            next(iter(loader))
+        first = loader.stats().bytes, maps(loader)
+        for _ in range(150):
+            next(iter(loader))
+        assert loader.stats().bytes <= 2 * first[0]
+        assert maps(loader) <= 2 * first[1]
+
+
+@pytest.mark.xfail(strict=True, reason="every batch that the user holds costs two descriptors; nothing limits them")
+def test_all_batches_of_an_epoch_can_be_held_with_few_descriptors(run_script: RunScript) -> None:
+    done = run_script("""
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+        import numpy as np
+        from headrace import Loader, Pipe
+        with Loader(Pipe.of(list(range(1000))).map(lambda i: np.full(4000, i)).batch(1).collate(),
+                    workers=2, start_method="fork", timeout=10) as loader:
+            held = list(loader)
+        assert len(held) == 1000 and all((batch == i).all() for i, batch in enumerate(held))
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_limit_of_a_file_size_is_an_error_that_says_what_to_do(run_script: RunScript) -> None:
+    done = run_script("""
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        import numpy as np
+        from headrace import Loader, Pipe
+        with Loader(Pipe.of(list(range(10))).map(lambda i: np.full(400_000, i)).batch(1).collate(),
+                    workers=2, start_method="fork", timeout=10) as loader:
+            try:
+                list(loader)
+            except OSError as error:
+                print(error)
+    """)
+    assert "no room for" in done.stdout, done.stderr
+    assert "make batches smaller" in done.stdout
+
+
+def test_descriptors_are_given_back_when_the_server_refuses_to_fork(no_new_fds: Any, tmp_path: Any) -> None:
+    import sys
+
+    (tmp_path / "threaded_module_of_a_test.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "def same(x): return x\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import threaded_module_of_a_test as module  # type: ignore[import-not-found]
+
+        with Loader(Pipe.of(Numbers(8)).map(module.same).batch(2), workers=2, start_method="forkserver") as loader:
+            assert [x for b in loader for x in b] == list(range(8))
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert os.path.exists("/proc/self/fd")
