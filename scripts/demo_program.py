@@ -1,11 +1,15 @@
 """The demo: a small image-like data set on disk, loaded for two epochs by two worker processes.
 
 Proves what it says while it runs: every sample comes exactly once an epoch, the epochs differ, and the stream (order,
-labels and the pixels after random augmentation) is the same without any worker. Run it through scripts/demo.
+labels and the pixels after random augmentation) is the same without any worker, with workers that are killed on
+purpose, and after a stop in the middle that is resumed with another number of workers. Run it through scripts/demo.
 """
 
 import argparse
 import hashlib
+import json
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -127,6 +131,27 @@ def headrace_epochs(
         return [load(loader, say(f"epoch {number}")) for number in range(EPOCHS)]
 
 
+def killed_and_resumed(pictures: Pictures) -> tuple[Epoch, int]:
+    """An epoch whose workers are killed on purpose, that stops in the middle and goes on with other workers."""
+    pipe = Pipe.of(pictures).shuffle().map(augment).batch(BATCH).collate()
+    parts: list[Sample] = []
+    with Loader(pipe, workers=WORKERS, seed=SEED) as loader:
+        for number, batch in enumerate(loader):
+            parts.append(batch)
+            if number % 10 == 5:
+                os.kill(loader.worker_pids()[number % WORKERS], signal.SIGKILL)
+            if number == 30:
+                break_off = loader.state_dict()
+                break
+        killed = loader.stats().retries
+    snapshot = json.dumps(break_off)
+    with Loader(pipe, workers=WORKERS + 1, seed=SEED) as loader:
+        loader.load_state_dict(json.loads(snapshot))
+        parts += loader
+    print(f"    the snapshot, {len(snapshot)} bytes: {snapshot}")
+    return load(parts, silent), killed
+
+
 def torch_epochs(pictures: Pictures) -> list[Epoch]:
     from torch.utils.data import DataLoader
 
@@ -158,6 +183,11 @@ def main() -> None:
         check(epochs[0].ids != epochs[1].ids, "the two epochs have different orders")
         same = [epoch.digest for epoch in epochs] == [epoch.digest for epoch in alone]
         check(same, f"the stream is the same without workers: sha256 {epochs[0].digest[:16]}, {epochs[1].digest[:16]}")
+
+        print("killing workers on purpose, stopping in the middle, resuming with another number of workers")
+        again, killed = killed_and_resumed(pictures)
+        told = f"{killed} workers were killed, the run was stopped and resumed, and the stream is the same"
+        check(killed > 0 and again.digest == epochs[0].digest, told)
 
         rate = SAMPLES / epochs[-1].seconds
         print(f"throughput: {rate:,.0f} samples/s, {rate * SIZE * SIZE * 3 / 1e6:,.0f} MB/s (epoch {EPOCHS - 1})")

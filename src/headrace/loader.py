@@ -256,6 +256,10 @@ class Loader(Generic[T]):
             skips=len(self._meter.skips),
         )
 
+    def worker_pids(self) -> list[int]:
+        """The process numbers of the workers that are alive now."""
+        return [pid for workers in self._pool.all() if hasattr(workers, "pids") for pid in workers.pids()]
+
     def _stacks(self) -> list[str]:
         lines = [repr(self)]
         for workers in self._pool.all():

@@ -13,6 +13,7 @@ from headrace.op import Indexed, Op, Spot
 from headrace.verbs.branches import BranchVerbs
 from headrace.verbs.columns import ColumnVerbs
 from headrace.verbs.files import FileVerbs
+from headrace.verbs.frames import FrameVerbs, is_expression
 from headrace.verbs.groups import GroupVerbs
 from headrace.verbs.lookup import LookupVerbs
 from headrace.verbs.places import PlaceVerbs
@@ -22,7 +23,7 @@ U = TypeVar("U")
 V = TypeVar("V")
 
 
-class Pipe(FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVerbs, LookupVerbs, Generic[T]):
+class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVerbs, LookupVerbs, Generic[T]):
     """A graph of ops whose last one emits samples of type `T`."""
 
     __slots__ = ("__weakref__", "inputs", "op")
@@ -59,10 +60,13 @@ class Pipe(FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVerbs, LookupVe
     @staticmethod
     def of(data: Any) -> "Pipe[Any]":
         """A pipe over a sequence (random access), an iterable, or a function that returns a fresh iterable."""
+        from headrace.sources.columns import from_frame
         from headrace.sources.memory import FromIterable, FromSequence
 
         if isinstance(data, Pipe):
             return data
+        if (frame := from_frame(data)) is not None:
+            return Pipe(frame)
         if isinstance(data, str | bytes):
             raise BadOption("Pipe.of() takes samples, not one string; for files use Pipe.files(path)")
         if _has_random_access(data):
@@ -84,21 +88,38 @@ class Pipe(FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVerbs, LookupVe
     def map(self, fn: Callable[[T], U]) -> "Pipe[U]": ...
     @overload
     def map(self, fn: Callable[..., Any], input_col: Any, output_col: Any = None) -> "Pipe[Any]": ...
-    def map(self, fn: Callable[..., Any], input_col: Any = None, output_col: Any = None) -> "Pipe[Any]":
-        """`fn` applied to every sample, or to the fields `input_col` of it, whose place the result takes."""
+    @overload
+    def map(self, fn: Callable[..., Any], *, batched: bool, as_: str = "numpy") -> "Pipe[Any]": ...
+    def map(
+        self,
+        fn: Callable[..., Any],
+        input_col: Any = None,
+        output_col: Any = None,
+        *,
+        batched: bool = False,
+        as_: str = "numpy",
+    ) -> "Pipe[Any]":
+        """`fn` applied to every sample, or to the fields `input_col` of it, whose place the result takes.
+
+        With `batched=True`, over rows of a frame, `fn` gets the columns of many rows in the form `as_`, and returns columns.
+        """
         from headrace.ops.columns import MapColumns, check_columns
         from headrace.ops.map import Map
 
         check_columns(input_col, output_col)
+        if batched:
+            return self._map_rows(_function(fn, "map"), as_)
         if input_col is not None:
             return Pipe(MapColumns(_function(fn, "map"), input_col, output_col), self)
         return Pipe(Map(_function(fn, "map")), self)
 
-    def filter(self, fn: Callable[..., bool], input_col: Any = None) -> "Pipe[T]":
-        """Only the samples for which `fn`, of the sample or of its fields `input_col`, is true."""
+    def filter(self, fn: Any, input_col: Any = None) -> "Pipe[T]":
+        """Only the samples for which `fn`, of the sample or of its fields `input_col`, or a pyarrow expression, is true."""
         from headrace.ops.columns import FilterColumns
         from headrace.ops.filter import Filter
 
+        if is_expression(fn):
+            return self._filter_rows(fn)
         if input_col is not None:
             return Pipe(FilterColumns(_function(fn, "filter"), input_col), self)
         return Pipe(Filter(_function(fn, "filter")), self)
@@ -118,10 +139,16 @@ class Pipe(FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVerbs, LookupVe
 
     # --- grouping ---------------------------------------------------------------------------------------------------
 
-    def batch(self, size: int, drop_last: bool = False) -> "Pipe[list[T]]":
-        """Lists of `size` consecutive samples."""
+    @overload
+    def batch(self, size: int, drop_last: bool = False) -> "Pipe[list[T]]": ...
+    @overload
+    def batch(self, size: int, drop_last: bool = False, *, as_: str | None) -> "Pipe[Any]": ...
+    def batch(self, size: int, drop_last: bool = False, *, as_: str | None = None) -> "Pipe[Any]":
+        """Lists of `size` consecutive samples; of rows of a frame, a dict of arrays, or the form `as_`."""
         from headrace.ops.batch import Batch
 
+        if as_ is not None or self.columnar:
+            return self._column_batch(size, drop_last, as_)
         return Pipe(Batch(size, drop_last), self)
 
     def unbatch(self, level: int = 1) -> "Pipe[Any]":

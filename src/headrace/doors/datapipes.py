@@ -23,11 +23,16 @@ from headrace.op import Here, Op
 from headrace.ops.chunk import DataChunk as DataChunk
 from headrace.pipe import Pipe
 from headrace.plan.seed import key
+from headrace.sources.cached import CachedTable
+from headrace.sources.sampled import Sampled
+from headrace.sources.table import Table
 from headrace.verbs.keyed import Keyed, access
 
 T = TypeVar("T", covariant=True)
 SOURCE = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
 """What the first argument of a class of pipes is called."""
+READS_BY_ITSELF: dict[type, str] = {Table: "source", CachedTable: "pipe", Sampled: "data"}
+"""Ops that are no part of the opened graph: they hold their source in this field, and read it when they need it."""
 _NOT_SENT = ("_access", "_passes")
 """What a node knows of this process only."""
 
@@ -46,8 +51,6 @@ class DataPipe(Pipe[T]):
     """What both kinds of DataPipe have in common."""
 
     length_text: ClassVar[str] = "{name} instance doesn't have valid length"
-    reads_by_itself: ClassVar[str | None] = None
-    """The field of the op that holds its source, when the op reads it by itself."""
 
     op = _Computed(lambda node: op_of(node))  # type: ignore[assignment]
     inputs = _Computed(lambda node: sources_of(node))  # type: ignore[assignment]
@@ -212,10 +215,10 @@ def lowered(
         plain = node if all(a is b for a, b in zip(below, streams, strict=True)) else Pipe(node.op, *below)
     elif is_own(node):
         plain = Pipe(_own_op(node, streams, seeded=told is None), *below)
-    elif node.reads_by_itself is not None:
-        plain = Pipe(replace(op_of(node), **{node.reads_by_itself: below[0]}))  # type: ignore[type-var]
     else:
-        plain = Pipe(op_of(node), *below)
+        op: Any = op_of(node)
+        field = READS_BY_ITSELF.get(type(op))
+        plain = Pipe(op, *below) if field is None else Pipe(replace(op, **{field: below[0]}))
     if told is not None and isinstance(node, DataPipe) and "_told" in node.__dict__:
         seed, uses = node.__dict__["_told"]
         told[id(plain)] = key(seed, "told", uses)

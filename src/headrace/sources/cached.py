@@ -20,8 +20,9 @@ class Kept:
     def __init__(self) -> None:
         self.samples: dict[Any, Any] = {}
         self.bytes = 0
-        self.indexed: Any = None
         self.lock = threading.Lock()
+        self.local = threading.local()
+        """Random access to the pipe: one for each thread."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Kept, ())
@@ -60,9 +61,10 @@ class CachedTable(Source[Any]):
         return own(kept.samples[position])
 
     def _indexed(self) -> Any:
-        if self.kept.indexed is None:
-            self.kept.indexed = self.pipe.indexed(0, 0)
-        return self.kept.indexed
+        local = self.kept.local
+        if not hasattr(local, "indexed"):
+            local.indexed = self.pipe.indexed(0, 0)
+        return local.indexed
 
     def describe(self) -> str:
         return f"in_memory_cache(size={self.limit}) of {self.pipe!r}"

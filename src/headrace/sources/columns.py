@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.columns.column import Ints
 from headrace.columns.frames import table_of
-from headrace.columns.packages import package
+from headrace.columns.matching import matching
 from headrace.columns.table import Table
 from headrace.op import Here, Indexed, Source
 
@@ -92,16 +92,3 @@ def from_frame(data: Any) -> Source[Any] | None:
     """A source over a frame, or None if the object is not a frame."""
     table = table_of(data)
     return None if table is None else FromTable(table)
-
-
-def matching(table: Table, expression: Any) -> Ints:
-    """The rows for which a pyarrow expression is true."""
-    from headrace.columns.forms import deliver
-
-    pa, dataset = package("pyarrow"), package("pyarrow.dataset")
-    whole = deliver(table, "arrow")
-    number = "headrace row number"
-    numbered = whole.append_column(number, pa.array(np.arange(table.length)))
-    kept = dataset.dataset(numbered).to_table(columns=[number], filter=expression, use_threads=False)
-    found: Ints = kept.column(0).combine_chunks().to_numpy()
-    return found

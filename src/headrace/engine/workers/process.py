@@ -407,6 +407,9 @@ class ProcessWorkers:
         worker = self._workers[worker_number]
         return stack_of(worker.started.pidfd, worker.started.dump)
 
+    def pids(self) -> list[int]:
+        return [worker.started.pid for worker in self._workers]
+
     def running(self) -> int:
         return len(self._tickets) + len(self._again)
 

@@ -1,0 +1,128 @@
+"""Verbs for frames: columns in and out, and work on columns.
+
+Select, rename and filter by expression go down to the source wherever that changes nothing but the cost: what is not
+asked for is not read.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.errors import BadOption
+
+if TYPE_CHECKING:
+    from headrace.pipe import Pipe
+
+
+class FrameVerbs:
+    """What a Pipe can do with columns."""
+
+    __slots__ = ()
+
+    @property
+    def columnar(self) -> bool:
+        """Samples are rows of a table, so that `batch` gathers whole columns."""
+        pipe = cast("Pipe[Any]", self)
+        return pipe.op.columnar(tuple(i.columnar for i in pipe.inputs))
+
+    # --- columns ----------------------------------------------------------------------------------------------------
+
+    def select(self, *names: str) -> "Pipe[Any]":
+        """Only these columns, of rows or frames."""
+        from headrace.ops.columns_select import Select
+
+        pipe = cast("Pipe[Any]", self)
+        if not names or not all(isinstance(name, str) for name in names):
+            raise BadOption("select() takes names of columns: select('age', 'income')")
+        pushed = _pushed(pipe, lambda source: source.select(names), _KEEP_COLUMNS)
+        return pipe.then(Select(names)) if pushed is None else pushed
+
+    def rename(self, new: Mapping[str, str] | None = None, /, **more: str) -> "Pipe[Any]":
+        """Columns under new names: rename({'old': 'new'}) or rename(old='new')."""
+        from headrace.ops.columns_select import Rename
+
+        pipe = cast("Pipe[Any]", self)
+        names = {**(new or {}), **more}
+        if not names or not all(isinstance(n, str) for pair in names.items() for n in pair):
+            raise BadOption("rename() takes old and new names: rename({'old': 'new'})")
+        pushed = _pushed(pipe, lambda source: source.rename(names), _KEEP_COLUMNS)
+        return pipe.then(Rename(tuple(names.items()))) if pushed is None else pushed
+
+    def dataframe(
+        self, size: int = 1000, *, as_: str = "pandas", columns: list[str] | None = None, drop_last: bool = False
+    ) -> "Pipe[Any]":
+        """Frames of `size` rows, made of dicts, or of tuples with the names `columns`."""
+        from headrace.ops.columns_frame import ToFrame
+
+        pipe = cast("Pipe[Any]", self)
+        if pipe.columnar:
+            narrowed = pipe if columns is None else pipe.select(*columns)
+            return narrowed.batch(size, drop_last, as_=as_)
+        made = pipe.batch(size, drop_last).then(ToFrame(as_ if as_ != "jax" else "numpy", columns and tuple(columns)))
+        return _jax(made) if as_ == "jax" else made
+
+    def rows(self) -> "Pipe[dict[str, Any]]":
+        """The rows of frames, tables and dicts of arrays, one by one, as dicts."""
+        from headrace.ops.columns_frame import Rows
+
+        return cast("Pipe[Any]", self).then(Rows())
+
+    # --- what verbs of `Pipe` hand over to --------------------------------------------------------------------------
+
+    def _column_batch(self, size: int, drop_last: bool, as_: str | None) -> "Pipe[Any]":
+        from headrace.ops.columns_batch import AsColumns, ColumnBatch
+
+        pipe = cast("Pipe[Any]", self)
+        if not pipe.columnar:
+            raise BadOption(
+                f"batch(as_={as_!r}) needs rows of a frame that nothing has taken apart; here samples are single objects: "
+                f"use dataframe(size, as_={as_!r})"
+            )
+        made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
+        return _jax(made) if as_ == "jax" else made
+
+    def _map_rows(self, fn: Callable[[Any], Any], as_: str) -> "Pipe[Any]":
+        from headrace.ops.columns_map import MapRows
+
+        pipe = cast("Pipe[Any]", self)
+        if not pipe.columnar:
+            raise BadOption(
+                "map(batched=True) needs rows of a frame that nothing has taken apart; for other samples use "
+                "dataframe(size).map(fn).rows(), or batch(size).map(fn)"
+            )
+        return pipe.then(MapRows(fn, as_))
+
+    def _filter_rows(self, expression: Any) -> "Pipe[Any]":
+        from headrace.ops.columns_filter import Where
+
+        pipe = cast("Pipe[Any]", self)
+        pushed = _pushed(pipe, lambda source: source.where(expression), _KEEP_ROWS)
+        return pipe.then(Where(expression)) if pushed is None else pushed
+
+
+def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":
+    from headrace.ops.columns_batch import AsJax
+
+    return pipe.then(AsJax())
+
+
+_KEEP_ROWS = ("Shuffle", "Sharding", "Cycle", "Concat")
+"""Ops that do not care which rows there are: to filter before or after them is the same."""
+_KEEP_COLUMNS = (*_KEEP_ROWS, "Header")
+
+
+def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str, ...]) -> "Pipe[Any] | None":
+    """The same pipe over narrowed sources, or None if something stands between that must see what would be left out."""
+    from headrace.pipe import Pipe
+    from headrace.sources.columns import Tabular
+
+    if isinstance(pipe.op, Tabular):
+        return Pipe(narrow(pipe.op))
+    if type(pipe.op).__name__ not in through or not type(pipe.op).__module__.startswith("headrace.ops."):
+        return None
+    below = [_pushed(i, narrow, through) for i in pipe.inputs]
+    return None if None in below else Pipe(pipe.op, *cast("list[Pipe[Any]]", below))
+
+
+def is_expression(thing: Any) -> bool:
+    """A pyarrow expression; pyarrow is not imported to find out."""
+    return type(thing).__module__.startswith("pyarrow") and type(thing).__name__ == "Expression"

@@ -1,0 +1,127 @@
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import MissingExtra
+from headrace.pipe import Pipe
+from headrace.sources import extra
+from headrace.sources.open import is_remote, open_fsspec, open_path, opened
+from headrace.sources.retry import Retry
+from tests.ops.file_laws import everything
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def memory() -> Any:
+    files = fsspec.filesystem("memory")
+    files.pipe("/d/a.txt", b"eins\nzwei\n")
+    files.pipe("/d/b.txt", b"drei\n")
+    yield files
+    files.rm("/d", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "remote"),
+    [("a/b", False), ("/a", False), ("file:///a", False), ("s3://b/k", True), ("http://x/y", True), ("zip://a::b.zip", True)],
+)
+def test_what_is_remote(path: str, remote: bool) -> None:
+    assert is_remote(path) is remote
+
+
+def test_a_path_with_a_protocol_of_this_machine_is_opened_directly(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("ü", encoding="utf-8")
+    with open_path(f"file://{tmp_path}/x", "r") as file:
+        assert (file.read(), file.encoding) == ("ü", "utf-8")
+
+
+def test_other_protocols_go_through_fsspec(memory: Any) -> None:
+    with open_path("memory://d/a.txt", "r") as file:
+        assert file.read() == "eins\nzwei\n"
+    with open_path("memory://d/new.txt", "w") as file:
+        file.write("neu")
+    assert memory.cat("/d/new.txt") == b"neu"
+    pipe = Pipe.of(["memory://d/a.txt", "memory://d/b.txt"]).open_files().readlines(return_path=False)
+    assert list(pipe) == ["eins", "zwei", "drei"]
+    assert list(Pipe.lines("memory://d/[ab].txt")) == ["eins", "zwei", "drei"]
+
+
+def test_a_remote_stream_travels_by_being_opened_again(memory: Any) -> None:
+    with opened("memory://d/a.txt") as stream:
+        stream.read(5)
+        with pickle.loads(pickle.dumps(stream)) as copy:
+            assert copy.read() == stream.read() == b"zwei\n"
+
+
+def test_a_failing_file_system_is_opened_again_at_the_byte_reached(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    opens = []
+
+    class Breaking:
+        """Gives two bytes, then breaks."""
+
+        def __init__(self, inner: Any) -> None:
+            self.inner, self.left, self.size = inner, 2, inner.size
+
+        def seekable(self) -> bool:
+            return True
+
+        def seek(self, offset: int) -> None:
+            self.inner.seek(offset)
+            opens.append(offset)
+
+        def read(self, size: int) -> bytes:
+            if not self.left:
+                raise ConnectionResetError("gone")
+            self.left = 0
+            return bytes(self.inner.read(min(size, 2)))
+
+        def close(self) -> None:
+            self.inner.close()
+
+    real = type(memory).open
+    monkeypatch.setattr(type(memory), "open", lambda self, *a, **k: Breaking(real(self, *a, **k)))
+    with open_fsspec("memory://d/b.txt", retry=Retry(3, 0.001, 0.001)) as file:
+        assert file.read() == b"drei\n"
+    assert opens == [2, 4]
+
+
+def test_a_missing_remote_file_is_its_own_error(memory: Any) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_path("memory://d/no.txt")
+
+
+def test_reading_and_writing_at_once_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="reads and writes"):
+        open_path("memory://x", "r+")
+
+
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MissingExtra, match=r"no_such_package is not installed.*headrace\[remote\]"):
+        extra.need("remote", "no_such_package")
+    with pytest.raises(MissingExtra, match=r"headrace\[rar\]"):
+        extra.demand("rar", "no_such_package")
+    monkeypatch.setattr(extra.importlib.util, "find_spec", lambda name: None)
+    for verb in ("read_from_http", "list_files_by_fsspec", "open_files_by_fsspec", "load_parquet", "load_from_rar"):
+        with pytest.raises(ModuleNotFoundError, match="pip install 'headrace"):
+            getattr(Pipe.of(["x"]), verb)()
+
+
+def test_listing_opening_and_saving_by_fsspec(memory: Any, tmp_path: Path) -> None:
+    from headrace.sources.files import FsspecFiles
+
+    assert list(Pipe(FsspecFiles("memory://d"))) == ["memory://d/a.txt", "memory://d/b.txt"]
+    assert list(Pipe(FsspecFiles(("memory://d", "memory://d/b.txt"), "*b.txt"))) == ["memory://d/b.txt", "memory://d/b.txt"]
+    listed = Pipe.of(["memory://d"]).list_files_by_fsspec(masks=["*a*"])
+    assert list(listed) == ["memory://d/a.txt"]
+    assert everything(listed.open_files_by_fsspec("rb")) == [("memory://d/a.txt", b"eins\nzwei\n")]
+    assert everything(listed.open_files_by_fsspec()) == [("memory://d/a.txt", "eins\nzwei\n")]
+    (tmp_path / "y.txt").write_text("y")
+    assert list(Pipe.of([str(tmp_path)]).list_files_by_fsspec()) == [str(tmp_path / "y.txt")]
+    saved = Pipe.of([("x", "1"), ("y", "2")]).save_by_fsspec(filepath_fn=lambda name: f"memory://d/s/{name}.txt")
+    assert list(saved) == ["memory://d/s/x.txt", "memory://d/s/y.txt"]
+    assert memory.cat("/d/s/y.txt") == b"2"
+    assert len(saved) == 2
+    with pytest.raises(ValueError, match="Invalid mode"):
+        listed.open_files_by_fsspec("w")
