@@ -140,6 +140,26 @@ def _is_worker(process: psutil.Process) -> bool:
     return process.ppid() != os.getpid()
 
 
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_an_interrupt_of_the_user_costs_no_batch(ahead: int) -> None:
+    calls: list[int] = []
+
+    def interrupted(batch: Any, device: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return batch
+
+    with swift(kwargs=12, shuffle=False, max_nb_batch_on_device=ahead) as loader:
+        loader.start(0, device=0, to_device=interrupted)
+        seen: list[int] = []
+        with pytest.raises(KeyboardInterrupt):
+            seen.extend(i for batch in loader for i in batch.tolist())
+        seen += flat([batch.tolist() for batch in loader])
+        assert seen == list(range(12))
+        assert batches(loader) == [[[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]]
+
+
 @THREADS
 def test_a_decoder_that_raises_is_the_error_of_its_batch(multithread: bool) -> None:
     with swift(

@@ -38,7 +38,9 @@ def test_a_stream_that_cannot_go_back_is_kept_in_memory() -> None:
 
 
 def test_without_rewind_the_stream_stands_at_its_end() -> None:
-    assert everything(Pipe.of([("x", StreamWrapper(io.BytesIO(DATA)))]).check_hash({"x": SHA}, rewind=False)) == [("x", b"")]
+    assert everything(Pipe.of([("x", StreamWrapper(io.BytesIO(DATA)))]).check_hash({"x": SHA}, rewind=False)) == [
+        ("x", b"")
+    ]
 
 
 def test_wrong_content_is_refused_and_its_stream_closed() -> None:

@@ -60,7 +60,7 @@ def test_archives_come_as_archive_objects(tmp_path: Path) -> None:
 def test_an_unknown_type_and_an_unknown_ending_are_refused() -> None:
     with pytest.raises(ValueError, match="'abc' is not a valid CompressionType"):
         streams("x.gz").decompress("ABC")
-    with pytest.raises(RuntimeError, match="has file extension .7z, which does not match what are supported"):
+    with pytest.raises(RuntimeError, match=r"has file extension \.7z, which does not match what are supported"):
         list(Pipe.of([("x.7z", io.BytesIO())]).decompress())
 
 

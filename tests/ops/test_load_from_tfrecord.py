@@ -105,7 +105,9 @@ def test_sequences_become_lists() -> None:
 
 
 def test_a_spec_picks_shapes_and_converts() -> None:
-    (sample,) = stream(example(VALUES)).load_from_tfrecord({"x": ((2, -1), "float64"), "name": ((2, 1), None), "n": (None, "i4")})
+    (sample,) = stream(example(VALUES)).load_from_tfrecord(
+        {"x": ((2, -1), "float64"), "name": ((2, 1), None), "n": (None, "i4")}
+    )
     assert sample["x"].tolist() == [[1.5, -2.0], [0.25, 8.0]]
     assert (sample["x"].dtype, sample["n"].dtype) == (np.float64, np.int32)
     assert sample["name"] == [[b"a"], [b"bc"]]
@@ -121,7 +123,7 @@ def test_a_spec_picks_shapes_and_converts() -> None:
     ],
 )
 def test_an_example_that_does_not_fit_the_spec_is_an_error(spec: Any, text: str) -> None:
-    with pytest.raises(RuntimeError, match=text), pytest.warns(UserWarning):
+    with pytest.raises(RuntimeError, match=text), pytest.warns(UserWarning, match="corrupted tfrecord"):
         list(stream(example(VALUES)).load_from_tfrecord(spec))
 
 
@@ -147,5 +149,5 @@ def test_a_file_that_is_cut_short_warns_and_raises(cut: int, text: str) -> None:
 def test_a_flipped_bit_is_found(at: int) -> None:
     data = bytearray(framed(example(VALUES)))
     data[at] ^= 1
-    with pytest.raises(RuntimeError, match="check sum differs"), pytest.warns(UserWarning):
+    with pytest.raises(RuntimeError, match="check sum differs"), pytest.warns(UserWarning, match="corrupted tfrecord"):
         list(Pipe.of([("x", io.BytesIO(bytes(data)))]).load_from_tfrecord())

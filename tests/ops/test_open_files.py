@@ -63,7 +63,7 @@ def test_the_length_is_what_the_user_says_or_what_the_source_knows() -> None:
 
 
 def test_an_open_stream_travels_to_another_process_at_the_place_where_it_stands(folder: Path) -> None:
-    ((path, stream),) = Pipe.of([str(folder / "a.txt")]).open_files("rb")
+    ((_, stream),) = Pipe.of([str(folder / "a.txt")]).open_files("rb")
     assert stream.read(3) == b"in "
     copy = pickle.loads(pickle.dumps(stream))
     with stream, copy:

@@ -33,7 +33,7 @@ def test_a_text_stream_a_binary_stream_and_a_path_give_the_same(files: list[str]
 
 def test_rows_as_tuples_and_with_their_path(files: list[str]) -> None:
     pipe = Pipe.of(files[:1]).open_files("rb").parse_csv(as_tuple=True, return_path=True)
-    assert list(pipe)[0] == (files[0], ("id", "name"))
+    assert next(iter(pipe)) == (files[0], ("id", "name"))
     check_file_op(pipe)
 
 
@@ -41,7 +41,7 @@ def test_rows_as_dicts_have_each_files_own_header(files: list[str]) -> None:
     pipe = Pipe.csv(files, header=True)
     assert check_file_op(pipe)[1] == {"id": "2", "name": "zwölf"}
     with_path = Pipe.of(files).open_files("rb").parse_csv_as_dict(return_path=True)
-    assert list(with_path)[0] == (files[0], {"id": "1", "name": "one, or\r\nso"})
+    assert next(iter(with_path)) == (files[0], {"id": "1", "name": "one, or\r\nso"})
 
 
 def test_format_parameters_are_handed_on(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_an_unknown_format_parameter_is_refused_before_any_file_is_read() -> Non
 
 @pytest.mark.parametrize("verb", ["parse_csv", "parse_csv_as_dict", "readlines"])
 def test_skip_lines_must_not_be_negative(verb: str) -> None:
-    with pytest.raises(ValueError, match="'skip_lines' is required to be a positive integer."):
+    with pytest.raises(ValueError, match="'skip_lines' is required to be a positive integer"):
         getattr(Pipe.of(["x"]), verb)(skip_lines=-1)
 
 

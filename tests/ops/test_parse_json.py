@@ -29,7 +29,7 @@ def test_keywords_go_to_the_parser() -> None:
 
 def test_a_damaged_document_is_an_error_that_names_the_file_and_closes_it() -> None:
     stream = io.StringIO("[1,")
-    with pytest.raises(json.JSONDecodeError, match="x.json: Expecting value"):
+    with pytest.raises(json.JSONDecodeError, match=r"x\.json: Expecting value"):
         list(Pipe.of([("x.json", stream)]).parse_json_files())
     assert stream.closed
 

@@ -55,22 +55,30 @@ def test_archives_are_read_from_the_web(tmp_path: Path) -> None:
     assert tarfile.is_tarfile(tmp_path / "x.tar")
 
 
-def test_google_drive_asks_before_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    form = b'<form action="%s/file"><input type="hidden" name="id" value="7"><input name="confirm" value="t"></form>'
-    with serving({"file": b"content", "page": b""}) as server:
-        server.files["page"] = form % server.url.encode()
-        server.headers["Content-Disposition"] = 'attachment; filename="data.csv"'
-        pipe = Pipe.of([f"{server.url}/file"]).read_from_gdrive()
-        assert everything(pipe) == [("data.csv", b"content")]
+DISPOSITION = {"Content-Disposition": 'attachment; filename="data.csv"'}
 
-        del server.headers["Content-Disposition"]
+
+def test_google_drive_answers_at_once_or_asks_first() -> None:
+    form = b'<form action="%s/file"><input type="hidden" name="id" value="7"><input name="confirm" value="t"></form>'
+    with serving({"file": b"content", "cookie": b"?", "cookie?a=1&confirm=yes": b"confirmed"}) as server:
+        server.files["form"] = form % server.url.encode()
+        server.headers["file"] = server.headers["cookie?a=1&confirm=yes"] = DISPOSITION
+        server.headers["cookie"] = {"Set-Cookie": "download_warning_1=yes"}
+        assert everything(Pipe.of([f"{server.url}/file"]).read_from_gdrive()) == [("data.csv", b"content")]
+        assert everything(Pipe.of([f"{server.url}/form"]).read_from_gdrive()) == [("data.csv", b"content")]
+        assert server.asked[-1][0] == "/file?id=7&confirm=t"
+        assert everything(Pipe.of([f"{server.url}/cookie?a=1"]).read_from_gdrive()) == [("data.csv", b"confirmed")]
+
+
+def test_google_drive_may_refuse() -> None:
+    with serving({"page": b"<html>nothing</html>", "quota": b"<html>Quota exceeded</html>"}) as server:
         with pytest.raises(RuntimeError, match="content-disposition"):
-            list(pipe)
-        server.files["page"] = b"<html>Quota exceeded</html>"
-        with pytest.raises(RuntimeError, match="quota was exceeded"):
             list(Pipe.of([f"{server.url}/page"]).read_from_gdrive())
+        quota = Pipe.of([f"{server.url}/quota"])
+        with pytest.raises(RuntimeError, match="quota was exceeded"):
+            list(quota.read_from_gdrive())
         with pytest.warns(UserWarning, match=r"quota was exceeded\., skipping"):
-            assert list(Pipe.of([f"{server.url}/page"]).read_from_gdrive(skip_on_error=True)) == []
+            assert list(quota.read_from_gdrive(skip_on_error=True)) == []
 
 
 def test_a_remote_reader_chooses_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

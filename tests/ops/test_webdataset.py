@@ -27,7 +27,7 @@ def test_nothing_gives_nothing() -> None:
 
 
 def test_two_files_of_one_sample_with_one_ending_are_an_error() -> None:
-    with pytest.raises(ValueError, match="two files that end in '.jpg'"):
+    with pytest.raises(ValueError, match=r"two files that end in '\.jpg'"):
         list(Pipe.of([("1.jpg", 1), ("1.jpg", 2)]).webdataset())
 
 

@@ -23,7 +23,8 @@ class Faulty:
         self.files = files
         self.faults = list(faults or [])
         self.ranges = ranges
-        self.headers: dict[str, str] = {}
+        self.headers: dict[str, dict[str, str]] = {}
+        """More headers, by file."""
         self.asked: list[tuple[str, str | None]] = []
         """Path and Range of each request."""
         self.url = ""
@@ -46,7 +47,8 @@ def serving(files: dict[str, bytes], faults: list[Any] | None = None, ranges: bo
                 state.asked.append((self.path, self.headers.get("Range")))
                 fault = state.faults.pop(0) if state.faults else None
             self.close_connection = True
-            name = self.path.partition("?")[0].lstrip("/")
+            name = self.path.lstrip("/")
+            name = name if name in state.files else name.partition("?")[0]
             if fault == ("drop",):
                 return
             if isinstance(fault, int):
@@ -55,9 +57,9 @@ def serving(files: dict[str, bytes], faults: list[Any] | None = None, ranges: bo
             if name not in state.files:
                 self.send_error(404)
                 return
-            self.answer(state.files[name], fault)
+            self.answer(name, state.files[name], fault)
 
-        def answer(self, data: bytes, fault: Any) -> None:
+        def answer(self, name: str, data: bytes, fault: Any) -> None:
             start = 0
             asked = self.headers.get("Range")
             if asked and state.ranges:
@@ -76,7 +78,7 @@ def serving(files: dict[str, bytes], faults: list[Any] | None = None, ranges: bo
                 self.send_response(200)
             body = data[start:end]
             self.send_header("ETag", '"two"' if fault == ("changed",) else '"one"')
-            for key, value in state.headers.items():
+            for key, value in state.headers.get(name, {}).items():
                 self.send_header(key, value)
             chunked = isinstance(fault, tuple) and fault[0] == "chunked"
             if not chunked:

@@ -99,7 +99,9 @@ def test_open_streams_are_listed_when_asked_for(watched: None) -> None:
     assert not StreamWrapper.session_streams
 
 
-@pytest.mark.parametrize("file", [io.BytesIO(b"abcdef"), io.StringIO("abcdef"), io.BufferedReader(io.BytesIO(b"abcdef"))])
+@pytest.mark.parametrize(
+    "file", [io.BytesIO(b"abcdef"), io.StringIO("abcdef"), io.BufferedReader(io.BytesIO(b"abcdef"))]
+)
 def test_a_stream_travels_with_what_is_not_read_yet(file: Any) -> None:
     with StreamWrapper(file, name="n") as stream:
         start = stream.read(2)
@@ -140,8 +142,8 @@ def test_a_stream_in_a_cycle_closes_its_file_before_the_file_is_collected(tmp_pa
     # A file that is collected while open warns, and warnings are errors here.
     (tmp_path / "x").touch()
     for _ in range(20):
-        parent = StreamWrapper(open(tmp_path / "x", "rb"))
-        child = StreamWrapper(open(tmp_path / "x", "rb"), parent)
+        parent = StreamWrapper((tmp_path / "x").open("rb"))
+        child = StreamWrapper((tmp_path / "x").open("rb"), parent)
         parent.autoclose()
         cycle: Any = [parent, child, child.file_obj, parent.file_obj]
         cycle.append(cycle)

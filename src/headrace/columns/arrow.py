@@ -33,6 +33,7 @@ def from_arrow(array: Any, field: Any = None) -> Column:
         array = package("pyarrow.compute").run_end_decode(array)
         field = None if field is None else field.with_type(array.type)
     field = field if field is not None else pa.field("", array.type)
+    array = _without_views(pa, array)
     found = _plain(pa, array)
     return Arrow(array, field) if found is None else Plain(found[0], found[1], field)
 
@@ -51,6 +52,17 @@ def _one_piece(pa: Any, array: Any) -> Any:
     if isinstance(whole, pa.ChunkedArray):  # more text than 32-bit offsets can count
         whole = array.cast(_large(pa, array.type)).combine_chunks()
     return whole
+
+
+def _without_views(pa: Any, array: Any) -> Any:
+    """pyarrow cannot take from views: inside, the same values lie one after another."""
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(array.type):
+        return array.cast(pa.large_binary())
+    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        return array.cast(pa.large_list(array.type.value_field))
+    return array
 
 
 def _large(pa: Any, kind: Any) -> Any:
@@ -194,7 +206,8 @@ def deliver(column: Column) -> NDArray[Any]:
 def to_arrow(column: Column) -> Any:
     """A column as a pyarrow array of the type that it came from; numbers are not copied."""
     if isinstance(column, Arrow):
-        return column.array
+        kind = column.array.type if column.field is None else column.field.type
+        return column.array if column.array.type == kind else column.array.cast(kind)
     pa = package("pyarrow")
     values, mask = column.values, column.mask
     kind = None if column.field is None else column.field.type

@@ -5,6 +5,8 @@
 
 A plain column remembers the Arrow type that it came from (`field`) and a column the pandas dtype (`dtype`), so that a
 batch can be given back in them. Nothing is ever filled in for a missing value.
+
+A column never changes; it is not frozen only because freezing triples the cost of making one, and a batch has many.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Plain:
     values: NDArray[Any]
     mask: NDArray[np.bool_] | None = None
@@ -34,7 +36,7 @@ class Plain:
         return None if self.mask is not None and self.mask[row] else self.values[row]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Arrow:
     array: Any
     field: Any = None

@@ -147,18 +147,23 @@ def _arrow(table: Table) -> Any:
 
 
 def _polars(table: Table) -> Any:
-    polars = package("polars")
-    try:
-        return polars.from_arrow(_arrow(table))
-    except BadPipe:
-        raise
-    except Exception as error:
-        for name in table.names:
-            try:
-                polars.from_arrow(_arrow(table.select([name])))
-            except Exception:
-                refuse(name, table.columns[name], "polars", f"polars says: {error}")
-        raise
+    polars, pa = package("polars"), package("pyarrow")
+    made = _arrow(table)
+    for field in made.schema:
+        if not _in_polars(pa, field.type):
+            refuse(field.name, table.columns[field.name], "polars")
+    return polars.from_arrow(made)
+
+
+def _in_polars(pa: Any, kind: Any) -> bool:
+    """Whether polars has this type: it is asked before, because polars panics where it has not."""
+    types = pa.types
+    if types.is_union(kind) or types.is_interval(kind) or types.is_decimal256(kind):
+        return False
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    if types.is_dictionary(kind):
+        inner = [kind.value_type]
+    return all(_in_polars(pa, i) for i in inner)
 
 
 def _pandas(table: Table) -> Any:

@@ -54,7 +54,7 @@ def is_array(value: Any) -> bool:
 def _from_dict(data: Mapping[Any, Any]) -> Table | None:
     if not data or not all(isinstance(k, str) and is_array(v) for k, v in data.items()):
         return None
-    return Table({name: _from_array(name, value) for name, value in data.items()})
+    return Table.of({name: _from_array(name, value) for name, value in data.items()})
 
 
 def _from_array(name: str, value: Any) -> Column:

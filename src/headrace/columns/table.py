@@ -34,23 +34,28 @@ class Table:
 
     def __init__(
         self,
-        columns: Mapping[str, Column],
-        length: int | None = None,
+        columns: dict[str, Column],
+        length: int,
         records: NDArray[Any] | None = None,
         blocks: Sequence[Block] = (),
     ) -> None:
-        self.columns = dict(columns)
-        sizes = {name: len(column) for name, column in self.columns.items()}
-        self.length = next(iter(sizes.values()), 0) if length is None else length
-        for name, size in sizes.items():
-            if size != self.length:
-                first = next(iter(sizes))
-                raise BadOption(f"column {name!r} has {size} rows, but {first!r} has {self.length}: make them equal")
+        self.columns = columns
+        self.length = length
         self.records = records
-        self.blocks = tuple(blocks)
+        self.blocks = blocks
         self.shipment: Any = None
         """What this table travels as, once it has (see `travel`)."""
         self._plans: dict[tuple[str, ...], _Plan] = {}
+
+    @classmethod
+    def of(cls, columns: dict[str, Column]) -> "Table":
+        """A table of columns that may or may not be of one length."""
+        first = next(iter(columns))
+        length = len(columns[first])
+        for name, column in columns.items():
+            if len(column) != length:
+                raise BadOption(f"column {name!r} has {len(column)} rows, but {first!r} has {length}: make them equal")
+        return cls(columns, length)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,7 +68,7 @@ class Table:
         if plan is None:
             plan = self._plans[names] = _Plan(self, names)
         found, blocks = plan.gather(positions)
-        return Table({name: found[name] for name in names}, len(positions), blocks=blocks)
+        return Table({name: found[name] for name in names}, len(positions), None, blocks)
 
     def row(self, row: int) -> dict[str, Any]:
         """One row, as values of numpy and Python; a missing value is None."""
@@ -163,8 +168,7 @@ class _Plan:
         for names, block in blocks:
             for name, values in zip(names, block, strict=True):
                 column = self._columns[name]
-                assert isinstance(column, Plain)
-                found[name] = replace(column, values=values)
+                found[name] = Plain(values, None, column.field, column.dtype)
         for name in self._single:
             found[name] = _taken(self._columns[name], positions)
         return found, blocks

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headrace.doors.datapipes import IterDataPipe, MapDataPipe
+from headrace.doors.datapipes_nodes import MapDataPipe
 from headrace.errors import BadOption
 from headrace.ops.batch import Batch
 from headrace.ops.bounded import BoundedBatch, BoundedConcat, BoundedZip
@@ -23,6 +23,7 @@ from headrace.ops.zip import Zip
 from headrace.ops.zip_longest import ZipLongest
 from headrace.pipe import Pipe
 from headrace.sources.cached import CachedTable
+from headrace.sources.huggingface import HuggingFace
 from headrace.sources.sampled import Sampled
 from headrace.sources.table import Table
 from headrace.sources.wrapped import WrappedIterable, WrappedSequence, has_positions
@@ -99,6 +100,11 @@ def sampler(
     """The numbers that a sampler (0, 1, 2, ... if none is given) draws for a pipe of known length."""
     len(datapipe)
     return Pipe(Sampled(datapipe, sampler, tuple(sampler_args or ()), tuple(sorted((sampler_kwargs or {}).items()))))
+
+
+def huggingface(dataset: str, **config_kwargs: Any) -> Made:
+    """A data set of the Hugging Face hub."""
+    return Pipe(HuggingFace(dataset, tuple(sorted(config_kwargs.items()))))
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -297,6 +303,3 @@ def _tables(given: tuple[Any, ...]) -> list[Made]:
         except TypeError:
             raise TypeError("Expected all inputs to be `Sized`") from None
     return list(given)
-
-
-__all__ = ["IterDataPipe"]

@@ -167,11 +167,11 @@ class SwiftLoader(Iterator[Any]):
             self._epoch += 1
             self._at = 0
             raise StopIteration
-        self._at += 1  # a batch that fails is gone too: the next call is for the next one
         try:
             batch = running.next()
         except Exception as error:
-            running.log.error("failed", epoch=self._epoch, batch=self._at - 1, error=repr(error))
+            running.log.error("failed", epoch=self._epoch, batch=self._at, error=repr(error))
+            self._at += 1  # the batch is gone: the next call is for the next one
             if isinstance(error, StopIteration):
                 raise RuntimeError(
                     "StopIteration was raised while a batch was decoded or moved to the device"
@@ -183,9 +183,10 @@ class SwiftLoader(Iterator[Any]):
                 )
                 self.close()
             raise
-        self._batches += 1
         if running.log.detailed:
-            running.log.debug("delivered", epoch=self._epoch, batch=self._at - 1)
+            running.log.debug("delivered", epoch=self._epoch, batch=self._at)
+        self._at += 1
+        self._batches += 1
         return batch
 
     def __len__(self) -> int:

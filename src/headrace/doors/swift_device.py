@@ -19,30 +19,44 @@ class Ahead(Generic[In, Out]):
     """Begins work on `depth` items of an endless stream before they are asked for.
 
     `pull()` gives the next item, `begin(item)` a function that gives its result, and a call of this object the next
-    result. Nothing is pulled beyond an error until it has been raised.
+    result. Nothing is pulled beyond an error until it has been raised. An interrupt of the user's costs no item: the
+    next call goes on where this one was.
     """
 
     def __init__(self, pull: Callable[[], In], begin: Callable[[In], Callable[[], Out]], depth: int) -> None:
         self._pull = pull
         self._begin = begin
         self._depth = depth
+        self._pulled: list[In] = []
         self._line: deque[Callable[[], Out]] = deque()
         self._failed = False
 
     def __call__(self) -> Out:
         while len(self._line) <= self._depth and not self._failed:
             self._line.append(self._next())
-        first = self._line.popleft()
-        if not self._line:
-            self._failed = False
-        return first()
+        try:
+            result = self._line[0]()
+        except Exception:
+            self._pop()
+            raise
+        self._pop()
+        return result
 
     def _next(self) -> Callable[[], Out]:
         try:
-            return self._begin(self._pull())
+            if not self._pulled:
+                self._pulled.append(self._pull())
+            begun = self._begin(self._pulled[0])
         except Exception as error:
             self._failed = True
-            return _Raise(error)
+            begun = _Raise(error)
+        self._pulled.clear()
+        return begun
+
+    def _pop(self) -> None:
+        self._line.popleft()
+        if not self._line:
+            self._failed = False
 
 
 class _Raise:

@@ -111,18 +111,18 @@ class Running:
     def _stages(self) -> Callable[[], Any]:
         """What a call of the stream does after a packet has been received; nothing is on its way yet."""
         stage: Callable[[], Any] = self._receive
-        if self._threads is not None:
+        if self.options.batch_decoder is not None:
             stage = Ahead(stage, self._begin_decoding, self.options.decode_threads)
-        elif self.options.batch_decoder is not None:
-            stage = self._decode
         if self._device is not None:
             stage = Ahead(stage, self._begin_moving, self.options.max_nb_batch_on_device)
         return stage
 
     def _begin_decoding(self, packed: Any) -> Callable[[], Any]:
-        assert self._threads is not None
-        result = self._threads.submit(_timed, decode, packed, self.options.batch_decoder).result
-        return lambda: self._counted(figures.DECODE, *result())
+        if self._threads is not None:
+            result = self._threads.submit(_timed, decode, packed, self.options.batch_decoder).result
+            return lambda: self._counted(figures.DECODE, *result())
+        decoded = self._counted(figures.DECODE, *_timed(decode, packed, self.options.batch_decoder))
+        return lambda: decoded
 
     def _begin_moving(self, batch: Any) -> Callable[[], Any]:
         moved = self._counted(figures.TRANSFER, *_timed(self._to_device, batch, self._device))
@@ -167,9 +167,6 @@ class Running:
             if self.options.batch_encoder is not None:
                 self.figures.add(figures.SERIALIZE, serialize, packet.worker)
         return packet.batch
-
-    def _decode(self) -> Any:
-        return self._counted(figures.DECODE, *_timed(decode, self._receive(), self.options.batch_decoder))
 
     def _counted(self, task: str, seconds: float, result: Any) -> Any:
         if self.figures is not None:

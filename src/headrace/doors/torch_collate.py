@@ -1,37 +1,97 @@
-"""Stacking tensors straight into the memory that travels to the consumer.
+"""torch's `default_collate`, the same results by shorter ways.
 
-torch's `default_collate` looks its functions up by type in a table. In a worker of ours the entry for tensors is this
-module's: what can be stacked as raw memory is, once, in its place; all the rest is left to torch's own function. A table
-that somebody has changed is left as it is.
+`default_collate` looks its functions up by type in a table. Here are other functions for some entries: numbers go through
+numpy, which is ten times as fast, and tensors are stacked straight into the memory that travels to the consumer. What is
+unusual in any way is left to torch's own function; an entry that somebody has changed is left as it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from torch.utils.data import get_worker_info
 from torch.utils.data._utils import collate as torchs
 
 from headrace.op import place
 
-_own = torchs.collate_tensor_fn
+Table = dict[Any, Callable[..., Any]]
+
+_SCALARS = (np.bool_, np.number, np.object_)
+_NUMBERS = frozenset(map(np.dtype, ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u1", "?")))
+_INT64, _BOOL, _FLOAT64 = np.dtype("i8"), np.dtype("?"), np.dtype("f8")
 
 
-def stack_in_place() -> None:
-    """From now on `default_collate` in this process stacks into the travelling memory. For worker processes only."""
-    if torchs.default_collate_fn_map.get(torch.Tensor) is _own:
-        torchs.default_collate_fn_map[torch.Tensor] = stack
+def default_collate(batch: Any) -> Any:
+    """In place of torch's."""
+    return torchs.collate(batch, collate_fn_map=_table())
 
 
-def stack(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    """The tensors on top of each other, in the type of the first one (that is torch's rule inside workers)."""
+def shorter(collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function itself, or ours for torch's."""
+    return default_collate if collate_fn is torchs.default_collate else collate_fn
+
+
+def use_everywhere() -> None:
+    """User code that calls torch's `default_collate` gets ours too. For worker processes only."""
+    torchs.default_collate_fn_map.update(_table())
+
+
+def ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
+    array = _array(batch)
+    if array is None or (array.dtype != _INT64 and array.dtype != _BOOL):
+        return _TORCHS[int](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+    return torch.from_numpy(array)
+
+
+def floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
+    array = _array(batch)
+    if array is None or array.dtype != _FLOAT64:
+        return _TORCHS[float](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+    return torch.from_numpy(array)
+
+
+def scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
+    # Torch and numpy do not promote alike: only scalars of one type go through numpy.
+    array = _array(batch) if len(set(map(type, batch))) == 1 else None
+    if array is None or array.dtype not in _NUMBERS:
+        return _TORCHS[_SCALARS](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+    return torch.from_numpy(array)
+
+
+def _array(batch: Sequence[Any]) -> Any:
+    try:
+        array = np.array(batch)
+    except (ValueError, OverflowError, TypeError):
+        return None
+    return array if array.ndim == 1 else None
+
+
+def arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
     first = batch[0]
-    if not _plain(first):
-        return _own(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+    dtype, shape = first.dtype, first.shape
+    usual = dtype in _NUMBERS and shape and (collate_fn_map or {}).get(torch.Tensor) in (tensors, _TORCHS[torch.Tensor])
+    if not usual or any(type(a) is not np.ndarray or a.dtype != dtype or a.shape != shape for a in batch):
+        return _TORCHS[np.ndarray](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+    whole = (len(batch), *shape)
+    if first.nbytes * len(batch) < place.worth:
+        return torch.from_numpy(np.concatenate(batch).reshape(whole))
+    room = place.empty(whole, dtype)
+    np.concatenate(batch, out=room.reshape(-1, *shape[1:]))
+    return torch.from_numpy(room)
+
+
+def tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
+    """The tensors on top of each other, in a worker in the type of the first one; that is torch's rule too."""
+    first = batch[0]
+    if get_worker_info() is None or not _plain(first):
+        return _TORCHS[torch.Tensor](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
     nbytes = first.numel() * first.element_size() * len(batch)
     shape = (len(batch), *first.shape)
     if nbytes < place.worth:
-        return torch.stack(batch, out=torch.empty(shape, dtype=first.dtype))  # type: ignore[arg-type]
-    room = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(shape)
+        room = torch.empty(shape, dtype=first.dtype)
+    else:
+        room = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(shape)
     return torch.stack(batch, out=room)  # type: ignore[arg-type]
 
 
@@ -42,6 +102,16 @@ def _plain(tensor: Any) -> bool:
         and tensor.device.type == "cpu"
         and not tensor.requires_grad
         and not tensor.is_quantized
-        and not tensor.is_conj()
-        and not tensor.is_neg()
     )
+
+
+_TORCHS: Table = dict(torchs.default_collate_fn_map)
+_OURS: Table = {torch.Tensor: tensors, np.ndarray: arrays, _SCALARS: scalars, float: floats, int: ints}
+_REPLACED: Table = {kind: _OURS.get(kind, function) for kind, function in _TORCHS.items()}
+
+
+def _table() -> Table:
+    now = torchs.default_collate_fn_map
+    if now == _TORCHS:
+        return _REPLACED
+    return {k: _OURS.get(k, f) if _TORCHS.get(k) is f else f for k, f in now.items()}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _DatasetKind
 
+from headrace.doors.torch_collate import shorter
 from headrace.doors.torch_fetch import Fetch
 from headrace.doors.torch_shard import (
     Batched,
@@ -47,7 +48,7 @@ def crew_of(loader: Any, base_seed: int, recorded: int | None = None) -> Crew:
     count = loader.num_workers if recorded is None else recorded
     played = is_iterable(loader) and not auto and count != loader.num_workers
     return Crew(
-        loader.dataset, loader.collate_fn, loader.worker_init_fn, base_seed, count, played=played, reader=auto
+        loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, count, played=played, reader=auto
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.data._utils import worker as torchs
 
-from headrace.doors.torch_collate import stack_in_place
+from headrace.doors.torch_collate import use_everywhere
 from headrace.doors.torch_seeds import Globals, seed_worker
 from headrace.errors import SnapshotRefused
 
@@ -48,7 +48,7 @@ class Setup:
 
     def __call__(self, number: int) -> None:
         torch.set_num_threads(1)
-        stack_in_place()
+        use_everywhere()
         crew = self.crew
         if crew.played:
             return

@@ -292,7 +292,10 @@ class Regroup:
     @property
     def backlog(self) -> int:
         """Groups that wait to be handed out. What does not fill a group yet does not count: it waits for more."""
-        return len(self._entries) if self._size is None else self._waiting // (self._size * self._ranks)
+        held_back = self._ranks if self._ranks > 1 else 0
+        if self._size is None:
+            return len(self._entries) if self._ranks == 1 else self._waiting // (self._block * self._ranks)
+        return max(0, self._waiting - held_back) // (self._size * self._ranks)
 
     def push(self, entry: Entry) -> None:
         self._entries.append(entry)

@@ -2,9 +2,12 @@
 
 On the wire these are plain tuples (a frozen dataclass costs seven times as much); these classes are the reader's view.
 
-    consumer -> worker     TICKET  seq, stage, epoch, number, payload, slot, avoid, forget, new
-                           STOP                                    (+ the descriptors of the slots that are `new`)
-    worker -> consumer     INLINE  seq, head, ...                  a small result, inside the message
+    consumer -> worker     TICKETS [(seq, stage, epoch, number, payload, slot, avoid, forget, new), ...]
+                                                                   (+ the descriptors of the slots that are `new`)
+                           FAR     size                            too large for a message: it is in a descriptor
+                           STOP
+    worker -> consumer     a list of these, each packed by itself:
+                           INLINE  seq, head, ...                  a small result, inside the message
                            SLOTTED seq, head, spans, ...           a result in the slot that was lent
                            MANY    seq, count, table, ...          many samples in the slot
                            FAILED  seq, error, traceback, ...
@@ -15,7 +18,7 @@ On the wire these are plain tuples (a frozen dataclass costs seven times as much
 
 from typing import Any
 
-TICKET, STOP, DUMP = range(3)
+TICKETS, STOP, FAR = range(3)
 READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
 
 

@@ -48,6 +48,7 @@ class Run:
         self.epoch = epoch
         self.meter = meter
         self._arena: Any = getattr(workers, "arena", None)
+        self._collect: Any = getattr(workers, "collect", None)
         self._last = len(program.stages) - 1
         self._assembled = program.assembled
         self._feeds: list[Any] = _feeds(program, policy, epoch, world, ends, mark, listed, self._free)
@@ -93,6 +94,8 @@ class Run:
                 continue
             item = self._ready.popleft()
             self._delivered += 1
+            if self._outstanding and self._collect is not None:
+                self._keep_busy()
             self._now, self._taken = item.ticket, 0
             self._own_skips = item.skips - self.skipped
             self.skipped = item.skips
@@ -141,11 +144,20 @@ class Run:
     def start(self) -> None:
         """Send out as much work as there is room for."""
         self._issue()
+        if self._collect is not None:
+            self.workers.flush()
+
+    def _keep_busy(self) -> None:
+        """While the user works on a batch, workers must not run out of tickets: take replies, send more."""
+        for reply in self._collect():
+            self._accept(reply)
+        self._issue()
+        self.workers.flush()
 
     def _pump(self) -> None:
         # The end of a stage opens the way for the next one, so with nothing in flight one look per stage may be needed.
-        for _ in self.program.stages:
-            self._issue()
+        for looks in range(len(self.program.stages) + 1):
+            self._issue(starving=looks > 0)
             if self._ready:
                 return
             if self._outstanding:
@@ -161,12 +173,13 @@ class Run:
         for reply in replies:
             self._accept(reply)
 
-    def _issue(self) -> None:
+    def _issue(self, starving: bool = False) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
         limit = self._window()
         for stage in range(self._last, -1, -1):
             feed = self._feeds[stage]
-            while self._room(stage, limit):
+            # With nothing at all in flight a stage is fed however much lies before the next one: it lacks something.
+            while self._room(stage, limit) or (starving and stage < self._last and not self._outstanding):
                 ticket = self._pending[stage] or feed.next(self)
                 if ticket is None:
                     if feed.ended and stage < self._last:
@@ -246,7 +259,8 @@ class Run:
                 self._ready.append(reply)
                 self._expect[stage] += 1
             return
-        while (reply := window.pop(self._expect[stage], None)) is not None:
+        while self._expect[stage] in window:
+            reply = window.pop(self._expect[stage])
             self._expect[stage] += 1
             if self._counts:
                 self._count_skips(stage, reply)

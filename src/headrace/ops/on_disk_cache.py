@@ -150,11 +150,12 @@ class EndCaching(Flat[Any, str]):
 
     def _run(self, sample: Any) -> Iterator[Any]:
         """The section, over this one sample."""
-        here = place.here or Here(0, 0, 0)
+        spot = place.spot
+        here = spot.here or Here(0, 0, 0)
         samples: Iterator[Any] = iter([sample])
-        base = key(here.seed, "section", place.position)
         for number, op in enumerate(self.section):
-            samples = op.flow(samples, Here(key(base, number), here.epoch, here.ordinal))
+            seed = key(here.seed, "section", spot.position, number)
+            samples = op.flow(samples, Here(seed, here.epoch, here.ordinal, spot=here.spot))
         return samples
 
     @classmethod

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.op import Each, place
+from headrace.op import Each, Spot, place
 from headrace.ops.columns import check_arity, check_columns, pick, put
 
 
@@ -28,11 +29,14 @@ class ThreadMap(Each[list[Any], list[Any]]):
             object.__setattr__(self, "output_col", self.output_col[0])
 
     def apply(self, sample: list[Any]) -> list[Any]:
-        here, first = place.here, place.position * len(sample)
+        here, first = place.spot.here, place.spot.position * len(sample)
 
         def one(number: int) -> Any:
             if here is not None:
-                place.at(here, first + number)  # rng() in this thread belongs to this very sample
+                # rng() in this thread belongs to this very sample
+                mine = copy(here)
+                mine.spot = Spot()
+                place.at(mine, first + number)
             item = sample[number]
             if self.input_col is None:
                 return self.fn(item)

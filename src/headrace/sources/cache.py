@@ -12,7 +12,9 @@ process and is removed.
 
 import os
 import re
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -58,7 +60,9 @@ class DiskCache:
                 os.unlink(part)
                 return fetch()
             os.fsync(fd)
-            os.replace(part, target)
+            _touch(fd)
+            with self._alone():
+                os.replace(part, target)
             os.lseek(fd, 0, os.SEEK_SET)
             return os.fdopen(os.dup(fd), "rb")  # not by name: the copy may be removed again at any moment
         except BaseException:
@@ -75,7 +79,12 @@ class DiskCache:
 
     def size(self) -> int:
         """Bytes in the folder now, fetches under way included."""
-        return sum(size for _, _, size in self._files())
+        with self._alone():
+            return sum(size for _, _, size in self._files())
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """Held while files are counted, grow, or change their names: a folder that changes cannot be counted."""
+        return lock.hold(os.path.join(self.folder, LOCK), self.timeout)
 
     def _copy(self, source: Any, fd: int, part: str) -> bool:
         """Copy all of the source into the .part file; False if there is no room for it."""
@@ -104,7 +113,7 @@ class DiskCache:
 
     def _reserve(self, fd: int, part: str, size: int) -> bool:
         """Grow the .part file to `size` bytes after removing what was used longest ago; False if there is no room."""
-        with lock.hold(os.path.join(self.folder, LOCK), self.timeout):
+        with self._alone():
             others = [(used, path, have) for used, path, have in self._files() if path != part]
             total = sum(have for _, _, have in others) + size
             finished = sorted(f for f in others if not f[1].endswith(".part"))
@@ -126,8 +135,7 @@ class DiskCache:
                 if entry.name == LOCK or not entry.is_file():
                     continue
                 try:
-                    if entry.name.endswith(".part") and lock.is_free(entry.path):
-                        os.unlink(entry.path)
+                    if entry.name.endswith(".part") and lock.sweep(entry.path):
                         continue
                     told = entry.stat()
                 except FileNotFoundError:
@@ -142,5 +150,11 @@ def _use(path: str) -> Any:
         file = open(path, "rb")  # noqa: SIM115 - the caller closes it
     except FileNotFoundError:
         return None
-    os.utime(file.fileno())
+    _touch(file.fileno())
     return file
+
+
+def _touch(fd: int) -> None:
+    """Mark as used now: to the nanosecond, where the kernel's own stamp is only as fine as its tick."""
+    now = time.time_ns()
+    os.utime(fd, ns=(now, now))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import BadOption
-from headrace.op import Source, place
+from headrace.op import Source, Spot, place
 from headrace.ops.copies import own
 from headrace.ops.in_memory_cache import weight
 
@@ -47,10 +47,7 @@ class CachedTable(Source[Any]):
     def get(self, position: Any) -> Any:
         kept = self.kept
         if position not in kept.samples:
-            here, at = place.here, place.position
-            sample = self._indexed().get(position)
-            if here is not None:
-                place.at(here, at)
+            sample = self._make(position)
             if self.limit is not None:
                 size = weight(sample)
                 with kept.lock:
@@ -60,10 +57,19 @@ class CachedTable(Source[Any]):
             kept.samples[position] = sample
         return own(kept.samples[position])
 
+    def _make(self, position: Any) -> Any:
+        indexed = self._indexed()
+        caller, place.spot = place.spot, self.kept.local.spot  # rng() belongs to the pipe inside
+        try:
+            return indexed.get(position)
+        finally:
+            place.spot = caller
+
     def _indexed(self) -> Any:
         local = self.kept.local
         if not hasattr(local, "indexed"):
-            local.indexed = self.pipe.indexed(0, 0)
+            local.spot = Spot()
+            local.indexed = self.pipe.indexed(0, 0, local.spot)
         return local.indexed
 
     def describe(self) -> str:

@@ -1,94 +1,33 @@
-"""Frames in memory as sources: rows by position, and whole columns for many positions at once.
+"""Frames in memory as sources: what `Pipe.of` asks about everything that it is given.
 
-`from_frame` is what `Pipe.of` asks: it tells a frame by the module of its type and imports nothing for it.
+A frame is told by the module of its type, so that nothing is imported, numpy included, for what is not a frame.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
+from headrace.op import Source
 
-from headrace.columns.column import Ints
-from headrace.columns.frames import table_of
-from headrace.columns.matching import matching
-from headrace.columns.table import Table
-from headrace.op import Here, Indexed, Source
-
-
-class Tabular(Source[dict[str, Any]]):
-    """A source of rows that can be narrowed: verbs push what they can down to it."""
-
-    __slots__ = ()
-
-    def select(self, names: Iterable[str]) -> "Tabular":
-        raise NotImplementedError
-
-    def rename(self, new: Mapping[str, str]) -> "Tabular":
-        raise NotImplementedError
-
-    def where(self, expression: Any) -> "Tabular":
-        raise NotImplementedError
-
-    def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
-        """The table of these rows."""
-        raise NotImplementedError
-
-    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        found = Source.index(self, inputs, here)
-        assert found is not None
-        rows, spot = self.rows, here.spot
-
-        def take(positions: Ints, names: tuple[str, ...] | None) -> Table:
-            spot.here = here
-            spot.position = int(positions[0])
-            return rows(positions, names)
-
-        found.take = take
-        return found
-
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FromTable(Tabular):
-    """A table in memory; all of it, or the rows `chosen`."""
-
-    table: Table
-    chosen: Ints | None = None
-
-    def size(self) -> int:
-        return self.table.length if self.chosen is None else len(self.chosen)
-
-    def get(self, position: int) -> dict[str, Any]:
-        return self.table.row(position if self.chosen is None else int(self.chosen[position]))
-
-    def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
-        return self.table.take(positions if self.chosen is None else self.chosen[positions], names)
-
-    def select(self, names: Iterable[str]) -> "FromTable":
-        return FromTable(self.table.select(names), self.chosen)
-
-    def rename(self, new: Mapping[str, str]) -> "FromTable":
-        return FromTable(self.table.rename(new), self.chosen)
-
-    def where(self, expression: Any) -> "FromTable":
-        kept = matching(self.table, expression)
-        return FromTable(self.table, kept if self.chosen is None else self.chosen[np.isin(self.chosen, kept)])
-
-    def describe(self) -> str:
-        return f"frame({self.size()} rows, {len(self.table.columns)} columns)"
-
-    def identity(self) -> tuple[Any, ...]:
-        return ("frame", self.size())
-
-    @classmethod
-    def name(cls) -> str:
-        return "frame"
+PACKAGES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
+ARRAYS = frozenset({"numpy", "torch"})
 
 
 def from_frame(data: Any) -> Source[Any] | None:
     """A source over a frame, or None if the object is not a frame."""
+    if not _may_be_frame(data):
+        return None
+    from headrace.columns.frames import table_of
+    from headrace.sources.columns_table import FromTable
+
     table = table_of(data)
     return None if table is None else FromTable(table)
+
+
+def _may_be_frame(data: Any) -> bool:
+    if isinstance(data, Mapping):
+        return bool(data) and all(_package(value) in ARRAYS for value in data.values())
+    return _package(data) in PACKAGES or hasattr(type(data), "__arrow_c_stream__")
+
+
+def _package(thing: Any) -> str:
+    return type(thing).__module__.partition(".")[0]

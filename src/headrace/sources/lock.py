@@ -42,17 +42,20 @@ def acquire(path: str, timeout: float) -> int:
         release(fd)
 
 
-def is_free(path: str) -> bool:
-    """Whether nobody holds the lock file `path` now."""
+def sweep(path: str) -> bool:
+    """Remove a lock file that nobody holds; whether it is gone."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return False
+        return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return False
+    # Removed while held: a process that opened it meanwhile sees that its name is gone, and starts again.
+    if _is(fd, path):
+        os.unlink(path)
     release(fd)
     return True
 

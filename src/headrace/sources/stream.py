@@ -19,8 +19,8 @@ _DEPTH = 10
 _COUNTING = threading.RLock()
 """Guards the counts of children. Re-entrant: a collected child may be closed in the middle of anything."""
 _FILES: dict[int, Any] = {}
-"""The open file of each wrapper, by the wrapper's id. When the collector finds both at once it ends them in any order; what
-is listed here it does not find, so the wrapper always closes its file."""
+"""The open file of each wrapper, by the wrapper's id. The collector ends what it finds together in any order; it cannot
+find what is listed here, so it is always the wrapper that closes the file."""
 
 
 class StreamWrapper:

@@ -113,7 +113,7 @@ _KEEP_COLUMNS = (*_KEEP_ROWS, "Header")
 def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str, ...]) -> "Pipe[Any] | None":
     """The same pipe over narrowed sources, or None if something stands between that must see what would be left out."""
     from headrace.pipe import Pipe
-    from headrace.sources.columns import Tabular
+    from headrace.sources.columns_table import Tabular
 
     if isinstance(pipe.op, Tabular):
         return Pipe(narrow(pipe.op))

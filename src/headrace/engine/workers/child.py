@@ -23,12 +23,14 @@ from typing import Any
 from headrace.engine import codec
 from headrace.engine.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, room, whole
 from headrace.engine.executor import Executor
-from headrace.engine.messages import FAILED, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKET
+from headrace.engine.messages import FAILED, FAR, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS
 from headrace.engine.program import Program
 from headrace.engine.shipping import unship
 from headrace.op import place
 
 MESSAGE = 1 << 18
+TOGETHER = 300e-6
+"""Seconds for which a reply may wait for the next one."""
 IN_MESSAGE = 32 * 1024
 """A head larger than this goes into the slot."""
 
@@ -45,8 +47,31 @@ class Child:
         self._last = program.last.number
         self._assembled = program.assembled
 
-    def handle(self, message: tuple[Any, ...]) -> None:
-        _, seq, stage, epoch, number, payload, lent, avoid, forget = message
+    def handle_all(self, wires: list[tuple[Any, ...]]) -> None:
+        """Run tickets that came together; short ones are answered together too, but none is kept back for long."""
+        replies: list[bytes] = []
+        size = 0
+        since = time.perf_counter()
+        for left, wire in zip(range(len(wires) - 1, -1, -1), wires, strict=True):
+            reply, fd = self.handle(wire)
+            if fd >= 0:
+                if replies:
+                    _send(self.sock, replies)
+                _send(self.sock, [reply], fd)
+                replies, size = [], 0
+                continue
+            replies.append(reply)
+            size += len(reply)
+            if not left or size > IN_MESSAGE or time.perf_counter() - since > TOGETHER:
+                _send(self.sock, replies)
+                replies, size = [], 0
+                since = time.perf_counter()
+        if replies:
+            _send(self.sock, replies)
+
+    def handle(self, wire: tuple[Any, ...]) -> tuple[bytes, int]:
+        """Run one ticket; the packed reply, and a descriptor that goes with it or -1."""
+        seq, stage, epoch, number, payload, lent, avoid, forget, _ = wire
         for gone in forget:
             self.slots.pop(gone, None)
         slot = self.slots[lent]
@@ -58,15 +83,16 @@ class Child:
         place.allocate = writer.allocate
         started = time.perf_counter()
         try:
-            self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)
+            return self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)
         except Exception as error:
-            self._fail(seq, error, started)
+            return self._fail(seq, error, started), -1
         finally:
+            header[2] = 2
             place.allocate = None
 
     def _run(
         self, seq: int, stage: Any, epoch: int, number: int, payload: Any, avoid: Any, writer: Any, started: float
-    ) -> None:
+    ) -> tuple[bytes, int]:
         executor = self.executor
         many = stage.number != self._last or (stage.feed == "strand")
         extra: Any = None
@@ -92,26 +118,16 @@ class Child:
             outputs = executor.run(stage.number, epoch, number, payload, avoid)
             many = many or (stage.number == self._last - 1 and self._assembled)
         skipped = tuple(executor.skipped)
-        fd = -1
-        try:
-            if many:
-                kind, body, fd = self._many(writer, outputs)
-            else:
-                kind, body, fd = self._one(
-                    writer, outputs[0] if stage.single and len(outputs) == 1 else outputs, stage, outputs
-                )
-            payload, outputs = None, []
-            # Views of the stage before that user code still holds: their slots must not be used again.
-            held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
-            seconds = (time.perf_counter() - started, executor.timings)
-            reply = marshal.dumps((kind, seq, *body, skipped, seconds, extra, held))
-            if fd >= 0:
-                socket.send_fds(self.sock, [reply], [fd])
-            else:
-                self.sock.send(reply)
-        finally:
-            if fd >= 0:
-                os.close(fd)
+        if many:
+            kind, body, fd = self._many(writer, outputs)
+        else:
+            result = outputs[0] if stage.single and len(outputs) == 1 else outputs
+            kind, body, fd = self._one(writer, result, stage, outputs)
+        payload, outputs = None, []
+        # Views of the stage before that user code still holds: their slots must not be used again.
+        held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
+        seconds = (time.perf_counter() - started, executor.timings)
+        return marshal.dumps((kind, seq, *body, skipped, seconds, extra, held)), fd
 
     def _one(self, writer: Any, result: Any, stage: Any, outputs: Any) -> tuple[int, tuple[Any, ...], int]:
         """Pack one object: in the message if it is small, else in the slot, else in memory of its own."""
@@ -139,7 +155,7 @@ class Child:
         table = codec.write_many(writer, heads, buffers)
         return MANY, (len(outputs), table, need), fd
 
-    def _fail(self, seq: int, error: Exception, started: float) -> None:
+    def _fail(self, seq: int, error: Exception, started: float) -> bytes:
         op, position = self.executor.where()
         if not isinstance(error, OutOfSharedMemory):
             error.add_note(
@@ -149,7 +165,7 @@ class Child:
         packed = codec.pack_error(error)
         if len(packed) + len(text) > IN_MESSAGE:
             packed, text = codec.pack_error(RuntimeError(f"{type(error).__name__}: {str(error)[:2000]}")), text[-8000:]
-        self.sock.send(marshal.dumps((FAILED, seq, packed, text, time.perf_counter() - started)))
+        return marshal.dumps((FAILED, seq, packed, text, time.perf_counter() - started))
 
 
 def _overflow(need: int) -> tuple[int, codec.Writer]:
@@ -171,9 +187,9 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         child = Child(sock, number, program)
     except Exception as error:
         error.add_note(f"headrace: while worker {number} was starting")
-        sock.send(marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0)))
+        _send(sock, [_start_failed(error)])
         return
-    sock.send(marshal.dumps((READY, os.getpid())))
+    _send(sock, [marshal.dumps((READY, os.getpid()))])
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     if consumer >= 0:
@@ -191,18 +207,33 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         if not data:
             return
         message = marshal.loads(data)
+        if message[0] == FAR:
+            with open(fds.pop(), "rb") as far:
+                message = marshal.loads(far.read(message[1]))
         if message[0] == STOP:
             return
-        assert message[0] == TICKET
-        new = message[9]
-        for slot, fd in zip(new, fds, strict=True):
+        assert message[0] == TICKETS
+        for slot, fd in zip([slot for wire in message[1] for slot in wire[8]], fds, strict=True):
             child.slots[slot] = Mapped(fd)
-        child.handle(message[:9])
-        handled += 1
+        child.handle_all(message[1])
+        handled += len(message[1])
         if (recycle is not None and handled >= recycle) or (limit is not None and _private() > limit):
             # Ask to be replaced; tickets that are already on their way here are run first.
-            sock.send(marshal.dumps((RETIRED, handled)))
+            _send(sock, [marshal.dumps((RETIRED, handled))])
             recycle = limit = None
+
+
+def _send(sock: socket.socket, replies: list[bytes], fd: int = -1) -> None:
+    message = marshal.dumps(replies)
+    if fd >= 0:
+        socket.send_fds(sock, [message], [fd])
+        os.close(fd)
+    else:
+        sock.send(message)
+
+
+def _start_failed(error: BaseException) -> bytes:
+    return marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0))
 
 
 def _private() -> int:
@@ -233,9 +264,7 @@ def _unpack_and_serve(connection: socket.socket, consumer: int, shipped: int, nu
     except BaseException as error:
         note = f"headrace: while the pipe was being opened in worker {number}; is a module missing there?"
         error.add_note(note)
-        connection.send(
-            marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0))
-        )
+        _send(connection, [_start_failed(error)])
         return
     finally:
         os.close(shipped)

@@ -23,7 +23,7 @@ from typing import Any
 
 from headrace.engine import codec
 from headrace.engine.arena import SMALLEST, Arena, Slot, anonymous
-from headrace.engine.messages import INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKET, Reply, Ticket
+from headrace.engine.messages import FAR, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.shipping import ship
@@ -34,6 +34,10 @@ log = logging.getLogger("headrace")
 MESSAGE = 1 << 18
 ROOM_FOR_FD = socket.CMSG_SPACE(4)
 IN_MESSAGE = 48 * 1024
+FDS = 32
+"""The most descriptors in one message."""
+SHORT = 150e-6
+"""Seconds; a ticket that takes less is short."""
 EARLY_DEATHS = 3
 """Deaths in a row before a worker was ready, after which starting is given up."""
 _PLACE = struct.Struct("<qqq")
@@ -53,13 +57,15 @@ class RemoteTraceback(Exception):
 class Worker:
     """One worker process and what it has to do."""
 
-    __slots__ = ("fd", "forget", "known", "number", "queue", "ready", "retiring", "started")
+    __slots__ = ("fd", "forget", "known", "number", "outbox", "queue", "ready", "retiring", "started")
 
     def __init__(self, number: int, started: start.Started) -> None:
         self.number = number
         self.started = started
         self.fd = started.sock.fileno()
         self.queue: deque[Ticket] = deque()
+        self.outbox: list[tuple[Any, list[int]]] = []
+        """Submitted, not sent yet."""
         self.known: set[int] = set()
         self.forget: list[int] = []
         self.ready = False
@@ -84,6 +90,9 @@ class ProcessWorkers:
         self._again: deque[Ticket] = deque()
         self._seq = 0
         self._need: dict[int, int] = {}
+        self._depth = policy.prefetch
+        self._usual = 1.0
+        """Seconds that a ticket takes, as a moving average."""
         self._early = 0
         self._struck: Counter[tuple[int, int, int]] = Counter()
         self._strands: dict[tuple[int, int], tuple[int, bytes]] = {}
@@ -93,6 +102,7 @@ class ProcessWorkers:
 
     def open(self, program: Program) -> None:
         self.program = program
+        self._adaptive = self.policy.window is None and self.policy.stealing
         self._listed = program.stages[0].feed == "listed"
         policy = self.policy
         self._extra = {
@@ -151,7 +161,7 @@ class ProcessWorkers:
         return True
 
     def _choose(self, ticket: Ticket) -> Worker | None:
-        depth = self.policy.prefetch
+        depth = self._depth
         if ticket.pin is not None:
             worker = self._workers[ticket.pin % len(self._workers)]
             return worker if len(worker.queue) < depth and not worker.retiring else None
@@ -177,14 +187,14 @@ class ProcessWorkers:
             payload = self._strand_payload(ticket)
         elif ticket.blocks:
             refs, base, stride = payload
-            wire = []
+            places = []
             for block, first, stop in refs:
                 inner: Slot = block.slot
                 if inner.number not in known:
                     known.add(inner.number)
                     new, fds = (*new, inner.number), [*fds, inner.fd]
-                wire.append((inner.number, *inner.table, first, stop))
-            payload = (wire, base, stride)
+                places.append((inner.number, *inner.table, first, stop))
+            payload = (places, base, stride)
         elif self._listed:
             payload = pickle.dumps(payload, 5)
         forget: Any = ()
@@ -192,30 +202,42 @@ class ProcessWorkers:
             self._spread_retired()
         if worker.forget:
             forget, worker.forget = worker.forget, []
-        message = marshal.dumps(
-            (
-                TICKET,
-                ticket.seq,
-                ticket.stage,
-                ticket.epoch,
-                ticket.number,
-                payload,
-                slot.number,
-                ticket.avoid,
-                forget,
-                new,
-            )
-        )
         worker.queue.append(ticket)
         self._tickets[ticket.seq] = ticket
+        wire = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, forget, new)
+        worker.outbox.append((wire, fds))
+
+    def flush(self) -> None:
+        """Send what was submitted: all tickets of one worker in one message, where that is small enough."""
+        for worker in self._workers:
+            if worker.outbox:
+                outbox, worker.outbox = worker.outbox, []
+                self._post(worker, outbox)
+
+    def _post(self, worker: Worker, outbox: list[tuple[Any, list[int]]]) -> None:
+        message = marshal.dumps((TICKETS, [wire for wire, _ in outbox]))
+        fds = [fd for _, its in outbox for fd in its]
+        if (len(message) > IN_MESSAGE or len(fds) > FDS) and len(outbox) > 1:
+            half = len(outbox) // 2
+            self._post(worker, outbox[:half])
+            self._post(worker, outbox[half:])
+            return
+        far = -1
         try:
+            if len(message) > IN_MESSAGE:
+                # Larger than a message may be: it travels in memory of its own.
+                far = anonymous(len(message))
+                os.pwrite(far, message, 0)
+                message, fds = marshal.dumps((FAR, len(message))), [*fds, far]
             if fds:
                 socket.send_fds(worker.started.sock, [message], fds)
             else:
                 worker.started.sock.send(message)
-        except OSError:
-            # It has died; its end is about to be read, and its tickets run again.
-            return
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has died: its end is about to be read, and its tickets run again
+        finally:
+            if far >= 0:
+                os.close(far)
 
     def _strand_payload(self, ticket: Ticket) -> Any:
         """A strand goes on where its worker has it open; a worker that has not opens it from the last state known."""
@@ -239,25 +261,31 @@ class ProcessWorkers:
     def wait(self, timeout: float | None = None) -> list[Reply]:
         """At least one reply, or none when the time is up."""
         until = None if timeout is None else time.monotonic() + timeout
-        replies: list[Reply] = []
+        replies = self.collect(-1.0 if timeout is None else timeout)
         while not replies:
             left = -1.0 if until is None else until - time.monotonic()
             if until is not None and left <= 0:
-                return replies
-            ended: list[Worker] = []
-            for fd, _ in self._epoll.poll(left):
-                worker, is_end = self._by_fd[fd]
-                if is_end:
-                    ended.append(worker)
-                else:
-                    self._receive(worker, replies)
-            for worker in ended:
-                self._ended(worker, replies)
-            while self._again:
-                target = self._choose(self._again[0])
-                if target is None:
-                    break
+                break
+            replies = self.collect(left)
+        return replies
+
+    def collect(self, seconds: float = 0.0) -> list[Reply]:
+        """The replies that are there, after waiting for any event at most so long."""
+        self.flush()
+        replies: list[Reply] = []
+        ended: list[Worker] = []
+        for fd, _ in self._epoll.poll(seconds):
+            worker, is_end = self._by_fd[fd]
+            if is_end:
+                ended.append(worker)
+            else:
+                self._receive(worker, replies)
+        for worker in ended:
+            self._ended(worker, replies)
+        if self._again:
+            while self._again and (target := self._choose(self._again[0])) is not None:
                 self._send(target, self._again.popleft())
+            self.flush()
         return replies
 
     def _receive(self, worker: Worker, replies: list[Reply]) -> bool:
@@ -270,30 +298,39 @@ class ProcessWorkers:
             if self._by_fd.pop(worker.fd, None) is not None:
                 self._epoll.unregister(worker.fd)
             return False
-        message = marshal.loads(data)
+        for packed in marshal.loads(data):
+            self._hear(worker, marshal.loads(packed), ancillary, replies)
+        return True
+
+    def _hear(self, worker: Worker, message: tuple[Any, ...], ancillary: list[Any], replies: list[Reply]) -> None:
         kind, seq = message[0], message[1]
         if kind == READY:
             worker.ready = True
             self._early = 0
-            return True
+            return
         if kind == RETIRED:
             worker.retiring = True
-            if not worker.queue:
-                self._retire(worker)
-            return True
-        if seq == -1:
+        elif seq == -1:
             raise _remote(message[2], message[3])
-        ticket = self._tickets.pop(seq)
-        worker.queue.remove(ticket)
-        slot = ticket.slot
-        if ancillary:
-            self.arena.give_back(slot)
-            slot = self.arena.adopt(int.from_bytes(ancillary[0][2][:4], sys.byteorder))
-            self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
-        replies.append(self._reply(ticket, slot, message))
+        else:
+            ticket = self._tickets.pop(seq)
+            worker.queue.remove(ticket)
+            slot = ticket.slot
+            if ancillary:
+                self.arena.give_back(slot)
+                slot = self.arena.adopt(int.from_bytes(ancillary[0][2][:4], sys.byteorder))
+                self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
+            reply = self._reply(ticket, slot, message)
+            if reply.seconds and self._adaptive:
+                self._learn(reply.seconds[0])
+            replies.append(reply)
         if worker.retiring and not worker.queue:
             self._retire(worker)
-        return True
+
+    def _learn(self, seconds: float) -> None:
+        """Short tickets go out several at a time: waking a worker up costs more than such a ticket."""
+        self._usual += 0.1 * (seconds - self._usual)
+        self._depth = self.policy.prefetch * (4 if self._usual < SHORT else 1)
 
     def _reply(self, ticket: Ticket, slot: Slot, message: tuple[Any, ...]) -> Reply:
         reply = Reply(ticket)
@@ -343,13 +380,15 @@ class ProcessWorkers:
             if self._early >= EARLY_DEATHS:
                 raise WorkerDied(f"workers end while they start ({why}); {_CAUSES}")
         if self.deaths > self.policy.restarts:
-            at = f" while it ran {self._describe(lost[0])}" if lost else ""
+            running = self._running(lost)
+            at = f" while it ran {self._describe(running)}" if running is not None else ""
             raise WorkerDied(
                 f"worker {worker.number} (process {worker.started.pid}) {why}{at}; {len(lost)} tickets were with it "
                 f"and {self.policy.restarts} restarts are allowed. {_CAUSES}"
             )
-        if lost:
-            self._strike(lost[0])
+        running = self._running(lost)
+        if running is not None:
+            self._strike(running)
         self._start(worker.number)
         log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
         for ticket in lost:
@@ -359,11 +398,17 @@ class ProcessWorkers:
             self._again.append(ticket)
         self.restarts.append((time.perf_counter() - noticed, why))
 
+    def _running(self, lost: list[Ticket]) -> Ticket | None:
+        """The one that had begun a sample and not answered: queued tickets, and finished ones, never count."""
+        for ticket in lost:
+            seq, _, begun = _PLACE.unpack_from(ticket.slot.map, 0)
+            if seq == ticket.seq and begun == 1:
+                return ticket
+        return None
+
     def _strike(self, ticket: Ticket) -> None:
         """The ticket was running when its worker died: note the sample; at the second time it is poison."""
-        seq, position, begun = _PLACE.unpack_from(ticket.slot.map, 0)
-        if seq != ticket.seq or not begun:
-            return
+        _, position, _ = _PLACE.unpack_from(ticket.slot.map, 0)
         sample = (ticket.stage, ticket.epoch, position)
         self._struck[sample] += 1
         if self._struck[sample] < 2 or ticket.strand is not None:

@@ -70,6 +70,16 @@ class ThreadWorkers:
         (self._shared if ticket.strand is None else self._pinned).put(ticket)
         return True
 
+    def flush(self) -> None:
+        pass
+
+    def collect(self) -> list[Reply]:
+        replies: list[Any] = []
+        while not self._out.empty():
+            replies.append(self._out.get_nowait())
+        self._running -= len(replies)
+        return replies
+
     def wait(self, timeout: float | None = None) -> list[Reply]:
         try:
             replies = [self._out.get(timeout=timeout)]

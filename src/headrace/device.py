@@ -1,0 +1,295 @@
+"""Device: the next batches are on their way to an accelerator while the training step works on the one before.
+
+    for batch in ahead(loader, "cuda"): ...
+
+    loader ──> pinned memory ──> copy on a side stream ──> `depth` batches in flight ──> the step's stream waits for one
+
+* Order is kept. An error of the loader is raised at its own place, after the batches before it; what follows it comes.
+* Containers keep their type (dict, list, tuple, named tuple, dataclass, any nesting); arrays become tensors, or jax
+  arrays; whatever has a method `to` is asked to move itself; text, numbers and the rest stay as they are.
+* `state_dict()` belongs to the batch that was handed over last, although the loader is `depth` batches further.
+* No thread: what is in flight are copies, and workers run ahead by themselves. A CPU is a device like any other.
+"""
+
+import copy
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.errors import BadOption, missing
+
+T = TypeVar("T")
+_NUMBERS = "biufc"
+"""Kinds of numpy dtypes that a device can hold; text, dates and objects stay where they are."""
+
+
+def ahead(batches: Iterable[T], device: Any, depth: int = 2) -> "Ahead[T]":
+    """Batches of `batches` on `device`: a torch device or its name, a jax device or sharding, or "jax"."""
+    return Ahead(batches, device, depth)
+
+
+def put(batch: T, device: Any) -> T:
+    """One batch on `device`."""
+    lane = _lane(device)
+    return lane.finish(*lane.begin(batch))  # type: ignore[no-any-return]
+
+
+class Ahead(Generic[T]):
+    """Iterates like `batches`, epoch by epoch, with copies under way."""
+
+    def __init__(self, batches: Iterable[T], device: Any, depth: int = 2) -> None:
+        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
+            raise BadOption(f"depth must be a whole number >= 1, not {depth!r}")
+        self._batches = batches
+        self._lane = _lane(device)
+        self._depth = depth
+        self._flight: Flight[T] | None = None
+
+    def __iter__(self) -> "Flight[T]":
+        self._flight = Flight(self._batches, self._lane, self._depth)
+        return self._flight
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]
+
+    def state_dict(self) -> Any:
+        """Where the batches stand that were handed over."""
+        flight = self._flight
+        if flight is None or flight.ended:
+            return self._batches.state_dict()  # type: ignore[attr-defined]
+        return flight.state
+
+    def load_state_dict(self, state: Any) -> None:
+        """The next `iter()` goes on where the snapshot was taken."""
+        self.close()
+        self._batches.load_state_dict(state)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """Forget what is in flight; the loader itself stays open."""
+        if self._flight is not None:
+            self._flight.close()
+            self._flight = None
+
+    def __enter__(self) -> "Ahead[T]":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Flight(Iterator[T]):
+    """One epoch."""
+
+    def __init__(self, batches: Iterable[T], lane: "Lane", depth: int) -> None:
+        self._now: Callable[[], Any] = getattr(batches, "state_dict", _nothing)
+        self._source = iter(batches)
+        self._lane = lane
+        self._depth = depth
+        self._line: deque[tuple[Any, Any, Exception | None]] = deque()
+        self._exhausted = False
+        self._failing = False
+        self._begun = False
+        self.state = self._now()
+        """Of the loader, as it was when the batch that was handed over last had just been taken from it."""
+
+    @property
+    def ended(self) -> bool:
+        """Nothing is left, here or in the loader."""
+        return self._exhausted and not self._line
+
+    def __next__(self) -> T:
+        # The first batch is handed over as soon as it is there; only then is it worth being ahead.
+        self._fill(1 + self._depth if self._begun else 1)
+        if not self._line:
+            raise StopIteration
+        self._begun = True
+        self.state, flying, error = self._line.popleft()
+        if error is not None:
+            self._failing = False
+            raise error
+        return self._lane.finish(*flying)  # type: ignore[no-any-return]
+
+    def _fill(self, most: int) -> None:
+        while len(self._line) < most and not self._exhausted and not self._failing:
+            flying: Any = None
+            error: Exception | None = None
+            try:
+                flying = self._lane.begin(next(self._source))
+            except StopIteration:
+                self._exhausted = True
+                return
+            except Exception as raised:
+                # It waits for its turn. Nothing is taken beyond it before: the loader may have ended with it.
+                error, self._failing = raised, True
+            self._line.append((self._now(), flying, error))
+
+    def close(self) -> None:
+        """Forget what is in flight."""
+        self._line.clear()
+        self._exhausted = True
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            close()
+        self._source = iter(())
+
+
+def _nothing() -> None:
+    return None
+
+
+# --- the two kinds of devices -----------------------------------------------------------------------------------------
+
+
+class Lane(Protocol):
+    """The way to one device."""
+
+    def begin(self, batch: Any) -> tuple[Any, Any]:
+        """Start the copy: the batch as it will be, and what to wait for."""
+
+    def finish(self, batch: Any, event: Any) -> Any:
+        """The batch, safe to use by what the caller does next."""
+
+
+def _lane(device: Any) -> Lane:
+    if device == "jax" or type(device).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        return JaxLane(None if device == "jax" else device)
+    return TorchLane(device)
+
+
+class TorchLane:
+    """Pins, then copies on a stream of its own; the stream of the training step waits for the copy, not the host."""
+
+    def __init__(self, device: Any, modules: Callable[[Any], Any] | None = None) -> None:
+        try:
+            import torch
+        except ModuleNotFoundError:
+            raise missing("torch", "torch") from None
+        self._torch = torch
+        try:
+            self._device = torch.device(device)
+            self._streams = (modules or torch.get_device_module)(self._device)
+        except (RuntimeError, TypeError) as refused:
+            reason = str(refused).splitlines()[0]
+            raise BadOption(
+                f"device={device!r}: {reason}; write what torch.device() takes, or a jax device"
+            ) from refused
+        self._far = self._device.type != "cpu"
+        self._side = self._stream()
+
+    def _stream(self) -> Any:
+        if not hasattr(self._streams, "Stream"):
+            return None  # mps and its like: copies are ordered with everything else
+        return self._streams.Stream(self._device) if self._far else self._streams.Stream()
+
+    def begin(self, batch: Any) -> tuple[Any, Any]:
+        if self._side is None:
+            return mapped(batch, self._copy), None
+        with self._streams.stream(self._side):
+            moved = mapped(batch, self._copy)
+        return moved, self._side.record_event()
+
+    def finish(self, batch: Any, event: Any) -> Any:
+        if self._side is not None:
+            stream = self._streams.current_stream(self._device)
+            stream.wait_event(event)
+            if self._far:
+                # Memory that was taken on the side stream is now in use on this one: it must not be given away before.
+                mapped(batch, lambda leaf: _mark(leaf, stream))
+        return batch
+
+    def _copy(self, leaf: Any) -> Any:
+        torch = self._torch
+        if isinstance(leaf, torch.Tensor):
+            if self._far and leaf.device.type == "cpu" and not leaf.is_pinned() and leaf.layout is torch.strided:
+                leaf = leaf.pin_memory()
+            return leaf.to(self._device, non_blocking=True)
+        if _is_array(leaf):
+            if leaf.dtype.kind not in _NUMBERS:
+                return leaf
+            return self._copy(torch.from_numpy(_owned(leaf)))
+        to = getattr(leaf, "to", None)
+        return to(self._device) if callable(to) else leaf
+
+
+class JaxLane:
+    """`jax.device_put` returns at once and orders what follows by itself."""
+
+    def __init__(self, device: Any) -> None:
+        try:
+            import jax
+        except ModuleNotFoundError:
+            raise missing("jax", "jax") from None
+        self._jax = jax
+        self._device = device
+
+    def begin(self, batch: Any) -> tuple[Any, Any]:
+        return mapped(batch, self._copy), None
+
+    def finish(self, batch: Any, event: Any) -> Any:
+        return batch
+
+    def _copy(self, leaf: Any) -> Any:
+        if not _is_array(leaf) and hasattr(leaf, "detach"):
+            leaf = leaf.detach().cpu().numpy()
+        if isinstance(leaf, self._jax.Array) or (_is_array(leaf) and leaf.dtype.kind in _NUMBERS):
+            return self._jax.device_put(leaf, self._device)
+        return leaf
+
+
+def _mark(leaf: Any, stream: Any) -> Any:
+    record = getattr(leaf, "record_stream", None)
+    if record is not None:
+        record(stream)
+    return leaf
+
+
+def _is_array(leaf: Any) -> bool:
+    import numpy as np
+
+    return isinstance(leaf, np.ndarray)
+
+
+def _owned(array: Any) -> Any:
+    """The array, or a copy where torch could not look into it: read-only, foreign byte order, backward strides."""
+    import numpy as np
+
+    if array.flags.writeable and array.dtype.isnative and all(stride >= 0 for stride in array.strides):
+        return array
+    return np.array(array, dtype=array.dtype.newbyteorder("="))
+
+
+# --- nesting ----------------------------------------------------------------------------------------------------------
+
+
+def mapped(batch: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The same containers with `leaf` applied to all that is no container."""
+    if batch is None or isinstance(batch, str | bytes | int | float | complex):
+        return batch
+    if isinstance(batch, Mapping):
+        return _mapping(batch, {key: mapped(value, leaf) for key, value in batch.items()})
+    if isinstance(batch, tuple):
+        return tuple.__new__(type(batch), [mapped(part, leaf) for part in batch])
+    if isinstance(batch, list):
+        parts = [mapped(part, leaf) for part in batch]
+        if type(batch) is list:
+            return parts
+        same = copy.copy(batch)
+        same[:] = parts
+        return same
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        same = copy.copy(batch)
+        for field in dataclasses.fields(batch):
+            # Past __setattr__: a frozen batch stays frozen for everyone else, and fields without init are kept.
+            object.__setattr__(same, field.name, mapped(getattr(batch, field.name), leaf))
+        return same
+    return leaf(batch)
+
+
+def _mapping(batch: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:
+    """The same kind of mapping with other values; a plain dict where its kind cannot be filled."""
+    if type(batch) is dict or not isinstance(batch, MutableMapping) or callable(getattr(batch, "to", None)):
+        return moved
+    same = copy.copy(batch)
+    same.update(moved)
+    return same

@@ -1,0 +1,59 @@
+"""Seeds of DataLoader2.
+
+The order of an epoch is a function of the seed and of how many epochs have run since it was set. Both together are one
+number, the *epoch number* that the loader gets: `seed(5)` gives the same epoch in any run, at any time in that run.
+"""
+
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.plan.seed import key
+
+SINCE = 20
+"""Bits of an epoch number that count the epochs since the seed was set."""
+SMALL = 43
+"""Seeds of up to this many bits are used as they are, so that epoch numbers can be read; larger ones are hashed."""
+
+
+def check_seed(seed: Any) -> int:
+    """The seed, if it is a whole number of 64 bits."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+        raise BadOption(f"Expected an uint64 seed, but got {seed}.")
+    return seed
+
+
+def epoch_number(seed: int, since: int) -> int:
+    """The number of an epoch: never the same for two seeds, or for two epochs of one seed."""
+    high = seed if seed < 2**SMALL else 2 ** (SMALL - 1) + key(seed, "seed") % 2 ** (SMALL - 1)
+    return (high << SINCE) + since % 2**SINCE
+
+
+class SeedGenerator:
+    """A row of seeds that all processes share, and a row of its own for each process."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed(seed)
+
+    def seed(self, seed: int | None = None) -> None:
+        """Start both rows again."""
+        self._seed = 0 if seed is None else check_seed(seed)
+        self._path: tuple[int, ...] = ()
+        self._shared = self._mine = 0
+
+    def generate_shared_seed(self) -> int:
+        """The next seed of the row that is the same everywhere."""
+        self._shared += 1
+        return key(self._seed, "shared", self._shared)
+
+    def generate_seed(self) -> int:
+        """The next seed of this process's own row."""
+        self._mine += 1
+        return key(self._seed, "own", *self._path, self._mine)
+
+    def spawn(self, worker_id: int, inplace: bool = False) -> "SeedGenerator":
+        """The generator of a worker: the shared row goes on, its own row is new."""
+        if worker_id < 0:
+            raise BadOption(f"Expected `rank` equal or larger than 0, but got {worker_id}.")
+        spawned = self if inplace else SeedGenerator(self._seed)
+        spawned._path, spawned._mine, spawned._shared = (*self._path, worker_id), 0, self._shared
+        return spawned

@@ -1,0 +1,186 @@
+"""The worker's side of a worker beyond this process: tickets in, replies out, as plain objects that any store can carry.
+
+Nothing here knows how messages travel; `workers.ray` puts an actor around it. A ticket is the tuple
+
+    (seq, stage, epoch, number, payload, avoid, witness)
+
+and a reply one of
+
+    INLINE   head, alone, skipped, seconds                       a result without large buffers
+    SLOTTED  head, arrays, alone, skipped, seconds               a result, and its buffers as they lie in memory
+    MANY     count, packed, skipped, seconds, extra              many samples (`packed` is None when they stay behind)
+    FAILED   error, traceback, seconds
+
+**Packed** samples are `(table, image)`: an array of bytes that looks like a slot, and where its table lies. Samples of
+the stage before come as such packs, in memory that belongs to the store and may be read again after a death: user code
+gets copies.
+"""
+
+import faulthandler
+import os
+import pickle
+import signal
+import socket
+import time
+import traceback
+from typing import Any
+
+import numpy as np
+
+from headrace.engine import codec
+from headrace.engine.arena import HEADER, scratch
+from headrace.engine.executor import Executor
+from headrace.engine.messages import FAILED, INLINE, MANY, READY, SLOTTED
+from headrace.engine.shipping import unship
+from headrace.engine.workers.child import _private
+
+Wire = tuple[Any, ...]
+
+
+class Servant:
+    """One worker, from inside."""
+
+    def start(self, shipped: Any, number: int) -> Wire:
+        """Open the program; READY with where this process is, or FAILED."""
+        try:
+            self.program, extra = unship(shipped)
+            self.number = number
+            if extra["worker_init"] is not None:
+                extra["worker_init"](number)
+            self.executor = Executor(self.program, seeds=True)
+        except Exception as error:
+            error.add_note(f"headrace: while worker {number} was starting on {socket.gethostname()}")
+            return FAILED, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0
+        self._last = self.program.last.number
+        self._recycle, self._recycle_memory = extra["recycle"], extra["recycle_memory"]
+        self._handled = 0
+        self._dump = scratch()
+        faulthandler.register(signal.SIGUSR2, file=self._dump, all_threads=True)
+        return READY, os.getpid(), self._dump, self.node()
+
+    def node(self) -> str:
+        """The name of the machine, in the words of whoever placed this worker."""
+        return socket.gethostname()
+
+    def tell(self, witness: Any, seq: int, position: int) -> None:
+        """Tell somebody who will outlive this process where it is."""
+
+    # --- tickets ------------------------------------------------------------------------------------------------------
+
+    def deliver(self, tickets: list[Wire], *packs: Any) -> tuple[list[Wire], bool]:
+        """Replies with everything in them, and whether this worker asks to be replaced."""
+        return [self._answer(ticket, packs) for ticket in tickets], self._spent(len(tickets))
+
+    def keep(self, ticket: Wire, *packs: Any) -> tuple[tuple[Wire, bool], Any]:
+        """The reply without its samples, and the samples; or, twice, how it failed."""
+        reply = self._answer(ticket, packs)
+        spent = self._spent(1)
+        if reply[0] == FAILED:
+            return (reply, spent), reply
+        kind, count, packed, *rest = reply
+        assert kind == MANY
+        return ((kind, count, None, *rest, packed[1].nbytes), spent), packed
+
+    def again(self, ticket: Wire, count: int) -> Any:
+        """The first `count` samples of a strand from a state on: a block that was lost, made once more.
+
+        How many samples a block of a strand holds depends on time, so the number is given. The strand that is open
+        here is left alone.
+        """
+        _, _, epoch, number, (strand, state), _, _ = ticket
+        executor = Executor(self.program, seeds=True)
+        samples: list[Any] = []
+        known = codec.unpack_state(state) if state else None
+        while len(samples) < count:
+            more, ended, _ = executor.strand(epoch, strand, number, known)
+            samples += more
+            number += 1
+            if ended and len(samples) < count:
+                raise RuntimeError(f"a stream gave {len(samples)} samples where it had given {count} before")
+        return _pack(samples[:count])
+
+    def _answer(self, ticket: Wire, packs: tuple[Any, ...]) -> Wire:
+        started = time.perf_counter()
+        executor = self.executor
+        seq, witness = ticket[0], ticket[6]
+        executor.header = [0, 0, 0] if witness is None else _Told(self, witness, seq)
+        try:
+            return self._run(ticket, packs, started)
+        except Exception as error:
+            op, position = executor.where()
+            place = f"worker {self.number} (process {os.getpid()} on {socket.gethostname()})"
+            error.add_note(f"headrace: in {op}, at position {position}, in {place}")
+            text = "".join(traceback.format_exception(error))
+            return FAILED, codec.pack_error(error), text, time.perf_counter() - started
+
+    def _run(self, ticket: Wire, packs: tuple[Any, ...], started: float) -> Wire:
+        _, number_of_stage, epoch, number, payload, avoid, _ = ticket
+        executor, stage = self.executor, self.program.stages[number_of_stage]
+        extra: Any = None
+        if stage.feed == "strand":
+            strand, state = payload
+            outputs, ended, now = executor.strand(epoch, strand, number, codec.unpack_state(state) if state else None)
+            extra = (ended, codec.pack_state(now))
+        else:
+            if stage.feed == "refs":
+                refs, base, stride = payload
+                payload = ([s for which, first, stop in refs for s in _load(packs[which], first, stop)], base, stride)
+            elif stage.feed == "listed":
+                payload = pickle.loads(payload)
+            outputs = executor.run(number_of_stage, epoch, number, payload, avoid)
+        skipped = tuple(executor.skipped)
+        if extra is not None or number_of_stage != self._last:
+            packed = _pack(outputs)
+            return MANY, len(outputs), packed, skipped, time.perf_counter() - started, extra
+        alone = stage.single and len(outputs) == 1
+        head, buffers = codec.pack(outputs[0] if alone else outputs)
+        if not buffers:
+            return INLINE, head, alone, skipped, time.perf_counter() - started
+        arrays = [np.frombuffer(raw, np.uint8) for raw in buffers]
+        return SLOTTED, head, arrays, alone, skipped, time.perf_counter() - started
+
+    def _spent(self, handled: int) -> bool:
+        self._handled += handled
+        if self._recycle is not None and self._handled >= self._recycle:
+            return True
+        return self._recycle_memory is not None and _private() > self._recycle_memory
+
+
+class _Told:
+    """An executor's header that is told to a witness before each sample."""
+
+    def __init__(self, servant: Servant, witness: Any, seq: int) -> None:
+        self._servant = servant
+        self._witness = witness
+        self._seq = seq
+
+    def __setitem__(self, place: int, value: int) -> None:
+        if place == 1:
+            self._servant.tell(self._witness, self._seq, value)
+
+
+def _pack(samples: list[Any]) -> tuple[tuple[int, int], Any]:
+    heads, buffers = codec.pack_many(samples)
+    size = codec.need_many(codec.Writer(memoryview(b""), 0, HEADER), heads, buffers)
+    image = np.empty(size, np.uint8)
+    writer = codec.Writer(memoryview(image), image.ctypes.data, HEADER)
+    return codec.write_many(writer, heads, buffers), image
+
+
+def _load(packed: Any, first: int, stop: int) -> list[Any]:
+    if packed[0] == FAILED:
+        error = codec.load_error(packed[1])
+        error.add_note("headrace: while samples that were lost with their node were made again")
+        raise error
+    table, image = packed
+    return codec.load_many(_Copied(memoryview(image)), table, first, stop)
+
+
+class _Copied:
+    """Memory that is only ever copied out of."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+
+    def __getitem__(self, part: slice) -> bytearray:
+        return bytearray(self._memory[part])

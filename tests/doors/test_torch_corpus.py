@@ -1,0 +1,22 @@
+"""The same program on torch's DataLoader and on ours: batches, worker ids, seeds, random values, errors, warnings agree."""
+
+import pytest
+
+from headrace.doors.torch import DataLoader, TorchLoader
+from tests.doors.torch_corpus import CORPUS, story
+
+TWINS = "all read the same samples"
+"""The one warning that only ours gives."""
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(CORPUS) >= 60
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_a_program_cannot_tell_whose_loader_it_is(name: str) -> None:
+    theirs = story(CORPUS[name], TorchLoader)
+    ours = story(CORPUS[name], DataLoader)
+    ours["warnings"] = [w for w in ours["warnings"] if TWINS not in w]
+    for key in theirs:
+        assert ours[key] == theirs[key], key

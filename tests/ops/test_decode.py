@@ -1,0 +1,154 @@
+import io
+import json
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.ops.decoders import Images, decode_basic, extension_of
+from headrace.pipe import Pipe
+from headrace.sources.stream import StreamWrapper
+from tests.ops.file_laws import check_file_op, everything
+
+PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
+
+
+def png(pixels: Any = PIXELS) -> bytes:
+    image = pytest.importorskip("PIL.Image")
+    out = io.BytesIO()
+    image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+def npy(array: Any) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def wav(samples: bytes, width: int, channels: int = 1, rate: int = 8000) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(width)
+        file.setframerate(rate)
+        file.writeframes(samples)
+    return out.getvalue()
+
+
+def one(pipe: Pipe[Any]) -> Any:
+    ((_, value),) = list(pipe)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "value"),
+    [
+        ("a.txt", "ü".encode(), "ü"),
+        ("a.cls", b"12", 12),
+        ("a.json", json.dumps([1, None]).encode(), [1, None]),
+        ("a.npy", npy(np.arange(3)), [0, 1, 2]),
+        ("a.unknown", b"\x00", b"\x00"),
+        ("a.pickle", b"never loaded", b"never loaded"),
+    ],
+)
+def test_content_is_decoded_by_the_end_of_its_name(name: str, data: bytes, value: Any) -> None:
+    assert everything(Pipe.of([(name, data)]).decode()) == [(name, value)]
+    assert everything(Pipe.of([(name, StreamWrapper(io.BytesIO(data)))]).routed_decode()) == [(name, value)]
+
+
+def test_files_are_decoded_in_workers_too(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "b.png").write_bytes(png())
+    pipe = Pipe.files(tmp_path).open_files("rb").decode()
+    assert check_file_op(pipe) == [(str(tmp_path / "a.json"), {}), (str(tmp_path / "b.png"), PIXELS.tolist())]
+    assert len(pipe) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "shape", "dtype"),
+    [
+        ("rgb8", (4, 6, 3), np.uint8),
+        ("l8", (4, 6), np.uint8),
+        ("rgba8", (4, 6, 4), np.uint8),
+        ("rgb", (4, 6, 3), np.float32),
+    ],
+)
+def test_images_come_in_the_form_that_is_asked_for(form: str, shape: tuple[int, ...], dtype: Any) -> None:
+    array = one(Pipe.of([("x.png", png())]).decode(images=form))
+    assert (array.shape, array.dtype) == (shape, dtype)
+    if form == "rgb":
+        assert np.allclose(array * 255, PIXELS)
+
+
+def test_images_may_stay_images() -> None:
+    assert one(Pipe.of([("x.PNG", png())]).decode(images="pill")).mode == "L"
+    assert one(Pipe.of([("x.png", png())]).decode(images="pil")).mode == "RGB"
+
+
+def test_an_unknown_form_of_image_is_refused_at_once() -> None:
+    for form in ("cmyk", "torchrgb", ""):
+        with pytest.raises(ValueError, match="is none of l8 rgb8"):
+            Pipe.of([]).decode(images=form)
+
+
+def test_a_sample_of_several_files_is_decoded_file_by_file() -> None:
+    sample = {"__key__": "1.txt", ".cls": b"3", ".seg.png": png(), ".txt": StreamWrapper(io.BytesIO(b"t"))}
+    (got,) = list(Pipe.of([sample]).decode())
+    assert (got["__key__"], got[".cls"], got[".txt"], got[".seg.png"].shape) == ("1.txt", 3, "t", (4, 6, 3))
+
+
+def test_own_decoders_are_asked_first_and_in_order() -> None:
+    def upper(extension: str, data: bytes) -> Any:
+        return data.decode().upper() if extension == "txt" else None
+
+    assert one(Pipe.of([("a.txt", b"x")]).decode(upper)) == "X"
+    assert one(Pipe.of([("a.txt", b"x")]).routed_decode(upper, decode_basic)) == "X"
+    assert one(Pipe.of([("a.cls", b"7")]).routed_decode(upper, decode_basic)) == 7
+    assert one(Pipe.of([("a.cls", b"7")]).routed_decode(upper)) == b"7"
+    assert one(Pipe.of([("a", b"7")]).routed_decode(decode_basic, key_fn=lambda path: "cls")) == 7
+
+
+@pytest.mark.parametrize(("width", "scale"), [(1, 128), (2, 2**15), (3, 2**23), (4, 2**31)])
+def test_plain_sound_needs_no_other_package(width: int, scale: int) -> None:
+    values = [0, 1, -1, scale // 2, -scale]
+    raw = b"".join(
+        (v + 128).to_bytes(1, "little") if width == 1 else v.to_bytes(width, "little", signed=True) for v in values
+    )
+    samples, rate = one(Pipe.of([("x.wav", wav(raw, width))]).decode())
+    assert (rate, samples.shape, samples.dtype) == (8000, (5, 1), np.float32)
+    assert np.allclose(samples[:, 0], np.array(values) / scale)
+    stereo, _ = one(Pipe.of([("x.wav", wav(bytes(8), 2, channels=2))]).decode())
+    assert stereo.shape == (2, 2)
+
+
+def test_other_sound_is_decoded_by_soundfile() -> None:
+    soundfile = pytest.importorskip("soundfile")
+    out = io.BytesIO()
+    tone = np.sin(np.arange(800) / 10).astype(np.float32)
+    soundfile.write(out, tone, 8000, format="FLAC")
+    samples, rate = one(Pipe.of([("x.flac", out.getvalue())]).decode())
+    assert (rate, samples.shape) == (8000, (800, 1))
+    assert np.allclose(samples[:, 0], tone, atol=1e-3)
+
+
+def test_video_is_decoded_by_pyav() -> None:
+    av = pytest.importorskip("av")
+    out = io.BytesIO()
+    with av.open(out, "w", format="matroska") as container:
+        stream = container.add_stream("ffv1", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "bgr0"
+        for number in range(3):
+            frame = av.VideoFrame.from_ndarray(np.full((16, 32, 3), number * 40, np.uint8), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    frames, rate = one(Pipe.of([("x.mkv", out.getvalue())]).decode())
+    assert (rate, frames.shape, frames.dtype) == (10.0, (3, 16, 32, 3), np.uint8)
+    assert [int(frame[0, 0, 0]) for frame in frames] == [0, 40, 80]
+
+
+def test_the_end_of_a_name() -> None:
+    assert [extension_of(name) for name in ("a/b.JPG", "a.tar.gz", "none")] == ["jpg", "gz", ""]
+    assert Images("l8") == Images("l8")
