@@ -90,18 +90,16 @@ class Flight(Iterator[T]):
         self._exhausted = False
         self._failing = False
         self._begun = False
+        self.ended = False
+        """The caller has been told that nothing is left."""
         self.state = self._now()
         """Of the loader, as it was when the batch that was handed over last had just been taken from it."""
-
-    @property
-    def ended(self) -> bool:
-        """Nothing is left, here or in the loader."""
-        return self._exhausted and not self._line
 
     def __next__(self) -> T:
         # The first batch is handed over as soon as it is there; only then is it worth being ahead.
         self._fill(1 + self._depth if self._begun else 1)
         if not self._line:
+            self.ended = True
             raise StopIteration
         self._begun = True
         self.state, flying, error = self._line.popleft()
@@ -184,32 +182,36 @@ class TorchLane:
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
         if self._side is None:
-            return mapped(batch, self._copy), None
+            return mapped(batch, self._copy, _moves_itself), None
         with self._streams.stream(self._side):
-            moved = mapped(batch, self._copy)
+            moved = mapped(batch, self._copy, _moves_itself)
         return moved, self._side.record_event()
 
     def finish(self, batch: Any, event: Any) -> Any:
+        stream: Any = None
         if self._side is not None:
             stream = self._streams.current_stream(self._device)
             stream.wait_event(event)
-            if self._far:
-                # Memory that was taken on the side stream is now in use on this one: it must not be given away before.
-                mapped(batch, lambda leaf: _mark(leaf, stream))
-        return batch
+        return mapped(batch, lambda leaf: self._settle(leaf, stream), _moves_itself)
 
     def _copy(self, leaf: Any) -> Any:
         torch = self._torch
         if isinstance(leaf, torch.Tensor):
-            if self._far and leaf.device.type == "cpu" and not leaf.is_pinned() and leaf.layout is torch.strided:
+            if self._far and leaf.device.type == "cpu" and leaf.layout is torch.strided and not leaf.is_pinned():
                 leaf = leaf.pin_memory()
             return leaf.to(self._device, non_blocking=True)
-        if _is_array(leaf):
-            if leaf.dtype.kind not in _NUMBERS:
-                return leaf
+        if _is_array(leaf) and leaf.dtype.kind in _NUMBERS:
             return self._copy(torch.from_numpy(_owned(leaf)))
-        to = getattr(leaf, "to", None)
-        return to(self._device) if callable(to) else leaf
+        return leaf
+
+    def _settle(self, leaf: Any, stream: Any) -> Any:
+        if isinstance(leaf, self._torch.Tensor):
+            if self._far and stream is not None:
+                # Its memory was taken on the side stream and is now in use on this one: not to be given away before.
+                leaf.record_stream(stream)
+            return leaf
+        # What moves itself does so only now, on the stream where it is used: nobody could mark the memory inside it.
+        return leaf.to(self._device) if _moves_itself(leaf) else leaf
 
 
 class JaxLane:
@@ -237,11 +239,8 @@ class JaxLane:
         return leaf
 
 
-def _mark(leaf: Any, stream: Any) -> Any:
-    record = getattr(leaf, "record_stream", None)
-    if record is not None:
-        record(stream)
-    return leaf
+def _moves_itself(part: Any) -> bool:
+    return callable(getattr(part, "to", None))
 
 
 def _is_array(leaf: Any) -> bool:
@@ -262,33 +261,35 @@ def _owned(array: Any) -> Any:
 # --- nesting ----------------------------------------------------------------------------------------------------------
 
 
-def mapped(batch: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The same containers with `leaf` applied to all that is no container."""
+def mapped(batch: Any, leaf: Callable[[Any], Any], whole: Callable[[Any], bool] = lambda part: False) -> Any:
+    """The same containers with `leaf` applied to all that is no container, and to what is to be left `whole`."""
     if batch is None or isinstance(batch, str | bytes | int | float | complex):
         return batch
+    if whole(batch):
+        return leaf(batch)
     if isinstance(batch, Mapping):
-        return _mapping(batch, {key: mapped(value, leaf) for key, value in batch.items()})
+        return _mapping(batch, {key: mapped(value, leaf, whole) for key, value in batch.items()})
     if isinstance(batch, tuple):
-        return tuple.__new__(type(batch), [mapped(part, leaf) for part in batch])
+        return tuple.__new__(type(batch), [mapped(part, leaf, whole) for part in batch])
     if isinstance(batch, list):
-        parts = [mapped(part, leaf) for part in batch]
+        parts = [mapped(part, leaf, whole) for part in batch]
         if type(batch) is list:
             return parts
-        same = copy.copy(batch)
+        same: Any = copy.copy(batch)
         same[:] = parts
         return same
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         same = copy.copy(batch)
         for field in dataclasses.fields(batch):
             # Past __setattr__: a frozen batch stays frozen for everyone else, and fields without init are kept.
-            object.__setattr__(same, field.name, mapped(getattr(batch, field.name), leaf))
+            object.__setattr__(same, field.name, mapped(getattr(batch, field.name), leaf, whole))
         return same
     return leaf(batch)
 
 
 def _mapping(batch: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:
     """The same kind of mapping with other values; a plain dict where its kind cannot be filled."""
-    if type(batch) is dict or not isinstance(batch, MutableMapping) or callable(getattr(batch, "to", None)):
+    if type(batch) is dict or not isinstance(batch, MutableMapping):
         return moved
     same = copy.copy(batch)
     same.update(moved)

@@ -47,7 +47,7 @@ VALUES: dict[Any, list[Any]] = {
     pa.json_(): ['{"a": 1}', "[]", "3"],
     pa.bool8(): [1, 0, 1],
     pa.opaque(pa.int32(), "thing", "somebody"): [1, 2, 3],
-    pa.fixed_shape_tensor(pa.float32(), [2, 1]): [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+    pa.fixed_shape_tensor(pa.float32(), [2]): [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
 }
 
 

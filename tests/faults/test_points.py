@@ -70,5 +70,5 @@ def test_kills_at_every_seventh_fault_point_do_not_change_the_stream(points: Poi
         for batch in loader:
             got.append(repr(batch))
             points.arm(7)
-        assert loader.stats().retries > 1
+        assert loader.stats().retries
     assert got == want

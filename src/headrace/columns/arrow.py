@@ -55,13 +55,11 @@ def _one_piece(pa: Any, array: Any) -> Any:
 
 
 def _without_views(pa: Any, array: Any) -> Any:
-    """pyarrow cannot take from views: inside, the same values lie one after another."""
+    """pyarrow cannot take from views of text: inside, the same values lie one after another."""
     if pa.types.is_string_view(array.type):
         return array.cast(pa.large_string())
     if pa.types.is_binary_view(array.type):
         return array.cast(pa.large_binary())
-    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
-        return array.cast(pa.large_list(array.type.value_field))
     return array
 
 
@@ -79,7 +77,7 @@ def _large(pa: Any, kind: Any) -> Any:
 def _plain(pa: Any, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
     """The values and the mask, or None if this type has no numpy dtype."""
     kind = array.type
-    if isinstance(kind, pa.ExtensionType):
+    if isinstance(kind, pa.BaseExtensionType):
         return _plain_extension(pa, array)
     if pa.types.is_fixed_size_list(kind):
         return _plain_list(pa, array, kind.list_size)
@@ -213,7 +211,7 @@ def to_arrow(column: Column) -> Any:
     kind = None if column.field is None else column.field.type
     if kind is None or pa.types.is_boolean(kind):
         return _inferred(pa, values, mask)
-    if isinstance(kind, pa.ExtensionType):
+    if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.bool8":
             return pa.ExtensionArray.from_storage(kind, pa.array(values.view(np.int8), mask=mask))
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))

@@ -158,7 +158,8 @@ def _polars(table: Table) -> Any:
 def _in_polars(pa: Any, kind: Any) -> bool:
     """Whether polars has this type: it is asked before, because polars panics where it has not."""
     types = pa.types
-    if types.is_union(kind) or types.is_interval(kind) or types.is_decimal256(kind):
+    views = types.is_list_view(kind) or types.is_large_list_view(kind)
+    if views or types.is_union(kind) or types.is_interval(kind) or types.is_decimal256(kind):
         return False
     inner = [kind.field(i).type for i in range(kind.num_fields)]
     if types.is_dictionary(kind):
@@ -174,9 +175,8 @@ def _pandas(table: Table) -> Any:
 
 def _pandas_column(pandas: Any, name: str, column: Column) -> Any:
     dtype = column.dtype
-    if isinstance(column, Plain) and column.mask is None:
-        if column.values.ndim == 1 and (dtype is None or isinstance(dtype, np.dtype)) and not _zoned(column):
-            return _pandas_numpy(pandas, column)
+    if isinstance(column, Plain) and (dtype is None or isinstance(dtype, np.dtype)) and _in_pandas(column):
+        return column.values
     if dtype is not None and isinstance(dtype, pandas.CategoricalDtype):
         return pandas.Categorical.from_codes(to_arrow(column).indices.fill_null(-1).to_numpy(), dtype=dtype)
     array = to_arrow(column)
@@ -187,18 +187,18 @@ def _pandas_column(pandas: Any, name: str, column: Column) -> Any:
     return pandas.arrays.ArrowExtensionArray(package("pyarrow").chunked_array([array]))
 
 
-def _zoned(column: Plain) -> bool:
-    return column.field is not None and getattr(column.field.type, "tz", None) is not None
+def _in_pandas(column: Plain) -> bool:
+    """Whether pandas has the very dtype: it has no days, no times of day, no missing integers, and zones of its own."""
+    if column.mask is not None or column.values.ndim != 1:
+        return False
+    if column.values.dtype.kind not in "mM":
+        return True
+    if column.field is None:
+        return np.datetime_data(column.values.dtype)[0] in ("s", "ms", "us", "ns")
+    types, kind = package("pyarrow").types, column.field.type
+    return types.is_duration(kind) or (types.is_timestamp(kind) and kind.tz is None)
 
 
-def _pandas_numpy(pandas: Any, column: Plain) -> Any:
-    """pandas has datetime64 and timedelta64 of s, ms, us and ns only, and no float16 index; what it lacks goes by Arrow."""
-    kind = column.values.dtype
-    if kind.kind in "mM" and np.datetime_data(kind)[0] not in ("s", "ms", "us", "ns"):
-        return pandas.arrays.ArrowExtensionArray(package("pyarrow").chunked_array([to_arrow(column)]))
-    if kind.kind == "m" and column.field is not None and not package("pyarrow").types.is_duration(column.field.type):
-        return pandas.arrays.ArrowExtensionArray(package("pyarrow").chunked_array([to_arrow(column)]))
-    return column.values
 
 
 _DELIVER: dict[str, Callable[[Table], Any]] = {

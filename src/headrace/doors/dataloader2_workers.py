@@ -16,7 +16,7 @@ from headrace.op import Each, Here, Source, place
 from headrace.ops.shard import Shard
 from headrace.ops.sharding import Sharding
 from headrace.pipe import Pipe
-from headrace.plan.seed import key
+from headrace.plan.seed import key, seed_globals
 
 STATE_EVERY = 1000
 """How often a replica says where it stands."""
@@ -107,6 +107,16 @@ def _unchanged(returned: Any, pipe: Any, name: str) -> None:
 # --- a whole graph per worker -----------------------------------------------------------------------------------------
 
 
+class Begun:
+    """What worker_init_fn made of the graph, by worker; travels empty."""
+
+    def __init__(self) -> None:
+        self.graphs: dict[int, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Begun, ())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Replicas(Source[Any]):
     """The graph once per strand, each on its own share: samples before a shard point are the same in all, seeds after it
@@ -116,6 +126,7 @@ class Replicas(Source[Any]):
     init: Callable[[Any, WorkerInfo], Any] | None = None
     reset: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None
     lower: Callable[[Any], Pipe[Any]] | None = None
+    begun: Begun = field(default_factory=Begun, repr=False)
     user = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
@@ -139,9 +150,10 @@ class Replicas(Source[Any]):
             return self.pipe
         assert self.lower is not None
         info = WorkerInfo(here.strands, here.strand)
-        changed: Any = self.pipe
-        if self.init is not None:
-            changed = self.init(changed, info) or changed
+        changed = self.begun.graphs.get(here.strand)
+        if changed is None:
+            changed = (self.init(self.pipe, info) if self.init is not None else None) or self.pipe
+            self.begun.graphs[here.strand] = changed
         if self.reset is not None:
             changed = self.reset(changed, info, SeedGenerator(here.seed).spawn(here.strand)) or changed
         return self.lower(changed)
@@ -157,7 +169,7 @@ class _ReplicaOpening(Opening):
     """Seeds that all workers share before a shard point, and a worker's own after it."""
 
     def __init__(self, ordinals: dict[int, int], here: Here, shared: set[int]) -> None:
-        super().__init__(ordinals, here.seed, here.epoch, spot=here.spot)
+        super().__init__(ordinals, here.seed, here.epoch, seed_globals=seed_globals, spot=here.spot)
         self._shared = shared
         self._worker = here.strand
 

@@ -23,10 +23,11 @@ from headrace.op import Here, Op
 from headrace.ops.chunk import DataChunk as DataChunk
 from headrace.pipe import Pipe
 from headrace.plan.seed import key
+from headrace.sources.access import Access
 from headrace.sources.cached import CachedTable
 from headrace.sources.sampled import Sampled
 from headrace.sources.table import Table
-from headrace.verbs.keyed import Keyed, access
+from headrace.verbs.keyed import Keyed
 
 T = TypeVar("T", covariant=True)
 SOURCE = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
@@ -135,7 +136,7 @@ class MapDataPipe(DataPipe[T]):
             raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
         found = self.__dict__.get("_access")
         if found is None:
-            found = self.__dict__["_access"] = access(lowered(self))
+            found = self.__dict__["_access"] = Access(lowered(self))
         return found.get(index)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[T]:

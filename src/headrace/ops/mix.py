@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Op
-from headrace.plan.seed import generator, key
 
 T = TypeVar("T")
 BLOCK = 256
@@ -24,13 +23,15 @@ class Mix(Op[T, T]):
             raise BadOption(f"mix(weights=) needs one positive weight per pipe, not {self.weights!r}")
 
     def flow(self, *inputs: Any) -> Iterator[T]:
+        from headrace.plan.order import uniform
+
         *pipes, here = inputs
         live = set(range(len(pipes)))
         total = here.emitted
         while live:
             block, offset = divmod(total, BLOCK)
             # One uniform number per sample, by its position: the draw does not depend on which inputs have ended.
-            for draw in generator(key(here.seed, "mix", block)).random(BLOCK)[offset:].tolist():
+            for draw in uniform(here.seed, block * BLOCK, BLOCK)[offset:].tolist():
                 while live:
                     chosen = self._choose(draw, live)
                     try:

@@ -27,8 +27,7 @@ class Pick(Op[T, T]):
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         source, here = inputs
-        node, opening = getattr(source, "node", None), getattr(source, "_opening", None)
-        indexed = None if node is None or opening is None else node.indexed(opening.seed, opening.epoch)
+        indexed = source.indexed() if hasattr(source, "indexed") else None
         if indexed is None:
             raise BadPipe("to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream")
         for position in range(here.emitted, len(self.indices)):

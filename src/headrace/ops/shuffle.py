@@ -7,15 +7,16 @@ there is a choice: `window` shuffles inside consecutive blocks and resumes by re
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Op
-from headrace.plan.seed import generator, key
+from headrace.plan.seed import key
 
 T = TypeVar("T")
 STREAM_BUFFER = 10_000
+PICKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class Shuffle(Op[T, T]):
         return self._windows(samples, here) if self.window is not None else self._buffer(samples, here)
 
     def _windows(self, samples: Iterator[T], here: Here) -> Iterator[T]:
+        from headrace.plan.order import permutation
+
         assert self.window is not None
         number = here.note or 0
         while True:
@@ -66,28 +69,28 @@ class Shuffle(Op[T, T]):
             block = list(islice(samples, self.window))
             if not block:
                 return
-            for position in generator(key(here.seed, "block", number)).permutation(len(block)):
+            for position in permutation(len(block), key(here.seed, "block", number)):
                 yield block[position]
             number += 1
 
     def _buffer(self, samples: Iterator[T], here: Here) -> Iterator[T]:
+        from headrace.plan.order import permutation, uniform
+
         size = self.buffer_size or STREAM_BUFFER
-        draw = generator(key(here.seed, "buffer"))
         held = list(islice(samples, size))
         if len(held) == size:
-            # Drawing in blocks: one call for one number costs more than the rest of the loop.
-            while picks := [
-                (sample, pick) for sample, pick in zip(islice(samples, 1024), _picks(draw, size, 1024), strict=False)
-            ]:
-                for sample, pick in picks:
+            picks = key(here.seed, "picks")
+            for start in count(0, PICKS):
+                # Drawing many at once: one call for one number costs more than the rest of the loop.
+                drawn = (uniform(picks, start, PICKS) * size).astype(int).tolist()
+                taken = -1
+                for taken, (sample, pick) in enumerate(zip(islice(samples, PICKS), drawn, strict=False)):
                     yield held[pick]
                     held[pick] = sample
-        for position in draw.permutation(len(held)):
+                if taken < PICKS - 1:
+                    break
+        for position in permutation(len(held), key(here.seed, "drain")):
             yield held[position]
 
     def identity(self) -> tuple[Any, ...]:
         return ("shuffle", self.window, self.buffer_size)
-
-
-def _picks(draw: Any, size: int, count: int) -> list[int]:
-    return draw.integers(0, size, count).tolist()  # type: ignore[no-any-return]

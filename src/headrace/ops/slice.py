@@ -12,14 +12,14 @@ from headrace.ops.drop import ABSENT, NOT_ITERABLE
 
 @dataclass(frozen=True, slots=True)
 class Slice(Each[Any, Any]):
-    """Keep `sample[index:stop:step]`, or the fields that the list `index` names."""
+    """Keep `sample[first:stop:step]`, or the fields that the list `first` names."""
 
-    index: Any
+    first: Any
     stop: int | None = None
     step: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.index, list) and (self.stop or self.step):
+        if isinstance(self.first, list) and (self.stop or self.step):
             warnings.warn(
                 "A list of indices was passed as well as a stop or step for the slice, "
                 "these arguments can't be used together so only the indices list will be used.",
@@ -32,10 +32,10 @@ class Slice(Each[Any, Any]):
         if not isinstance(sample, list | tuple):
             warnings.warn(NOT_ITERABLE, stacklevel=2)
             return sample
-        if not isinstance(self.index, list):
-            return sample[builtins.slice(self.index, self.stop, self.step)]
-        present = [i for i in self.index if isinstance(i, int) and 0 <= i < len(sample)]
-        if len(present) < len(self.index):
+        if not isinstance(self.first, list):
+            return sample[builtins.slice(self.first, self.stop, self.step)]
+        present = [i for i in self.first if isinstance(i, int) and 0 <= i < len(sample)]
+        if len(present) < len(self.first):
             warnings.warn(ABSENT, stacklevel=2)
         return type(sample)([sample[i] for i in sorted(present)])
 
@@ -46,7 +46,7 @@ class Slice(Each[Any, Any]):
                 "Please be aware that stop and step are not used.",
                 stacklevel=3,
             )
-        keys = self.index if isinstance(self.index, list) else [self.index]
+        keys = self.first if isinstance(self.first, list) else [self.first]
         if any(k not in sample for k in keys):
             warnings.warn(ABSENT, stacklevel=3)
         return {k: v for k, v in sample.items() if k in keys}

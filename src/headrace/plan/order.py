@@ -276,6 +276,17 @@ def _hash(half: Words, key: int, side: np.uint64) -> Words:
     return mixed
 
 
+def permutation(length: int, key: int) -> list[int]:
+    """All of [0, length), in a random order that is the same for ever."""
+    return Shuffled(length, key)(np.arange(length, dtype=np.int64)).tolist() if length else []  # type: ignore[no-any-return]
+
+
+def uniform(key: int, start: int, count: int) -> NDArray[np.float64]:
+    """Random numbers in [0, 1), those at positions start, start + 1, ... of an endless row that is the same for ever."""
+    noise = _noise(key, np.arange(start, start + count, dtype=np.int64))
+    return (noise >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 def _noise(key: int, positions: Ints | Words) -> Words:
     """64 random bits for each position: the splitmix64 sequence that starts at `key`, by random access."""
     mixed = positions.astype(np.uint64)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import BadOption
-from headrace.op import Source, Spot, place
+from headrace.op import Source
 from headrace.ops.copies import own
 from headrace.ops.in_memory_cache import weight
+from headrace.sources.access import Access
 
 
 class Kept:
@@ -21,8 +22,7 @@ class Kept:
         self.samples: dict[Any, Any] = {}
         self.bytes = 0
         self.lock = threading.Lock()
-        self.local = threading.local()
-        """Random access to the pipe: one for each thread."""
+        self.access: Access | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Kept, ())
@@ -42,12 +42,12 @@ class CachedTable(Source[Any]):
             raise BadOption(f"in_memory_cache(size=) needs a number of megabytes > 0, not {self.limit!r}")
 
     def size(self) -> int:
-        return self._indexed().length  # type: ignore[no-any-return]
+        return self._access().length
 
     def get(self, position: Any) -> Any:
         kept = self.kept
         if position not in kept.samples:
-            sample = self._make(position)
+            sample = self._access().get(position)
             if self.limit is not None:
                 size = weight(sample)
                 with kept.lock:
@@ -57,20 +57,10 @@ class CachedTable(Source[Any]):
             kept.samples[position] = sample
         return own(kept.samples[position])
 
-    def _make(self, position: Any) -> Any:
-        indexed = self._indexed()
-        caller, place.spot = place.spot, self.kept.local.spot  # rng() belongs to the pipe inside
-        try:
-            return indexed.get(position)
-        finally:
-            place.spot = caller
-
-    def _indexed(self) -> Any:
-        local = self.kept.local
-        if not hasattr(local, "indexed"):
-            local.spot = Spot()
-            local.indexed = self.pipe.indexed(0, 0, local.spot)
-        return local.indexed
+    def _access(self) -> Access:
+        if self.kept.access is None:
+            self.kept.access = Access(self.pipe)
+        return self.kept.access
 
     def describe(self) -> str:
         return f"in_memory_cache(size={self.limit}) of {self.pipe!r}"

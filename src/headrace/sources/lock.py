@@ -21,7 +21,8 @@ def hold(path: str, timeout: float) -> Iterator[None]:
         yield
     finally:
         # Removed while still held: whoever waits on this file sees that its name is gone, and starts again.
-        os.unlink(path)
+        if _is(fd, path):
+            os.unlink(path)
         release(fd)
 
 

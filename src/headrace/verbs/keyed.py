@@ -2,9 +2,8 @@
 
 from typing import Any, TypeVar
 
-from headrace.errors import BadPipe
-from headrace.op import Indexed
 from headrace.pipe import Pipe
+from headrace.sources.access import Access
 
 T = TypeVar("T", covariant=True)
 
@@ -12,18 +11,12 @@ T = TypeVar("T", covariant=True)
 class Keyed(Pipe[T]):
     """A pipe with random access, and `[]`."""
 
-    __slots__ = ()
+    __slots__ = ("_access",)
 
     def __getitem__(self, key: Any) -> T:
-        return access(self).get(key)  # type: ignore[no-any-return]
+        if not hasattr(self, "_access"):
+            object.__setattr__(self, "_access", Access(Pipe(self.op, *self.inputs)))
+        return self._access.get(key)  # type: ignore[attr-defined, no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Keyed, (self.op, *self.inputs))
-
-
-def access(pipe: Pipe[Any]) -> Indexed:
-    """Random access to a pipe that must have it, with the random choices of epoch 0."""
-    indexed = pipe.indexed(0, 0)
-    if indexed is None:
-        raise BadPipe(f"this pipe has no random access, so that pipe[key] cannot be answered: {pipe!r}")
-    return indexed

@@ -9,13 +9,11 @@ The cluster is the one this process is connected to; if there is none, Ray looks
 on this machine, and the connection ends when the last set of workers is closed.
 
 **What arrives is copied once, out of the store into a slot** of the consumer's own arena. Ray's views are read-only, and
-its memory is given to others when the connection ends while views are still alive; slots are writable, private, and live
+their memory goes to others when the connection ends, though they are still alive; slots are writable, private, and live
 as long as somebody looks. The store holds nothing but what is on its way.
 
 **Deaths.** A dead actor's unanswered tickets run again; a replacement starts at once. Samples that stayed in the store
-of a dead node are made again from their lineage when somebody asks for them. There is no shared memory to read after a
-death: a ticket that ran when its actor died is run once more with a *witness* (an actor beside the consumer) that is
-told each position beforehand. Two deaths at the same one make it poison.
+of a dead node are made again from their lineage when somebody asks for them. Who is to blame: see `workers.blame`.
 
 Small tickets travel together, so that a call carries some milliseconds of work and never the network alone.
 """
@@ -26,7 +24,6 @@ import pickle
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
 from typing import Any
 
 try:
@@ -39,15 +36,18 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayE
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from headrace.engine import codec
-from headrace.engine.arena import HEADER, Arena
-from headrace.engine.messages import FAILED, INLINE, MANY, SLOTTED, Reply, Ticket
+from headrace.engine.arena import Arena
+from headrace.engine.messages import FAILED, Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.shipping import ship
+from headrace.engine.workers.blame import Blame
+from headrace.engine.workers.calls import Call, Worker, describe, fill, name_of, reply_of
 from headrace.engine.workers.lineage import Recipe, Remote, recipe
 from headrace.engine.workers.process import _CAUSES, EARLY_DEATHS, _remote
 from headrace.engine.workers.servant import Servant, Wire
-from headrace.errors import PoisonSample, WorkerDied
+from headrace.engine.workers.stacks import stack_of
+from headrace.errors import WorkerDied
 
 log = logging.getLogger("headrace")
 WORTH_A_CALL = 0.004
@@ -58,42 +58,7 @@ LOSSES = 20
 ANSWER = 10.0
 """Seconds for the witness, or for a stack."""
 STORE_SHARE = 3
-"""A loader's tickets take at most one part in so many of a node's object store."""
-
-
-class Worker:
-    """One actor and what it has to do."""
-
-    __slots__ = ("actor", "calls", "dump", "load", "node", "number", "outbox", "pid", "ready", "retiring", "strands")
-
-    def __init__(self, number: int, actor: Any) -> None:
-        self.number = number
-        self.actor = actor
-        self.calls: dict[Any, Call] = {}
-        """In the order in which it runs them."""
-        self.outbox: list[Ticket] = []
-        self.load = 0
-        """Tickets in calls and in the outbox."""
-        self.strands = 0
-        self.ready = False
-        self.retiring = False
-        self.pid, self.dump, self.node = 0, -1, ""
-
-
-class Call:
-    """A call under way: its tickets, and where samples will be that stay in the store."""
-
-    __slots__ = ("early", "fetch", "ref", "samples", "tickets", "worker")
-
-    def __init__(self, worker: Worker, ref: Any, tickets: list[Ticket], samples: Any = None) -> None:
-        self.worker = worker
-        self.ref = ref
-        self.tickets = tickets
-        self.samples = samples
-        self.early: Any = None
-        """An answer that came before that of the strand's block before it."""
-        self.fetch: tuple[Reply, Remote] | None = None
-        """The reply is known; the samples are on their way to the consumer."""
+"""Tickets under way take at most one part in so many of a node's object store."""
 
 
 class RayWorkers:
@@ -111,14 +76,15 @@ class RayWorkers:
         self._calls: dict[Any, Call] = {}
         """Everything that is waited for."""
         self._waiting: deque[Ticket] = deque()
+        self._fetching = 0
         self._seq = 0
         self._pace: dict[int, float] = {}
         self._early = 0
-        self._struck: Counter[tuple[int, ...]] = Counter()
-        self._lost: Counter[tuple[int, ...]] = Counter()
+        self._lost: Counter[tuple[int, int, int]] = Counter()
         self._states: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._homes: dict[tuple[int, int], Worker] = {}
         self._witness: Any = None
+        self._blame = Blame(policy.on_poison, self._witnessed)
         self._connected = False
 
     def open(self, program: Program) -> None:
@@ -136,10 +102,10 @@ class RayWorkers:
         self._connected = True
         try:
             self._shipped = ray.put(np.frombuffer(data, np.uint8))
-            stores = [n["Resources"].get("object_store_memory", 0) for n in ray.nodes() if n["Alive"]]
-            self.arena.budget = min([policy.memory, *(int(s) // STORE_SHARE for s in stores if s)])
+            stores = [node["Resources"].get("object_store_memory", 0) for node in ray.nodes() if node["Alive"]]
+            self.arena.budget = min([policy.memory, *(int(store) // STORE_SHARE for store in stores if store)])
             self._actor = ray.remote(Actor)
-            # An actor claims a core where one is free; the others share, so that nobody waits for cores for ever.
+            # An actor claims a core where one is free; the others share, so that nobody waits for a core for ever.
             free = int(ray.available_resources().get("CPU", 0))
             for number in range(policy.workers):
                 self._start(number, 1 if number < free else 0)
@@ -164,10 +130,8 @@ class RayWorkers:
         if worker is not None:
             self._send(worker, ticket)
             return True
-        if self.running() and any(w.ready for w in self._workers):
-            return False
-        # Nobody has started yet, or nothing is under way whose end would make the caller ask again: it waits here.
-        if len(self._waiting) >= self.policy.prefetch * self.policy.workers:
+        # While nobody has started, or when nothing is under way whose end makes the caller ask again, it waits here.
+        if self.running() and (len(self._waiting) >= self.policy.workers or any(w.ready for w in self._workers)):
             return False
         self._waiting.append(ticket)
         return True
@@ -188,7 +152,7 @@ class RayWorkers:
 
     def _together(self, ticket: Ticket) -> int:
         """How many such tickets make a call that is worth its cost."""
-        if ticket.strand is not None or ticket.stage < self._last or _name(ticket) in self._struck:
+        if ticket.strand is not None or ticket.stage < self._last or self._blame.watched(ticket):
             return 1
         pace = self._pace.get(ticket.stage)
         return 1 if pace is None else max(1, min(MOST_TOGETHER, int(WORTH_A_CALL / max(pace, 1e-6))))
@@ -231,15 +195,15 @@ class RayWorkers:
         elif self._listed:
             payload = pickle.dumps(payload, 5)
         witness = None
-        if _name(ticket) in self._struck:
-            witness = self._witness = self._witness or _beside_consumer(Witness)
+        if self._blame.watched(ticket):
+            witness = self._witness = self._witness or _beside_the_consumer(Witness)
         return ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid, witness
 
     def _strand_payload(self, ticket: Ticket) -> Any:
         """A strand goes on where its actor has it open; an actor that has not opens it from the last state known."""
         strand, state = ticket.payload
         known = self._states.get((ticket.epoch, strand))
-        if known is not None and known[0] == ticket.number:
+        if state is None and known is not None and known[0] == ticket.number:
             state = known[1]
         return strand, state if state is None or type(state) is bytes else codec.pack_state(state)
 
@@ -279,23 +243,28 @@ class RayWorkers:
         try:
             answer = ray.get(call.samples if call.fetch else call.ref)
         except RayTaskError as error:
-            if not isinstance(error.cause, ObjectLostError | RayActorError):
+            if call.fetch or not isinstance(error.cause, ObjectLostError | RayActorError):
                 raise
             self._inputs_lost(call, getattr(error.cause, "object_ref_hex", None))
         except (RayActorError, ObjectLostError) as error:
             if call.fetch:
-                self._fetch_again(call)
+                self._fetch(call, self._remake(call.fetch[1].recipe))
+                self._count_loss(call.tickets[0])
             elif isinstance(error, RayActorError):
                 self._ended(call.worker, error, replies)
             else:
                 self._again(call)
         else:
             if call.fetch:
-                self._fetched(call, answer, replies)
-            elif not call.tickets:
-                self._started(call, answer)
-            else:
+                self._fetching -= 1
+                reply, _ = call.fetch
+                reply.outputs = None
+                fill(reply, answer, self.arena)
+                replies.append(reply)
+            elif call.tickets:
                 self._answered(call, answer, replies)
+            else:
+                self._started(call, answer)
 
     def _started(self, call: Call, answer: Wire) -> None:
         worker = call.worker
@@ -308,8 +277,7 @@ class RayWorkers:
 
     def _answered(self, call: Call, answer: Any, replies: list[Reply]) -> None:
         worker = call.worker
-        strand = call.tickets[0].strand
-        if strand is not None and not self._is_next(call):
+        if not call.in_turn:
             call.early = answer
             return
         del worker.calls[call.ref]
@@ -318,58 +286,26 @@ class RayWorkers:
         if call.samples is not None:
             self._kept(call, body, replies)
         else:
-            replies += [self._reply(t, reply) for t, reply in zip(call.tickets, body, strict=True)]
-        if spent or worker.retiring:
-            worker.retiring = True
-            if not worker.load:
-                self._replace(worker)
-                return
-        for later in worker.calls.values() if strand is not None else ():
-            if later.early is not None and self._is_next(later):
-                answer, later.early = later.early, None
-                self._answered(later, answer, replies)
-                return
+            for ticket, said in zip(call.tickets, body, strict=True):
+                replies.append(reply_of(ticket, said, self.arena))
+                self._note_pace(replies[-1])
+        worker.retiring = worker.retiring or spent
+        if worker.retiring and not worker.load and not worker.gone:
+            self._replace(worker)
+        later = next((c for c in worker.calls.values() if c.early is not None and c.in_turn), None)
+        if later is not None:
+            answer, later.early = later.early, None
+            self._answered(later, answer, replies)
 
-    def _is_next(self, call: Call) -> bool:
-        """No earlier block of the same strand is still expected."""
-        strand = call.tickets[0].strand
-        first = next(c for c in call.worker.calls.values() if c.tickets and c.tickets[0].strand == strand)
-        return first is call
-
-    def _reply(self, ticket: Ticket, body: Wire) -> Reply:
-        reply = Reply(ticket)
-        kind = body[0]
-        if kind == INLINE:
-            _, reply.outputs, alone, reply.skipped, reply.seconds = body
-            reply.count = 1 if alone else -1
-        elif kind == SLOTTED:
-            _, reply.outputs, arrays, alone, reply.skipped, reply.seconds = body
-            reply.count = 1 if alone else -1
-            raw = [memoryview(array) for array in arrays]
-            reply.slot = slot = self.arena.lend(codec.Writer(memoryview(b""), 0, HEADER).need(raw, 0))
-            reply.spans = tuple(codec.Writer(slot.view, slot.address, HEADER).write(raw))
-        elif kind == MANY:
-            _, reply.count, packed, reply.skipped, reply.seconds, _ = body
-            self._unpack(reply, packed)
-        else:
-            _, error, text, reply.seconds = body
-            reply.error = _remote(error, text)
-            return reply
-        pace = self._pace.get(ticket.stage, reply.seconds)
-        self._pace[ticket.stage] = pace + (reply.seconds - pace) / 8
-        return reply
-
-    def _unpack(self, reply: Reply, packed: Any) -> None:
-        table, image = packed
-        reply.slot = slot = self.arena.lend(image.nbytes)
-        slot.view[HEADER : image.nbytes] = memoryview(image)[HEADER:]
-        slot.table = table
+    def _note_pace(self, reply: Reply) -> None:
+        pace = self._pace.setdefault(reply.ticket.stage, reply.seconds)
+        self._pace[reply.ticket.stage] = pace + (reply.seconds - pace) / 8
 
     def _kept(self, call: Call, body: Wire, replies: list[Reply]) -> None:
         """The samples are in the store: they stay there for the next stage, or come here if it is the consumer's."""
         ticket = call.tickets[0]
         if body[0] == FAILED:
-            replies.append(self._reply(ticket, body))
+            replies.append(reply_of(ticket, body, self.arena))
             return
         reply = Reply(ticket)
         _, reply.count, _, reply.skipped, reply.seconds, extra, size = body
@@ -383,77 +319,68 @@ class RayWorkers:
         if ticket.stage < self._last:
             replies.append(reply)
         else:
+            self._fetching += 1
             call.fetch = (reply, remote)
-            self._calls[call.samples] = call
+            self._fetch(call, call.samples)
 
-    def _fetched(self, call: Call, packed: Any, replies: list[Reply]) -> None:
-        assert call.fetch is not None
-        reply, _ = call.fetch
-        reply.outputs = None
-        if packed[0] == FAILED:
-            reply.error = _remote(packed[1], packed[2])
-        else:
-            self._unpack(reply, packed)
-        replies.append(reply)
+    def _fetch(self, call: Call, samples: Any) -> None:
+        call.samples = samples
+        self._calls[samples] = call
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     def _ended(self, worker: Worker, error: RayActorError, replies: list[Reply]) -> None:
         noticed = time.perf_counter()
-        lost = self._lose(worker, replies)
+        worker.gone = True
+        lost = self._owed(worker, replies)
         tickets = [ticket for call in lost for ticket in call.tickets] + worker.outbox
         self.deaths += 1
-        why, outside = describe_end(error)
+        why = describe_end(error)
         if not worker.ready:
             self._early += 1
             if self._early >= EARLY_DEATHS:
                 raise WorkerDied(f"workers end while they start ({why}); {_CAUSES}") from error
         if self.deaths > self.policy.restarts:
-            at = f" while it ran {_describe(tickets[0])}" if tickets else ""
+            at = f" while it ran {describe(tickets[0])}" if tickets else ""
             raise WorkerDied(
                 f"worker {worker.number} (process {worker.pid}) {why}{at}; {len(tickets)} tickets were with it "
                 f"and {self.policy.restarts} restarts are allowed. {_CAUSES}"
             ) from error
-        if lost and not outside:
+        if lost and why != LOST_WITH_NODE:
             for ticket in lost[0].tickets:
-                self._strike(ticket)
+                self._blame.strike(ticket)
         self._replace(worker)
         log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
         self._waiting.extendleft(reversed(tickets))
         self.restarts.append((time.perf_counter() - noticed, why))
 
-    def _lose(self, worker: Worker, replies: list[Reply]) -> list[Call]:
+    def _owed(self, worker: Worker, replies: list[Reply]) -> list[Call]:
         """What a dead actor still owes; what it said before it died counts, blocks of a strand up to a gap."""
-        lost: list[Call] = []
-        broken: set[int | None] = set()
+        owed: list[Call] = []
         for call in list(worker.calls.values()):
+            self._calls.pop(call.ref, None)
             if not call.tickets:
                 del worker.calls[call.ref]
-                continue
-            strand = call.tickets[0].strand
-            said, answer = _said(call) if strand not in broken else (False, None)
-            self._calls.pop(call.ref, None)
-            if said:
-                self._answered(call, answer, replies)
-            else:
-                if strand is not None:
-                    broken.add(strand)
-                lost.append(call)
-        return lost
+            elif call.ref in worker.calls:  # or it was an early one, and has been answered meanwhile
+                answer = _said(call) if call.in_turn else None
+                if answer is None:
+                    owed.append(call)
+                else:
+                    self._answered(call, answer, replies)
+        return owed
 
     def _replace(self, worker: Worker) -> None:
-        for strand in [s for s, home in self._homes.items() if home is worker]:
+        for strand in [strand for strand, home in self._homes.items() if home is worker]:
             del self._homes[strand]
-        worker.calls.clear()
         ray.kill(worker.actor)
         self._start(worker.number)
 
     def _again(self, call: Call) -> None:
         """An answer that went with the store of its node: its tickets run again."""
-        call.worker.calls.pop(call.ref, None)
+        del call.worker.calls[call.ref]
         call.worker.load -= len(call.tickets)
         for ticket in call.tickets:
-            self._count_loss(_name(ticket))
+            self._count_loss(ticket)
         self._waiting.extendleft(reversed(call.tickets))
 
     def _inputs_lost(self, call: Call, which: str | None) -> None:
@@ -463,50 +390,23 @@ class RayWorkers:
                     block.outputs.ref = self._remake(block.outputs.recipe)
         self._again(call)
 
-    def _fetch_again(self, call: Call) -> None:
-        assert call.fetch is not None
-        _, remote = call.fetch
-        self._count_loss(_name(call.tickets[0]))
-        call.samples = remote.ref = self._remake(remote.recipe)
-        self._calls[call.samples] = call
-
     def _remake(self, made: Recipe) -> Any:
         """Samples that were lost, made again from what made them; whoever asks for the result waits for it."""
-        inputs = [self._remake(i) for i in made.inputs]
+        inputs = [self._remake(below) for below in made.inputs]
         worker = min(self._workers, key=lambda w: (not w.ready, w.load))
         wire = (0, made.stage, made.epoch, made.number, made.payload, made.avoid, None)
         if made.strand:
             return worker.actor.again.remote(wire, made.count)
         return worker.actor.keep.remote(wire, *inputs)[1]
 
-    def _count_loss(self, name: tuple[int, ...]) -> None:
+    def _count_loss(self, ticket: Ticket) -> None:
+        name = name_of(ticket)
         self._lost[name] += 1
         if self._lost[name] > LOSSES:
             raise WorkerDied(
-                f"the samples of ticket {name[2]} of stage {name[0]} in epoch {name[1]} were lost {LOSSES} times; nodes "
-                f"of the cluster seem to come and go: look at `ray status`"
+                f"the samples of {describe(ticket)} were lost {LOSSES} times; nodes of the cluster come and go: "
+                f"look at `ray status`"
             )
-
-    def _strike(self, ticket: Ticket) -> None:
-        """The ticket ran when its actor died: the next one is watched; two deaths at the same sample make it poison."""
-        name = _name(ticket)
-        self._struck[name] += 1
-        if ticket.strand is not None:
-            if self._struck[name] > 5:
-                raise PoisonSample(f"a stream's worker died {self._struck[name]} times in {_describe(ticket)}")
-            return
-        position = self._witnessed(ticket.seq)
-        if position is None:
-            return
-        self._struck[*name, position] += 1
-        if self._struck[*name, position] < 2:
-            return
-        if self.policy.on_poison == "raise":
-            raise PoisonSample(
-                f"the sample at position {position} killed its worker twice ({_describe(ticket)}); "
-                f"look at it with workers=0, or leave such samples out with on_poison='skip'"
-            )
-        ticket.avoid = (*ticket.avoid, position)
 
     def _witnessed(self, seq: int) -> int | None:
         if self._witness is None:
@@ -527,9 +427,8 @@ class RayWorkers:
         """Actors with unanswered calls: number, pid, what they run."""
         found = []
         for worker in self._workers:
-            first = next(iter(worker.calls.values()), None)
-            if first is not None:
-                what = _describe(first.tickets[0]) if first.tickets else "has not started: is the cluster full?"
+            for call in list(worker.calls.values())[:1]:
+                what = describe(call.tickets[0]) if call.tickets else "not started yet: is the cluster full?"
                 found.append((worker.number, worker.pid, what))
         return found
 
@@ -539,14 +438,14 @@ class RayWorkers:
         if not worker.ready:
             return "it has not started"
         there = NodeAffinitySchedulingStrategy(worker.node, soft=False)
+        task = ray.remote(_stack).options(num_cpus=0, scheduling_strategy=there)
         try:
-            task = ray.remote(_stack).options(num_cpus=0, scheduling_strategy=there)
             return ray.get(task.remote(worker.pid, worker.dump), timeout=ANSWER)  # type: ignore[no-any-return]
         except (RayError, GetTimeoutError) as error:
             return f"no answer from node {worker.node}: {error}"
 
     def running(self) -> int:
-        return len(self._waiting) + sum(w.load for w in self._workers) + sum(c.fetch is not None for c in self._calls.values())
+        return len(self._waiting) + self._fetching + sum(worker.load for worker in self._workers)
 
     def begin(self) -> None:
         """A new epoch: past deaths are forgiven."""
@@ -554,11 +453,11 @@ class RayWorkers:
 
     def drop(self, owner: Any) -> None:
         """Tickets of an owner that no longer wants them: those not yet sent are forgotten."""
-        self._waiting = deque(t for t in self._waiting if t.owner is not owner)
+        self._waiting = deque(ticket for ticket in self._waiting if ticket.owner is not owner)
         for worker in self._workers:
-            kept = [t for t in worker.outbox if t.owner is not owner]
-            worker.load -= len(worker.outbox) - len(kept)
-            worker.outbox = kept
+            worker.load -= len(worker.outbox)
+            worker.outbox = [ticket for ticket in worker.outbox if ticket.owner is not owner]
+            worker.load += len(worker.outbox)
 
     def release(self, slot: Any) -> None:
         self.arena.give_back(slot)
@@ -569,9 +468,108 @@ class RayWorkers:
         self._connected = False
         # Not after the connection has ended: Ray would make a new one to kill with.
         if ray.is_initialized():
-            for actor in (*(w.actor for w in self._workers), *filter(None, [self._witness])):
+            for actor in (*(worker.actor for worker in self._workers), *filter(None, [self._witness])):
                 ray.kill(actor)
-        for held in (self._workers, self._calls, self._waiting, self._homes):
-            held.clear()  # type: ignore[attr-defined]
+        self._workers.clear()
+        self._calls.clear()
+        self._waiting.clear()
+        self._homes.clear()
         self._shipped = self._witness = None
         _Connection.leave()
+
+
+class Actor(Servant):
+    """A servant as an actor."""
+
+    @ray.method(num_returns=2)
+    def keep(self, ticket: Wire, *packs: Any) -> tuple[tuple[Wire, bool], Any]:
+        return super().keep(ticket, *packs)
+
+    def node(self) -> str:
+        return ray.get_runtime_context().get_node_id()  # type: ignore[no-any-return]
+
+    def tell(self, witness: Any, seq: int, position: int) -> None:
+        try:
+            ray.get(witness.note.remote(seq, position))
+        except RayActorError:
+            pass  # nobody will be blamed
+
+
+class Witness:
+    """An actor that remembers where others were."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def note(self, seq: int, position: int) -> None:
+        self._last[seq] = position
+
+    def last(self, seq: int) -> int | None:
+        return self._last.get(seq)
+
+
+class _Connection:
+    """The connection to a cluster, ended by the last user if it was made here."""
+
+    _lock = threading.Lock()
+    _users = 0
+    _ours = False
+
+    @classmethod
+    def join(cls) -> None:
+        with cls._lock:
+            if not ray.is_initialized():
+                ray.init(include_dashboard=False, logging_level=logging.WARNING)
+                cls._ours = True
+            cls._users += 1
+
+    @classmethod
+    def leave(cls) -> None:
+        with cls._lock:
+            cls._users -= 1
+            if cls._users == 0 and cls._ours:
+                cls._ours = False
+                ray.shutdown()
+
+
+def _beside_the_consumer(kind: type) -> Any:
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(kind).options(num_cpus=0, scheduling_strategy=here).remote()
+
+
+def _said(call: Call) -> Any:
+    """The answer of a call to an actor that is dead now, if there is one."""
+    if call.early is not None:
+        return call.early
+    if not ray.wait([call.ref], timeout=0)[0]:
+        return None
+    try:
+        return ray.get(call.ref)
+    except RayError:
+        return None
+
+
+def _stack(pid: int, dump: int) -> str:
+    """Runs beside the actor."""
+    pidfd = os.pidfd_open(pid)
+    file = os.open(f"/proc/{pid}/fd/{dump}", os.O_RDONLY)
+    try:
+        return stack_of(pidfd, file)
+    finally:
+        os.close(pidfd)
+        os.close(file)
+
+
+LOST_WITH_NODE = "was lost with its node"
+
+
+def describe_end(error: RayActorError) -> str:
+    """How an actor ended, in words."""
+    text = str(error)
+    if "node has died" in text or "node was terminated" in text:
+        return LOST_WITH_NODE
+    _, found, detail = text.partition("exit detail: ")
+    if found:
+        return f"ended ({detail.partition('. ')[0]})"
+    last = text.strip().rpartition("\n")[2]
+    return f"ended ({last.strip().rstrip('.')})"

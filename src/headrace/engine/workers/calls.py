@@ -1,0 +1,98 @@
+"""Calls: what is under way at workers beyond this process, and replies out of what comes back."""
+
+from typing import Any
+
+from headrace.engine import codec
+from headrace.engine.arena import HEADER, Arena
+from headrace.engine.messages import INLINE, MANY, SLOTTED, Reply, Ticket
+from headrace.engine.workers.lineage import Remote
+from headrace.engine.workers.process import _remote
+
+
+class Worker:
+    """One worker and what it has to do."""
+
+    __slots__ = (
+        "actor", "calls", "dump", "gone", "load", "node", "number", "outbox", "pid", "ready", "retiring", "strands",
+    )  # fmt: skip
+
+    def __init__(self, number: int, actor: Any) -> None:
+        self.number = number
+        self.actor = actor
+        self.calls: dict[Any, Call] = {}
+        """In the order in which it runs them."""
+        self.outbox: list[Ticket] = []
+        self.load = 0
+        """Tickets in calls and in the outbox."""
+        self.strands = 0
+        self.ready = False
+        self.retiring = False
+        self.gone = False
+        self.pid, self.dump, self.node = 0, -1, ""
+
+
+class Call:
+    """A call under way: its tickets (none: the worker starts), and where samples will be that stay in the store."""
+
+    __slots__ = ("early", "fetch", "ref", "samples", "tickets", "worker")
+
+    def __init__(self, worker: Worker, ref: Any, tickets: list[Ticket], samples: Any = None) -> None:
+        self.worker = worker
+        self.ref = ref
+        self.tickets = tickets
+        self.samples = samples
+        self.early: Any = None
+        """An answer that came before that of the strand's block before it."""
+        self.fetch: tuple[Reply, Remote] | None = None
+        """The reply is known; the samples are on their way to the consumer."""
+
+    @property
+    def strand(self) -> tuple[int, int] | None:
+        """Epoch and number of the strand whose block this is."""
+        first = self.tickets[0] if self.tickets else None
+        return None if first is None or first.strand is None else (first.epoch, first.strand)
+
+    @property
+    def in_turn(self) -> bool:
+        """No earlier block of the same strand is still expected."""
+        strand = self.strand
+        return strand is None or next(c for c in self.worker.calls.values() if c.strand == strand) is self
+
+
+def reply_of(ticket: Ticket, body: tuple[Any, ...], arena: Arena) -> Reply:
+    """A reply out of what a servant said; large buffers are copied into a slot."""
+    reply = Reply(ticket)
+    kind = body[0]
+    if kind == INLINE:
+        _, reply.outputs, alone, reply.skipped, reply.seconds = body
+        reply.count = 1 if alone else -1
+    elif kind == SLOTTED:
+        _, reply.outputs, arrays, alone, reply.skipped, reply.seconds = body
+        reply.count = 1 if alone else -1
+        raw = [memoryview(array) for array in arrays]
+        reply.slot = slot = arena.lend(codec.Writer(memoryview(b""), 0, HEADER).need(raw, 0))
+        reply.spans = tuple(codec.Writer(slot.view, slot.address, HEADER).write(raw))
+    elif kind == MANY:
+        _, reply.count, packed, reply.skipped, reply.seconds, _ = body
+        fill(reply, packed, arena)
+    else:
+        _, error, text, reply.seconds = body
+        reply.error = _remote(error, text)
+    return reply
+
+
+def fill(reply: Reply, packed: Any, arena: Arena) -> None:
+    """Packed samples into a slot of the reply."""
+    table, image = packed
+    reply.slot = slot = arena.lend(image.nbytes)
+    slot.view[HEADER : image.nbytes] = memoryview(image)[HEADER:]
+    slot.table = table
+
+
+def name_of(ticket: Ticket) -> tuple[int, int, int]:
+    """What a ticket is called in every run."""
+    return ticket.stage, ticket.epoch, ticket.number
+
+
+def describe(ticket: Ticket) -> str:
+    return f"ticket {ticket.number} of stage {ticket.stage} in epoch {ticket.epoch}"

@@ -1,0 +1,44 @@
+"""Access: the samples of a pipe with random access, asked for from outside an opened graph.
+
+Random choices are those of epoch 0. Each thread has its own way in, and what `rng()` says inside the pipe does not depend
+on who asks.
+"""
+
+import threading
+from typing import Any
+
+from headrace.errors import BadPipe
+from headrace.op import Indexed, Spot, place
+
+
+class Access:
+    """`get(key)` and `length` of a pipe."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe = pipe
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Access, (self._pipe,))
+
+    def get(self, key: Any) -> Any:
+        indexed, spot = self._opened()
+        caller, place.spot = place.spot, spot
+        try:
+            return indexed.get(key)
+        finally:
+            place.spot = caller
+
+    @property
+    def length(self) -> int:
+        return self._opened()[0].length
+
+    def _opened(self) -> tuple[Indexed, Spot]:
+        local = self._local
+        if not hasattr(local, "opened"):
+            spot = Spot()
+            indexed = self._pipe.indexed(0, 0, spot)
+            if indexed is None:
+                raise BadPipe(f"this pipe has no random access: {self._pipe!r}")
+            local.opened = (indexed, spot)
+        return local.opened  # type: ignore[no-any-return]
