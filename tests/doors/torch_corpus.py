@@ -111,7 +111,10 @@ for w in range(4):
         f"iterable, drop_last, workers={w}",
         lambda D, w=w: D(data.Stream(5, 3, 4), batch_size=2, drop_last=True, num_workers=w, generator=seeded()),
     )
-    add(f"iterable, batch_size=None, workers={w}", lambda D, w=w: D(data.Stream(1, 3, 2), batch_size=None, num_workers=w))
+    add(
+        f"iterable, batch_size=None, workers={w}",
+        lambda D, w=w: D(data.Stream(1, 3, 2), batch_size=None, num_workers=w),
+    )
 for w in (1, 2, 3):
     add(
         f"map, persistent, workers={w}",
@@ -156,46 +159,85 @@ for w in (0, 2):
         lambda D, w=w: D(data.Told(10), 3, sampler=DistributedSampler(range(10), 3, 1, seed=5), num_workers=w),
     )
     add(f"sampler that is a list, workers={w}", lambda D, w=w: D(data.Told(9), 2, sampler=[4, 4, 0], num_workers=w))
-    add(f"sampler of one's own, workers={w}", lambda D, w=w: D(data.Told(6), 4, sampler=data.Backwards(6), num_workers=w))
-    add(f"sampler that draws at once, workers={w}", lambda D, w=w: D(data.Told(6), 4, sampler=data.Eager(6), num_workers=w))
+    add(
+        f"sampler of one's own, workers={w}",
+        lambda D, w=w: D(data.Told(6), 4, sampler=data.Backwards(6), num_workers=w),
+    )
+    add(
+        f"sampler that draws at once, workers={w}",
+        lambda D, w=w: D(data.Told(6), 4, sampler=data.Eager(6), num_workers=w),
+    )
     add(
         f"sampler that draws at once, no batches, workers={w}",
         lambda D, w=w: D(data.Told(6), batch_size=None, sampler=data.Eager(6), num_workers=w),
     )
-    add(f"sampler that draws bit by bit, workers={w}", lambda D, w=w: D(data.Told(6), 4, sampler=data.Lazy(6), num_workers=w))
+    add(
+        f"sampler that draws bit by bit, workers={w}",
+        lambda D, w=w: D(data.Told(6), 4, sampler=data.Lazy(6), num_workers=w),
+    )
     add(
         f"batch sampler of torch's, workers={w}",
         lambda D, w=w: D(
             data.Told(9), num_workers=w, batch_sampler=BatchSampler(RandomSampler(range(9)), 4, drop_last=True)
         ),
     )
-    add(f"batch sampler that is a list, workers={w}", lambda D, w=w: D(data.Told(9), batch_sampler=[[1, 2], [0]], num_workers=w))
-    add(f"batch sampler of tuples, workers={w}", lambda D, w=w: D(data.ByBatch(8), batch_sampler=data.Pairs(8), num_workers=w))
+    add(
+        f"batch sampler that is a list, workers={w}",
+        lambda D, w=w: D(data.Told(9), batch_sampler=[[1, 2], [0]], num_workers=w),
+    )
+    add(
+        f"batch sampler of tuples, workers={w}",
+        lambda D, w=w: D(data.ByBatch(8), batch_sampler=data.Pairs(8), num_workers=w),
+    )
     add(f"__getitems__, workers={w}", lambda D, w=w: D(data.ByBatch(7), 3, shuffle=True, num_workers=w))
-    add(f"__getitems__ is not for single samples, workers={w}", lambda D, w=w: D(data.ByBatch(3), batch_size=None, num_workers=w))
+    add(
+        f"__getitems__ is not for single samples, workers={w}",
+        lambda D, w=w: D(data.ByBatch(3), batch_size=None, num_workers=w),
+    )
     add(f"many forms in one sample, workers={w}", lambda D, w=w: D(data.Tree(), batch_size=3, num_workers=w))
     add(f"collate_fn, workers={w}", lambda D, w=w: D(data.Tree(), 3, collate_fn=data.second_to_front, num_workers=w))
     add(f"collate_fn to text, workers={w}", lambda D, w=w: D(data.Told(5), 2, collate_fn=data.joined, num_workers=w))
-    add(f"collate_fn without batches, workers={w}", lambda D, w=w: D([1, 2], batch_size=None, collate_fn=str, num_workers=w))
+    add(
+        f"collate_fn without batches, workers={w}",
+        lambda D, w=w: D([1, 2], batch_size=None, collate_fn=str, num_workers=w),
+    )
     add(f"TensorDataset, workers={w}", lambda D, w=w: D(only_tensors(9), 4, shuffle=True, num_workers=w))
     add(f"ConcatDataset, workers={w}", lambda D, w=w: D(ConcatDataset([range(3), range(10, 14)]), 3, num_workers=w))
     add(f"StackDataset, workers={w}", lambda D, w=w: D(StackDataset(a=only_tensors(6), b=range(6)), 4, num_workers=w))
     add(f"Subset, workers={w}", lambda D, w=w: D(Subset(range(20), [3, 5, 7, 11]), 3, num_workers=w))
-    add(f"ChainDataset, workers={w}", lambda D, w=w: D(ChainDataset([data.Stream(2, 3), data.Stream(4)]), 3, num_workers=w))
-    add(f"a dict by its keys, workers={w}", lambda D, w=w: D({"a": 1, "b": 2, "c": 3}, 2, sampler=["c", "a"], num_workers=w))
+    add(
+        f"ChainDataset, workers={w}",
+        lambda D, w=w: D(ChainDataset([data.Stream(2, 3), data.Stream(4)]), 3, num_workers=w),
+    )
+    add(
+        f"a dict by its keys, workers={w}",
+        lambda D, w=w: D({"a": 1, "b": 2, "c": 3}, 2, sampler=["c", "a"], num_workers=w),
+    )
     add(f"a list of text, workers={w}", lambda D, w=w: D(["x", "y", "z"], batch_size=2, num_workers=w))
     add(f"an array, workers={w}", lambda D, w=w: D(np.arange(12.0).reshape(6, 2), 4, num_workers=w))
     add(f"a tensor, no batches, workers={w}", lambda D, w=w: D(torch.arange(4), batch_size=None, num_workers=w))
     add(f"errors of samples, workers={w}", lambda D, w=w: D(data.Ends([2, 3, 8]), batch_size=2, num_workers=w))
-    add(f"errors without batches, workers={w}", lambda D, w=w: D(data.Ends([0, 9], KeyError), batch_size=None, num_workers=w))
+    add(
+        f"errors without batches, workers={w}",
+        lambda D, w=w: D(data.Ends([0, 9], KeyError), batch_size=None, num_workers=w),
+    )
     add(f"StopIteration of a sample, workers={w}", lambda D, w=w: D(data.Ends([4], StopIteration), 2, num_workers=w))
     add(f"samples that do not collate, workers={w}", lambda D, w=w: D([1, None, 3], batch_size=1, num_workers=w))
-    add(f"errors of a stream that goes on, workers={w}", lambda D, w=w: D(data.Breaks(9, [3, 7]), batch_size=2, num_workers=w))
-    add(f"errors of single samples of a stream, workers={w}", lambda D, w=w: D(data.Breaks(5, [0]), batch_size=None, num_workers=w))
+    add(
+        f"errors of a stream that goes on, workers={w}",
+        lambda D, w=w: D(data.Breaks(9, [3, 7]), batch_size=2, num_workers=w),
+    )
+    add(
+        f"errors of single samples of a stream, workers={w}",
+        lambda D, w=w: D(data.Breaks(5, [0]), batch_size=None, num_workers=w),
+    )
     add(f"empty, workers={w}", lambda D, w=w: D([], batch_size=2, num_workers=w))
     add(f"an empty stream, workers={w}", lambda D, w=w: D(data.Stream(0), batch_size=2, num_workers=w))
 add("prefetch_factor=1", lambda D: D(data.Told(10), batch_size=2, shuffle=True, num_workers=2, prefetch_factor=1))
-add("prefetch_factor=5, drawn bit by bit", lambda D: D(data.Told(9), 2, num_workers=2, prefetch_factor=5, sampler=data.Lazy(9)))
+add(
+    "prefetch_factor=5, drawn bit by bit",
+    lambda D: D(data.Told(9), 2, num_workers=2, prefetch_factor=5, sampler=data.Lazy(9)),
+)
 add("worker_init_fn seeds", lambda D: D(data.Told(8), batch_size=2, num_workers=2, worker_init_fn=init_seeds))
 add("timeout", lambda D: D(data.Told(6), batch_size=2, num_workers=2, timeout=30))
 add("any order, one worker", lambda D: D(data.Told(9), batch_size=2, num_workers=1, in_order=False))

@@ -7,7 +7,7 @@ import pytest
 
 import headrace
 from headrace import Pipe, cursor
-from headrace.op import place
+from headrace.op import Spot, place
 from headrace.ops.counts import BadCount
 from headrace.testing.checks import check_pipe
 
@@ -127,9 +127,14 @@ CASES: dict[str, Any] = {
 @pytest.mark.filterwarnings("ignore:in_memory_cache. the samples take more")
 def test_an_op_keeps_the_contract(name: str, kind: str, checkpoint: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursor, "CHECKPOINT", checkpoint)
-    # The checks ask for positions without an engine, which is what says to rng() where it is.
     indexed = Pipe.indexed
-    monkeypatch.setattr(Pipe, "indexed", lambda p, s, e, spot=None, clock=None: indexed(p, s, e, spot or place.spot, clock))
+
+    def and_be_there(pipe: Any, seed: int, epoch: int, spot: Any = None, clock: Any = None) -> Any:
+        # The checks ask for positions without an engine, which is what tells rng() where it is.
+        place.spot = spot or Spot()
+        return indexed(pipe, seed, epoch, place.spot, clock)
+
+    monkeypatch.setattr(Pipe, "indexed", and_be_there)
     source = Pipe.of if kind == "sequence" else stream
     check_pipe(CASES[name](source), workers=checkpoint == 1000)
 

@@ -1,8 +1,8 @@
 """DataLoader: torch's, argument for argument, on our engine.
 
-It extends `torch.utils.data.DataLoader`: torch's own constructor checks and keeps the arguments, whatever version of torch
-is installed, so trainers that look at a loader, or build another one like it, find what they expect. Samples, their order,
-random values and errors are torch's to the bit. What is added are keywords with defaults, and a state:
+It extends `torch.utils.data.DataLoader`: torch's own constructor checks and keeps the arguments, whatever version of
+torch is installed, so trainers that look at a loader, or build another one like it, find what they expect. Samples,
+their order, random values and errors are torch's to the bit. What is added are keywords with defaults, and a state:
 
     reproducible    random values in workers hang on the batch, not on the worker: the same for any number of workers
     shard="auto"    an iterable-style dataset is divided exactly among workers and ranks
@@ -15,14 +15,21 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch.utils.data
+from headrace.errors import BadOption, SnapshotRefused, missing
+
+try:
+    import torch.utils.data
+except ModuleNotFoundError as gone:
+    if gone.name != "torch":
+        raise
+    raise missing("torch", "torch") from None
+
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
 
 from headrace.doors import torch_plan as plan
 from headrace.doors.torch_indices import start_of
-from headrace.doors.torch_iteration import Iteration
+from headrace.doors.torch_iteration import Iteration, Standing
 from headrace.doors.torch_state import VERSION, check, plain
-from headrace.errors import BadOption, SnapshotRefused
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
@@ -36,6 +43,8 @@ class DataLoader(TorchLoader[T]):
     shard: str | None
     shuffle_window: int | None
     world: World | None
+    _standing: Standing | None
+    _resume: dict[str, Any] | None
 
     if TYPE_CHECKING:
         # What torch's constructor takes, for editors and type checkers; at run time the installed torch is asked.
@@ -103,17 +112,16 @@ class DataLoader(TorchLoader[T]):
         standing = self._standing
         if standing is not None and not standing.ended:
             return standing.state()
-        lasting = standing is not None and self.persistent_workers
         start = start_of(self, not plan.is_iterable(self))
-        # Between two epochs nothing is drawn yet: the global generators are the program's own business.
-        start.pop("torch", None), start.pop("others", None)
-        return plain(  # type: ignore[no-any-return]
-            {
-                "version": VERSION, "style": plan.style(self), "num_workers": self.num_workers,
-                "base_seed": standing.base_seed if standing is not None and lasting else None,
-                "epoch": standing.epoch + 1 if standing is not None and lasting else 0, "start": start, "at": None,
-            }
-        )  # fmt: skip
+        for name in ("torch", "others"):
+            start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
+        # Persistent workers keep the seed of their first epoch.
+        seed, epoch = (standing.base_seed, standing.epoch + 1) if standing and self.persistent_workers else (None, 0)
+        state = {
+            "version": VERSION, "style": plan.style(self), "num_workers": self.num_workers, "base_seed": seed,
+            "epoch": epoch, "start": start, "at": None,
+        }  # fmt: skip
+        return plain(state)  # type: ignore[no-any-return]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
@@ -164,8 +172,8 @@ def _with_iterable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple
         return args, kwargs
     if hasattr(dataset, "__getitem__") or not hasattr(dataset, "__iter__"):
         raise BadOption(
-            f"shard= and shuffle_window= are for datasets that are iterated; {type(dataset).__name__} is read by index, and "
-            f"its sampler divides and shuffles it (shuffle=True, DistributedSampler)"
+            f"shard= and shuffle_window= are for datasets that are iterated; {type(dataset).__name__} is read by index, "
+            f"and its sampler divides and shuffles it (shuffle=True, DistributedSampler)"
         )
     wrapped = Wrapped(dataset)
     return ((wrapped, *args[1:]), kwargs) if args else (args, {**kwargs, "dataset": wrapped})

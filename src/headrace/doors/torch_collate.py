@@ -1,8 +1,8 @@
 """torch's `default_collate`, the same results by shorter ways.
 
-`default_collate` looks its functions up by type in a table. Here are other functions for some entries: numbers go through
-numpy, which is ten times as fast, and tensors are stacked straight into the memory that travels to the consumer. What is
-unusual in any way is left to torch's own function; an entry that somebody has changed is left as it is.
+`default_collate` looks its functions up by type in a table. Here are other functions for some entries: numbers go
+through numpy, which is ten times as fast, and tensors are stacked straight into the memory that travels to the
+consumer. What is unusual in any way is left to torch's own function; an entry that somebody has changed stays.
 """
 
 from collections.abc import Callable, Sequence

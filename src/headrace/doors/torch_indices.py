@@ -1,10 +1,10 @@
 """Indices: what the consumer lists for the workers, batch by batch, and how to list it again from the middle.
 
-A sampler may draw random numbers when it is iterated, at its first index, or at every index, from its own generator, the
-loader's or the global ones, and it runs ahead of what was delivered. So a snapshot holds what all of that stood at *before*
-the epoch (`start_of`) and how many batches were delivered; `again` goes through the same moments in the same order. What
-the snapshot puts into global generators is taken out again; the loader's and the sampler's own are left where an
-uninterrupted run would have them.
+A sampler may draw random numbers when it is iterated, at its first index, or at every index, from its own generator,
+the loader's or the global ones, and it runs ahead of what was delivered. So a snapshot holds what all of that stood at
+*before* the epoch (`start_of`) and how many batches were delivered; resuming goes through the same moments in the same
+order (`again`, `go_to`). What that puts into global generators is taken out again (`borrowed_globals`); the loader's
+and the sampler's own are left where an uninterrupted run would have them.
 """
 
 from collections import deque

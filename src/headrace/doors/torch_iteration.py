@@ -1,6 +1,6 @@
 """Iteration: the iterator of a DataLoader. It draws what torch draws, then lets the engine run the epoch.
 
-    iter(loader)   generators and samplers in torch's order  ->  program, policy, workers  ->  the first batches are begun
+    iter(loader)   generators and samplers in torch's order; program, policy, workers; the first batches are begun
     next(it)       the next batch of the engine; the batch that this makes room for is begun
     end, del       the workers end (or wait for the next epoch, with persistent_workers)
 
@@ -29,7 +29,7 @@ from headrace.errors import WorkerStuck
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
 
-_profiling = torch.autograd._profiler_enabled
+_profiling = torch._C._autograd._profiler_enabled
 
 
 class Standing:
@@ -66,6 +66,8 @@ class Iteration(_BaseDataLoaderIter):
 
     def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
         self._iterable = plan.is_iterable(loader)
+        self._IterableDataset_len_called: int | None
+        self._base_seed: int
         start = start_of(loader, not self._iterable)
         super().__init__(loader)
         self._check(loader)
@@ -79,7 +81,7 @@ class Iteration(_BaseDataLoaderIter):
         self._warned = False
         self._twins: Twins | None = None
         if self._iterable and loader.num_workers > 1 and loader.shard is None and at is None:
-            self._twins = Twins(loader.num_workers, loader.dataset)
+            self._twins = Twins()
         recorded = resume["num_workers"] if resume is not None and at is not None else None
         self._build(loader, recorded)
         self._begin(loader, start, at, first=True)
@@ -190,6 +192,8 @@ class Iteration(_BaseDataLoaderIter):
             try:
                 data = next(self._epoch)
             except StopIteration:
+                if self._twins is not None and self._twins.alike():
+                    self._warn_of_twins()
                 self._end()
                 if self._indices is not None and self._indices.failed is not None:
                     failed, self._indices.failed = self._indices.failed, None
@@ -210,10 +214,10 @@ class Iteration(_BaseDataLoaderIter):
                 continue
             if kind is Raised:
                 raise data.error
-            if self._twins is not None:
-                self._look_for_twins(data)
+            if self._twins is not None and self._seen_twins(data):
+                self._warn_of_twins()
             if self._pin_memory:
-                return _utils.pin_memory.pin_memory(data, self._pin_memory_device)
+                return _pin_memory(data, self._pin_memory_device)
             return data
 
     def _note_delivery(self) -> None:
@@ -227,11 +231,10 @@ class Iteration(_BaseDataLoaderIter):
                 self._done.remove(self._prefix)
                 self._prefix += 1
 
-    def _look_for_twins(self, data: Any) -> None:
-        assert self._epoch is not None and self._twins is not None
-        mark = self._epoch.state()[0]
-        if not self._twins.see((mark[1] - 1) % self._crew.count, data):
-            self._twins = None
+    def _seen_twins(self, data: Any) -> bool:
+        assert self._twins is not None
+        mark = None if self._epoch is None else self._epoch.state()[0]
+        return mark is not None and self._twins.see((mark[1] - 1) % self._crew.count, data)
 
     # --- warnings -----------------------------------------------------------------------------------------------------
 
@@ -241,10 +244,20 @@ class Iteration(_BaseDataLoaderIter):
             return
         self._warned = True
         warnings.warn(
-            f"a worker of this DataLoader {self._workers.restarts[-1][1]} and was replaced; all batches arrive in order, "
-            f"but random values that are drawn in it from now on differ from a run without this. "
+            f"a worker of this DataLoader {self._workers.restarts[-1][1]} and was replaced; all batches arrive, in "
+            f"order, but random values that are drawn in it from now on differ from a run without this. "
             f"DataLoader(..., reproducible=True) has the same values in any case",
             RuntimeWarning,
+            stacklevel=4,
+        )
+
+    def _warn_of_twins(self) -> None:
+        self._twins, workers = None, self._crew.count
+        warnings.warn(
+            f"the {workers} workers all read the same samples of {type(self._dataset).__qualname__}, so each sample "
+            f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
+            f"__iter__ by torch.utils.data.get_worker_info()",
+            UserWarning,
             stacklevel=4,
         )
 
@@ -279,9 +292,7 @@ class Iteration(_BaseDataLoaderIter):
 
     def _end(self) -> None:
         """Everything was delivered."""
-        if self._twins is not None:
-            twins, self._twins = self._twins, None
-            twins.decide()
+        self._twins = None
         self._standing.ended = True
         self._epoch = None
         if not self._persistent:
@@ -307,6 +318,9 @@ class Iteration(_BaseDataLoaderIter):
             if getattr(self, "_epoch", None) is not None:
                 self._leave()
             self._pool.close()
+
+
+_pin_memory: Any = _utils.pin_memory.pin_memory
 
 
 def _nothing() -> None:

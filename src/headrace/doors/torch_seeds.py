@@ -1,8 +1,8 @@
 """Random generators as torch's DataLoader uses them: seeded once per worker, then carried.
 
 Worker i of an epoch with base seed b has `random` and torch seeded with b + i, and numpy's global generator seeded with
-four words of `SeedSequence([i, b])`. `Globals` holds the state of all three; `as_bytes` and `from_bytes` turn such states
-into plain data for a snapshot.
+four words of `SeedSequence([i, b])`. The other functions take the states of generators out as plain data for a
+snapshot, and put them back.
 """
 
 import random
@@ -13,9 +13,6 @@ import numpy as np
 import torch
 
 from headrace.errors import SnapshotRefused
-
-WORDS = 624
-"""Words of a Mersenne Twister; all three libraries use one."""
 
 
 def base_seed(generator: torch.Generator | None) -> int:

@@ -1,8 +1,8 @@
 """What the door adds to iterable-style datasets: shuffling in windows, and an exact division by `shard="auto"`.
 
-With `shard="auto"` the dataset is read once per rank, by one worker, in one strand; its samples are cut into batches, of
-which each rank keeps its own, and every worker collates. So each sample comes exactly once, whatever the dataset knows of
-workers.
+With `shard="auto"` the dataset is read once per rank, by one worker, in one strand; its samples are cut into batches,
+of which each rank keeps its own, and every worker collates. So each sample comes exactly once, whatever the dataset
+knows of workers.
 
     Stream ── [ShuffleStrand] ── Sound, Batch (or DealBatches, DealSamples) ──> batches ──> Collated, on any worker
 """

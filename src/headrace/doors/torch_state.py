@@ -1,10 +1,11 @@
 """A DataLoader's snapshot, as plain data.
 
-    {"version": 1, "style": "map" | "iterable", "num_workers": 2, "base_seed": 7..., "epoch": 0, "start": {...}, "at": ...}
+    {"version": 1, "style": "map", "num_workers": 2, "base_seed": 7531..., "epoch": 0, "start": {...}, "at": {...}}
 
 `start` is what the order of the epoch began from (generator states, sampler states), `at` where the epoch stands: None
-between epochs; for map-style `{"batches", "samples", "done", "drawn", "iterator"}`; for iterable-style the engine's mark,
-with the state of each worker's part. Only JSON values, bytes, arrays and tensors go in; loading executes nothing.
+between epochs; for map-style `{"batches", "samples", "done", "drawn", "iterator"}`; for iterable-style `{"mark",
+"drawn"}`, the engine's mark with the state of each worker's part. Only JSON values, bytes, arrays and tensors go in;
+loading executes nothing.
 """
 
 from typing import Any
@@ -40,8 +41,8 @@ def plain(value: Any, path: str = "state") -> Any:
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.copy()
     raise SnapshotRefused(
-        f"{path} is a {type(value).__qualname__}; a snapshot holds JSON values, bytes, arrays and tensors only: let the "
-        f"state_dict() that made it return these"
+        f"{path} is a {type(value).__qualname__}; a snapshot holds JSON values, bytes, arrays and tensors only: let "
+        f"the state_dict() that made it return these"
     )
 
 

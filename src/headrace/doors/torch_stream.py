@@ -2,8 +2,8 @@
 
     batch   up to `batch_size` samples; an empty one ends the strand, a short last one is dropped if asked for
     error   arrives at its place in the stream as a `Raised`, and the strand goes on, as torch's worker does
-    state   the dataset's or its iterator's own `state_dict`, taken as often as 5 % of the time allows, and the number of
-            batches since; a dataset without one is read again from the start
+    state   the dataset's or its iterator's own `state_dict`, taken as often as 5 % of the time allows, and the number
+            of batches since; a dataset without one is read again from the start
 
 The strand's worker is the process it runs in, or a played one (see `torch_workers`).
 """
@@ -71,10 +71,12 @@ class _Strand(Iterator[Any]):
         self._op = op
         self._here = here
         self._ended = False
-        self._samples: Iterator[Any] | None = None
+        self._samples: Any = None
         self._worker = Replica(op.crew, here.strand) if op.crew.played else None
         self._dataset = op.crew.dataset if self._worker is None else self._worker.dataset
         self._collate = op.crew.collate_fn if self._worker is None else self._worker.collate_fn
+        self._units: int
+        self._position: int
         self._units, self._position = (here.note["at"], here.note["samples"]) if here.note else (0, 0)
         self._cost = self._looked = 0.0
 

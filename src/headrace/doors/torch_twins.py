@@ -1,10 +1,9 @@
 """Twins: notices that every worker of an iterable-style dataset reads the same samples.
 
-That is torch's rule unless the dataset divides its data by `get_worker_info()`, and the most common mistake with it. The
-first batches of two workers are compared, by what they look like when packed; equal ones are worth one warning.
+That is torch's rule unless the dataset divides its data by `get_worker_info()`, and the most common mistake with it.
+The first batches of two workers are compared, by what they look like when packed.
 """
 
-import warnings
 from hashlib import blake2b
 from typing import Any
 
@@ -19,34 +18,24 @@ LOOKED_AT = 1 << 16
 class Twins:
     """Looks at the first batches of the first two workers that deliver any."""
 
-    def __init__(self, workers: int, dataset: Any) -> None:
-        self._workers = workers
-        self._dataset = type(dataset).__qualname__
+    def __init__(self) -> None:
         self._seen: dict[int, list[bytes]] = {}
+        self._full = 0
 
     def see(self, worker: int, batch: Any) -> bool:
-        """Look at a batch; False when there is nothing more to find out."""
-        if worker not in self._seen and len(self._seen) == 2:
-            return True
-        batches = self._seen.setdefault(worker, [])
-        if len(batches) < ROUNDS:
-            batches.append(_digest(batch))
-        if len(self._seen) == 2 and all(len(b) == ROUNDS for b in self._seen.values()):
-            self.decide()
+        """Look at a batch; True when enough were seen and they are alike."""
+        if self._full == 2 or (worker not in self._seen and len(self._seen) == 2):
             return False
-        return True
+        batches = self._seen.setdefault(worker, [])
+        if len(batches) == ROUNDS:
+            return False
+        batches.append(_digest(batch))
+        self._full += len(batches) == ROUNDS
+        return self._full == 2 and self.alike()
 
-    def decide(self) -> None:
-        first, *rest = self._seen.values() or [[]]
-        if rest and first and rest[0] == first:
-            warnings.warn(
-                f"the {self._workers} workers all read the same samples of {self._dataset}, so each sample arrives "
-                f"{self._workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
-                f"__iter__ by torch.utils.data.get_worker_info()",
-                UserWarning,
-                stacklevel=5,
-            )
-        self._seen.clear()
+    def alike(self) -> bool:
+        """What was seen so far of two workers is the same."""
+        return len(self._seen) == 2 and len(set(map(tuple, self._seen.values()))) == 1
 
 
 def _digest(batch: Any) -> bytes:

@@ -73,8 +73,8 @@ class Replica:
             self.dataset, self.collate_fn, init_fn = deepcopy((crew.dataset, crew.collate_fn, crew.init_fn))
         except Exception as refused:
             raise SnapshotRefused(
-                f"this snapshot was taken with num_workers={crew.count}; to go on with another number each of them needs "
-                f"a copy of the dataset, which cannot be copied: {refused}. Load it with num_workers={crew.count}"
+                f"this snapshot was taken with num_workers={crew.count}; to go on with another number each of them "
+                f"needs a copy of the dataset, which cannot be copied: {refused}. Load it with that number"
             ) from refused
         self._info = crew.info(number, self.dataset)
         outside = Globals()

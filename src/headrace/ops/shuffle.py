@@ -83,11 +83,12 @@ class Shuffle(Op[T, T]):
             for start in count(0, PICKS):
                 # Drawing many at once: one call for one number costs more than the rest of the loop.
                 drawn = (uniform(picks, start, PICKS) * size).astype(int).tolist()
-                taken = -1
-                for taken, (sample, pick) in enumerate(zip(islice(samples, PICKS), drawn, strict=False)):
+                taken = 0
+                for sample, pick in zip(islice(samples, PICKS), drawn, strict=False):
                     yield held[pick]
                     held[pick] = sample
-                if taken < PICKS - 1:
+                    taken += 1
+                if taken < PICKS:
                     break
         for position in permutation(len(held), key(here.seed, "drain")):
             yield held[position]

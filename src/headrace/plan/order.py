@@ -282,7 +282,7 @@ def permutation(length: int, key: int) -> list[int]:
 
 
 def uniform(key: int, start: int, count: int) -> NDArray[np.float64]:
-    """Random numbers in [0, 1), those at positions start, start + 1, ... of an endless row that is the same for ever."""
+    """Random numbers in [0, 1): those at positions start, start + 1, ... of an endless row, the same for ever."""
     noise = _noise(key, np.arange(start, start + count, dtype=np.int64))
     return (noise >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
