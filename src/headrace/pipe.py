@@ -164,7 +164,10 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
     def collate(self, fn: Callable[[Any], Any] | None = None) -> "Pipe[Any]":
         """Each list of samples as one sample of arrays, by `fn` or by type."""
         from headrace.ops.collate import Collate
+        from headrace.ops.columns_batch import AsColumns
 
+        if fn is None and isinstance(self.op, AsColumns):
+            return self  # columns are collated already
         return Pipe(Collate(None if fn is None else _function(fn, "collate")), self)
 
     # --- order ------------------------------------------------------------------------------------------------------

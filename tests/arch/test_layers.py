@@ -36,6 +36,7 @@ ROWS: list[list[str]] = [
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("headrace.pipe", "headrace.engine.explain"): "pipe.explain() shows the plan that the engine would make",
     ("headrace.plan.world", "headrace.distributed.detect"): "World.detect() is where users look for it",
+    ("headrace.plan.world", "headrace.distributed.first"): "World.first() is where users look for it",
 }
 
 

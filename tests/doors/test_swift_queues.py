@@ -58,19 +58,6 @@ def test_a_worker_runs_as_far_ahead_of_a_slow_one_as_the_sizes_say(
     assert stats.window == 2 * min(options.get("data_queue_size", 50), options.get("max_buffer_size", 50) + 1)
 
 
-@pytest.mark.parametrize(("tickets", "expected"), [(1, 0), (6, 5)])
-def test_so_many_messages_are_in_flight_before_the_first_batch_is_asked_for(
-    tmp_path: Path, tickets: int, expected: int
-) -> None:
-    file = tmp_path / "read"
-    kwargs = {"count": 200, "file": str(file), "gate": str(tmp_path / "gate")}
-    options = {**WIDE, "message_queue_size": tickets}
-    with swift(Gated, kwargs, shuffle=False, batch_size=1, worker_per_consumer=1, **options) as loader:
-        loader.start(0)  # one ticket asks for the length, the others for batches
-        assert wait_for(lambda: len(noted(file)) == expected)
-    assert noted(file) == list(range(expected))
-
-
 @pytest.mark.parametrize("sizes", [(1, 1, 0), (1, 5, 3), (5, 1, 0), (3, 2, 1)])
 def test_the_smallest_sizes_work(sizes: tuple[int, int, int]) -> None:
     data, message, buffer = sizes

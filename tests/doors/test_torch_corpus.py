@@ -1,4 +1,4 @@
-"""The same program on torch's DataLoader and on ours: batches, worker ids, seeds, random values, errors, warnings agree."""
+"""The same program on torch's DataLoader and on ours: batches, worker ids, seeds, random values, errors, warnings."""
 
 import pytest
 

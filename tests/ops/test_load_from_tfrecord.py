@@ -63,7 +63,7 @@ def test_the_check_sum_is_the_published_one(data: bytes, crc: int) -> None:
     assert crc32c(data) == crc
 
 
-@pytest.mark.parametrize("size", [4095, 4096, 5000, 70_000, 1_000_003])
+@pytest.mark.parametrize("size", [2047, 2048, 4095, 5000, 70_001, 600_003])
 def test_the_check_sum_of_long_data_is_that_of_its_bytes(size: int) -> None:
     data = bytes((i * 7 + i // 251) % 256 for i in range(size))
     assert crc32c(data + b"x") == one_by_one(data + b"x")

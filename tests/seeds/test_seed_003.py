@@ -1,7 +1,7 @@
 """Seed 003, a note on loading data in several processes: its programs, in our words, print what it prints.
 
-The duplicates of its naive stream are part of that, and so are the samples that its hand-written division loses: 99 with
-3 workers, 93 to 99 with 10. What should have been printed is what `shard="auto"` gives.
+The duplicates of its naive stream are part of that, and so are the samples that its hand-written division loses: 99
+with 3 workers, 93 to 99 with 10. What should have been printed is what `shard="auto"` gives.
 """
 
 import json

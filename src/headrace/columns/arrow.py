@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.columns.column import Arrow, Column, Plain
+from headrace.columns.column import Arrow, Column, Plain, field_of
 from headrace.columns.packages import package
 
 
@@ -204,11 +204,13 @@ def deliver(column: Column) -> NDArray[Any]:
 def to_arrow(column: Column) -> Any:
     """A column as a pyarrow array of the type that it came from; numbers are not copied."""
     if isinstance(column, Arrow):
-        kind = column.array.type if column.field is None else column.field.type
+        field = field_of(column)
+        kind = column.array.type if field is None else field.type
         return column.array if column.array.type == kind else column.array.cast(kind)
     pa = package("pyarrow")
     values, mask = column.values, column.mask
-    kind = None if column.field is None else column.field.type
+    field = field_of(column)
+    kind = None if field is None else field.type
     if kind is None or pa.types.is_boolean(kind):
         return _inferred(pa, values, mask)
     if isinstance(kind, pa.BaseExtensionType):

@@ -3,17 +3,20 @@
     Plain   a numpy array with one entry a row, and a mask where values may be missing (True: missing)
     Arrow   a pyarrow array: text, lists, structs, categories, decimals - what has no numpy dtype of its own
 
-A plain column remembers the Arrow type that it came from (`field`) and a column the pandas dtype (`dtype`), so that a
-batch can be given back in them. Nothing is ever filled in for a missing value.
+A column remembers the Arrow field (`field`) and the pandas dtype (`dtype`) that it came from, so that a batch can be
+given back in them. Nothing is ever filled in for a missing value.
 
 A column never changes; it is not frozen only because freezing triples the cost of making one, and a batch has many.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from headrace.columns.packages import package
 
 Ints = NDArray[np.int64]
 
@@ -56,3 +59,21 @@ class Arrow:
 
 
 Column = Plain | Arrow
+
+
+def field_of(column: Column) -> Any:
+    """The Arrow field that the column came from, or None."""
+    return _unpacked(column.field) if isinstance(column.field, bytes) else column.field
+
+
+def packed_field(column: Column) -> bytes | None:
+    """The field in a form that needs no pyarrow to travel: a worker that is never asked for it need not import it."""
+    if column.field is None or isinstance(column.field, bytes):
+        return column.field
+    return package("pyarrow").schema([column.field]).serialize().to_pybytes()  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=4096)
+def _unpacked(data: bytes) -> Any:
+    pa = package("pyarrow")
+    return pa.ipc.read_schema(pa.py_buffer(data)).field(0)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headrace.columns.arrow import deliver as as_numpy
 from headrace.columns.arrow import from_arrow, to_arrow
 from headrace.columns.block import Columns
-from headrace.columns.column import Arrow, Column, Plain
+from headrace.columns.column import Arrow, Column, Plain, field_of
 from headrace.columns.packages import package
 from headrace.columns.table import Table
 from headrace.errors import BadPipe
@@ -39,7 +39,8 @@ def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:
 
 
 def described(column: Column) -> str:
-    kind = column.field.type if column.field is not None else None
+    field = field_of(column)
+    kind = None if field is None else field.type
     if kind is None:
         kind = column.values.dtype if isinstance(column, Plain) else column.array.type
     missing = isinstance(column, Plain) and column.mask is not None
@@ -141,7 +142,8 @@ def _arrow(table: Table) -> Any:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             refuse(name, column, "arrow", f"pyarrow says: {error}")
         arrays.append(array)
-        metadata = None if column.field is None else column.field.metadata
+        field = field_of(column)
+        metadata = None if field is None else field.metadata
         fields.append(pa.field(name, array.type, metadata=metadata))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -174,16 +176,16 @@ def _pandas(table: Table) -> Any:
 
 
 def _pandas_column(pandas: Any, name: str, column: Column) -> Any:
-    dtype = column.dtype
-    if isinstance(column, Plain) and (dtype is None or isinstance(dtype, np.dtype)) and _in_pandas(column):
+    if isinstance(column, Plain) and column.dtype is None and _in_pandas(column):
         return column.values
-    if dtype is not None and isinstance(dtype, pandas.CategoricalDtype):
-        return pandas.Categorical.from_codes(to_arrow(column).indices.fill_null(-1).to_numpy(), dtype=dtype)
     array = to_arrow(column)
-    if dtype is not None and hasattr(dtype, "__from_arrow__"):
-        return dtype.__from_arrow__(array)
-    if dtype is not None and dtype == object:
-        return as_numpy(column)
+    if column.dtype == "category":
+        categories = array.dictionary.to_pandas()
+        codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return pandas.Categorical.from_codes(codes, categories, ordered=array.type.ordered)
+    if column.dtype is not None:
+        dtype = pandas.api.types.pandas_dtype(column.dtype)
+        return dtype.__from_arrow__(array) if hasattr(dtype, "__from_arrow__") else as_numpy(column)
     return pandas.arrays.ArrowExtensionArray(package("pyarrow").chunked_array([array]))
 
 
@@ -193,9 +195,10 @@ def _in_pandas(column: Plain) -> bool:
         return False
     if column.values.dtype.kind not in "mM":
         return True
-    if column.field is None:
+    field = field_of(column)
+    if field is None:
         return np.datetime_data(column.values.dtype)[0] in ("s", "ms", "us", "ns")
-    types, kind = package("pyarrow").types, column.field.type
+    types, kind = package("pyarrow").types, field.type
     return types.is_duration(kind) or (types.is_timestamp(kind) and kind.tz is None)
 
 

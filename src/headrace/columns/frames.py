@@ -91,7 +91,7 @@ def _from_pandas(frame: Any) -> Table:
     for i, name in enumerate(names):
         series = frame.iloc[:, i]
         if isinstance(series.dtype, np.dtype) and series.dtype != object:
-            found[name] = Plain(series.to_numpy(), dtype=series.dtype)
+            found[name] = Plain(series.to_numpy())
         else:
             found[name] = _from_series(name, series)
     return Table(found, len(frame))
@@ -104,8 +104,20 @@ def _from_series(name: str, series: Any) -> Column:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         if series.dtype != object:
             raise BadOption(f"column {name!r} ({series.dtype}) has no Arrow form: {error}") from None
-        return Plain(series.to_numpy(), dtype=series.dtype)  # mixed objects: as they are
-    return replace(from_arrow(array), dtype=series.dtype)
+        return Plain(series.to_numpy())  # mixed objects: as they are
+    return replace(from_arrow(array), dtype=_named(series.dtype))
+
+
+def _named(dtype: Any) -> Any:
+    """The name of a pandas dtype, where the name is enough: a worker that is never asked for it need not import pandas."""
+    pandas = sys.modules["pandas"]
+    if isinstance(dtype, pandas.CategoricalDtype):
+        return "category"  # the categories and their order are in the Arrow column
+    try:
+        same = pandas.api.types.pandas_dtype(str(dtype)) == dtype
+    except TypeError:
+        same = False
+    return str(dtype) if same else dtype
 
 
 def _check_unique(names: list[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.columns.column import Arrow, Column, Ints, Plain
+from headrace.columns.column import Arrow, Column, Ints, Plain, field_of
 from headrace.errors import BadOption, BadPipe
 from headrace.op import place
 
@@ -246,7 +246,7 @@ def _merged(length: int, name: str, parts: Sequence[tuple[Ints, Table]]) -> Colu
         if any(a.type != arrays[0].type for a in arrays):
             raise BadPipe(f"column {name!r} is {arrays[0].type} in one part and another type elsewhere; cast one of them")
         joined = package("pyarrow").chunked_array(arrays)
-        whole = from_arrow(joined, first.field).take(np.argsort(places, kind="stable"))
+        whole = from_arrow(joined, field_of(first)).take(np.argsort(places, kind="stable"))
         return replace(whole, dtype=first.dtype)
     values = [_values(c) for c in columns]
     if any(v.dtype != values[0].dtype or v.shape[1:] != values[0].shape[1:] for v in values):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.columns.column import Arrow, Column, Plain
+from headrace.columns.column import Arrow, Column, Plain, packed_field
 from headrace.columns.packages import package
 from headrace.columns.table import Table
 from headrace.share.segment import LINUX, Draft, Segment, reopen
@@ -40,9 +40,9 @@ def _ship(table: Table) -> tuple[Segment | None, Any, dict[str, Any]]:
         if isinstance(column, Arrow):
             arrow[name] = column
         elif (mapped := _mapped(column.values)) is not None and column.mask is None:
-            rest[name] = ("mapped", mapped, column.field, column.dtype)
+            rest[name] = ("mapped", mapped, packed_field(column), column.dtype)
         elif column.values.dtype.hasobject or not LINUX:
-            rest[name] = ("plain", column.values, column.mask, column.field, column.dtype)
+            rest[name] = ("plain", column.values, column.mask, packed_field(column), column.dtype)
         else:
             arrays[name, False] = column.values
             if column.mask is not None:
@@ -74,7 +74,7 @@ def _write_records(draft: Draft, table: Table, arrays: dict[tuple[str, bool], ND
         for i, key in enumerate(order):
             chunk[f"f{i}"] = arrays[key][first:stop]
         draft.put(chunk.view(np.uint8) if dtype.itemsize else gap)
-    about = {n: (c.field, c.dtype) for n, c in table.columns.items() if (n, False) in arrays}
+    about = {n: (packed_field(c), c.dtype) for n, c in table.columns.items() if (n, False) in arrays}
     return start, dtype, order, about
 
 
@@ -88,12 +88,11 @@ def _write_arrow(draft: Draft, table: Table, columns: dict[str, Arrow]) -> Any:
         return None
     pa = package("pyarrow")
     sink = pa.BufferOutputStream()
-    fields = [pa.field(n, c.array.type, metadata=c.field.metadata if c.field else None) for n, c in columns.items()]
-    batch = pa.record_batch([c.array for c in columns.values()], schema=pa.schema(fields))
+    batch = pa.record_batch([c.array for c in columns.values()], names=list(columns))
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     data = sink.getvalue()
-    return draft.put(data, ALIGN), data.size, {n: (c.field, c.dtype) for n, c in columns.items()}
+    return draft.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype) for n, c in columns.items()}
 
 
 def _mapped(values: NDArray[Any]) -> tuple[Any, ...] | None:

@@ -10,6 +10,9 @@ from headrace.doors.datapipes_graph import lint
 from headrace.doors.datapipes_nodes import lowered
 from headrace.errors import NoLength, SnapshotRefused
 from headrace.loader import Loader
+from headrace.ops.cycle import Cycle
+from headrace.ops.same import Same
+from headrace.ops.sharding import Sharding
 from headrace.pipe import Pipe
 
 
@@ -127,10 +130,24 @@ def _pipe(graph: Any, settings: Settings) -> Pipe[Any]:
     if settings.sharding == "per-worker" and settings.workers:
         changes = settings.init is not None or settings.reset is not None
         return Pipe(Replicas(graph if changes else lowered(graph), settings.init, settings.reset, lowered))
-    pipe = lowered(graph)
+    pipe = _unmarked(lowered(graph))
     if settings.reset is not None and settings.workers:
         return with_reset(pipe, WorkerReset(settings.reset, graph, settings.workers))
     return pipe
+
+
+def _unmarked(pipe: Pipe[Any]) -> Pipe[Any]:
+    """Without the shard points that a `cycle` stands after: what is divided cannot be started again from the consumer."""
+    again = {id(n) for node in pipe.nodes() if isinstance(node.op, Cycle) for n in node.nodes()}
+    memo: dict[int, Pipe[Any]] = {}
+
+    def visit(node: Pipe[Any]) -> Pipe[Any]:
+        if id(node) not in memo:
+            hidden = id(node) in again and isinstance(node.op, Sharding)
+            memo[id(node)] = Pipe(Same() if hidden else node.op, *[visit(source) for source in node.inputs])
+        return memo[id(node)]
+
+    return visit(pipe) if again else pipe
 
 
 def _init(graph: Any, settings: Settings) -> WorkerInit | None:

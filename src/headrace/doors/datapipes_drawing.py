@@ -66,5 +66,7 @@ def _label(node: Any) -> str:
     if is_own(node):
         return name
     described = op_of(node).describe()
+    if name == "Inner":
+        return described
     arguments = described[described.index("(") :] if "(" in described else ""
     return name + arguments

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.doors.datapipes_iter import CLASSES, Chance, Shards
-from headrace.doors.datapipes_nodes import DataPipe, MapDataPipe, is_own, sources_of
+from headrace.doors.datapipes_iter import CLASSES, Shards
+from headrace.doors.datapipes_nodes import DataPipe, is_own, sources_of
 from headrace.doors.datapipes_user import relink
 from headrace.ops.sharding import Sharding
 from headrace.ops.shuffle import Shuffle
@@ -173,11 +173,12 @@ def shuffled_before_sharding(datapipe: Any) -> bool:
 
 
 def _shuffles(node: Any) -> bool:
-    if isinstance(node, MapDataPipe):
-        return False
-    if isinstance(node, Chance):
-        return not node.__dict__.get("_off")
-    return is_shuffle(node) or (not isinstance(node, DataPipe) and isinstance(node.op, Shuffle))
+    """Whether a pipe changes the order of a whole stream; inside batches everybody may shuffle where they like."""
+    if not isinstance(node, DataPipe):
+        return isinstance(node.op, Shuffle)
+    if is_own(node):
+        return is_shuffle(node)
+    return isinstance(node.__dict__["_built"], Shuffle) and not node.__dict__.get("_off")
 
 
 def lint(datapipe: Any, workers: int) -> list[str]:
@@ -190,7 +191,7 @@ def lint(datapipe: Any, workers: int) -> list[str]:
             "Say where work is divided: put .sharding_filter() after .shuffle(); for a copy of the data per worker ask "
             "for MultiProcessingReadingService(..., sharding='per-worker')"
         )
-    if not shuffled_before_sharding(datapipe):
+    if workers and not shuffled_before_sharding(datapipe):
         found.append(
             "a shuffle stands after sharding_filter(), where it sees only what the workers have made: "
             "put .shuffle() before .sharding_filter()"

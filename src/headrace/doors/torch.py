@@ -172,8 +172,8 @@ def _with_iterable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple
         return args, kwargs
     if hasattr(dataset, "__getitem__") or not hasattr(dataset, "__iter__"):
         raise BadOption(
-            f"shard= and shuffle_window= are for datasets that are iterated; {type(dataset).__name__} is read by index, "
-            f"and its sampler divides and shuffles it (shuffle=True, DistributedSampler)"
+            f"shard= and shuffle_window= are for datasets that are iterated; {type(dataset).__name__} is read by "
+            f"index, and its sampler divides and shuffles it (shuffle=True, DistributedSampler)"
         )
     wrapped = Wrapped(dataset)
     return ((wrapped, *args[1:]), kwargs) if args else (args, {**kwargs, "dataset": wrapped})

@@ -1,8 +1,8 @@
 """Fetch: the samples of one batch of indices from a map-style dataset, collated.
 
 A ticket is `(first, index)`: `index` is what the batch sampler gave (or, without batches, the sampler), `first` the
-number of the batch's first sample in the epoch, which `headrace.rng()` is keyed by. An error gains a note that names the
-index.
+number of the batch's first sample in the epoch, which `headrace.rng()` is keyed by. An error gains a note that names
+the index.
 """
 
 from collections.abc import Callable

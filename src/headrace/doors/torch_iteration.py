@@ -7,6 +7,7 @@
 `Standing` is what a loader remembers of its last iterator, so that a snapshot can be taken after it is gone.
 """
 
+import sys
 import warnings
 import weakref
 from typing import Any
@@ -66,7 +67,6 @@ class Iteration(_BaseDataLoaderIter):
 
     def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
         self._iterable = plan.is_iterable(loader)
-        self._IterableDataset_len_called: int | None
         self._base_seed: int
         start = start_of(loader, not self._iterable)
         super().__init__(loader)
@@ -80,7 +80,13 @@ class Iteration(_BaseDataLoaderIter):
         self._number = 0 if resume is None else resume["epoch"]
         self._warned = False
         self._twins: Twins | None = None
-        if self._iterable and loader.num_workers > 1 and loader.shard is None and at is None:
+        if (
+            loader._standing is None
+            and self._iterable
+            and loader.num_workers > 1
+            and loader.shard is None
+            and not resume
+        ):
             self._twins = Twins()
         recorded = resume["num_workers"] if resume is not None and at is not None else None
         self._build(loader, recorded)
@@ -110,6 +116,7 @@ class Iteration(_BaseDataLoaderIter):
         self._crew = plan.crew_of(loader, self._base_seed, recorded)
         self._meter = Meter()
         self._pool = Pool(plan.program(loader, self._crew), plan.policy(loader, self._crew))
+        self._close = weakref.finalize(self, self._pool.close)
 
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
@@ -131,6 +138,7 @@ class Iteration(_BaseDataLoaderIter):
             if not loader.in_order and loader.num_workers:
                 self._done = set() if at is None else set(at["done"])
                 self._prefix = 0 if at is None else at["batches"]
+        self._promised: int | None = loader._IterableDataset_len_called
         self._epoch: Epoch[Any] | None = Epoch(
             self._pool, self._meter, self._number, World(), state=here, listed=self._indices
         )
@@ -164,10 +172,9 @@ class Iteration(_BaseDataLoaderIter):
         start = start_of(loader, not self._iterable)
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
-        self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._number += 1
-        if self._crew.played or self._pool.closed:
-            self._pool.close()
+        if self._crew.played or not self._close.alive:
+            self._close()
             self._build(loader, None)
         self._begin(loader, start, None, first=False)
 
@@ -180,7 +187,7 @@ class Iteration(_BaseDataLoaderIter):
         else:
             data = self._next_data()
         self._num_yielded += 1
-        promised = self._IterableDataset_len_called
+        promised = self._promised
         if promised is not None and self._iterable and self._num_yielded > promised:
             self._warn_of_length(promised)
         return data
@@ -296,28 +303,24 @@ class Iteration(_BaseDataLoaderIter):
         self._standing.ended = True
         self._epoch = None
         if not self._persistent:
-            self._pool.close()
+            self._close()
 
     def _leave(self) -> None:
         """Nobody asks for the rest of this epoch."""
-        epoch, self._epoch = self._epoch, None
-        if epoch is not None:
-            self._epoch = epoch
+        if self._epoch is not None:
             self._standing.at = self._at()
-            self._epoch = None
             self._standing.live = None
-            epoch.close()
+            self._epoch.close()
+            self._epoch = None
 
     def _shutdown_workers(self) -> None:
         """torch's name for it: trainers call this to end a loader's workers now."""
         self._leave()
-        self._pool.close()
+        self._close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_pool", None) is not None:
-            if getattr(self, "_epoch", None) is not None:
-                self._leave()
-            self._pool.close()
+    def __del__(self, exiting: Any = sys.is_finalizing) -> None:
+        if getattr(self, "_epoch", None) is not None and not exiting():
+            self._leave()
 
 
 _pin_memory: Any = _utils.pin_memory.pin_memory

@@ -75,17 +75,26 @@ def check(state: Any, style: str) -> dict[str, Any]:
         _count(state["base_seed"], "base_seed")
     if not isinstance(state["start"], dict):
         raise SnapshotRefused("the state's 'start' is not a dict")
-    at = state["at"]
-    if at is not None and style == "map":
-        if not isinstance(at, dict) or not {"batches", "samples", "done", "drawn", "iterator"} <= at.keys():
-            raise SnapshotRefused("the state's place in a map-style dataset is not whole")
-        for name in ("batches", "samples"):
-            _count(at[name], name)
-        if not isinstance(at["done"], list):
-            raise SnapshotRefused("the state's list of batches done is not a list")
-        for number in at["done"]:
-            _count(number, "done")
+    if state["at"] is not None:
+        _check_place(state["at"], style, state["num_workers"])
     return state
+
+
+def _check_place(at: Any, style: str, workers: int) -> None:
+    wanted = {"drawn", "batches", "samples", "done", "iterator"} if style == "map" else {"drawn", "mark"}
+    if not isinstance(at, dict) or not wanted <= at.keys():
+        raise SnapshotRefused(f"the place in the state is not whole: it needs {', '.join(sorted(wanted))}")
+    _counts(at["drawn"], 2, "drawn")
+    if style == "map":
+        _count(at["batches"], "batches")
+        _count(at["samples"], "samples")
+        _counts(at["done"], None, "done")
+    elif style == "iterable" and isinstance(at["mark"], list) and at["mark"] and isinstance(at["mark"][0], list):
+        strands = at["mark"][0][-1]
+        if not isinstance(strands, list) or len(strands) != max(1, workers):
+            raise SnapshotRefused(
+                f"the state was taken with num_workers={workers}, but its place is not that of so many"
+            )
 
 
 _STYLES = {
@@ -93,6 +102,13 @@ _STYLES = {
     "iterable": "an iterable-style dataset",
     "auto": "an iterable with shard='auto'",
 }
+
+
+def _counts(value: Any, size: int | None, name: str) -> None:
+    if not isinstance(value, list) or (size is not None and len(value) != size):
+        raise SnapshotRefused(f"the state's {name} is not a list" + (f" of {size}" if size else ""))
+    for number in value:
+        _count(number, name)
 
 
 def _count(value: Any, name: str) -> None:

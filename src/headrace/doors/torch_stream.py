@@ -70,7 +70,7 @@ class _Strand(Iterator[Any]):
         here.seed = key(here.seed, "strand", here.strand)
         self._op = op
         self._here = here
-        self._ended = False
+        self._ended: bool = here.note["ended"] if here.note else False
         self._samples: Any = None
         self._worker = Replica(op.crew, here.strand) if op.crew.played else None
         self._dataset = op.crew.dataset if self._worker is None else self._worker.dataset
@@ -139,10 +139,8 @@ class _Strand(Iterator[Any]):
         if note is not None and note["dataset"] is not None:
             dataset.load_state_dict(note["dataset"])
         self._samples = iter(dataset)
-        if note is not None:
-            self._ended = note["ended"]
-            if note["iterator"] is not None:
-                self._samples.load_state_dict(note["iterator"])  # type: ignore[attr-defined]
+        if note is not None and note["iterator"] is not None:
+            self._samples.load_state_dict(note["iterator"])
 
     def _remember(self) -> None:
         """Note where the dataset stands, unless that takes too much of the time."""
@@ -159,7 +157,7 @@ class _Strand(Iterator[Any]):
             "samples": self._position,
             "ended": self._ended,
             "dataset": dataset.state_dict() if by_dataset else None,
-            "iterator": samples.state_dict() if by_iterator else None,  # type: ignore[union-attr]
+            "iterator": samples.state_dict() if by_iterator else None,
         }
         packed = codec.pack_state(note)
         if len(packed) <= LARGEST_STATE:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Op, place
 
 T = TypeVar("T")
 
@@ -31,6 +31,7 @@ class Pick(Op[T, T]):
         if indexed is None:
             raise BadPipe("to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream")
         for position in range(here.emitted, len(self.indices)):
+            place.at(here, position)
             yield indexed.get(self.indices[position])
 
     @classmethod

@@ -63,3 +63,12 @@ class World:
         from headrace.distributed.detect import detect
 
         return detect()
+
+    def first(self, per: str = "host", timeout: float = 1800.0) -> AbstractContextManager[bool]:
+        """`with world.first():` one process of each host (or of the job) goes ahead, the others wait until it is done.
+
+        Yields whether this process was the one. When it dies, another takes over.
+        """
+        from headrace.distributed.first import first
+
+        return first(self, per, timeout=timeout)  # type: ignore[arg-type]

@@ -1,16 +1,20 @@
 """CRC-32C (Castagnoli), the check sum of TFRecord files, without any other package than numpy.
 
 Short data goes byte by byte through a table. Long data is cut into equal lanes whose sums advance together, one numpy
-operation per byte of a lane; then neighbouring lanes are joined pair by pair, each join a shift of the left sum over
-as many zero bytes as the right lane is long.
+operation per byte of a lane; then neighbouring lanes are joined pair by pair, each join a shift of the left sum over as
+many zero bytes as the right lane is long. Lanes and their number are powers of two, so that few shifts are ever needed.
 """
 
 from functools import cache
 from typing import Any
 
 POLYNOMIAL = 0x82F63B78
-LANES = 1024
-LONG = 4 * LANES
+LONG = 2048
+"""From this size on, lanes are quicker."""
+LANES = 4096
+"""The most lanes."""
+STEPS = 16
+"""The fewest bytes of a lane."""
 
 
 @cache
@@ -25,13 +29,14 @@ def _table() -> tuple[int, ...]:
 
 def crc32c(data: bytes) -> int:
     """The check sum of some bytes."""
-    lane = len(data) // LANES
     crc = 0xFFFF_FFFF
-    if len(data) >= LONG:
-        crc = _lanes(data[: lane * LANES], lane, crc)
-        data = data[lane * LANES :]
+    at = 0
+    while len(data) - at >= LONG:
+        size = 1 << (len(data) - at).bit_length() - 1  # the largest power of two that fits
+        crc = _lanes(data[at : at + size], min(LANES, size // STEPS), crc)
+        at += size
     table = _table()
-    for byte in data:
+    for byte in data[at:]:
         crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFF_FFFF
 
@@ -41,17 +46,17 @@ def masked(crc: int) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFF_FFFF
 
 
-def _lanes(data: bytes, lane: int, start: int) -> int:
+def _lanes(data: bytes, lanes: int, start: int) -> int:
     import numpy as np
 
     table = np.array(_table(), np.uint32)
-    # (lane, LANES): row i holds byte i of every lane, so that one row is one step of all lanes.
-    columns = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(LANES, lane).T)
-    sums = np.zeros(LANES, np.uint32)
+    # (bytes of a lane, lanes): row i holds byte i of every lane, so that one row is one step of all lanes.
+    columns = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(lanes, -1).T)
+    sums = np.zeros(lanes, np.uint32)
     sums[0] = start
     for row in columns:
         sums = (sums >> np.uint32(8)) ^ table[(sums ^ row) & np.uint32(0xFF)]
-    width = lane
+    width = len(columns)
     while len(sums) > 1:
         sums = _shifted(np, sums[0::2], width) ^ sums[1::2]
         width *= 2

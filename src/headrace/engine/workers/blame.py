@@ -1,8 +1,8 @@
 """Blame: which sample kills its worker, where no memory can be read after a death.
 
 The first death in a ticket names nobody; from then on the ticket runs alone and *watched*: its worker tells a witness
-each position beforehand. Two deaths at the same position make that sample poison. A stream is never skipped: five deaths
-in the same block are too many.
+each position beforehand. Two deaths at the same position make that sample poison. Nothing is skipped in a stream: more
+than five deaths in the same block are too many.
 """
 
 from collections import Counter

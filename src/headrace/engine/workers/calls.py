@@ -76,7 +76,7 @@ def reply_of(ticket: Ticket, body: tuple[Any, ...], arena: Arena) -> Reply:
         _, reply.count, packed, reply.skipped, reply.seconds, _ = body
         fill(reply, packed, arena)
     else:
-        _, error, text, reply.seconds = body
+        _, error, text = body
         reply.error = _remote(error, text)
     return reply
 

@@ -38,6 +38,8 @@ FDS = 32
 """The most descriptors in one message."""
 SHORT = 150e-6
 """Seconds; a ticket that takes less is short."""
+STREAM_DEATHS = 5
+"""Deaths at one place of a stream before it is given up: which sample it was is not known there."""
 EARLY_DEATHS = 3
 """Deaths in a row before a worker was ready, after which starting is given up."""
 _PLACE = struct.Struct("<qqq")
@@ -388,7 +390,7 @@ class ProcessWorkers:
             )
         running = self._running(lost)
         if running is not None:
-            self._strike(running)
+            self._strike(running, why)
         self._start(worker.number)
         log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
         for ticket in lost:
@@ -406,18 +408,21 @@ class ProcessWorkers:
                 return ticket
         return None
 
-    def _strike(self, ticket: Ticket) -> None:
+    def _strike(self, ticket: Ticket, why: str) -> None:
         """The ticket was running when its worker died: note the sample; at the second time it is poison."""
         _, position, _ = _PLACE.unpack_from(ticket.slot.map, 0)
         sample = (ticket.stage, ticket.epoch, position)
         self._struck[sample] += 1
         if self._struck[sample] < 2 or ticket.strand is not None:
-            if self._struck[sample] > 5:
-                raise PoisonSample(f"a stream's worker died {self._struck[sample]} times near sample {position}")
+            if self._struck[sample] > STREAM_DEATHS:
+                raise PoisonSample(
+                    f"the worker that reads a stream {why}, for the {self._struck[sample]}th time near sample {position}; "
+                    f"look at it with workers=0"
+                )
             return
         if self.policy.on_poison == "raise":
             raise PoisonSample(
-                f"the sample at position {position} killed its worker twice ({self._describe(ticket)}); "
+                f"the sample at position {position} ended its worker twice: the worker {why} ({self._describe(ticket)}); "
                 f"look at it with workers=0, or leave such samples out with on_poison='skip'"
             )
         ticket.avoid = (*ticket.avoid, position)

@@ -1,4 +1,4 @@
-"""The worker's side of a worker beyond this process: tickets in, replies out, as plain objects that any store can carry.
+"""The worker's side of a worker beyond this machine: tickets in, replies out, as plain objects that a store can carry.
 
 Nothing here knows how messages travel; `workers.ray` puts an actor around it. A ticket is the tuple
 
@@ -9,7 +9,7 @@ and a reply one of
     INLINE   head, alone, skipped, seconds                       a result without large buffers
     SLOTTED  head, arrays, alone, skipped, seconds               a result, and its buffers as they lie in memory
     MANY     count, packed, skipped, seconds, extra              many samples (`packed` is None when they stay behind)
-    FAILED   error, traceback, seconds
+    FAILED   error, traceback
 
 **Packed** samples are `(table, image)`: an array of bytes that looks like a slot, and where its table lies. Samples of
 the stage before come as such packs, in memory that belongs to the store and may be read again after a death: user code
@@ -23,6 +23,7 @@ import signal
 import socket
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,15 @@ from headrace.engine.shipping import unship
 from headrace.engine.workers.child import _private
 
 Wire = tuple[Any, ...]
+Tell = Callable[[Any, int, int], None]
+"""Tells a witness, which will outlive this process, at which position a ticket is."""
 
 
 class Servant:
     """One worker, from inside."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
 
     def start(self, shipped: Any, number: int) -> Wire:
         """Open the program; READY with where this process is, or FAILED."""
@@ -50,28 +56,21 @@ class Servant:
             self.executor = Executor(self.program, seeds=True)
         except Exception as error:
             error.add_note(f"headrace: while worker {number} was starting on {socket.gethostname()}")
-            return FAILED, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0
+            return FAILED, codec.pack_error(error), "".join(traceback.format_exception(error))
         self._last = self.program.last.number
         self._recycle, self._recycle_memory = extra["recycle"], extra["recycle_memory"]
         self._handled = 0
         self._dump = scratch()
         faulthandler.register(signal.SIGUSR2, file=self._dump, all_threads=True)
-        return READY, os.getpid(), self._dump, self.node()
-
-    def node(self) -> str:
-        """The name of the machine, in the words of whoever placed this worker."""
-        return socket.gethostname()
-
-    def tell(self, witness: Any, seq: int, position: int) -> None:
-        """Tell somebody who will outlive this process where it is."""
+        return READY, os.getpid(), self._dump
 
     # --- tickets ------------------------------------------------------------------------------------------------------
 
-    def deliver(self, tickets: list[Wire], *packs: Any) -> tuple[list[Wire], bool]:
+    def deliver(self, tickets: list[Wire], packs: Sequence[Any]) -> tuple[list[Wire], bool]:
         """Replies with everything in them, and whether this worker asks to be replaced."""
         return [self._answer(ticket, packs) for ticket in tickets], self._spent(len(tickets))
 
-    def keep(self, ticket: Wire, *packs: Any) -> tuple[tuple[Wire, bool], Any]:
+    def keep(self, ticket: Wire, packs: Sequence[Any]) -> tuple[tuple[Wire, bool], Any]:
         """The reply without its samples, and the samples; or, twice, how it failed."""
         reply = self._answer(ticket, packs)
         spent = self._spent(1)
@@ -99,21 +98,20 @@ class Servant:
                 raise RuntimeError(f"a stream gave {len(samples)} samples where it had given {count} before")
         return _pack(samples[:count])
 
-    def _answer(self, ticket: Wire, packs: tuple[Any, ...]) -> Wire:
-        started = time.perf_counter()
+    def _answer(self, ticket: Wire, packs: Sequence[Any]) -> Wire:
         executor = self.executor
         seq, witness = ticket[0], ticket[6]
-        executor.header = [0, 0, 0] if witness is None else _Told(self, witness, seq)
+        executor.header = [0, 0, 0] if witness is None else _Told(self._tell, witness, seq)
         try:
-            return self._run(ticket, packs, started)
+            return self._run(ticket, packs, time.perf_counter())
         except Exception as error:
             op, position = executor.where()
             place = f"worker {self.number} (process {os.getpid()} on {socket.gethostname()})"
             error.add_note(f"headrace: in {op}, at position {position}, in {place}")
             text = "".join(traceback.format_exception(error))
-            return FAILED, codec.pack_error(error), text, time.perf_counter() - started
+            return FAILED, codec.pack_error(error), text
 
-    def _run(self, ticket: Wire, packs: tuple[Any, ...], started: float) -> Wire:
+    def _run(self, ticket: Wire, packs: Sequence[Any], started: float) -> Wire:
         _, number_of_stage, epoch, number, payload, avoid, _ = ticket
         executor, stage = self.executor, self.program.stages[number_of_stage]
         extra: Any = None
@@ -131,13 +129,13 @@ class Servant:
         skipped = tuple(executor.skipped)
         if extra is not None or number_of_stage != self._last:
             packed = _pack(outputs)
-            return MANY, len(outputs), packed, skipped, time.perf_counter() - started, extra
+            return MANY, len(outputs), packed, skipped, (time.perf_counter() - started, executor.timings), extra
         alone = stage.single and len(outputs) == 1
         head, buffers = codec.pack(outputs[0] if alone else outputs)
         if not buffers:
-            return INLINE, head, alone, skipped, time.perf_counter() - started
+            return INLINE, head, alone, skipped, (time.perf_counter() - started, executor.timings)
         arrays = [np.frombuffer(raw, np.uint8) for raw in buffers]
-        return SLOTTED, head, arrays, alone, skipped, time.perf_counter() - started
+        return SLOTTED, head, arrays, alone, skipped, (time.perf_counter() - started, executor.timings)
 
     def _spent(self, handled: int) -> bool:
         self._handled += handled
@@ -149,20 +147,20 @@ class Servant:
 class _Told:
     """An executor's header that is told to a witness before each sample."""
 
-    def __init__(self, servant: Servant, witness: Any, seq: int) -> None:
-        self._servant = servant
+    def __init__(self, tell: Tell, witness: Any, seq: int) -> None:
+        self._tell = tell
         self._witness = witness
         self._seq = seq
 
     def __setitem__(self, place: int, value: int) -> None:
         if place == 1:
-            self._servant.tell(self._witness, self._seq, value)
+            self._tell(self._witness, self._seq, value)
 
 
 def _pack(samples: list[Any]) -> tuple[tuple[int, int], Any]:
     heads, buffers = codec.pack_many(samples)
     size = codec.need_many(codec.Writer(memoryview(b""), 0, HEADER), heads, buffers)
-    image = np.empty(size, np.uint8)
+    image: Any = np.empty(size, np.uint8)
     writer = codec.Writer(memoryview(image), image.ctypes.data, HEADER)
     return codec.write_many(writer, heads, buffers), image
 

@@ -1,0 +1,103 @@
+"""The Ray cluster: the connection to it, what there is room for, and who is placed where.
+
+The cluster is the one this process is connected to. If it is connected to none, Ray looks for one (`RAY_ADDRESS`) or
+starts one on this machine, and that connection ends when its last user leaves.
+"""
+
+import logging
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.workers import ray_actor
+from headrace.errors import missing
+
+if TYPE_CHECKING:
+    ray: Any  # whether it is installed, and how it is typed there, is the same to the checker
+else:
+    try:
+        import ray
+        import ray.exceptions
+        import ray.util.scheduling_strategies
+    except ModuleNotFoundError as absent:
+        if absent.name != "ray":
+            raise
+        raise missing("ray", "ray") from None
+
+STORE_SHARE = 3
+"""Tickets under way take at most one part in so many of a node's object store."""
+LOST_WITH_NODE = "was lost with its node"
+_lock = threading.Lock()
+_users = 0
+_ours = False
+
+
+def join() -> None:
+    """Be connected until `leave`."""
+    global _users, _ours
+    with _lock:
+        if not ray.is_initialized():
+            ray.init(include_dashboard=False, logging_level=logging.WARNING)
+            _ours = True
+        _users += 1
+
+
+def leave() -> None:
+    global _users, _ours
+    with _lock:
+        _users -= 1
+        if _users == 0 and _ours:
+            _ours = False
+            ray.shutdown()
+
+
+def store() -> int:
+    """Bytes that may be under way in the object store of any node."""
+    sizes = [int(node["Resources"].get("object_store_memory", 0)) for node in ray.nodes() if node["Alive"]]
+    return min((size for size in sizes if size), default=sys.maxsize) // STORE_SHARE
+
+
+def free_cores() -> int:
+    return int(ray.available_resources().get("CPU", 0))
+
+
+def worker(cores: int) -> Any:
+    """A new actor, wherever the least is going on."""
+    kind = ray.remote(ray_actor.actor())
+    return kind.options(num_cpus=cores, scheduling_strategy="SPREAD").remote(sys.path)
+
+
+def witness() -> Any:
+    """A witness beside the consumer, which it is to outlive no node but this one with."""
+    here = ray.get_runtime_context().get_node_id()
+    return ray.remote(ray_actor.witness()).options(num_cpus=0, scheduling_strategy=_on(here)).remote()
+
+
+def look(node: str, pid: int, dump: int, seconds: float) -> str:
+    """The stack of a process on a node."""
+    task = ray.remote(ray_actor.look()).options(num_cpus=0, scheduling_strategy=_on(node))
+    try:
+        return str(ray.get(task.remote(sys.path, pid, dump), timeout=seconds))
+    except ray.exceptions.RayError as error:
+        return f"no answer from node {node}: {error}"
+
+
+def end(actors: list[Any]) -> None:
+    # Not after the connection has ended: Ray would make a new one to kill with.
+    if ray.is_initialized():
+        for actor in actors:
+            ray.kill(actor)
+
+
+def describe_end(error: Exception) -> str:
+    """How an actor ended, in words."""
+    text = str(error)
+    if "node has died" in text or "node was terminated" in text:
+        return LOST_WITH_NODE
+    _, found, detail = text.partition("exit detail: ")
+    why = detail.partition(". ")[0] if found else text.strip().rpartition("\n")[2].strip().rstrip(".")
+    return f"ended ({why})"
+
+
+def _on(node: str) -> Any:
+    return ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)

@@ -1,0 +1,140 @@
+"""Quarantine: the samples that failed and were left out, in a file that outlives the run.
+
+JSON lines. The first says whose samples these are, each other one names a sample:
+
+    {"headrace": "quarantine", "version": 1, "pipe": ["3f2a...", ...], "seed": 7, "ranks": 1, "rank": 0}
+    {"epoch": 0, "stage": 0, "position": 1234, "op": "map(fn=decode)", "error": "OSError: truncated"}
+
+Lines are written when the sample's turn has come, in the epoch's order, and reach the file before the batch reaches the
+training loop. A run that goes on from a snapshot may write a sample again; `read` gives each once.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from headrace.errors import BadOption
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Whose samples these are."""
+
+    pipe: tuple[str, ...]
+    """The fingerprint."""
+    seed: int
+    ranks: int = 1
+    rank: int = 0
+
+    def line(self) -> str:
+        return json.dumps({"headrace": "quarantine", "version": VERSION, **asdict(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One sample that failed."""
+
+    epoch: int
+    stage: int
+    position: int
+    """Of the sample; for an op on whole batches, the number of the batch among those of all ranks."""
+    op: str
+    error: str
+
+
+class Quarantine:
+    """Writes a quarantine file; the file is made when the first sample fails."""
+
+    def __init__(self, path: Path, about: About) -> None:
+        self.path = path
+        self._about = about
+        self._file: TextIO | None = None
+        if path.exists() and b"\n" in path.read_bytes():
+            before, _ = read(path)
+            if before != about:
+                raise BadOption(f"quarantine {path}: it holds samples of another run ({_difference(before, about)})")
+
+    def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str]]) -> None:
+        """Samples of one ticket: (position, op, error)."""
+        if self._file is None:
+            self._file = self._open()
+        for position, op, error in skipped:
+            self._file.write(json.dumps(asdict(Entry(epoch, stage, position, op, error))) + "\n")
+        self._file.flush()
+
+    def _open(self) -> TextIO:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = self.path.open("a+", encoding="utf-8")
+        file.seek(0)
+        text = file.read()
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:
+            file.truncate(len(whole.encode()))  # half a line of a run that was killed
+        if not whole:
+            file.write(self._about.line() + "\n")
+        return file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def path_of_rank(path: Path, ranks: int, rank: int) -> Path:
+    """Each rank writes a file of its own: bad.jsonl, bad.1.jsonl, bad.2.jsonl, ..."""
+    return path if ranks == 1 or rank == 0 else path.with_name(f"{path.stem}.{rank}{path.suffix}")
+
+
+def read(path: Path) -> tuple[About, list[Entry]]:
+    """Whose samples, and each sample once, in the order of the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadOption(f"quarantine {path}: {error.strerror}") from None
+    lines = text.split("\n")[:-1]  # what follows the last end of line is half a line of a run that was killed
+    if not lines:
+        raise BadOption(f"quarantine {path}: it is empty")
+    about = _about(path, _object(path, 1, lines[0]))
+    entries = [_entry(path, n, _object(path, n, line)) for n, line in enumerate(lines[1:], 2)]
+    return about, list(dict.fromkeys(entries))
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise BadOption(f"quarantine {path}, line {number}: not a JSON object; is it a quarantine file?")
+    return value
+
+
+def _about(path: Path, head: dict[str, Any]) -> About:
+    if head.get("headrace") != "quarantine" or head.get("version") != VERSION:
+        raise BadOption(f"quarantine {path}: the first line is not that of a quarantine file of version {VERSION}")
+    try:
+        return About(tuple(head["pipe"]), head["seed"], head["ranks"], head["rank"])
+    except (KeyError, TypeError) as error:
+        raise BadOption(f"quarantine {path}, line 1: {error} is missing or wrong") from None
+
+
+def _entry(path: Path, number: int, line: dict[str, Any]) -> Entry:
+    try:
+        entry = Entry(*(line[name] for name in Entry.__slots__))
+    except KeyError as error:
+        raise BadOption(f"quarantine {path}, line {number}: {error} is missing") from None
+    if not all(isinstance(n, int) for n in (entry.epoch, entry.stage, entry.position)):
+        raise BadOption(f"quarantine {path}, line {number}: epoch, stage and position are whole numbers")
+    return entry
+
+
+def _difference(before: About, now: About) -> str:
+    names = [name for name in About.__slots__ if getattr(before, name) != getattr(now, name)]
+    return ", ".join(
+        f"{name} was {getattr(before, name)}, is {getattr(now, name)}" if name != "pipe" else "another pipe"
+        for name in names
+    )

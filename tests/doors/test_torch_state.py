@@ -1,0 +1,377 @@
+"""A DataLoader's state: taken after every batch, loaded at another number of workers, the rest is exact."""
+
+import json
+import pickle
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from headrace import World
+from headrace.doors.torch import DataLoader
+from headrace.errors import SnapshotRefused
+from tests.depth import depth
+from tests.doors import torch_datasets as data
+from tests.doors.torch_corpus import plain, seeded
+
+Make = Callable[[int], Any]
+
+MAPS: dict[str, Make] = {
+    "in sequence": lambda w: DataLoader(range(11), 3, num_workers=w),
+    "shuffled": lambda w: DataLoader(range(11), 2, shuffle=True, num_workers=w),
+    "shuffled by a generator": lambda w: DataLoader(range(11), 3, shuffle=True, num_workers=w, generator=seeded()),
+    "drop_last": lambda w: DataLoader(range(11), 3, shuffle=True, drop_last=True, num_workers=w),
+    "one by one": lambda w: DataLoader(range(6), batch_size=None, shuffle=True, num_workers=w),
+    "with replacement": lambda w: DataLoader(range(9), 20, sampler=RandomSampler(range(9), True, 150), num_workers=w),
+    "more than there are": lambda w: DataLoader(
+        range(5), 3, sampler=RandomSampler(range(5), num_samples=13, generator=seeded(1)), num_workers=w
+    ),
+    "of a subset": lambda w: DataLoader(range(9), 2, sampler=SubsetRandomSampler([1, 3, 5, 7, 8]), num_workers=w),
+    "by weight": lambda w: DataLoader(
+        range(4), 3, sampler=WeightedRandomSampler([1.0, 2.0, 2.0, 5.0], 11), num_workers=w
+    ),
+    "for ranks": lambda w: DataLoader(
+        range(12), 2, sampler=_at_epoch(DistributedSampler(range(12), 2, 1)), num_workers=w
+    ),
+    "a list of batches": lambda w: DataLoader(range(9), batch_sampler=[[1, 2], [0], [3, 4, 5], [8]], num_workers=w),
+    "tuples of a batch sampler": lambda w: DataLoader(range(9), batch_sampler=data.Pairs(8), num_workers=w),
+    "torch's batch sampler over one's own": lambda w: DataLoader(
+        range(9), batch_sampler=BatchSampler(data.Eager(9), 2, drop_last=False), num_workers=w
+    ),
+    "a sampler that draws at once": lambda w: DataLoader(
+        range(6), batch_size=None, sampler=data.Eager(6), num_workers=w
+    ),
+    "a sampler with a state": lambda w: DataLoader(range(8), 3, sampler=data.Resumable(8), num_workers=w),
+}
+
+STREAMS: dict[str, Make] = {
+    "a stream": lambda w: DataLoader(data.Stream(5, 3, 4), 2, num_workers=w),
+    "a stream one by one": lambda w: DataLoader(data.Stream(1, 3, 2), batch_size=None, num_workers=w),
+    "a stream cut by worker_init_fn": lambda w: _cut(data.Span(3, 27), w),
+    "a stream with a state": lambda w: DataLoader(data.Kept(7), 2, num_workers=w),
+    "a shuffled stream": lambda w: DataLoader(data.Stream(9, 7), 2, num_workers=w, shuffle_window=4),
+    "a divided stream": lambda w: DataLoader(data.Span(3, 20), 2, num_workers=w, shard="auto"),
+    "a divided stream, shuffled, with a state": lambda w: DataLoader(
+        data.Kept(13), 2, num_workers=w, shard="auto", shuffle_window=5
+    ),
+}
+
+
+def _at_epoch(sampler: Any) -> Any:
+    sampler.set_epoch(4)
+    return sampler
+
+
+def _cut(dataset: Any, workers: int) -> Any:
+    return DataLoader(dataset, 3, num_workers=workers, worker_init_fn=dataset.cut if workers else None)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+        warnings.filterwarnings("ignore", ".*all read the same samples", UserWarning)
+        yield
+
+
+def batches(loader: Any) -> list[Any]:
+    return [plain(batch) for batch in loader]
+
+
+def seed(number: int = 5) -> None:
+    torch.manual_seed(number)
+    random.seed(number)
+    np.random.seed(number)
+
+
+def resumes(make: Make, before: int, after: int, *, stops: int | None = None) -> None:
+    """Takes the state after every batch with `before` workers, and goes on with `after` of them."""
+    seed()
+    whole = batches(make(before))
+    states = []
+    seed()
+    loader = make(before)
+    it = iter(loader)
+    states.append(loader.state_dict())
+    for _ in whole:
+        next(it)
+        states.append(loader.state_dict())
+    untouched = pickle.dumps(states)
+    assert next(it, None) is None
+    steps = range(len(states)) if stops is None else range(0, len(states), max(1, len(states) // stops))
+    for step in steps:
+        seed(99)  # what the global generators say after a restart does not matter
+        loader = make(after)
+        loader.load_state_dict(pickle.loads(pickle.dumps(states[step])))
+        assert batches(loader) == whole[step:], f"after {step} of {len(whole)}"
+    assert pickle.dumps(states) == untouched
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 1), (1, 3)])
+@pytest.mark.parametrize("name", MAPS)
+def test_the_rest_of_a_map_style_epoch_is_exact(name: str, before: int, after: int) -> None:
+    resumes(MAPS[name], before, after, stops=depth(3, None))
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 1), (2, 0), (1, 3), (3, 2)])
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_rest_of_a_stream_is_exact_with_random_values_and_worker_ids(name: str, before: int, after: int) -> None:
+    resumes(STREAMS[name], before, after, stops=depth(4, None))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in STREAMS if "one by one" not in n and n not in ("a stream", "a shuffled stream")]
+)
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_stream_without_workers_goes_on_with_some(name: str, after: int) -> None:
+    resumes(STREAMS[name], 0, after)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_later_epochs_follow_as_without_the_stop(workers: int, persistent: bool) -> None:
+    def make() -> Any:
+        return DataLoader(
+            range(9),
+            2,
+            shuffle=True,
+            num_workers=workers,
+            generator=seeded(),
+            persistent_workers=persistent and workers > 0,
+        )
+
+    loader = make()
+    whole = [batches(loader) for _ in range(4)]
+    for epoch in range(3):
+        for step in (0, 2, len(whole[0])):
+            loader = make()
+            for _ in range(epoch):
+                batches(loader)
+            it = iter(loader)
+            for _ in range(step):
+                next(it)
+            state = loader.state_dict()
+            again = make()
+            again.load_state_dict(state)
+            assert batches(again) == whole[epoch][step:]
+            assert [batches(again) for _ in range(3 - epoch)] == whole[epoch + 1 :]
+
+
+def test_a_state_between_epochs_starts_the_next_one() -> None:
+    def make() -> Any:
+        return DataLoader(range(6), 2, shuffle=True, generator=seeded())
+
+    loader = make()
+    assert loader.state_dict()["at"] is None
+    first, state, second = batches(loader), loader.state_dict(), batches(loader)
+    again = make()
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    assert batches(again) == second != first
+
+
+def test_the_state_outlives_its_iterator() -> None:
+    loader = DataLoader(range(10), 2)
+    for batch in loader:
+        if int(batch[0]) == 4:
+            break
+    state = loader.state_dict()
+    again = DataLoader(range(10), 2)
+    again.load_state_dict(state)
+    assert [b.tolist() for b in again] == [[6, 7], [8, 9]]
+
+
+def test_an_empty_state_means_from_the_start() -> None:
+    loader = DataLoader(range(3))
+    loader.load_state_dict({})
+    assert [int(b) for b in loader] == [0, 1, 2]
+
+
+def test_batches_that_come_in_any_order_are_counted_one_by_one() -> None:
+    def make() -> Any:
+        return DataLoader(Slow(), batch_size=None, num_workers=2, in_order=False)
+
+    loader = make()
+    it = iter(loader)
+    early = [next(it) for _ in range(3)]
+    assert early != sorted(early), "the first sample is the slowest"
+    state = loader.state_dict()
+    again = make()
+    again.load_state_dict(state)
+    assert sorted([*early, *again]) == list(range(12))
+
+
+class Slow:
+    """The first sample waits until a later one was read."""
+
+    def __init__(self) -> None:
+        self.gate = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> int:
+        if index == 0:
+            while not self.gate.item():
+                pass
+        elif index == 3:
+            self.gate.fill_(1)
+        return index
+
+
+def test_the_state_rides_with_the_batch_and_not_with_the_prefetch() -> None:
+    loader = DataLoader(range(40), 2, num_workers=2, prefetch_factor=4, sampler=data.Eager(40))
+    it = iter(loader)
+    first = next(it)
+    state = loader.state_dict()
+    again = DataLoader(range(40), 2, sampler=data.Eager(40))
+    again.load_state_dict(state)
+    assert [*first.tolist(), *torch.cat(list(again)).tolist()] == [*first.tolist(), *torch.cat(list(it)).tolist()]
+
+
+def test_another_batch_size_goes_on_at_the_same_sample() -> None:
+    loader = DataLoader(range(12), 2, shuffle=True, generator=seeded())
+    it = iter(loader)
+    early = [*next(it).tolist(), *next(it).tolist()]
+    again = DataLoader(range(12), 3, shuffle=True, generator=seeded())
+    again.load_state_dict(loader.state_dict())
+    rest = [b.tolist() for b in again]
+    assert [len(b) for b in rest] == [3, 3, 2]
+    assert sorted([*early, *(i for b in rest for i in b)]) == list(range(12))
+
+
+@pytest.mark.parametrize("generator", [None, 3])
+def test_a_state_is_small_and_plain(generator: int | None) -> None:
+    loader = DataLoader(
+        range(100), 4, shuffle=True, num_workers=2, generator=None if generator is None else seeded(generator)
+    )
+    it = iter(loader)
+    next(it)
+    state = loader.state_dict()
+    assert len(pickle.dumps(state)) <= 6000
+    ordered = DataLoader(range(100), 4, num_workers=2)
+    next(iter(ordered))
+    assert json.loads(json.dumps(ordered.state_dict())) == ordered.state_dict()
+
+
+class Holds(IterableDataset[int]):
+    """A state of whatever is asked for."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __iter__(self) -> Any:
+        yield from range(4)
+
+    def state_dict(self) -> Any:
+        return {"deep": [{"held": self.held}]}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.held = state["deep"][0]["held"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("held", [b"raw", np.arange(3), torch.arange(3), None, 1.5, "text"])
+def test_a_dataset_may_keep_bytes_arrays_and_tensors(workers: int, held: Any) -> None:
+    loader = DataLoader(Holds(held), num_workers=workers)
+    it = iter(loader)
+    next(it)
+    state = loader.state_dict()
+    kept = state["at"]["mark"][0][2][0][0][2]["dataset"]["deep"][0]["held"]
+    assert type(kept) is type(held)
+    assert str(kept) == str(held)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_not_plain_is_refused_by_its_path(workers: int) -> None:
+    loader = DataLoader(Holds({1, 2}), num_workers=workers)
+    it = iter(loader)
+    next(it)
+    with pytest.raises(SnapshotRefused, match=r"\['dataset'\]\['deep'\]\[0\]\['held'\] is a set"):
+        loader.state_dict()
+
+
+def test_a_dataset_with_a_state_is_not_read_again() -> None:
+    def make() -> Any:
+        return DataLoader(data.Kept(50), batch_size=None)
+
+    loader = make()
+    it = iter(loader)
+    for _ in range(40):
+        next(it)
+    state = loader.state_dict()
+    again = make()
+    again.load_state_dict(state)
+    assert next(iter(again)) == 40
+    note = state["at"]["mark"][0][2][0][0][2]
+    assert note["dataset"] == {"at": note["at"]}, "the dataset's own state, as it was after that many batches"
+
+
+def test_a_state_of_another_kind_is_refused() -> None:
+    mapped, streamed = DataLoader(range(4)), DataLoader(data.Span(0, 4))
+    with pytest.raises(SnapshotRefused, match=r"of a DataLoader over a map-style dataset.*an iterable-style"):
+        streamed.load_state_dict(mapped.state_dict())
+    with pytest.raises(SnapshotRefused, match="not int"):
+        mapped.load_state_dict(3)  # type: ignore[arg-type]
+    state = mapped.state_dict()
+    for name in state:
+        with pytest.raises(SnapshotRefused, match=name):
+            mapped.load_state_dict({k: v for k, v in state.items() if k != name})
+    with pytest.raises(SnapshotRefused, match="version 7"):
+        mapped.load_state_dict({**state, "version": 7})
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"at": 3}, {"at": {}}, {"at": {"drawn": [1, 1], "batches": -1, "samples": 0, "done": [], "iterator": None}},
+        {"at": {"drawn": [1], "batches": 1, "samples": 0, "done": [], "iterator": None}},
+        {"at": {"drawn": [1, 1], "batches": 1, "samples": 0, "done": "x", "iterator": None}},
+        {"start": None}, {"num_workers": -1}, {"epoch": "0"}, {"base_seed": 1.5},
+    ],
+)  # fmt: skip
+def test_a_broken_state_is_refused_when_it_is_loaded(broken: dict[str, Any]) -> None:
+    loader = DataLoader(range(4))
+    with pytest.raises(SnapshotRefused):
+        loader.load_state_dict({**loader.state_dict(), **broken})
+
+
+def test_a_shorter_dataset_is_refused() -> None:
+    loader = DataLoader(range(10), 2)
+    it = iter(loader)
+    for _ in range(4):
+        next(it)
+    shorter = DataLoader(range(5), 2)
+    shorter.load_state_dict(loader.state_dict())
+    with pytest.raises(SnapshotRefused, match="stands at sample 8, but the sampler gives only 5"):
+        iter(shorter)
+
+
+def test_ranks_divide_a_stream_and_resume_their_own_part() -> None:
+    def make(rank: int, size: int | None = 3) -> Any:
+        return DataLoader(data.Span(0, 32), size, num_workers=1, shard="auto", world=World(rank=rank, ranks=2))
+
+    parts = [[b.tolist() for b in make(rank)] for rank in range(2)]
+    assert len(parts[0]) == len(parts[1])
+    assert sorted(i for part in parts for b in part for i in b) == list(range(32))
+    single = [list(make(rank, None)) for rank in range(2)]
+    assert single == [list(range(0, 32, 2)), list(range(1, 32, 2))]
+    for rank in range(2):
+        loader = make(rank)
+        it = iter(loader)
+        next(it), next(it)
+        again = make(rank)
+        again.load_state_dict(loader.state_dict())
+        assert [b.tolist() for b in again] == parts[rank][2:]

@@ -1,0 +1,91 @@
+"""The quarantine file: what is written can be read, once each, and nothing else is taken for one."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import BadOption
+from headrace.observe.quarantine import About, Entry, Quarantine, path_of_rank, read
+
+ABOUT = About(("aa", "bb"), 7)
+BAD = [(3, "map(fn=f)", "ValueError: three"), (9, "map(fn=f)", 'KeyError: "nine"\nand more')]
+
+
+def test_what_is_written_is_read_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "bad.jsonl"
+    quarantine = Quarantine(path, ABOUT)
+    assert not path.exists(), "no failure, no file"
+    quarantine.write(0, 0, BAD)
+    quarantine.write(1, 2, [(5, "collate()", "é")])
+    about, entries = read(path)  # before it is closed: every write reaches the file
+    quarantine.close()
+    assert about == ABOUT
+    assert entries == [*(Entry(0, 0, *bad) for bad in BAD), Entry(1, 2, 5, "collate()", "é")]
+
+
+def test_a_run_that_goes_on_adds_to_the_file_and_each_sample_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    for skipped in (BAD[:1], BAD):
+        quarantine = Quarantine(path, ABOUT)
+        quarantine.write(0, 0, skipped)
+        quarantine.close()
+    assert [entry.position for entry in read(path)[1]] == [3, 9]
+    assert path.read_text().count('"quarantine"') == 1
+
+
+def test_the_half_line_of_a_killed_run_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    quarantine = Quarantine(path, ABOUT)
+    quarantine.write(0, 0, BAD)
+    quarantine.close()
+    path.write_bytes(path.read_bytes()[:-10])
+    assert [entry.position for entry in read(path)[1]] == [3]
+    again = Quarantine(path, ABOUT)
+    again.write(0, 0, [(11, "é", "later")])
+    again.close()
+    assert [entry.position for entry in read(path)[1]] == [3, 11]
+
+
+def test_a_file_of_another_run_is_not_added_to(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    quarantine = Quarantine(path, ABOUT)
+    quarantine.write(0, 0, BAD)
+    quarantine.close()
+    with pytest.raises(BadOption, match="seed was 7, is 8"):
+        Quarantine(path, About(("aa", "bb"), 8))
+    with pytest.raises(BadOption, match="another pipe"):
+        Quarantine(path, About(("aa", "cc"), 7))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("hello\n", "line 1: not a JSON object"),
+        ('{"version": 1}\n', "first line is not"),
+        ('{"headrace": "quarantine", "version": 2}\n', "version 1"),
+        ('{"headrace": "quarantine", "version": 1, "seed": 1}\n', "'pipe' is missing"),
+        (ABOUT.line() + "\n[]\n", "line 2: not a JSON object"),
+        (ABOUT.line() + '\n{"epoch": 1}\n', "line 2: 'stage' is missing"),
+        (
+            ABOUT.line() + '\n{"epoch": 1, "stage": 0, "position": "a", "op": "", "error": ""}\n',
+            "line 2: epoch, stage and position",
+        ),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_the_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text)
+    with pytest.raises(BadOption, match=words):
+        read(path)
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="No such file"):
+        read(tmp_path / "no.jsonl")
+
+
+def test_each_rank_has_a_file_of_its_own() -> None:
+    path = Path("logs/bad.jsonl")
+    assert [path_of_rank(path, 3, rank).name for rank in range(3)] == ["bad.jsonl", "bad.1.jsonl", "bad.2.jsonl"]
+    assert path_of_rank(path, 1, 0) == path
