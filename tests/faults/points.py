@@ -40,7 +40,7 @@ class Points:
         class Mapped(child.Mapped):  # type: ignore[name-defined,misc]
             def __init__(self, fd: int) -> None:
                 super().__init__(fd)
-                self.header = Header(self.header, points)
+                self.header = Header(self.header, points)  # type: ignore[has-type]
 
         patch.setattr(child, "serve", watched)
         patch.setattr(child, "Mapped", Mapped)

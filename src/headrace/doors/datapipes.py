@@ -20,7 +20,9 @@ from headrace.doors.datapipes_nodes import DataPipe as DataPipe
 from headrace.doors.datapipes_nodes import IterDataPipe as IterDataPipe
 from headrace.doors.datapipes_nodes import MapDataPipe as MapDataPipe
 from headrace.doors.datapipes_nodes import functional_datapipe as functional_datapipe
+from headrace.doors.torch_datapipes import announce
 from headrace.ops.chunk import DataChunk as DataChunk
 
 IterableWrapper = STREAMS["IterableWrapper"]
 SequenceWrapper = TABLES["SequenceWrapper"]
+announce()

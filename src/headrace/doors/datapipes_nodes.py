@@ -14,10 +14,12 @@ object is never touched, and any number of iterators may read the same graph.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from headrace.cursor import Opening
 from headrace.doors.datapipes_user import LARGEST, Hole, UserStream, UserTable, relink, relinked
+from headrace.doors.torch_datapipes import torch_worker
 from headrace.errors import NoLength
 from headrace.op import Here, Op
 from headrace.ops.chunk import DataChunk as DataChunk
@@ -90,11 +92,14 @@ class DataPipe(Pipe[T]):
         return op
 
     def __iter__(self) -> Iterator[T]:
-        passes = self.__dict__.get("_passes", 0)
+        worker = torch_worker()
+        passes = self.__dict__.get("_passes", 0) if worker is None else worker[2]
         self.__dict__["_passes"] = passes + 1
         told: dict[int, int] = {}
         pipe = lowered(self, told=told)
-        return _DirectOpening(pipe.ordinals(), passes, told).open(pipe)
+        samples = _DirectOpening(pipe.ordinals(), passes, told).open(pipe)
+        # The workers of torch's DataLoader each read the same graph: every sample belongs to one of them.
+        return samples if worker is None else islice(samples, worker[0], None, worker[1])
 
     def __len__(self) -> int:
         known = lowered(self).length()

@@ -4,7 +4,12 @@ Nothing here is imported unless torch is there and wanted.
 """
 
 import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from typing import Any
+
+from headrace.pipe import Pipe
 
 UNSEEDED = 67280421310721
 """The seed that torch starts with: nobody has set another."""
@@ -37,11 +42,44 @@ def told_seed() -> int | None:
     return None if seed == UNSEEDED else seed
 
 
-def is_table(thing: Any) -> bool:
-    """Whether something is a map-style pipe of torch's."""
-    torch: Any = sys.modules.get("torch")
-    data = getattr(getattr(torch, "utils", None), "data", None)
-    return data is not None and isinstance(thing, data.MapDataPipe)
+def torch_worker() -> tuple[int, int, int] | None:
+    """Inside a worker of torch's own DataLoader: its number, how many there are, and the seed that they share."""
+    data: Any = sys.modules.get("torch.utils.data")
+    info = None if data is None else data.get_worker_info()
+    return None if info is None else (info.id, info.num_workers, (info.seed - info.id) % 2**63)
+
+
+class _Arrival(MetaPathFinder):
+    """Notices when torch's data module is imported."""
+
+    looking = False
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname != "torch.utils.data" or _Arrival.looking:
+            return None
+        _Arrival.looking = True
+        try:
+            spec = find_spec(fullname)
+        finally:
+            _Arrival.looking = False
+        if spec is not None and spec.loader is not None:
+            run: Any = spec.loader.exec_module
+
+            def run_and_tell(module: Any) -> None:
+                run(module)
+                module.IterableDataset.register(Pipe)
+
+            spec.loader.exec_module = run_and_tell  # type: ignore[method-assign]
+        return spec
+
+
+def announce() -> None:
+    """From now on torch's DataLoader sees every pipe as an iterable-style dataset; torch itself is not imported."""
+    data: Any = sys.modules.get("torch.utils.data")
+    if data is not None and hasattr(data, "IterableDataset"):
+        data.IterableDataset.register(Pipe)
+    elif not any(isinstance(finder, _Arrival) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Arrival())
 
 
 def check_distributed(initialized: bool) -> None:

@@ -9,6 +9,7 @@ A World is a value: it is passed in, never looked up. What depends on the job's 
                receive the same samples; data is shared among `share_ranks` groups, of which this is `share_rank`
 """
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 
 from headrace.errors import BadOption

@@ -416,13 +416,13 @@ class ProcessWorkers:
         if self._struck[sample] < 2 or ticket.strand is not None:
             if self._struck[sample] > STREAM_DEATHS:
                 raise PoisonSample(
-                    f"the worker that reads a stream {why}, for the {self._struck[sample]}th time near sample {position}; "
+                    f"the worker that reads a stream {why}, {self._struck[sample]} times near sample {position}; "
                     f"look at it with workers=0"
                 )
             return
         if self.policy.on_poison == "raise":
             raise PoisonSample(
-                f"the sample at position {position} ended its worker twice: the worker {why} ({self._describe(ticket)}); "
+                f"the sample at position {position} ended its worker twice: it {why} ({self._describe(ticket)}); "
                 f"look at it with workers=0, or leave such samples out with on_poison='skip'"
             )
         ticket.avoid = (*ticket.avoid, position)

@@ -1,0 +1,230 @@
+"""Lineage: which samples a past batch was made of, and the batch again, bit by bit.
+
+    trace(program, policy, epoch=3, step=1000).positions      nothing is run: arithmetic
+    ....batch()                                               the batch itself
+    ....origins()                                             for each sample, the sources it was read from, and where
+
+Nothing is recorded while a loader runs. Where the plan deals out positions, batch `step` is a ticket that can be worked
+out, and running that ticket again costs one batch. Elsewhere (streams, ops that change counts, samples that were left
+out after errors) the epoch is read again, in this process, up to the batch. Steps count from where the epoch began or,
+after a snapshot was loaded, from where it went on.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+from headrace.engine.epoch import Epoch
+from headrace.engine.executor import Executor
+from headrace.engine.policy import Policy
+from headrace.engine.pool import Pool
+from headrace.engine.program import Program
+from headrace.errors import BadOption
+from headrace.observe.meter import Meter
+from headrace.op import Spot
+from headrace.plan.seed import BorrowedGlobals
+from headrace.plan.share import Share, deal
+from headrace.plan.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a sample was read."""
+
+    source: str
+    position: int
+    """Its number in the source."""
+    where: str | None = None
+    """What the source's `locate(position)` says of it, such as a file and an offset, if it has such a method."""
+
+
+class Redo(NamedTuple):
+    """A ticket that can be run again: what to run, and which of its outputs is the batch."""
+
+    number: int
+    payload: tuple[int, int, tuple[int, ...]]
+    output: int
+
+
+class Lineage:
+    """One batch of the past."""
+
+    def __init__(
+        self, program: Program, policy: Policy, epoch: int, step: int, world: World, ends: str, at: Any, left_out: bool
+    ) -> None:
+        self.program = program
+        self.epoch = epoch
+        self.step = step
+        self.positions: tuple[int, ...] | None = None
+        """Of its samples, in the epoch's order; None when only reading the epoch again can tell."""
+        self.mask: tuple[bool, ...] = ()
+        """False for samples that only fill the batch (ends="pad" or "repeat")."""
+        self._policy, self._world, self._ends, self._at = policy, world, ends, at
+        self._redo = None if left_out else self._work_out()
+        self._done: tuple[Any, tuple[tuple[Origin, ...], ...]] | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Arithmetic was enough: making the batch again costs one batch."""
+        return self._redo is not None
+
+    def batch(self) -> Any:
+        """The batch again."""
+        return self._run()[0]
+
+    def origins(self) -> tuple[tuple[Origin, ...], ...]:
+        """For each sample, the places in sources that it was made from; empty where only the epoch tells."""
+        return self._run()[1]
+
+    # --- arithmetic ---------------------------------------------------------------------------------------------------
+
+    def _work_out(self) -> Redo | None:
+        program = self.program
+        start = _start(self._at)
+        if start is None or not program.indexed or not program.countable or len(program.stages) > 1:
+            return None
+        indexed = program.head.indexed(program.seed, self.epoch)
+        assert indexed is not None
+        if program.stages[0].group is None:
+            return self._single(indexed.length, start)
+        return self._grouped(program.stages[0], indexed.length, start)
+
+    def _grouped(self, stage: Any, length: int, start: int) -> Redo:
+        ranks, rank = self._world.share_ranks, self._world.share_rank
+        share = Share(length, stage.group, ranks, rank, "drop" if stage.drop_last else self._ends, start)  # type: ignore[arg-type]
+        self._check(share.steps)
+        block = share.block(self.step)
+        self.positions, self.mask = tuple(block.positions()), tuple(block.mask())
+        real = block.stop - block.start
+        number = (start // (stage.group * ranks) + self.step) * ranks + rank
+        return Redo(number, (block.start, block.stop, self.positions[real:]), 0)
+
+    def _single(self, length: int, start: int) -> Redo:
+        ranks, rank, size = self._world.share_ranks, self._world.share_rank, self.program.block
+        mine = deal(length - start, ranks, rank)
+        self._check(len(mine))
+        position = start + mine[self.step]
+        self.positions, self.mask = (position,), (True,)
+        if ranks == 1:
+            number = position // size
+            first = max(start, number * size)
+            return Redo(number, (first, min((number + 1) * size, length), ()), position - first)
+        first = self.step // size * size
+        block = tuple(start + i for i in mine[first : first + size])
+        return Redo(block[0], (0, 0, block), self.step - first)
+
+    def _check(self, steps: int) -> None:
+        if self.step >= steps:
+            raise BadOption(f"step {self.step}: epoch {self.epoch} has steps 0 to {steps - 1} on this rank")
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
+        if self._done is None:
+            self._done = self._again() if self._redo is None else self._rerun(self._redo)
+        return self._done
+
+    def _rerun(self, redo: Redo) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
+        executor, trail = tracing(self.program)
+        with BorrowedGlobals() if self.program.keyed else nullcontext():
+            outputs = executor.run(0, self.epoch, redo.number, redo.payload)
+        assert self.positions is not None
+        places = {position: tuple(origins) for position, origins in trail.origins(self.program)}
+        return outputs[redo.output], tuple(places.get(position, ()) for position in self.positions)
+
+    def _again(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
+        inline = replace(self._policy, workers=0, kind="inline", start_method=None)
+        pool = Pool(self.program, inline)
+        try:
+            batches: Iterator[Any] = Epoch(pool, Meter(), self.epoch, self._world, ends=self._ends, state=self._at)
+            for batch in islice(batches, self.step, None):
+                return batch, ()
+        finally:
+            pool.close()
+        raise BadOption(f"step {self.step}: epoch {self.epoch} ends before it on this rank")
+
+
+def trace(
+    program: Program,
+    policy: Policy,
+    epoch: int,
+    step: int,
+    *,
+    world: World | None = None,
+    ends: str = "short",
+    at: Any = None,
+    left_out: bool = False,
+) -> Lineage:
+    """Batch number `step` that a loader of this program delivered in `epoch`, which began `at` a place of a snapshot.
+
+    `left_out` says that samples were left out after errors: steps can then not be told by arithmetic.
+    """
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise BadOption(f"step must be a whole number >= 0, not {step!r}")
+    if not program.keyed:
+        raise BadOption("random values of this loader are carried from batch to batch, so no batch can be made again")
+    return Lineage(program, policy, epoch, step, world or World(), ends, at, left_out)
+
+
+def _start(at: Any) -> int | None:
+    """The position at which an epoch began, where a position is all there is to it."""
+    if at is None:
+        return 0
+    if not isinstance(at, tuple | list) or len(at) != 3:
+        return None
+    mark, skip, _ = at
+    if mark is None:
+        return int(skip)
+    return int(mark[1]) + int(skip) if mark[0] == "p" else None
+
+
+# --- looking over an executor's shoulder ------------------------------------------------------------------------------
+
+
+def tracing(program: Program) -> tuple[Executor, "Trail"]:
+    """An executor, and what it visits."""
+    executor = Executor(program, seeds=True)
+    trail = Trail()
+    executor.spot = trail
+    executor.header = Header(trail)
+    return executor, trail
+
+
+class Header(list[int]):
+    """The header of a slot: the position at hand is written here before each sample."""
+
+    def __init__(self, trail: "Trail") -> None:
+        super().__init__((0, 0, 0))
+        self._trail = trail
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(index, value)
+        if index == 1:
+            self._trail.visits.append((value, []))
+
+
+class Trail(Spot):
+    """A spot that remembers where it has been."""
+
+    def __init__(self) -> None:
+        self.visits: list[tuple[int, list[tuple[int, int]]]] = []
+        """For each sample, its position, and (op, position) of every call."""
+        super().__init__()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "position" and self.here is not None and self.visits:
+            self.visits[-1][1].append((self.here.ordinal, value))
+
+    def origins(self, program: Program) -> Iterator[tuple[int, list[Origin]]]:
+        nodes = program.pipe.nodes()
+        for position, calls in self.visits:
+            places = dict.fromkeys((ordinal, at) for ordinal, at in calls if not nodes[ordinal].inputs)
+            yield position, [_origin(nodes[ordinal].op, at) for ordinal, at in places]
+
+
+def _origin(source: Any, position: int) -> Origin:
+    locate = getattr(source, "locate", None)
+    return Origin(source.describe(), position, None if locate is None else locate(position))

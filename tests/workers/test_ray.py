@@ -1,0 +1,248 @@
+"""Ray actors as workers, on a cluster of one node: a reduced form of laws 2 to 5. (Nodes die in test_ray_nodes.)"""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from headrace import Loader, Pipe
+from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
+from tests.conftest import RunScript
+from tests.depth import depth
+from tests.laws.pipes import RANDOM_STEPS, Numbers, double, drawn, odd, pipes, read, some, stream
+from tests.workers.ray_head import head
+
+ray = pytest.importorskip("ray", reason="ray is not installed: it comes with headrace[ray]")
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with head() as address:
+        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+        yield
+        ray.shutdown()
+
+
+# --- law 2: the same stream -------------------------------------------------------------------------------------------
+
+EXAMPLES = {
+    "indexed": Pipe.of(Numbers(101)).shuffle().map(drawn).batch(8),
+    "filtered": Pipe.of(Numbers(101)).shuffle().map(drawn).filter(odd).batch(8).map(drawn),
+    "assembled": Pipe.of(Numbers(101)).map(drawn).flatmap(some).batch(7),
+    "three stages": Pipe.of(Numbers(101)).flatmap(some).batch(3).filter(odd).map(drawn).batch(2).map(drawn),
+    "streamed": Pipe.of(stream(101)).shuffle(window=10).sharding_filter().map(drawn).batch(6),
+    "only a stream": Pipe.of(stream(101)).shuffle(buffer_size=10),
+    "tail": Pipe.of(Numbers(60)).filter(odd).shuffle(buffer_size=5).batch(4).map(drawn),
+}
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_the_stream_is_the_same_inline_and_in_actors(name: str) -> None:
+    assert read(EXAMPLES[name], 2, workers=2, kind="ray") == read(EXAMPLES[name], 2)
+
+
+@settings(max_examples=depth(3, 100))
+@given(pipes(RANDOM_STEPS))
+def test_the_stream_of_any_pipe_is_the_same_inline_and_in_actors(pipe: Pipe[Any]) -> None:
+    assert read(pipe, 2, workers=2, kind="ray") == read(pipe, 2)
+
+
+def test_strands_give_one_stream_for_any_number_of_actors() -> None:
+    pipe = Pipe.of(stream(90)).map(drawn).batch(4)
+    assert read(pipe, workers=3, kind="ray", strands=2) == read(pipe, workers=1, kind="ray", strands=2)
+
+
+# --- law 3: snapshots -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["indexed", "filtered", "streamed", "tail"])
+def test_a_snapshot_goes_from_actors_to_inline_and_back(name: str) -> None:
+    pipe, ray_kind = EXAMPLES[name], {"workers": 2, "kind": "ray"}
+    whole = read(pipe)
+    for first, then in ((ray_kind, {}), ({}, ray_kind)):
+        with Loader(pipe, seed=3, **first) as loader:
+            got = [repr(sample) for _, sample in zip(range(3), loader, strict=False)]
+            text = json.dumps(loader.state_dict())
+        with Loader(pipe, seed=3, **then) as loader:
+            loader.load_state_dict(json.loads(text))
+            assert got + [repr(sample) for sample in loader] == whole
+
+
+# --- law 4: deaths ----------------------------------------------------------------------------------------------------
+
+DEADLY = {
+    "indexed": Pipe.of(Numbers(200)).shuffle().map(drawn).batch(4),
+    "filtered": Pipe.of(Numbers(200)).map(drawn).filter(odd).batch(2).map(drawn),
+    "streamed": Pipe.of(stream(200)).shuffle(window=30).sharding_filter().map(drawn).batch(4),
+}
+
+
+@pytest.mark.parametrize("name", list(DEADLY))
+def test_killed_actors_do_not_change_the_stream(name: str) -> None:
+    want, got = read(DEADLY[name]), []
+    with Loader(DEADLY[name], seed=3, workers=2, kind="ray") as loader:
+        for i, batch in enumerate(loader):
+            got.append(repr(batch))
+            if i % 20 == 5:
+                pids = loader._pool.all()[0].pids()
+                os.kill(pids[i % len(pids)], signal.SIGKILL)
+        assert loader.stats().retries > 0
+    assert got == want
+
+
+def test_without_restarts_the_first_death_is_an_error_that_says_how() -> None:
+    with Loader(DEADLY["indexed"], workers=1, kind="ray", restarts=0) as loader:
+        batches = iter(loader)
+        next(batches)
+        os.kill(loader._pool.all()[0].pids()[0], signal.SIGKILL)
+        with pytest.raises(WorkerDied, match=r"unexpectedly exits.*0 restarts"):
+            list(batches)
+
+
+def deadly(x: int) -> int:
+    if x == 13:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def test_a_sample_that_kills_twice_is_named() -> None:
+    pipe = Pipe.of(Numbers(20)).map(deadly).batch(4)
+    with pytest.raises(PoisonSample, match="position 13"), Loader(pipe, workers=1, kind="ray") as loader:
+        list(loader)
+
+
+def test_a_sample_that_kills_twice_can_be_left_out() -> None:
+    pipe = Pipe.of(Numbers(20)).map(deadly).batch(4)
+    with Loader(pipe, workers=1, kind="ray", on_poison="skip") as loader:
+        assert list(loader) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 14, 15], [16, 17, 18, 19]]
+
+
+def test_actors_that_cannot_start_are_given_up() -> None:
+    def die(number: int) -> None:
+        os._exit(3)
+
+    with (
+        pytest.raises(WorkerDied, match="while they start"),
+        Loader(DEADLY["indexed"], workers=1, kind="ray", worker_init=die) as loader,
+    ):
+        next(iter(loader))
+
+
+# --- law 5: views -----------------------------------------------------------------------------------------------------
+
+
+class Arrays:
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        return np.full(500_000, i, np.int64)
+
+
+def test_batches_are_writable_and_stay_valid_however_many_are_held() -> None:
+    # 240 MB in all: twice the object store.
+    with Loader(Pipe.of(Arrays()).batch(2).collate(), workers=2, kind="ray", memory=1 << 25) as loader:
+        held = []
+        for i, batch in enumerate(loader):
+            assert (batch[:, ::1000] == [[2 * i], [2 * i + 1]]).all()
+            batch += 1000
+            held.append(batch)
+    for i, batch in enumerate(held):
+        assert (batch[:, ::1000] == [[1000 + 2 * i], [1001 + 2 * i]]).all()
+
+
+def add_one(batch: list[np.ndarray]) -> list[np.ndarray]:
+    for array in batch:
+        array += 1
+    return batch
+
+
+def test_samples_of_the_stage_before_can_be_written_to() -> None:
+    pipe = Pipe.of(Arrays()).map(lambda a: a[:2000]).filter(lambda a: a[0] % 2 == 0).batch(2).map(add_one).collate()
+    with Loader(pipe, workers=2, kind="ray") as loader:
+        assert [batch[:, 0].tolist() for batch in loader] == [[4 * i + 1, 4 * i + 3] for i in range(15)]
+
+
+# --- trouble ----------------------------------------------------------------------------------------------------------
+
+
+def fails(x: int) -> int:
+    if x == 7:
+        raise KeyError("seven")
+    return x
+
+
+def test_an_error_keeps_its_type_and_gains_its_place() -> None:
+    with Loader(Pipe.of(Numbers(20)).map(fails).batch(5), workers=2, kind="ray") as loader:
+        batches = iter(loader)
+        assert next(batches) == [0, 1, 2, 3, 4]
+        with pytest.raises(KeyError, match="seven") as caught:
+            next(batches)
+        assert "position 7" in "".join(caught.value.__notes__)
+        assert "fails" in str(caught.value.__cause__)
+        assert next(batches) == [10, 11, 12, 13, 14]
+
+
+def test_an_error_while_an_actor_starts_is_raised_as_it_is() -> None:
+    def refuse(number: int) -> None:
+        raise LookupError("no licence")
+
+    with (
+        pytest.raises(LookupError, match="no licence"),
+        Loader(Pipe.of(Numbers(20)), workers=1, kind="ray", worker_init=refuse) as loader,
+    ):
+        next(iter(loader))
+
+
+def test_actors_are_replaced_after_so_many_tickets() -> None:
+    pipe = Pipe.of(Numbers(40)).map(lambda x: (x, os.getpid())).batch(4)
+    with Loader(pipe, workers=1, kind="ray", recycle=4) as loader:
+        samples = [sample for batch in loader for sample in batch]
+        assert loader.stats().retries == 0
+    assert [x for x, _ in samples] == list(range(40))
+    assert len({pid for _, pid in samples}) >= 2
+
+
+def wait_for_ever(x: int) -> int:
+    if x == 5:
+        signal.pause()
+    return x
+
+
+def test_a_stuck_actor_is_named_with_its_stack() -> None:
+    with Loader(Pipe.of(Numbers(8)).map(wait_for_ever).batch(2), workers=1, kind="ray", timeout=5) as loader:
+        batches = iter(loader)
+        assert next(batches) == [0, 1]
+        with pytest.raises(WorkerStuck, match="in wait_for_ever"):
+            list(batches)
+
+
+def test_two_loaders_share_the_cluster() -> None:
+    with (
+        Loader(Pipe.of(Numbers(40)).map(double).batch(4), workers=1, kind="ray") as one,
+        Loader(Pipe.of(Numbers(40)).batch(4), workers=2, kind="ray") as two,
+    ):
+        for a, b in zip(one, two, strict=True):
+            assert [x for x, _ in a] == b
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
+
+
+def test_without_ray_the_error_names_the_extra(run_script: RunScript) -> None:
+    done = run_script(
+        """
+        import sys
+        sys.modules["ray"] = None
+        from headrace import Loader, Pipe
+        next(iter(Loader(Pipe.of([1, 2]), workers=1, kind="ray")))
+        """
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last == "headrace.errors.MissingExtra: ray is not installed; it comes with: pip install 'headrace[ray]'"
