@@ -8,6 +8,7 @@ again.
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 from headrace.op import Here, Indexed, Spot
 from headrace.plan.seed import key
@@ -67,6 +68,7 @@ class Cursor(Iterator[Any]):
     """One op at work."""
 
     __slots__ = (
+        "__weakref__",
         "_captured",
         "_flow",
         "_opening",
@@ -96,7 +98,7 @@ class Cursor(Iterator[Any]):
         self.here = self._opening.here(self.node, turn)
         self.here.emitted = self.emitted = emitted
         self.here.note = self.note = note
-        self.here._rest = self._rest
+        self.here._rest = WeakMethod(self._rest)
         self._skip = skip
         self._captured = (emitted, note, below if below is not None else [c.state() for c in self.inputs])
         self._flow = self.node.op.flow(*self.inputs, self.here)

@@ -20,6 +20,7 @@ moment, with `here.emitted` and `here.note` telling where it was, and what it ha
 dropped. An op that does neither is resumed by replay from the start of the epoch.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from time import perf_counter
@@ -56,12 +57,13 @@ class Here:
         """How many samples this op had emitted at the moment it goes on from; 0 at the start of an epoch."""
         self.note: Any = None
         """What the op said at that moment."""
-        self._rest: Callable[[Any], None] | None = None
+        self._rest: Callable[[], Callable[[Any], None] | None] | None = None
+        """A weak reference to who listens: what an op knows must not keep a whole graph alive."""
 
     def rest(self, note: Any = None) -> None:
         """Say: now I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
-        if self._rest is not None:
-            self._rest(note)
+        if self._rest is not None and (listen := self._rest()) is not None:
+            listen(note)
 
 
 class Indexed:
@@ -118,7 +120,7 @@ class Op(Generic[In, Out]):
     @classmethod
     def name(cls) -> str:
         """The verb."""
-        return cls.__name__.lower()
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     def identity(self) -> tuple[Any, ...]:
         """What makes the order and number of samples: goes into the fingerprint of a snapshot."""

@@ -26,7 +26,7 @@ ROWS: list[list[str]] = [
     ["headrace.loader"],
     ["headrace.engine", "headrace.device", "headrace.distributed"],
     ["headrace.pipe headrace.verbs headrace.cursor"],  # the graph, its verbs by domain, and the graph opened
-    ["headrace.ops", "headrace.sources"],
+    ["headrace.ops headrace.sources"],
     ["headrace.op"],
     ["headrace.plan", "headrace.observe", "headrace.share"],
     ["headrace.errors"],

@@ -232,7 +232,7 @@ def test_a_position_outside_a_table_is_an_error() -> None:
     with pytest.raises(IndexError, match="Index 9 is out of bound"):
         squares.batch(4)[9]
     with pytest.raises(IndexError, match="Index 9 is out of range"):
-        squares.concat(squares)[9 * 9]
+        squares.concat(Squares(3))[9]
     with pytest.raises(IndexError, match="out of range for one of the input MapDataPipes"):
         squares.zip(Squares(2))[4]
     with pytest.raises(IndexError, match="out of bound"):

@@ -2,13 +2,15 @@
 
 Ray keeps idle processes and starts new ones when it likes, so as children of the test process they would look like
 something that a test has left behind. The node runs in a session of its own, in a folder of its own, and all of it is
-gone at the end.
+gone at the end. Only who knows its token, made up for the occasion, can connect.
 """
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +24,9 @@ STORE = 120_000_000
 
 @contextmanager
 def head(cores: int = 2) -> Iterator[str]:
-    """The address of a new cluster."""
+    """The address of a new cluster. Ray reads its settings when it is imported: import it here inside at the earliest."""
+    before = dict(os.environ)
+    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
     folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))  # sockets in it: their paths must be short
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=0", f"--num-cpus={cores}"]
     command += [f"--object-store-memory={STORE}", "--include-dashboard=false", "--disable-usage-stats"]
@@ -39,3 +43,5 @@ def head(cores: int = 2) -> Iterator[str]:
             process.kill()
         psutil.wait_procs(members, timeout=DEADLINE)
         shutil.rmtree(folder, ignore_errors=True)
+        os.environ.clear()
+        os.environ.update(before)

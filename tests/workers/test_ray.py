@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,17 @@ from tests.depth import depth
 from tests.laws.pipes import RANDOM_STEPS, Numbers, double, drawn, odd, pipes, read, some, stream
 from tests.workers.ray_head import head
 
-ray = pytest.importorskip("ray", reason="ray is not installed: it comes with headrace[ray]")
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: it comes with headrace[ray]"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     with head() as address:
+        import ray
+
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
         yield
         ray.shutdown()

@@ -1,15 +1,8 @@
-"""Table: columns of one length, and the gather: many rows taken at once, one vectorised call per column or less.
+"""Table: columns of one length, and rows taken from them many at once (see `gather`).
 
-    take(positions)  ->  a table of those rows, in that order; numbers are written straight into the memory that
-                         travels to the consumer (`place.empty`)
-
-Columns of one dtype are gathered into one *block* of shape (columns, rows), so that a batch of a hundred columns
-travels as one array. A table may also be kept by rows: `records` is an array with one entry a row, and plain columns are
-fields of it. A row is then fetched whole, with one cache miss where a hundred columns have a hundred, and the fields are
-laid out as columns afterwards.
+A table may be kept by columns or by rows: `records` is an array with one entry a row, and plain columns are fields of it.
 """
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,13 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.columns.column import Arrow, Column, Ints, Plain, field_of
+from headrace.columns.gather import Block, Plan
 from headrace.errors import BadOption, BadPipe
 from headrace.op import place
-
-Block = tuple[tuple[str, ...], NDArray[Any]]
-"""Names, and an array with one row for each of them."""
-LINE = 64
-"""Bytes that a processor fetches at once."""
 
 
 class Table:
@@ -45,7 +34,7 @@ class Table:
         self.blocks = blocks
         self.shipment: Any = None
         """What this table travels as, once it has (see `travel`)."""
-        self._plans: dict[tuple[str, ...], _Plan] = {}
+        self._plans: dict[tuple[str, ...], Plan] = {}
 
     @classmethod
     def of(cls, columns: dict[str, Column]) -> "Table":
@@ -66,20 +55,22 @@ class Table:
         names = self.names if names is None else names
         plan = self._plans.get(names)
         if plan is None:
-            plan = self._plans[names] = _Plan(self, names)
+            plan = self._plans[names] = Plan(self._chosen(names), self.records)
         found, blocks = plan.gather(positions)
         return Table({name: found[name] for name in names}, len(positions), None, blocks)
+
+    def _chosen(self, names: tuple[str, ...]) -> dict[str, Column]:
+        check_names(names, self.columns)
+        return {name: self.columns[name] for name in names}
 
     def row(self, row: int) -> dict[str, Any]:
         """One row, as values of numpy and Python; a missing value is None."""
         return {name: column.at(row) for name, column in self.columns.items()}
 
     def select(self, names: Iterable[str]) -> "Table":
-        names = tuple(names)
-        check_names(names, self.columns)
-        kept = set(names)
-        blocks = [(members, block) for members, block in self.blocks if kept.issuperset(members)]
-        return Table({n: self.columns[n] for n in names}, self.length, self.records, blocks)
+        chosen = self._chosen(tuple(names))
+        blocks = [(members, block) for members, block in self.blocks if all(m in chosen for m in members)]
+        return Table(chosen, self.length, self.records, blocks)
 
     def rename(self, new: Mapping[str, str]) -> "Table":
         named = renamed(self.columns, new)
@@ -111,115 +102,6 @@ def renamed(names: Iterable[str], new: Mapping[str, str]) -> list[str]:
     return found
 
 
-class _Plan:
-    """Which columns are gathered together, worked out once for each choice of names."""
-
-    def __init__(self, table: Table, names: tuple[str, ...]) -> None:
-        check_names(names, table.columns)
-        self._columns = {name: table.columns[name] for name in names}
-        self._records = table.records
-        self._runs: list[tuple[int, int, np.dtype[Any], tuple[str, ...]]] = []
-        """Neighbouring fields of one dtype: first byte, last byte, dtype, names."""
-        self._groups: list[tuple[np.dtype[Any], tuple[str, ...], list[NDArray[Any]]]] = []
-        self._single: list[str] = []
-        fields: list[tuple[int, str]] = []
-        groups: dict[np.dtype[Any], list[str]] = {}
-        for name, column in self._columns.items():
-            if not isinstance(column, Plain) or column.mask is not None or column.values.ndim != 1:
-                self._single.append(name)
-            elif (offset := _offset(table.records, column.values)) is not None:
-                fields.append((offset, name))
-            elif column.values.flags.c_contiguous and not column.values.dtype.hasobject:
-                groups.setdefault(column.values.dtype, []).append(name)
-            else:
-                self._single.append(name)
-        if table.records is not None and len(fields) * LINE < table.records.itemsize:
-            self._single += [name for _, name in fields]  # cheaper than whole rows
-            fields = []
-        for offset, name in sorted(fields):
-            self._add_field(offset, name)
-        for dtype, members in groups.items():
-            self._groups.append((dtype, tuple(members), [_values(self._columns[n]) for n in members]))
-
-    def _add_field(self, offset: int, name: str) -> None:
-        dtype = _values(self._columns[name]).dtype
-        stop = offset + dtype.itemsize
-        if self._runs:
-            start, end, same, names = self._runs[-1]
-            if end == offset and same == dtype:
-                self._runs[-1] = (start, stop, dtype, (*names, name))
-                return
-        self._runs.append((offset, stop, dtype, (name,)))
-
-    def gather(self, positions: Ints) -> tuple[dict[str, Column], list[Block]]:
-        found: dict[str, Column] = {}
-        blocks: list[Block] = []
-        if self._runs:
-            rows = _fetched(self._records, positions)
-            for start, stop, dtype, names in self._runs:
-                block = place.empty((len(names), len(positions)), dtype)
-                block[...] = rows[:, start:stop].view(dtype).T
-                blocks.append((names, block))
-        for dtype, names, arrays in self._groups:
-            block = place.empty((len(names), len(positions)), dtype)
-            for array, out in zip(arrays, block, strict=True):
-                array.take(positions, None, out, "clip")  # any other mode gathers into a buffer first
-            blocks.append((names, block))
-        for names, block in blocks:
-            for name, values in zip(names, block, strict=True):
-                column = self._columns[name]
-                found[name] = Plain(values, None, column.field, column.dtype)
-        for name in self._single:
-            found[name] = _taken(self._columns[name], positions)
-        return found, blocks
-
-
-def _values(column: Column) -> NDArray[Any]:
-    assert isinstance(column, Plain)
-    return column.values
-
-
-def _offset(records: NDArray[Any] | None, values: NDArray[Any]) -> int | None:
-    """Where in a record these values lie, if they are a field of the records."""
-    if records is None or values.strides[0] != records.itemsize or len(values) != len(records):
-        return None
-    offset: int = values.__array_interface__["data"][0] - records.__array_interface__["data"][0]
-    return offset if 0 <= offset and offset + values.itemsize <= records.itemsize else None
-
-
-def _taken(column: Column, positions: Ints) -> Column:
-    if isinstance(column, Arrow):
-        return column.take(positions)
-    values = _gathered(column.values, positions)
-    return replace(column, values=values, mask=None if column.mask is None else _gathered(column.mask, positions))
-
-
-def _gathered(values: NDArray[Any], positions: Ints) -> NDArray[Any]:
-    out: NDArray[Any] = place.empty((len(positions), *values.shape[1:]), values.dtype)
-    if values.flags.c_contiguous:
-        values.take(positions, 0, out, "clip")
-    else:
-        out[...] = values[positions]  # take() would first copy the whole column into one piece
-    return out
-
-
-class _Scratch(threading.local):
-    memory: NDArray[np.uint8] = np.empty(0, np.uint8)
-
-
-_scratch = _Scratch()
-
-
-def _fetched(records: Any, positions: Ints) -> NDArray[np.uint8]:
-    """Whole records, as rows of bytes, in memory that the next call uses again."""
-    size = records.itemsize * len(positions)
-    if _scratch.memory.nbytes < size:
-        _scratch.memory = np.empty(size, np.uint8)
-    raw = _scratch.memory[:size]
-    records.view(f"V{records.itemsize}").take(positions, 0, raw.view(f"V{records.itemsize}"), "clip")
-    return raw.reshape(len(positions), records.itemsize)
-
-
 def merge(length: int, parts: Sequence[tuple[Ints, Table]]) -> Table:
     """One table out of several: the rows of each go to its places. They must have the same columns."""
     first = parts[0][1]
@@ -248,7 +130,7 @@ def _merged(length: int, name: str, parts: Sequence[tuple[Ints, Table]]) -> Colu
         joined = package("pyarrow").chunked_array(arrays)
         whole = from_arrow(joined, field_of(first)).take(np.argsort(places, kind="stable"))
         return replace(whole, dtype=first.dtype)
-    values = [_values(c) for c in columns]
+    values = [c.values for c in columns if isinstance(c, Plain)]
     if any(v.dtype != values[0].dtype or v.shape[1:] != values[0].shape[1:] for v in values):
         kinds = " and ".join(sorted({f"{v.dtype}{list(v.shape[1:]) or ''}" for v in values}))
         raise BadPipe(f"column {name!r} is {kinds} in different parts: cast them to one type first")

@@ -7,8 +7,7 @@
 """
 
 import os
-from collections.abc import Iterator
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,10 @@ from numpy.typing import NDArray
 
 from headrace.columns.column import Arrow, Column, Plain, packed_field
 from headrace.columns.packages import package
+from headrace.columns.records import Layout
 from headrace.columns.table import Table
 from headrace.share.segment import LINUX, Draft, Segment, reopen
 
-CHUNK = 1 << 22
-"""Bytes of records that are laid out at a time."""
 ALIGN = 64
 
 
@@ -29,61 +27,51 @@ def ship(table: Table) -> tuple[Any, ...]:
     if table.shipment is None:
         table.shipment = _ship(table)
     segment, layout, rest = table.shipment
-    return (None if segment is None else segment.ticket(), table.names, table.length, layout, rest)
+    mapped = None if table.records is None else _mapped(table.records)
+    return (None if segment is None else segment.ticket(), table.names, table.length, layout, rest, mapped)
 
 
 def _ship(table: Table) -> tuple[Segment | None, Any, dict[str, Any]]:
     rest: dict[str, Any] = {}
-    arrays: dict[tuple[str, bool], NDArray[Any]] = {}
+    plain: dict[str, Plain] = {}
     arrow: dict[str, Arrow] = {}
     for name, column in table.columns.items():
         if isinstance(column, Arrow):
             arrow[name] = column
-        elif (mapped := _mapped(column.values)) is not None and column.mask is None:
+        elif column.mask is None and (mapped := _mapped(column.values)) is not None:
             rest[name] = ("mapped", mapped, packed_field(column), column.dtype)
         elif column.values.dtype.hasobject or not LINUX:
             rest[name] = ("plain", column.values, column.mask, packed_field(column), column.dtype)
         else:
-            arrays[name, False] = column.values
-            if column.mask is not None:
-                arrays[name, True] = column.mask
+            plain[name] = column
     if not LINUX:
         rest |= {name: ("arrow", column) for name, column in arrow.items()}
         return None, None, rest
-    if not arrays and not arrow:
+    if not plain and not arrow:
         return None, None, rest
     draft = Draft()
     try:
-        layout = (_write_records(draft, table, arrays), _write_arrow(draft, table, arrow))
+        layout = (_write_records(draft, table, plain), _write_arrow(draft, arrow))
         return draft.finish([]), layout, rest
     except BaseException:
         draft.discard()
         raise
 
 
-def _write_records(draft: Draft, table: Table, arrays: dict[tuple[str, bool], NDArray[Any]]) -> Any:
-    if not arrays:
+def _write_records(draft: Draft, table: Table, columns: dict[str, Plain]) -> Any:
+    if not columns:
         return None
-    # Fields of one dtype side by side, the widest first, so that every field is aligned.
-    order = sorted(arrays, key=lambda k: (-arrays[k].dtype.itemsize, arrays[k].ndim > 1, arrays[k].dtype.str))
-    dtype = np.dtype([(f"f{i}", arrays[k].dtype, arrays[k].shape[1:]) for i, k in enumerate(order)])
-    gap = np.empty(0, np.uint8)
-    start = draft.put(gap, ALIGN)
-    for first, stop in _spans(table.length, max(1, CHUNK // max(1, dtype.itemsize))):
-        chunk = np.empty(stop - first, dtype)
-        for i, key in enumerate(order):
-            chunk[f"f{i}"] = arrays[key][first:stop]
-        draft.put(chunk.view(np.uint8) if dtype.itemsize else gap)
-    about = {n: (packed_field(c), c.dtype) for n, c in table.columns.items() if (n, False) in arrays}
-    return start, dtype, order, about
+    layout = Layout(columns)
+    start = draft.put(b"", ALIGN)
+    for first in range(0, table.length, layout.step):
+        part = {name: column.slice(first, first + layout.step) for name, column in columns.items()}
+        records = np.empty(min(layout.step, table.length - first), layout.dtype)
+        layout.fill(records, part)
+        draft.put(records.view(np.uint8))
+    return start, layout
 
 
-def _spans(length: int, step: int) -> Iterator[tuple[int, int]]:
-    for first in range(0, length, step):
-        yield first, min(first + step, length)
-
-
-def _write_arrow(draft: Draft, table: Table, columns: dict[str, Arrow]) -> Any:
+def _write_arrow(draft: Draft, columns: dict[str, Arrow]) -> Any:
     if not columns:
         return None
     pa = package("pyarrow")
@@ -109,21 +97,28 @@ def _mapped(values: NDArray[Any]) -> tuple[Any, ...] | None:
 
 
 def _reopen_mapped(path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> NDArray[Any]:
-    whole = np.memmap(path, np.uint8, "r")
-    return np.ndarray(shape, dtype, whole, offset, strides)
+    return np.ndarray(shape, dtype, _whole_file(path), offset, strides)
 
 
-def unship(ticket: Any, names: tuple[str, ...], length: int, layout: Any, rest: dict[str, Any]) -> Table:
+@lru_cache(maxsize=16)
+def _whole_file(path: str) -> NDArray[np.uint8]:
+    """One mapping for all columns of a file: fields of one record must lie in one array."""
+    return np.memmap(path, np.uint8, "r")
+
+
+def unship(
+    ticket: Any, names: tuple[str, ...], length: int, layout: Any, rest: dict[str, Any], mapped: Any = None
+) -> Table:
     """The table again, in another process."""
     columns: dict[str, Column] = {}
-    records = None
+    records = None if mapped is None else _reopen_mapped(*mapped)
     segment = None if ticket is None else reopen(*ticket)
     if segment is not None:
         numbers, arrow = layout
         if numbers is not None:
-            start, dtype, order, about = numbers
-            records = np.frombuffer(segment.memory, dtype, length, start)
-            columns |= _fields(records, order, about)
+            start, written = numbers
+            records = np.frombuffer(segment.memory, written.dtype, length, start)
+            columns |= written.columns(records)
         if arrow is not None:
             columns |= _read_arrow(memoryview(segment.memory)[arrow[0] : arrow[0] + arrow[1]], arrow[2])
     for name, (kind, *parts) in rest.items():
@@ -135,17 +130,6 @@ def unship(ticket: Any, names: tuple[str, ...], length: int, layout: Any, rest: 
     if segment is not None:
         table.shipment = (segment, layout, rest)
     return table
-
-
-def _fields(records: NDArray[Any], order: list[tuple[str, bool]], about: dict[str, Any]) -> dict[str, Column]:
-    found: dict[str, Plain] = {}
-    masks = {}
-    for i, (name, is_mask) in enumerate(order):
-        if is_mask:
-            masks[name] = records[f"f{i}"]
-        else:
-            found[name] = Plain(records[f"f{i}"], None, *about[name])
-    return {name: replace(column, mask=masks.get(name)) for name, column in found.items()}
 
 
 def _read_arrow(memory: memoryview, about: dict[str, Any]) -> dict[str, Column]:

@@ -54,7 +54,7 @@ class DataLoader2(Generic[T]):
         self.reading_service = copy.copy(reading_service)
         told = told_seed()
         self._seed = 0 if told is None else key("torch", told)
-        """Without seed(), the order follows from torch's own seed where the user set one."""
+        """Without seed(), the order follows from torch's own seed where torch is loaded."""
         self._since = 0
         self._running: Any = None
         self._feed: Feed | None = None
@@ -250,6 +250,10 @@ class DataLoader2(Generic[T]):
     def stats(self) -> Any:
         """What has happened so far: see `Loader.stats`."""
         return self._prepared().stats()
+
+    def worker_pids(self) -> list[int]:
+        """The process numbers of the workers that are alive now."""
+        return self._prepared().pids()
 
     def explain(self) -> str:
         """Where each op runs and why."""

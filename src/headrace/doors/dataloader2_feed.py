@@ -8,7 +8,7 @@ from headrace.doors.dataloader2_services import Settings
 from headrace.doors.dataloader2_workers import Replicas, WorkerInit, WorkerReset, with_reset
 from headrace.doors.datapipes_graph import lint
 from headrace.doors.datapipes_nodes import lowered
-from headrace.errors import NoLength, SnapshotRefused
+from headrace.errors import BadPipe, SnapshotRefused
 from headrace.loader import Loader
 from headrace.ops.cycle import Cycle
 from headrace.ops.same import Same
@@ -27,6 +27,7 @@ class Feed(Protocol):
     def length(self) -> int: ...
     def stats(self) -> Any: ...
     def explain(self) -> str: ...
+    def pids(self) -> list[int]: ...
 
 
 class Loaded:
@@ -84,6 +85,9 @@ class Loaded:
     def explain(self) -> str:
         return self._loader.pipe.explain(workers=self._settings.workers)
 
+    def pids(self) -> list[int]:
+        return self._loader.worker_pids()
+
 
 class Plain:
     """Anything that can be iterated, as it is, in this process; resumes by reading again."""
@@ -120,10 +124,13 @@ class Plain:
         return len(self._iterable)
 
     def stats(self) -> Any:
-        raise NoLength("a reading service of your own is not measured")
+        raise BadPipe("what a reading service of your own does is not measured")
 
     def explain(self) -> str:
         return f"{type(self._iterable).__name__}, iterated in this process"
+
+    def pids(self) -> list[int]:
+        return []
 
 
 def _pipe(graph: Any, settings: Settings) -> Pipe[Any]:

@@ -11,10 +11,6 @@ from typing import Any
 
 from headrace.pipe import Pipe
 
-UNSEEDED = 67280421310721
-"""The seed that torch starts with: nobody has set another."""
-
-
 def default_collate(batch: Any) -> Any:
     """A list of samples as tensors, by torch's own rules."""
     from torch.utils.data import default_collate as collate
@@ -35,11 +31,9 @@ def check_pinning() -> None:
 
 
 def told_seed() -> int | None:
-    """What the user gave to `torch.manual_seed`, if torch is loaded and that has happened."""
-    torch: Any = sys.modules.get("torch")
-    generator = getattr(torch, "default_generator", None)
-    seed = None if generator is None else generator.initial_seed()
-    return None if seed == UNSEEDED else seed
+    """The seed of torch's own generator, if torch is loaded: what `torch.manual_seed` was given, or one of its own."""
+    generator: Any = getattr(sys.modules.get("torch"), "default_generator", None)
+    return None if generator is None else int(generator.initial_seed())
 
 
 def torch_worker() -> tuple[int, int, int] | None:

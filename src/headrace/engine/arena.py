@@ -67,7 +67,8 @@ class Slot:
         self.size = size
         self.map = mmap.mmap(fd, size)
         self.view = memoryview(self.map)
-        self.table = (0, 0)
+        self.table = (0, 0, 0)
+        """Where the table of its samples lies, and which ticket wrote it."""
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
 
     def __del__(self) -> None:
@@ -83,7 +84,7 @@ _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 class Mapped:
     """A slot of somebody else's, mapped here. The descriptor is used up."""
 
-    __slots__ = ("address", "header", "map", "size", "view")
+    __slots__ = ("address", "header", "map", "size", "table", "view")
 
     def __init__(self, fd: int) -> None:
         self.size = os.fstat(fd).st_size
@@ -91,6 +92,8 @@ class Mapped:
         os.close(fd)
         self.view = memoryview(self.map)
         self.header = self.view[:HEADER].cast("q")
+        self.table: tuple[int, Any] = (-1, None)
+        """The table of samples that was read last, and the ticket that wrote it."""
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
 
 
@@ -107,7 +110,8 @@ def scratch() -> int:
 _TYPES: dict[int, Any] = {}
 
 
-def _lease_type(size: int) -> Any:
+def lease_type(size: int) -> Any:
+    """The type of a lease."""
     # A ctypes array type costs ten times an instance: one per slot size, kept for ever (sizes are few: see `_rounded`).
     found = _TYPES.get(size)
     if found is None:
@@ -158,7 +162,7 @@ class Arena:
 
     def lease(self, slot: Slot) -> memoryview:
         """Memory for the user to look into; the slot comes back by itself when nobody does any more."""
-        exporter = _lease_type(slot.size).from_buffer(slot.map)
+        exporter = lease_type(slot.size).from_buffer(slot.map)
         number = slot.number
         leases, returned = self._leases, self._returned
 

@@ -8,6 +8,7 @@ Objects travel by plain pickle, protocol 5; what plain pickle refuses goes by cl
 packed one by one with a table of their places, so that a reader can take any of them.
 """
 
+import contextlib
 import io
 import marshal
 import pickle
@@ -159,10 +160,14 @@ def write_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequenc
     return writer.put(table), len(table)
 
 
-def load_many(memory: Any, table: tuple[int, int], first: int, stop: int) -> list[Any]:
+def read_table(memory: Any, offset: int, size: int) -> Any:
+    """Where each sample of a slot lies. Read once per slot and content: it is as long as there are samples."""
+    return marshal.loads(memory[offset : offset + size])
+
+
+def load_many(memory: Any, table: Any, first: int, stop: int) -> list[Any]:
     """Samples first..stop of a slot."""
-    offset, size = table
-    start, ends, spans = marshal.loads(memory[offset : offset + size])
+    start, ends, spans = table
     out = []
     at = start if first == 0 else ends[first - 1]
     for i in range(first, stop):
@@ -234,6 +239,10 @@ def pack_error(error: BaseException) -> bytes:
 def load_error(packed: bytes) -> BaseException:
     kind, args, attributes = pickle.loads(packed)
     error: BaseException = kind.__new__(kind, *args)
+    # Some built-in errors (UnicodeDecodeError, OSError) keep what they say in fields that only their own __init__ sets.
+    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    with contextlib.suppress(TypeError):
+        builtin.__init__(error, *args)
     error.args = args
     for name, value in attributes.items():
         setattr(error, name, value)

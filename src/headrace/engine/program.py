@@ -139,12 +139,16 @@ def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
 
 
 def _serial(nodes: list[Pipe[Any]]) -> int | None:
-    """Where the last op stands that must see the whole stream, consumer-only ops excepted."""
+    """Where the last op stands that must see the whole stream, consumer-only ops excepted.
+
+    An op that makes a great many samples out of one (`coarse`: all rows of a file) counts as one too: its output has to
+    be handed on piece by piece, which is what a strand does.
+    """
     found = None
     for i, node in enumerate(nodes):
         if _in_consumer(node.op):
             break
-        if not isinstance(node.op, Each | Flat | Batch):
+        if not isinstance(node.op, Each | Flat | Batch) or getattr(node.op, "coarse", False):
             found = i
     return found
 

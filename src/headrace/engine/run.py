@@ -398,12 +398,11 @@ def _samples(run: Run, block: Block, first: int, stop: int) -> list[Any]:
         if arena.total > arena.budget and arena.crowded():
             arena.copies += 1
             block.lease = memoryview(bytearray(block.slot.view))
-            table = block.slot.table
+            block.outputs = codec.read_table(block.lease, *block.slot.table[:2])
             run.workers.release(block.slot)
         else:
-            table = block.slot.table
             block.lease = arena.lease(block.slot)
-        block.outputs = table
+            block.outputs = codec.read_table(block.lease, *block.slot.table[:2])
     return codec.load_many(block.lease, block.outputs, first, stop)
 
 

@@ -5,7 +5,6 @@ siblings inherit each other's ends.) Before each sample it writes the sample's p
 was lent, so that after its death the consumer knows where it was.
 """
 
-import ctypes
 import faulthandler
 import marshal
 import os
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.engine import codec
-from headrace.engine.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, room, whole
+from headrace.engine.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, lease_type, room, whole
 from headrace.engine.executor import Executor
 from headrace.engine.messages import FAILED, FAR, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS
 from headrace.engine.program import Program
@@ -105,11 +104,13 @@ class Child:
             if stage.feed == "refs":
                 refs, base, stride = payload
                 samples: list[Any] = []
-                for slot, offset, size, first, stop in refs:
+                for slot, offset, size, writer_seq, first, stop in refs:
                     mapped = self.slots[slot]
-                    exporter = (ctypes.c_char * mapped.size).from_buffer(mapped.map)
+                    if mapped.table[0] != writer_seq:
+                        mapped.table = (writer_seq, codec.read_table(mapped.view, offset, size))
+                    exporter = lease_type(mapped.size).from_buffer(mapped.map)
                     leases.append((slot, weakref.ref(exporter)))
-                    samples += codec.load_many(memoryview(exporter).cast("B"), (offset, size), first, stop)
+                    samples += codec.load_many(memoryview(exporter).cast("B"), mapped.table[1], first, stop)
                     del exporter
                 payload = (samples, base, stride)
                 del samples

@@ -346,7 +346,8 @@ class ProcessWorkers:
             reply.count = 1 if alone else -1
             reply.slot = slot
         elif kind == MANY:
-            _, _, reply.count, slot.table, _, reply.skipped, reply.seconds, extra, held = message
+            _, _, reply.count, (offset, size), _, reply.skipped, reply.seconds, extra, held = message
+            slot.table = (offset, size, ticket.seq)
             reply.slot = slot
             if extra is not None:
                 reply.ended, reply.state = extra

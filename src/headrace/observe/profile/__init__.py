@@ -1,0 +1,147 @@
+"""Profile: where the time of a loader goes, what holds it up, and what more workers would give.
+
+    from headrace.observe.profile import profile
+    print(profile(Loader(pipe, workers=4), consumer=train_step).text())
+
+`profile` runs the loader for some seconds under a clock, with `consumer` in the place of the training step (without it,
+batches are taken as fast as they come). To profile a training loop as it is, iterate a `Watch` in place of the loader.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.loader import Loader
+from headrace.observe.html import page
+from headrace.observe.profile.anatomy import Anatomy, dissect
+from headrace.observe.profile.predict import Forecast, forecast
+from headrace.observe.profile.trace import events
+from headrace.observe.profile.verdict import Verdict, judge
+from headrace.observe.profile.watch import Record, Watch, run
+
+__all__ = ["Anatomy", "Forecast", "Profile", "Record", "Verdict", "Watch", "profile"]
+
+
+def profile(
+    loader: Loader[Any],
+    consumer: Callable[[Any], Any] | None = None,
+    *,
+    seconds: float | None = 5.0,
+    batches: int | None = None,
+) -> "Profile":
+    """Run `loader` for so long, or for so many batches, and say where the time went."""
+    return Profile(run(Watch(loader, seconds=seconds, batches=batches), consumer))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was seen, and what follows from it."""
+
+    record: Record
+
+    @cached_property
+    def anatomy(self) -> Anatomy:
+        return dissect(self.record)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return judge(self.anatomy)
+
+    @cached_property
+    def forecasts(self) -> tuple[list[Forecast], Forecast | None]:
+        return forecast(self.record, self.anatomy)
+
+    def data(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        anatomy = self.anatomy
+        found, take = self.forecasts
+        return {
+            "pipe": repr(self.record.program.pipe),
+            "workers": anatomy.workers,
+            "kind": anatomy.kind,
+            "batches": anatomy.batches,
+            "batches/s": 1 / anatomy.wall if anatomy.wall else 0.0,
+            "samples/s": anatomy.samples / anatomy.wall if anatomy.wall else 0.0,
+            "waiting": anatomy.waiting,
+            "start-up": anatomy.start,
+            "bytes a batch": anatomy.bytes,
+            "workers replaced": self.record.retries,
+            "verdict": asdict(self.verdict),
+            "seconds a batch": [asdict(part) for part in anatomy.parts],
+            "workers seen": [asdict(hand) for hand in anatomy.hands],
+            "forecast": [asdict(f) for f in found],
+            "recommended": asdict(take) if take is not None else None,
+        }
+
+    def text(self) -> str:
+        """A few lines for a terminal."""
+        anatomy = self.anatomy
+        lines = [
+            self.verdict.text(),
+            "",
+            f"{_count(anatomy.batches)} batches, {_rate(anatomy)}, the training loop waits {anatomy.waiting:.0%} of "
+            f"the time; the first batch came after {_time(anatomy.start)}",
+            f"{anatomy.workers} workers ({anatomy.kind}), {anatomy.bytes / 1e6:.2f} MB a batch",
+            "",
+            "a batch takes",
+        ]
+        for part in sorted(anatomy.parts, key=lambda part: -part.seconds):
+            lines.append(f"  {_time(part.seconds):>9}  {part.room:10}{part.name}")
+        lines += ["", *self._advice()]
+        return "\n".join(lines)
+
+    def _advice(self) -> list[str]:
+        found, take = self.forecasts
+        if take is None:
+            return []
+        lines = ["more workers would give, at best"]
+        now = self.anatomy.wall
+        for f in found:
+            mark = "  <- enough" if f is take else ""
+            lines.append(f"  workers={f.workers:<3} window={f.window:<4} {now / f.wall:5.2f}x of now{mark}")
+        return lines
+
+    def html(self) -> str:
+        """One page that needs nothing else."""
+        return page(self.data(), pictures(self.record, self.anatomy))
+
+    def trace(self) -> dict[str, Any]:
+        """For ui.perfetto.dev or chrome://tracing."""
+        return events(self.record)
+
+
+def pictures(record: Record, anatomy: Anatomy) -> dict[str, Any]:
+    """What the page draws, in seconds from the first event."""
+    origin = record.began
+    turns = record.turns
+    asked = [turn.asked for turn in turns[1:]] + [record.ended]
+    return {
+        "tickets": [
+            (s.worker, s.stage, s.number, s.began - origin, s.ended - origin, s.bytes) for s in record.recorder.spans
+        ],
+        "turns": [
+            (turn.asked - origin, turn.waited, turn.got - origin, later - origin)
+            for turn, later in zip(turns, asked, strict=True)
+        ],
+        "levels": [(level.when - origin, level.bytes, level.slots, level.waiting) for level in record.levels],
+        "parts": [(part.room, part.name, part.seconds) for part in anatomy.parts],
+        "end": record.ended - origin,
+    }
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
+
+
+def _count(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+def _rate(anatomy: Anatomy) -> str:
+    if not anatomy.wall:
+        return "no rate"
+    rate = f"{1 / anatomy.wall:.1f} batches/s"
+    return rate if anatomy.samples == 1 else f"{rate} ({anatomy.samples / anatomy.wall:.0f} samples/s)"

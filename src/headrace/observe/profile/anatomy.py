@@ -1,0 +1,155 @@
+"""Anatomy: where the seconds of a batch go, worked out of a record.
+
+    head          ops that run in one place, for a stream
+    work          ops that any worker runs on any ticket
+    transport     what workers spend beside the ops (packing, memory), and the consumer on decoding
+    tail          ops that run in the consumer
+    step          the training loop itself
+
+All of it in seconds per batch, so that parts can be compared whatever runs at the same time.
+"""
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from headrace.observe.meter import RUN
+from headrace.observe.profile.record import Span, Turn
+from headrace.observe.profile.watch import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One op, or one thing that is no op."""
+
+    room: str
+    """head, work, transport, tail or step."""
+    name: str
+    seconds: float
+    ordinal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """One worker."""
+
+    number: int
+    tickets: int
+    busy: float
+    usual: float
+    """Median seconds of a ticket of the stage that costs most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    batches: int
+    samples: int
+    """In a batch, as the pipe groups them."""
+    wall: float
+    """Seconds per batch, start-up left out."""
+    start: float
+    """Seconds until the first batch."""
+    waited: float
+    parts: tuple[Part, ...]
+    hands: tuple[Hand, ...]
+    bytes: float
+    """That came from workers."""
+    workers: int
+    kind: str
+    busy: float | None
+
+    @property
+    def waiting(self) -> float:
+        """Of the time, the part in which the training loop waits."""
+        return min(1.0, self.waited / self.wall) if self.wall else 0.0
+
+    def total(self, *rooms: str) -> float:
+        return sum(part.seconds for part in self.parts if part.room in rooms)
+
+
+def dissect(record: Record) -> Anatomy:
+    turns = record.turns
+    steady = turns[1:] or turns
+    count = len(steady)
+    wall = (record.ended - (turns[0].got if len(turns) > 1 else record.began)) / count if turns else 0.0
+    return Anatomy(
+        batches=len(turns),
+        samples=group_of(record.program.pipe),
+        wall=wall,
+        start=turns[0].got - record.began if turns else 0.0,
+        waited=sum(turn.waited for turn in steady) / max(1, count),
+        parts=_parts(record, steady),
+        hands=_hands(record.recorder.spans),
+        bytes=record.recorder.payload * _per_batch(record),
+        workers=record.policy.workers,
+        kind=record.policy.kind,
+        busy=record.busy,
+    )
+
+
+def group_of(pipe: Any) -> int:
+    """How many samples a batch of this pipe has: the size of its last batch op."""
+    node = pipe
+    while node.inputs:
+        if node.op.name() == "batch":
+            return int(node.op.size)
+        node = node.inputs[0]
+    return 1
+
+
+def _per_batch(record: Record) -> float:
+    """What to multiply a sum over all answered tickets with to get a batch's share."""
+    batches = len(record.turns)
+    if not batches:
+        return 0.0
+    last = record.program.last
+    # Tickets that were answered but not delivered when the run was stopped made batches too.
+    made = record.recorder.answered.get(last.number, 0) if last.single else batches
+    return 1.0 / max(made, batches)
+
+
+def _parts(record: Record, steady: list[Turn]) -> tuple[Part, ...]:
+    program, recorder = record.program, record.recorder
+    nodes = program.pipe.nodes()
+    scale = _per_batch(record)
+    streamed = set() if program.indexed else {id(node) for node in program.head.nodes()}
+    parts: list[Part] = []
+    for ordinal, spent in recorder.by_op().items():
+        room = "head" if id(nodes[ordinal]) in streamed else "work"
+        parts.append(Part(room, nodes[ordinal].op.describe(), spent * scale, ordinal))
+    packing = max(0.0, sum(recorder.busy.values()) - sum(recorder.by_op().values()))
+    if record.policy.kind != "inline":
+        parts.append(Part("transport", "packing, in workers", packing * scale))
+    count = max(1, len(steady))
+    tails = recorder.tail or {}
+    every = max(1, len(record.turns))
+    parts += [Part("tail", nodes[o].op.describe(), s / every, o) for o, s in sorted(tails.items()) if o != RUN]
+    own = sum(turn.got - turn.asked - turn.waited - turn.tail for turn in steady) / count
+    parts.append(Part("transport", "decoding and dealing out, in the consumer", max(0.0, own)))
+    parts.append(Part("step", "the training loop", _step(record, steady)))
+    return tuple(parts)
+
+
+def _step(record: Record, steady: list[Turn]) -> float:
+    turns = record.turns
+    if not turns:
+        return 0.0
+    asked = [turn.asked for turn in turns[1:]] + [record.ended]
+    gaps = [later - turn.got for turn, later in zip(turns, asked, strict=True)]
+    return sum(max(0.0, gap) for gap in gaps) / len(gaps)
+
+
+def _hands(spans: list[Span]) -> tuple[Hand, ...]:
+    by_stage: dict[int, float] = {}
+    for span in spans:
+        by_stage[span.stage] = by_stage.get(span.stage, 0.0) + span.ended - span.began
+    if not by_stage:
+        return ()
+    main = max(by_stage, key=by_stage.__getitem__)
+    hands = []
+    for number in sorted({span.worker for span in spans}):
+        mine = [span for span in spans if span.worker == number]
+        usual = [span.ended - span.began for span in mine if span.stage == main]
+        busy = sum(span.ended - span.began for span in mine)
+        hands.append(Hand(number, len(mine), busy, median(usual) if usual else 0.0))
+    return tuple(hands)

@@ -1,0 +1,81 @@
+"""Predict: what another number of workers, or a wider window, would give.
+
+The recorded tickets are dealt out again on paper: `workers` take them in order, at most `window` are issued and not
+delivered, batches are delivered in order, the consumer takes as long as it took. Work that computes cannot use more cores
+than there are, so its seconds grow when workers outnumber them.
+"""
+
+import heapq
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+from headrace.observe.profile.anatomy import Anatomy
+from headrace.observe.profile.watch import Record
+
+TICKETS = 2000
+COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+GOOD = 0.95
+"""Of the best, what is good enough to be recommended with fewer workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    workers: int
+    window: int
+    wall: float
+    """Seconds per batch."""
+
+
+def forecast(record: Record, anatomy: Anatomy, cores: int | None = None) -> tuple[list[Forecast], Forecast | None]:
+    """Forecasts for several numbers of workers, and the one to take: None when there is nothing to go by."""
+    work = _durations(record, anatomy)
+    if not work:
+        return [], None
+    head = anatomy.total("head")
+    consumer = sum(p.seconds for p in anatomy.parts if p.room in ("tail", "step") or p.name.endswith("consumer"))
+    cores = cores or len(os.sched_getaffinity(0))
+    busy = 1.0 if anatomy.busy is None else anatomy.busy
+    counts = sorted({*COUNTS, max(1, anatomy.workers)})
+    found = []
+    for workers in counts:
+        for window in (8 * workers, 32 * workers) if workers == max(1, anatomy.workers) else (8 * workers,):
+            pace = simulate(work, workers, window, consumer, head)
+            # All that computes shares the cores, whoever asks for it.
+            floor = (busy * (sum(work) / len(work) + head) + consumer) / cores
+            found.append(Forecast(workers, window, max(pace, floor)))
+    best = min(f.wall for f in found)
+    return found, next(f for f in found if f.wall <= best / GOOD)
+
+
+def simulate(work: Sequence[float], workers: int, window: int, consumer: float, head: float = 0.0) -> float:
+    """Seconds per batch when tickets that take `work` seconds each are dealt out in order."""
+    free = [0.0] * workers
+    delivered: list[float] = []
+    now = 0.0
+    for number, seconds in enumerate(work):
+        ready = (number + 1) * head
+        opened = delivered[number - window] if number >= window else 0.0
+        begin = max(heapq.heappop(free), ready, opened)
+        heapq.heappush(free, begin + seconds)
+        now = max(now, begin + seconds) + consumer
+        delivered.append(now)
+    # The beginning, when nothing is there yet, does not count.
+    first = min(len(work) // 4, window)
+    return (delivered[-1] - delivered[first]) / (len(work) - 1 - first) if len(work) > first + 1 else delivered[-1]
+
+
+def _durations(record: Record, anatomy: Anatomy) -> list[float]:
+    """What each batch costs workers: the tickets of its last stage as they were, with the earlier stages' share."""
+    last = record.program.last
+    spans = [s.ended - s.began for s in record.recorder.spans if s.stage == last.number]
+    parallel = sum(
+        p.seconds for p in anatomy.parts if p.room == "work" or (p.room == "transport" and p.name.endswith("workers"))
+    )
+    if not spans or parallel <= 0:
+        return []
+    mean = sum(spans) / len(spans)
+    if mean <= 0:
+        return []
+    return [seconds * parallel / mean for seconds in islice(cycle(spans), TICKETS)]

@@ -1,0 +1,96 @@
+"""Verdict: what holds a run up, in one sentence, and what to do about it."""
+
+from dataclasses import dataclass
+from statistics import median
+
+from headrace.observe.profile.anatomy import Anatomy, Hand, Part
+
+WAITING = 0.15
+"""A training loop that waits for less of its time than this sets the pace itself."""
+SLOW = 2.0
+"""A worker that takes so many times as long as the others is called slow."""
+LOST = 0.2
+"""... if what it loses is at least this part of all work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    bound: str
+    """"loader" or "consumer"."""
+    room: str
+    """head, work, transport, tail, step, or worker."""
+    name: str
+    share: float
+    """Of the seconds that set the pace, the part that this takes."""
+    advice: str
+
+    def text(self) -> str:
+        who = "the loader" if self.bound == "loader" else "the consumer"
+        return f"{who} sets the pace: {self.name} ({self.share:.0%} of its time). {self.advice}"
+
+
+def judge(anatomy: Anatomy) -> Verdict:
+    if anatomy.kind == "inline":
+        return _largest(anatomy, list(anatomy.parts), None)
+    if anatomy.waiting < WAITING:
+        return _largest(anatomy, [p for p in anatomy.parts if _in_consumer(p)], "consumer")
+    slow = _slow_worker(anatomy.hands)
+    if slow is not None:
+        return slow
+    head = [part for part in anatomy.parts if part.room == "head"]
+    work = [part for part in anatomy.parts if part.room in ("work", "transport") and not _in_consumer(part)]
+    # What runs in one place counts whole; what is divided counts for what one worker has of it.
+    if sum(p.seconds for p in head) >= sum(p.seconds for p in work) / max(1, anatomy.workers):
+        return _largest(anatomy, head, "loader")
+    return _largest(anatomy, work, "loader")
+
+
+def _in_consumer(part: Part) -> bool:
+    return part.room in ("tail", "step") or part.name.endswith("in the consumer")
+
+
+def _largest(anatomy: Anatomy, parts: list[Part], bound: str | None) -> Verdict:
+    total = sum(part.seconds for part in parts)
+    worst = max(parts, key=lambda part: part.seconds)
+    side = bound or ("consumer" if worst.room in ("step", "tail") else "loader")
+    return Verdict(side, worst.room, worst.name, worst.seconds / total if total else 0.0, _advice(worst, anatomy))
+
+
+def _slow_worker(hands: tuple[Hand, ...]) -> Verdict | None:
+    known = [hand for hand in hands if hand.usual > 0 and hand.tickets >= 3]
+    if len(known) < 2:
+        return None
+    slowest = max(known, key=lambda hand: hand.usual)
+    others = median(hand.usual for hand in known if hand is not slowest)
+    lost = (slowest.usual - others) * slowest.tickets
+    busy = sum(hand.busy for hand in hands)
+    if slowest.usual < SLOW * others or lost < LOST * busy:
+        return None
+    return Verdict(
+        "loader",
+        "worker",
+        f"worker {slowest.number}",
+        lost / busy,
+        f"It takes {slowest.usual / others:.1f} times as long for a ticket as the others: look at what differs there "
+        f"(worker_init, a device or disk of its own, another program on its core).",
+    )
+
+
+def _advice(part: Part, anatomy: Anatomy) -> str:
+    if part.room == "head":
+        return (
+            "It runs in one place, so more workers do not help: move it after sharding_filter() if it treats samples one "
+            "by one, make the source random-access, or let strands= divide it."
+        )
+    if part.room == "work":
+        if anatomy.kind == "inline":
+            return "There are no workers: workers=1 or more takes it out of the training loop."
+        return "More workers divide it, as long as there are cores; or make it cheaper: cache it, or do it once before."
+    if part.room == "transport":
+        return (
+            "Make batches smaller in bytes: send uint8 and convert on the device, crop before batching, collate into "
+            "arrays instead of many objects."
+        )
+    if part.room == "tail":
+        return "It runs in the consumer: move it before the op that must see the whole stream, so that workers run it."
+    return "The data is there when it is asked for: more workers give nothing."

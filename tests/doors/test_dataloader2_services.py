@@ -1,0 +1,304 @@
+"""Reading services: who works where, what users plug in, and in which order they are called."""
+
+import os
+from typing import Any
+
+import pytest
+
+from headrace.datapipes import SHARDING_PRIORITIES
+from headrace.datapipes.graph import set_graph_random_seed
+from headrace.datapipes.iter import IterableWrapper
+from headrace.doors.dataloader2 import DataLoader2
+from headrace.doors.dataloader2_seeds import SeedGenerator, epoch_number
+from headrace.doors.dataloader2_services import (
+    CheckpointableReadingServiceInterface,
+    DistributedReadingService,
+    InProcessReadingService,
+    MultiProcessingReadingService,
+    PrototypeMultiProcessingReadingService,
+    ReadingServiceInterface,
+    SequentialReadingService,
+)
+
+
+def workers(count: int, **options: Any) -> MultiProcessingReadingService:
+    return MultiProcessingReadingService(count, "fork", **options)
+
+
+def read(pipe: Any, service: Any, epochs: int = 1) -> list[list[Any]]:
+    with DataLoader2(pipe, reading_service=service) as dl:
+        return [list(dl) for _ in range(epochs)]
+
+
+# --- exact and per worker ---------------------------------------------------------------------------------------------
+
+
+def test_batches_do_not_depend_on_the_number_of_workers() -> None:
+    pipe = IterableWrapper(range(15)).sharding_filter().batch(5)
+    assert read(pipe, workers(2)) == [[[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14]]]
+
+
+def test_a_copy_of_the_graph_per_worker_can_be_asked_for() -> None:
+    pipe = IterableWrapper(range(15)).sharding_filter().batch(5)
+    per_worker = workers(2, sharding="per-worker")
+    assert read(pipe, per_worker) == [[[0, 2, 4, 6, 8], [1, 3, 5, 7, 9], [10, 12, 14], [11, 13]]]
+    assert read(IterableWrapper(range(3)), per_worker) == [[0, 0, 1, 1, 2, 2]]
+
+
+def test_per_worker_seeds_are_shared_before_the_shard_point_only() -> None:
+    pipe = IterableWrapper(range(20)).shuffle().sharding_filter().shuffle()
+    first, second = read(pipe, workers(2, sharding="per-worker"), epochs=2)
+    assert sorted(first) == sorted(second) == list(range(20))
+    assert first != second
+    assert read(pipe, workers(2, sharding="per-worker"), epochs=2) == [first, second]
+
+
+def test_a_copy_per_worker_resumes_in_mid_epoch() -> None:
+    pipe = IterableWrapper(range(23)).shuffle().sharding_filter().map(str).batch(2)
+    (expected,) = read(pipe, workers(2, sharding="per-worker"))
+    with DataLoader2(pipe, reading_service=workers(2, sharding="per-worker")) as dl:
+        samples = iter(dl)
+        head = [next(samples) for _ in range(5)]
+        state = dl.state_dict()
+    with DataLoader2(pipe, reading_service=workers(2, sharding="per-worker")) as dl:
+        dl.load_state_dict(state)
+        assert head + list(dl) == expected
+
+
+def test_a_graph_without_a_shard_point_delivers_each_sample_once_and_warns() -> None:
+    with pytest.warns(UserWarning, match=r"no sharding_filter\(\).*sharding='per-worker'"):
+        (seen,) = read(IterableWrapper(range(20)).shuffle().map(str), workers(2))
+    assert sorted(seen, key=int) == [str(x) for x in range(20)]
+
+
+def test_a_shuffle_behind_the_shard_point_is_warned_about() -> None:
+    with pytest.warns(UserWarning, match=r"put .shuffle\(\) before .sharding_filter\(\)"):
+        (seen,) = read(IterableWrapper(range(20)).sharding_filter().shuffle(), workers(2))
+    assert sorted(seen) == list(range(20))
+
+
+def test_what_stands_before_a_dispatch_runs_once() -> None:
+    pipe = IterableWrapper(range(12)).map(lambda x: (x, os.getpid()))
+    pipe = pipe.sharding_round_robin_dispatch(SHARDING_PRIORITIES.MULTIPROCESSING).batch(4)
+    (seen,) = read(pipe, workers(2))
+    assert [x for batch in seen for x, _ in batch] == list(range(12))
+    with pytest.raises(NotImplementedError, match="MULTIPROCESSING"):
+        pipe.sharding_round_robin_dispatch(SHARDING_PRIORITIES.DISTRIBUTED)
+
+
+# --- functions of the user's in workers -------------------------------------------------------------------------------
+
+_CALLS: list[Any] = []
+
+
+def note_init(pipe: Any, info: Any) -> Any:
+    _CALLS.append(("init", info.num_workers, info.worker_id))
+    return pipe
+
+
+def note_reset(pipe: Any, info: Any, seeds: Any) -> Any:
+    _CALLS.append(("reset", info.num_workers, info.worker_id, seeds.generate_shared_seed()))
+    return pipe
+
+
+def calls(_: Any) -> Any:
+    return list(_CALLS)
+
+
+def test_worker_functions_run_in_each_worker_before_its_samples() -> None:
+    pipe = IterableWrapper(range(64)).sharding_filter().map(calls).batch(1)
+    service = workers(2, worker_init_fn=note_init, worker_reset_fn=note_reset)
+    first, second = read(pipe, service, epochs=2)
+    for (seen,) in first:
+        kinds = [call[0] for call in seen]
+        assert kinds == ["init", "reset"]
+        assert seen[0][1] == 2
+        assert seen[0][2] == seen[1][2]
+    last = [seen for (seen,) in second]
+    assert all([c[0] for c in seen] in (["init", "reset"], ["init", "reset", "reset"]) for seen in last)
+    assert not _CALLS, "nothing of this ran here"
+
+
+def test_a_worker_function_that_returns_another_graph_is_refused() -> None:
+    pipe = IterableWrapper(range(8)).sharding_filter().map(str)
+    with pytest.raises(Exception, match="worker_init_fn returned another pipe"):
+        read(pipe, workers(1, worker_init_fn=lambda dp, info: dp.map(str)))
+
+
+def test_per_worker_functions_may_change_the_graph() -> None:
+    pipe = IterableWrapper(range(6)).sharding_filter()
+    service = workers(
+        2, sharding="per-worker", worker_init_fn=lambda dp, info: dp.map(lambda x, w=info.worker_id: (w, x))
+    )
+    assert read(pipe, service, epochs=2) == [[(0, 0), (1, 1), (0, 2), (1, 3), (0, 4), (1, 5)]] * 2
+
+
+def test_functions_in_process_change_the_graph() -> None:
+    service = InProcessReadingService(
+        init_fn=lambda dp, info: dp.map(str), reset_fn=lambda dp, info, seeds: dp.map(lambda s: s + "!")
+    )
+    first, second = read(IterableWrapper(range(2)), service, epochs=2)
+    assert (first, second) == (["0!", "1!"], ["0!!", "1!!"])
+    with pytest.raises(ValueError, match="init_fn must return a pipe"):
+        read(IterableWrapper(range(2)), InProcessReadingService(init_fn=lambda dp, info: None))
+
+
+def test_prefetching_in_process_changes_nothing() -> None:
+    pipe = IterableWrapper(range(30)).shuffle().map(str)
+    assert read(pipe, InProcessReadingService(prefetch_cnt=5), 2) == read(pipe, InProcessReadingService(), 2)
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def test_arguments_that_cannot_be_are_refused() -> None:
+    with pytest.raises(AssertionError, match="Please choose one available multiprocessing context"):
+        MultiProcessingReadingService(2, "threads")
+    with pytest.raises(ValueError, match="num_workers"):
+        MultiProcessingReadingService(-1)
+    with pytest.raises(ValueError, match="sharding must be"):
+        MultiProcessingReadingService(2, sharding="some")  # type: ignore[arg-type]
+    with pytest.warns(UserWarning, match="Please use `InProcessReadingService` for num_workers=0"):
+        service = MultiProcessingReadingService(0)
+    assert read(IterableWrapper([1, 2]), service) == [[1, 2]]
+    with pytest.warns(FutureWarning, match="deprecated"):
+        assert isinstance(PrototypeMultiProcessingReadingService(1), MultiProcessingReadingService)
+
+
+def test_one_service_serves_several_loaders() -> None:
+    service = workers(1)
+    pipe = IterableWrapper(range(5)).sharding_filter()
+    one, two = DataLoader2(pipe, reading_service=service), DataLoader2(pipe, reading_service=service)
+    with one, two:
+        assert list(zip(one, two, strict=True)) == [(x, x) for x in range(5)]
+
+
+def test_distributed_needs_torch_distributed() -> None:
+    pytest.importorskip("torch")
+    service = DistributedReadingService()
+    with pytest.raises(RuntimeError, match="required to be initialized"):
+        read(IterableWrapper([1]), service)
+    with pytest.raises(ValueError, match="policy"):
+        DistributedReadingService(policy="some")  # type: ignore[arg-type]
+
+
+# --- services of the user's -------------------------------------------------------------------------------------------
+
+
+class Noting(ReadingServiceInterface):
+    def __init__(self, calls: list[str], name: str = "") -> None:
+        self.calls = calls
+        self.name = name
+
+    def initialize(self, datapipe: Any) -> Any:
+        self.calls.append(f"{self.name}initialize")
+        self.pipe = datapipe
+        return datapipe
+
+    def initialize_iteration(self, seed_generator: Any, iter_reset_fn: Any = None) -> Any:
+        self.calls.append(f"{self.name}begin")
+        set_graph_random_seed(self.pipe, seed_generator)
+        return iter_reset_fn
+
+    def finalize_iteration(self) -> None:
+        self.calls.append(f"{self.name}end")
+
+    def finalize(self) -> None:
+        self.calls.append(f"{self.name}finalize")
+
+
+def test_the_callbacks_come_in_order() -> None:
+    calls: list[str] = []
+    with DataLoader2(IterableWrapper(range(20)).shuffle(), reading_service=Noting(calls)) as dl:
+        first, second = list(dl), list(dl)
+        samples = iter(dl)
+        next(samples)
+        assert calls == ["initialize", "begin", "end", "begin", "end", "begin"]
+    assert calls[-2:] == ["end", "finalize"]
+    assert first != second
+    assert sorted(first) == list(range(20))
+    dl = DataLoader2(IterableWrapper(range(20)).shuffle(), reading_service=Noting([]))
+    assert list(dl) == first
+
+
+class Whole(ReadingServiceInterface):
+    """Returns something that is no pipe."""
+
+    def initialize(self, datapipe: Any) -> Any:
+        return [list(datapipe)]
+
+
+def test_a_service_may_return_any_iterable() -> None:
+    assert read(IterableWrapper(range(3)), Whole(), epochs=2) == [[[0, 1, 2]]] * 2
+
+
+def test_services_in_a_row_are_called_in_order_and_back() -> None:
+    calls: list[str] = []
+    service = SequentialReadingService(Noting(calls, "a "), Noting(calls, "b "), workers(1))
+    assert sorted(read(IterableWrapper(range(9)).shuffle().sharding_filter(), service)[0]) == list(range(9))
+    assert calls == [
+        "a initialize", "b initialize", "a begin", "b begin", "b end", "a end", "b finalize", "a finalize",
+    ]  # fmt: skip
+
+
+class Counting(CheckpointableReadingServiceInterface):
+    def __init__(self) -> None:
+        self.started = 0
+
+    def initialize(self, datapipe: Any) -> Any:
+        self.started += 1
+        return datapipe
+
+    def checkpoint(self) -> bytes:
+        return bytes([self.started])
+
+    def restore(self, datapipe: Any, serialized_state: bytes) -> Any:
+        self.started = serialized_state[0] + 10
+        return datapipe
+
+
+def test_a_service_with_a_state_gets_it_back() -> None:
+    pipe = IterableWrapper(range(6))
+    dl = DataLoader2(pipe, reading_service=SequentialReadingService(Counting(), InProcessReadingService()))
+    samples = iter(dl)
+    assert [next(samples), next(samples)] == [0, 1]
+    state = dl.state_dict()
+    again = DataLoader2.from_state(
+        state, SequentialReadingService(Counting(), InProcessReadingService()), datapipe=pipe
+    )
+    assert list(again) == [2, 3, 4, 5]
+    assert again.reading_service.reading_services[0].started == 11
+    with pytest.raises(TypeError, match="Cannot restore from non-checkpointable reading service"):
+        iter(DataLoader2.from_state(state, InProcessReadingService(), datapipe=pipe))
+
+
+# --- seeds ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_generator_has_a_shared_row_and_own_rows() -> None:
+    a, b = SeedGenerator(5).spawn(0), SeedGenerator(5).spawn(1)
+    assert [a.generate_shared_seed() for _ in range(3)] == [b.generate_shared_seed() for _ in range(3)]
+    assert a.generate_seed() != b.generate_seed()
+    assert SeedGenerator(5).generate_shared_seed() != SeedGenerator(6).generate_shared_seed()
+    assert SeedGenerator(5).spawn(1).generate_seed() == SeedGenerator(5).spawn(1).generate_seed()
+    with pytest.raises(ValueError, match="Expected `rank` equal or larger than 0"):
+        a.spawn(-1)
+    with pytest.raises(ValueError, match="Expected an uint64 seed"):
+        SeedGenerator(2**64)
+
+
+def test_epoch_numbers_are_distinct_and_go_up_with_small_seeds() -> None:
+    numbers = [epoch_number(seed, since) for seed in (0, 1, 2, 2**43, 2**64 - 1) for since in range(4)]
+    assert len(set(numbers)) == len(numbers)
+    assert max(numbers) < 2**63
+    assert numbers[:12] == sorted(numbers[:12])
+
+
+def test_samples_are_made_where_the_service_says() -> None:
+    def process(_: Any) -> int:
+        return os.getpid()
+
+    pipe = IterableWrapper(range(64)).sharding_filter().map(process)
+    assert set(read(pipe, None)[0]) == {os.getpid()}
+    assert os.getpid() not in set(read(pipe, workers(2))[0])
+
