@@ -257,6 +257,8 @@ class Place(threading.local):
     def __init__(self) -> None:
         self.spot = Spot()
         self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
+        self.crew = 1
+        """Workers that share this machine's memory, this one included: caches divide their budget by it."""
         self.worth = 4096
         """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
 

@@ -58,7 +58,7 @@ REFUSED: list[dict[str, Any]] = [
 
 
 def refusal(make: Callable[[], Any]) -> tuple[type[BaseException], str]:
-    with pytest.raises(BaseException) as caught:  # noqa: PT011
+    with pytest.raises(BaseException) as caught:
         make()
     return type(caught.value), str(caught.value)
 
@@ -243,13 +243,13 @@ def test_more_than_was_promised_is_warned_about(workers: int) -> None:
     loader = DataLoader(Promises(), batch_size=None, num_workers=workers)
     assert len(loader) == 1
     with pytest.warns(UserWarning, match=r"was reported to be 1\(when accessing len\(dataloader\)\), but 2 samples"):
-        list(loader)
+        assert sum(1 for _ in loader) == 2
 
 
 class Promises(IterableDataset[int]):
     def __iter__(self) -> Iterator[int]:
         info = get_worker_info()
-        yield from range(3 if info is None else 1 + info.id)
+        yield from range(2 if info is None else info.id * 2)
 
     def __len__(self) -> int:
         return 1
@@ -349,10 +349,8 @@ def test_an_error_keeps_its_type_and_names_the_sample(style: str) -> None:
             assert "headrace: dataset[3] raised this, in the batch of indices [2, 3]" in notes
         else:
             assert "near sample 3 of worker 0" in notes
-        assert ("in __getitem__" in str(caught.value.__cause__) or style == "iterable") is bool(
-            workers or style != "map"
-        )
-        assert next(it).tolist() == [4, 5] if style == "map" else [4]
+        assert ("torch_datasets.py" in str(caught.value.__cause__)) is (workers == 1)
+        assert next(it).tolist() == ([4, 5] if style == "map" else [4])
 
 
 class Odd(Exception):
@@ -492,7 +490,7 @@ def test_keyed_numbers_do_not_depend_on_workers_or_batches() -> None:
         loader = DataLoader(
             Keyed(), size, num_workers=workers, generator=torch.Generator().manual_seed(3), reproducible=True
         )
-        return [v for batch in loader for v in torch.as_tensor(batch).reshape(-1).tolist()]
+        return [v for batch in loader for v in torch.as_tensor(batch, dtype=torch.float64).reshape(-1).tolist()]
 
     wanted = values(4, 0)
     assert len(set(wanted)) == 12
@@ -545,8 +543,7 @@ def test_a_stream_that_is_read_by_every_worker_is_warned_about_once(workers: int
     with pytest.warns(
         UserWarning, match=rf"the {workers} workers all read the same samples of Span.*shard='auto'"
     ) as seen:
-        list(loader)
-        list(loader)
+        twice(loader)
     assert sum("same samples" in str(w.message) for w in seen) == 1
     assert all(w.filename == __file__ for w in seen if "same samples" in str(w.message))
 
@@ -555,6 +552,12 @@ def test_a_stream_that_divides_itself_is_not_warned_about() -> None:
     dataset = data.Span(0, 9)
     assert len(list(DataLoader(dataset, 2, num_workers=2, worker_init_fn=dataset.cut))) == 4
     assert len(list(DataLoader(data.Stream(9, 9), 2, num_workers=2))) == 10
+
+
+def twice(loader: Any) -> None:
+    for _ in range(2):
+        for _ in loader:
+            pass
 
 
 def test_samplers_of_torch_are_the_defaults() -> None:

@@ -59,6 +59,11 @@ class UnitTable:
             found = self._caches[os.getpid()] = Cache(self.memory // place.crew)
         return found
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns whose rows differ in size."""
+        return tuple(self._arrow)
+
     def row_bytes(self) -> int:
         """Bytes of a row in memory, of the columns whose rows all have the same size."""
         return self.layout.dtype.itemsize

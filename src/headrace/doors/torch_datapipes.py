@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.pipe import Pipe
 
+
 def default_collate(batch: Any) -> Any:
     """A list of samples as tensors, by torch's own rules."""
     from torch.utils.data import default_collate as collate

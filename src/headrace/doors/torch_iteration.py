@@ -220,7 +220,7 @@ class Iteration(_BaseDataLoaderIter):
             if kind is Skipped:
                 continue
             if kind is Raised:
-                raise data.error
+                raise data.take()
             if self._twins is not None and self._seen_twins(data):
                 self._warn_of_twins()
             if self._pin_memory:

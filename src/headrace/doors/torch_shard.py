@@ -127,5 +127,5 @@ class Sound(Op[Any, Any]):
 def _sound(samples: Iterator[Any]) -> Iterator[Any]:
     for sample in samples:
         if type(sample) is Raised:
-            raise sample.error
+            raise sample.take()
         yield sample

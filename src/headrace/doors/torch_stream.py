@@ -31,11 +31,17 @@ class Raised:
     __slots__ = ("error",)
 
     def __init__(self, error: BaseException) -> None:
-        self.error = error
+        self.error: BaseException | None = error
+
+    def take(self) -> BaseException:
+        """The error, once: its traceback holds whoever iterates, and the engine still holds this item."""
+        error, self.error = self.error, None
+        assert error is not None
+        return error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        text = "".join(traceback.format_exception(self.error))
-        return _arrived, (codec.pack_error(self.error), text)
+        error = self.take()
+        return _arrived, (codec.pack_error(error), "".join(traceback.format_exception(error)))
 
 
 def _arrived(packed: bytes, text: str) -> Raised:

@@ -4,13 +4,16 @@ Select, rename and filter by expression go down to the source wherever that chan
 asked for is not read.
 """
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import BadOption
 
 if TYPE_CHECKING:
     from headrace.pipe import Pipe
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 class FrameVerbs:
@@ -23,6 +26,22 @@ class FrameVerbs:
         """Samples are rows of a table, so that `batch` gathers whole columns."""
         pipe = cast("Pipe[Any]", self)
         return pipe.op.columnar(tuple(i.columnar for i in pipe.inputs))
+
+    # --- files of columns -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def parquet(
+        paths: Paths, columns: Sequence[str] | None = None, *, filter: Any = None, memory: int | None = None
+    ) -> "Pipe[Any]":
+        """Every row of these Parquet files, by random access; row groups in memory take up to `memory` bytes."""
+        return _files("parquet", paths, columns, filter, memory)
+
+    @staticmethod
+    def arrow(
+        paths: Paths, columns: Sequence[str] | None = None, *, filter: Any = None, memory: int | None = None
+    ) -> "Pipe[Any]":
+        """Every row of these Arrow (IPC, Feather) files, by random access."""
+        return _files("arrow", paths, columns, filter, memory)
 
     # --- columns ----------------------------------------------------------------------------------------------------
 
@@ -97,6 +116,19 @@ class FrameVerbs:
         pipe = cast("Pipe[Any]", self)
         pushed = _pushed(pipe, lambda source: source.where(expression), _KEEP_ROWS)
         return pipe.then(Where(expression)) if pushed is None else pushed
+
+
+def _files(format: str, paths: Paths, columns: Sequence[str] | None, filter: Any, memory: int | None) -> "Pipe[Any]":
+    from headrace.pipe import Pipe
+    from headrace.sources.listing import expand
+    from headrace.sources.parquet import MEMORY, FromFiles
+    from headrace.sources.parquet_files import read_footer
+
+    footer = read_footer(format, expand(paths))
+    source = FromFiles(footer, tuple((name, name) for name in footer.schema().names), MEMORY if memory is None else memory)
+    if filter is not None:
+        source = source.where(filter)
+    return Pipe(source if columns is None else source.select(columns))
 
 
 def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":

@@ -86,8 +86,8 @@ class Profile:
             "",
             "a batch takes",
         ]
-        for part in sorted(anatomy.parts, key=lambda part: -part.seconds):
-            lines.append(f"  {_time(part.seconds):>9}  {part.room:10}{part.name}")
+        parts = sorted(anatomy.parts, key=lambda part: -part.seconds)
+        lines += [f"  {_time(part.seconds):>9}  {part.room:10}{part.name}" for part in parts]
         lines += ["", *self._advice()]
         return "\n".join(lines)
 

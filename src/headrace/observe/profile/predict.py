@@ -1,8 +1,8 @@
 """Predict: what another number of workers, or a wider window, would give.
 
 The recorded tickets are dealt out again on paper: `workers` take them in order, at most `window` are issued and not
-delivered, batches are delivered in order, the consumer takes as long as it took. Work that computes cannot use more cores
-than there are, so its seconds grow when workers outnumber them.
+delivered, batches are delivered in order, the consumer takes as long as it took. Work that computes cannot use more
+cores than there are, which sets a floor.
 """
 
 import heapq

@@ -68,6 +68,4 @@ class Recorder(Meter):
         seconds, ops, began = reply.seconds
         # Clocks of other machines tell other times: what cannot be is put where it was seen.
         began = began if now - 3600 < began <= now - seconds else now - seconds
-        self.spans.append(
-            Span(reply.worker, stage, reply.ticket.number, began, began + seconds, now, reply.bytes, ops)
-        )
+        self.spans.append(Span(reply.worker, stage, reply.ticket.number, began, began + seconds, now, reply.bytes, ops))

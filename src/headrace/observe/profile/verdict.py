@@ -79,8 +79,8 @@ def _slow_worker(hands: tuple[Hand, ...]) -> Verdict | None:
 def _advice(part: Part, anatomy: Anatomy) -> str:
     if part.room == "head":
         return (
-            "It runs in one place, so more workers do not help: move it after sharding_filter() if it treats samples one "
-            "by one, make the source random-access, or let strands= divide it."
+            "It runs in one place, so more workers do not help: move it after sharding_filter() if it treats samples "
+            "one by one, make the source random-access, or let strands= divide it."
         )
     if part.room == "work":
         if anatomy.kind == "inline":

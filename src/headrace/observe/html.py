@@ -1,0 +1,172 @@
+"""One page of HTML out of a profile: plain data in, text out. It needs no network and no other file."""
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from headrace.observe.drawing import curve, flame, timeline
+
+STYLE = """
+:root { --ink:#1c2530; --soft:#667; --paper:#fff; --line:#dde; --wait:#d9480f; --take:#f4a261; --step:#2a9d8f;
+  --s0:#3b6fb6; --s1:#7a5bb5; --s2:#b55b8e; --s3:#5b9bb5; --s4:#8a9a3b; --s5:#b5885b; }
+@media (prefers-color-scheme: dark) { :root { --ink:#e6e9ef; --soft:#9aa; --paper:#14181d; --line:#2c333c; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
+  max-width: 1320px; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
+.verdict { font-size: 1.15rem; border-left: 4px solid var(--wait); padding: .4rem 1rem; }
+.consumer .verdict { border-color: var(--step); }
+.facts { display: flex; flex-wrap: wrap; gap: 1rem 2.2rem; } .facts b { display: block; font-size: 1.25rem; }
+.facts span, figcaption, .hint { color: var(--soft); font-size: .85rem; }
+code { font-size: .85rem; overflow-wrap: anywhere; }
+table { border-collapse: collapse; } td, th { padding: .15rem .9rem .15rem 0; text-align: left; font-weight: normal; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; } th { color: var(--soft); font-size: .85rem; }
+tr.take td { font-weight: 600; }
+svg { width: 100%; display: block; } svg text { font-size: 12px; fill: #fff; pointer-events: none; }
+.rows { display: flex; border: 1px solid var(--line); }
+.names { flex: 0 0 7rem; font-size: .8rem; padding-left: .4rem; }
+.lane { flex: 1; overflow: hidden; cursor: grab; touch-action: none; }
+figure { margin: .6rem 0 0 7.4rem; }
+.legend i { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; }
+.wait { fill: var(--wait); background: var(--wait); } .take { fill: var(--take); background: var(--take); }
+.step, .room-step { fill: var(--step); background: var(--step); } .all { fill: var(--soft); }
+.stage0, .room-work { fill: var(--s0); background: var(--s0); }
+.stage1, .room-head { fill: var(--s1); background: var(--s1); }
+.stage2, .room-transport { fill: var(--s2); } .stage3, .room-tail { fill: var(--s3); } .stage4 { fill: var(--s4); }
+.stage5 { fill: var(--s5); } .op { opacity: .85; }
+.bytes { fill: var(--s0); opacity: .55; } .slots { fill: var(--s4); opacity: .55; }
+.ready { fill: var(--step); opacity: .55; }
+"""
+
+SCRIPT = """
+for (const svg of document.querySelectorAll('svg.zoom')) {
+  const whole = svg.viewBox.baseVal.width, seconds = +svg.dataset.seconds, lane = svg.parentElement;
+  const hint = document.getElementById('range');
+  let x = 0, width = whole, held = null;
+  const show = () => {
+    width = Math.min(whole, Math.max(whole / 20000, width));
+    x = Math.min(whole - width, Math.max(0, x));
+    svg.setAttribute('viewBox', `${x} 0 ${width} ${svg.viewBox.baseVal.height}`);
+    const at = v => (v / whole * seconds).toFixed(3) + ' s';
+    hint.textContent = `${at(x)} to ${at(x + width)}; wheel: zoom, drag: move, double click: all`;
+  };
+  lane.addEventListener('wheel', e => {
+    e.preventDefault();
+    const part = e.offsetX / lane.clientWidth, factor = Math.exp(e.deltaY / 400);
+    x += width * part * (1 - factor); width *= factor; show();
+  }, { passive: false });
+  lane.addEventListener('pointerdown', e => { held = e.clientX; lane.setPointerCapture(e.pointerId); });
+  lane.addEventListener('pointermove', e => {
+    if (held === null) return;
+    x -= (e.clientX - held) / lane.clientWidth * width; held = e.clientX; show();
+  });
+  lane.addEventListener('pointerup', () => { held = null; });
+  lane.addEventListener('dblclick', () => { x = 0; width = whole; show(); });
+  show();
+}
+"""
+
+
+def page(data: Mapping[str, Any], pictures: Mapping[str, Any]) -> str:
+    """The whole page; `data` is what `Profile.data()` gives, `pictures` what the drawings need."""
+    verdict = data["verdict"]
+    end = pictures["end"]
+    levels: Sequence[tuple[float, int, int, int]] = pictures["levels"]
+    sections = [
+        f'<h1>headrace profile</h1><p class="verdict">{escape(_sentence(verdict))}</p>',
+        f'<div class="facts">{_facts(data)}</div>',
+        f"<h2>Where the seconds of a batch go</h2>{flame(pictures['parts'])}{_parts(data)}",
+        f'<h2>Timeline</h2><p class="legend">{_legend(data)}</p>',
+        timeline(pictures["tickets"], pictures["turns"], end),
+        '<p class="hint" id="range"></p>',
+        _curves(levels, end),
+        f"<h2>Workers</h2>{_workers(data)}",
+        f"<h2>What other numbers of workers would give</h2>{_forecast(data)}",
+        f"<h2>Pipe</h2><p><code>{escape(data['pipe'])}</code></p>",
+        f'<script type="application/json" id="data">{_json(data)}</script><script>{SCRIPT}</script>',
+    ]
+    head = f'<meta charset="utf-8"><title>headrace profile</title><style>{STYLE}</style>'
+    body = f'<body class="{verdict["bound"]}">{"".join(sections)}</body>'
+    return f'<!doctype html><html lang="en"><head>{head}</head>{body}</html>\n'
+
+
+def _sentence(verdict: Mapping[str, Any]) -> str:
+    who = "The loader" if verdict["bound"] == "loader" else "The consumer"
+    return f"{who} sets the pace: {verdict['name']} ({verdict['share']:.0%} of its time). {verdict['advice']}"
+
+
+def _facts(data: Mapping[str, Any]) -> str:
+    facts = {
+        "samples/s": f"{data['samples/s']:,.0f}",
+        "batches/s": f"{data['batches/s']:,.1f}",
+        "waiting for data": f"{data['waiting']:.0%}",
+        "first batch after": f"{data['start-up']:.2f} s",
+        "workers": f"{data['workers']} ({data['kind']})",
+        "bytes a batch": f"{data['bytes a batch']:,.0f}",
+        "batches seen": f"{data['batches']:,}",
+    }
+    if data["workers replaced"]:
+        facts["workers replaced"] = str(data["workers replaced"])
+    return "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in facts.items())
+
+
+def _parts(data: Mapping[str, Any]) -> str:
+    rows = sorted(data["seconds a batch"], key=lambda part: -part["seconds"])
+    return _table(
+        ("ms a batch", "", ""), [(f"{r['seconds'] * 1e3:.3f}", r["room"], r["name"]) for r in rows], numbers=(0,)
+    )
+
+
+def _legend(data: Mapping[str, Any]) -> str:
+    kinds = [
+        ("wait", "waiting"),
+        ("take", "taking a batch"),
+        ("step", "training step"),
+        ("stage0", "tickets, by stage"),
+    ]
+    return "".join(f'<i class="{kind}"></i>{name}' for kind, name in kinds)
+
+
+def _curves(levels: Sequence[tuple[float, int, int, int]], end: float) -> str:
+    if not levels:
+        return ""
+    drawn = [
+        (1, "bytes", f"shared memory, at most {max(level[1] for level in levels) / 1e6:.1f} MB"),
+        (2, "slots", f"slots, at most {max(level[2] for level in levels)}"),
+        (3, "ready", f"batches ready, at most {max(level[3] for level in levels)}"),
+    ]
+    return "".join(curve([(level[0], level[n]) for level in levels], end, kind, told) for n, kind, told in drawn)
+
+
+def _workers(data: Mapping[str, Any]) -> str:
+    rows = [
+        (str(w["number"]), str(w["tickets"]), f"{w['busy']:.3f}", f"{w['usual'] * 1e3:.3f}")
+        for w in data["workers seen"]
+    ]
+    return _table(("worker", "tickets", "seconds busy", "ms a ticket"), rows, numbers=(0, 1, 2, 3))
+
+
+def _forecast(data: Mapping[str, Any]) -> str:
+    now = 1 / data["batches/s"] if data["batches/s"] else 0.0
+    rows = [
+        (str(f["workers"]), str(f["window"]), f"{f['wall'] * 1e3:.3f}", f"{now / f['wall']:.2f}x" if f["wall"] else "")
+        for f in data["forecast"]
+    ]
+    taken = [n for n, f in enumerate(data["forecast"]) if f == data["recommended"]]
+    header = ("workers", "window", "ms a batch, at best", "of now")
+    return _table(header, rows, numbers=(0, 1, 2, 3), bold=taken)
+
+
+def _table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), bold: Sequence[int] = ()
+) -> str:
+    lines = ["<tr>" + "".join(f"<th>{escape(name)}</th>" for name in header) + "</tr>"]
+    for n, row in enumerate(rows):
+        cells = "".join(f"<td{' class=n' if k in numbers else ''}>{escape(cell)}</td>" for k, cell in enumerate(row))
+        lines.append(f"<tr{' class=take' if n in bold else ''}>{cells}</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    # "</script>" inside a text of the data would end the element.
+    return json.dumps(data).replace("<", "\\u003c")

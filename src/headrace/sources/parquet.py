@@ -1,0 +1,145 @@
+"""Parquet and Arrow files as sources: any row by its number, whole columns for many rows, with few row groups in memory.
+
+What has to be known before - how many rows each row group has, which columns may have missing values - is read from the
+files' footers when the pipe is made, once; workers get it with the pipe. Column choice, new names and filters are part of
+the source: what is not asked for is not read. With a filter the rows that it keeps are counted when the pipe is made.
+
+A row group is the unit of reading. Units that were read last stay in memory up to `memory` bytes (see `columns.units`);
+`shuffle()` then uses an order that keeps few of them open (see `plan.lanes`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from headrace.columns.column import Ints
+from headrace.columns.packages import package
+from headrace.columns.table import Table, check_names, renamed
+from headrace.columns.units import UnitTable
+from headrace.errors import BadOption, BadPipe
+from headrace.op import Here, Indexed
+from headrace.plan.lanes import Units
+from headrace.sources.columns_table import Tabular
+from headrace.sources.parquet_files import Footer, open_unit
+
+MEMORY = 256 * 1024 * 1024
+
+
+class Opened:
+    """The table of units as this process has it; travels empty."""
+
+    def __init__(self) -> None:
+        self.table: UnitTable | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Opened, ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromFiles(Tabular):
+    """Rows of files whose footers are known. `names` holds pairs (name in the files, name outside)."""
+
+    footer: Footer
+    names: tuple[tuple[str, str], ...]
+    memory: int = MEMORY
+    expression: Any = None
+    counts: Ints | None = None
+    """With an expression: how many rows of each unit it keeps."""
+    opened: Opened = field(default_factory=Opened, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.memory, int) or self.memory < 1:
+            raise BadOption(f"memory= is a number of bytes, not {self.memory!r}")
+
+    # --- what Tabular asks for --------------------------------------------------------------------------------------
+
+    def size(self) -> int:
+        return int(self._counts().sum())
+
+    def get(self, position: int) -> dict[str, Any]:
+        return self.table().row(position)
+
+    def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
+        return self.table().take(positions, names)
+
+    def select(self, names: Iterable[str]) -> "FromFiles":
+        inside = {outer: inner for inner, outer in self.names}
+        names = tuple(names)
+        check_names(names, inside)
+        return replace(self, names=tuple((inside[n], n) for n in names), opened=Opened())
+
+    def rename(self, new: Mapping[str, str]) -> "FromFiles":
+        outer = renamed([outer for _, outer in self.names], new)
+        pairs = tuple((inner, name) for (inner, _), name in zip(self.names, outer, strict=True))
+        return replace(self, names=pairs, opened=Opened())
+
+    def where(self, expression: Any) -> "FromFiles":
+        if any(inner != outer for inner, outer in self.names):
+            raise BadPipe("filter() by expression comes before rename(): it uses the names that the files have")
+        both = expression if self.expression is None else self.expression & expression
+        return replace(self, expression=both, counts=self.footer.count(both), opened=Opened())
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        found = Tabular.index(self, inputs, here)
+        assert found is not None
+        found.units = self.units()
+        return found
+
+    # --- units ------------------------------------------------------------------------------------------------------
+
+    def units(self) -> Units:
+        """Where units end, and how many of them fit in memory."""
+        table = self.table()
+        largest = int(self._counts().max(initial=1)) * max(1, self._row_bytes(table))
+        # One more is in the hands of whoever reads it.
+        return Units(table.ends, max(1, self.memory // largest - 1))
+
+    def _row_bytes(self, table: UnitTable) -> int:
+        texts = {inner for inner, outer in self.names if outer in table.texts}
+        return table.row_bytes() + self.footer.bytes_of(texts)
+
+    def _counts(self) -> Ints:
+        return self.footer.rows if self.counts is None else self.counts
+
+    def table(self) -> UnitTable:
+        if self.opened.table is None:
+            pa = package("pyarrow")
+            schema = self.footer.schema()
+            chosen = pa.schema([schema.field(inner).with_name(outer) for inner, outer in self.names])
+            masked = frozenset(outer for inner, outer in self.names if inner in self.footer.masked)
+            kept = np.flatnonzero(self._counts())
+            read = _Reader(self.footer, self.names, kept, self.expression)
+            self.opened.table = UnitTable(chosen, masked, np.cumsum(self._counts()[kept]), read, self.memory)
+        return self.opened.table
+
+    def describe(self) -> str:
+        shown = f"{self.footer.format}({self.size()} rows in {len(self.footer.paths)} files, {len(self.names)} columns"
+        return shown + (f", filter={self.expression})" if self.expression is not None else ")")
+
+    def identity(self) -> tuple[Any, ...]:
+        # Paths are left out: files that were moved are still the same. How many units fit decides the shuffled order.
+        units = blake2b(self._counts().tobytes(), digest_size=8).hexdigest()
+        return (self.footer.format, units, self.units().hold)
+
+    @classmethod
+    def name(cls) -> str:
+        return "files"
+
+
+class _Reader:
+    """Reads one unit of those that have rows."""
+
+    def __init__(self, footer: Footer, names: tuple[tuple[str, str], ...], kept: Ints, expression: Any) -> None:
+        self.footer = footer
+        self.names = names
+        self.kept = kept
+        self.expression = expression
+
+    def __call__(self, unit: int) -> Iterator[Any]:
+        inner = [name for name, _ in self.names]
+        outer = [name for _, name in self.names]
+        for batch in open_unit(self.footer, int(self.kept[unit]), inner, self.expression):
+            yield batch.select(inner).rename_columns(outer)
