@@ -17,6 +17,7 @@ _HOMES = {
     "Loader": "headrace.loader",
     "Pipe": "headrace.pipe",
     "Stats": "headrace.loader",
+    "SwiftLoader": "headrace.doors.swift",
     "World": "headrace.plan.world",
     "dump": "headrace.loader",
     "rng": "headrace.op",
@@ -26,6 +27,7 @@ _HOMES = {
 __all__ = sorted([*_HOMES, "__version__"])
 
 if TYPE_CHECKING:
+    from headrace.doors.swift import SwiftLoader as SwiftLoader
     from headrace.engine.policy import Budget as Budget
     from headrace.loader import Loader as Loader
     from headrace.loader import Stats as Stats

@@ -121,6 +121,8 @@ class Loader(Generic[T]):
         self._pool = Pool(self.program, self.policy)
         self._current: weakref.ref[Epoch[T]] | None = None
         self._resume: Any = None
+        self._left: tuple[int, Any] | None = None
+        """Where the last epoch was broken off: `state_dict()` after a `break` still knows."""
         self._closing = weakref.finalize(self, self._pool.close)
         self._autosave = None if autosave is None else Autosave(Path(autosave), every, self.world.rank == 0)
         if self._autosave is not None and (saved := self._autosave.load()) is not None:
@@ -145,6 +147,8 @@ class Loader(Generic[T]):
             keep=self,
             vote=self._voting(),
         )
+        epoch.on_break = _Left(self)
+        self._left = None
         if self._autosave is not None:
             epoch.after_each = self._autosave.counter(self.state_dict)
         self._current = weakref.ref(epoch)
@@ -198,6 +202,7 @@ class Loader(Generic[T]):
             raise BadOption(f"epoch must be a whole number >= 0, not {epoch!r}")
         self._epoch = epoch
         self._resume = None
+        self._left = None
         self._current = None
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -205,7 +210,9 @@ class Loader(Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, as plain data: loads at any number and kind of workers."""
         current = self._current() if self._current is not None else None
-        if current is None or current.ended:
+        if current is None or current.ended or current.closed:
+            if self._left is not None:
+                return snapshot(self.pipe, self.seed, *self._left)
             return snapshot(self.pipe, self.seed, self._epoch, self._resume)
         return snapshot(self.pipe, self.seed, current.epoch, current.state())
 
@@ -269,6 +276,18 @@ class Loader(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Loader({self.pipe!r}, workers={self.policy.workers}, kind={self.policy.kind!r}, seed={self.seed})"
+
+
+class _Left:
+    """Tells a loader, if it is still there, where an epoch was broken off."""
+
+    def __init__(self, loader: Loader[Any]) -> None:
+        self._loader = weakref.ref(loader)
+
+    def __call__(self, epoch: int, at: Any) -> None:
+        loader = self._loader()
+        if loader is not None:
+            loader._left = (epoch, at)
 
 
 def length(program: Program, world: World, ends: str) -> int | None:

@@ -73,7 +73,7 @@ class Indexed:
     those that are named. `again(turn)` is the same output with other random choices: what `cycle` reads in its next turns.
     """
 
-    __slots__ = ("again", "get", "length", "take", "units")
+    __slots__ = ("again", "get", "length", "remark", "take", "units")
 
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
         self.length = length
@@ -82,6 +82,8 @@ class Indexed:
         self.again: Callable[[int], Indexed] = lambda turn: self
         self.units: Any = None
         """Where positions that are cheap to read together end (`plan.lanes.Units`), when that is worth knowing."""
+        self.remark = ""
+        """What `explain()` says about it."""
 
 
 Take = Callable[["np.ndarray[Any, np.dtype[np.int64]]", tuple[str, ...] | None], Any]
@@ -111,6 +113,10 @@ class Op(Generic[In, Out]):
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         """Whether my output is rows of a table that can be taken many at once, given whether my inputs' are."""
         return False
+
+    def accepts(self, note: Any) -> bool:
+        """Whether a note out of a snapshot can be mine: nothing, or a count, unless I say more to `rest()`."""
+        return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
 
     def describe(self) -> str:
         """The op in one line: its name and its fields."""
@@ -257,8 +263,6 @@ class Place(threading.local):
     def __init__(self) -> None:
         self.spot = Spot()
         self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
-        self.crew = 1
-        """Workers that share this machine's memory, this one included: caches divide their budget by it."""
         self.worth = 4096
         """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
 

@@ -172,11 +172,13 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
 
     # --- order ------------------------------------------------------------------------------------------------------
 
-    def shuffle(self, *, window: int | None = None, buffer_size: int | None = None) -> "Pipe[T]":
-        """Another order each epoch: of everything, inside windows, or through a buffer."""
+    def shuffle(
+        self, *, window: int | None = None, buffer_size: int | None = None, quality: float | None = None
+    ) -> "Pipe[T]":
+        """Another order each epoch: of everything, inside windows, or through a buffer; of files, with this quality."""
         from headrace.ops.shuffle import Shuffle
 
-        return Pipe(Shuffle(window, buffer_size), self)
+        return Pipe(Shuffle(window, buffer_size, quality), self)
 
     def weighted(self, weights: Sequence[float], count: int | None = None) -> "Pipe[T]":
         """`count` samples (as many as there are weights, if not given), drawn with replacement by weight."""

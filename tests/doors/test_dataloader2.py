@@ -47,6 +47,18 @@ def test_a_seed_makes_the_next_epochs_reproducible(workers: int | None) -> None:
     assert other not in first
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_seeds_may_go_down(workers: int) -> None:
+    stream = IterableWrapper(lambda: iter(range(700))).shuffle(buffer_size=20).sharding_filter().map(int)
+    with DataLoader2(stream, reading_service=service(workers)) as dl:
+        epochs = []
+        for seed in (9, 8, 7, 6, 9):
+            dl.seed(seed)
+            epochs.append(list(dl))
+    assert all(sorted(epoch) == list(range(700)) for epoch in epochs)
+    assert epochs[0] == epochs[-1]
+
+
 def test_seeds_that_cannot_be_are_refused() -> None:
     dl = DataLoader2(shuffled())
     for bad in (2**64, -1, 1.5):

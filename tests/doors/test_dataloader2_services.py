@@ -153,7 +153,7 @@ def test_prefetching_in_process_changes_nothing() -> None:
 
 def test_arguments_that_cannot_be_are_refused() -> None:
     with pytest.raises(AssertionError, match="Please choose one available multiprocessing context"):
-        MultiProcessingReadingService(2, "threads")
+        MultiProcessingReadingService(2, "threads")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="num_workers"):
         MultiProcessingReadingService(-1)
     with pytest.raises(ValueError, match="sharding must be"):
@@ -288,7 +288,7 @@ def test_a_seed_generator_has_a_shared_row_and_own_rows() -> None:
 
 
 def test_epoch_numbers_are_distinct_and_go_up_with_small_seeds() -> None:
-    numbers = [epoch_number(seed, since) for seed in (0, 1, 2, 2**43, 2**64 - 1) for since in range(4)]
+    numbers = [epoch_number(seed, since) for seed in (0, 1, 2, 2**42, 2**64 - 1) for since in range(4)]
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) < 2**63
     assert numbers[:12] == sorted(numbers[:12])
@@ -301,4 +301,3 @@ def test_samples_are_made_where_the_service_says() -> None:
     pipe = IterableWrapper(range(64)).sharding_filter().map(process)
     assert set(read(pipe, None)[0]) == {os.getpid()}
     assert os.getpid() not in set(read(pipe, workers(2))[0])
-

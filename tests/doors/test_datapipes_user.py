@@ -207,9 +207,8 @@ def test_changing_samples_in_place_changes_nothing_for_the_next_epoch() -> None:
 
 
 def test_what_cannot_be_copied_is_given_out_with_a_warning() -> None:
-    gate = open(__file__)
-    with gate, pytest.warns(UserWarning, match="can not be deepcopied"):
-        assert list(IterableWrapper([gate])) == [gate]
+    with open(__file__) as file, pytest.warns(UserWarning, match="can not be deepcopied"):
+        assert list(IterableWrapper([file])) == [file]
 
 
 def test_a_table_answers_by_key_and_as_a_stream() -> None:

@@ -29,7 +29,6 @@ def flat(batches: Any) -> list[Any]:
     return [x for batch in batches for x in batch]
 
 
-@pytest.mark.xfail(strict=True, reason="the crippled set of workers goes back into the pool: hang")
 def test_a_loader_reads_on_after_a_death_that_was_an_error() -> None:
     with Loader(Pipe.of(Numbers(400)).batch(4), restarts=0, **HOW) as loader:
         batches = iter(loader)
@@ -47,7 +46,6 @@ def deadly_once(x: int) -> int:
     return x
 
 
-@pytest.mark.xfail(strict=True, reason="the crippled set of workers goes back into the pool: hang")
 def test_a_loader_reads_on_after_a_poison_sample(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_TEST_CALM", str(tmp_path / "calm"))
     with Loader(Pipe.of(Numbers(40)).map(deadly_once).batch(4), **HOW) as loader:
@@ -73,7 +71,6 @@ def alarm() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.xfail(strict=False, reason="a reply that was read but not booked is lost: wrong stream or hang")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in CPython's own fork hooks
 @pytest.mark.parametrize("method", ["fork", "server"])
 def test_an_interrupt_at_any_moment_leaves_the_loader_whole(method: str, alarm: None) -> None:
@@ -97,7 +94,6 @@ def spent(x: int) -> int:
     return next(iter(())) if x == 10 else x
 
 
-@pytest.mark.xfail(strict=True, reason="StopIteration of user code ends the epoch in silence: the rest is missing")
 @pytest.mark.parametrize("kind", ["inline", "thread1", "fork2"])
 def test_stop_iteration_from_user_code_is_an_error_and_not_the_end(kind: str) -> None:
     pipe = Pipe.of(Numbers(40)).filter(lambda x: True).map(spent).batch(4)
@@ -117,10 +113,8 @@ def breaking() -> Iterator[int]:
     "kind",
     [
         "inline",
-        *(
-            pytest.param(k, marks=pytest.mark.xfail(strict=True, reason="the block after it starts the stream again"))
-            for k in ("thread1", "fork2")
-        ),
+        "thread1",
+        "fork2",
     ],
 )
 def test_a_stream_that_failed_is_over_and_never_starts_again(kind: str) -> None:
@@ -139,7 +133,6 @@ def test_a_stream_that_failed_is_over_and_never_starts_again(kind: str) -> None:
     assert got == list(range(len(got)))
 
 
-@pytest.mark.xfail(strict=True, reason="the ticket that found no memory is gone, the next one takes its place")
 def test_a_batch_that_found_no_shared_memory_is_not_left_out_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = arena.anonymous, 0
 
@@ -168,7 +161,6 @@ def long_error(x: int) -> int:
     raise ValueError("x" * 100_000)
 
 
-@pytest.mark.xfail(strict=True, reason="an error with a long message becomes a RuntimeError")
 def test_an_error_keeps_its_type_however_long_its_message_is() -> None:
     with Loader(Pipe.of(Numbers(4)).map(long_error).batch(2), **HOW) as loader, pytest.raises(ValueError):
         list(loader)
@@ -178,7 +170,6 @@ def wordy(x: int) -> int:
     raise ValueError("x" * 500)
 
 
-@pytest.mark.xfail(strict=True, raises=EOFError, reason="a reply over 256 kB is cut off by the receiver")
 def test_many_skipped_samples_of_one_batch_with_long_messages_are_counted() -> None:
     with Loader(Pipe.of(Numbers(2048)).map(wordy).batch(1024), on_error="skip", **HOW) as loader:
         assert list(loader) == []
@@ -199,15 +190,12 @@ class Noted(Op[Any, Any]):
             yield sample
 
 
-@pytest.mark.parametrize(
-    "size", [1000, *(pytest.param(s, marks=pytest.mark.xfail(strict=True)) for s in (300_000, 3_000_000))]
-)
+@pytest.mark.parametrize("size", [1000, 300_000, 3_000_000])
 def test_a_large_state_of_a_stream_travels(size: int) -> None:
     with Loader(Pipe.of(lambda: iter(range(1500))).then(Noted(size)).batch(10), **HOW) as loader:
         assert flat(loader) == list(range(1500))
 
 
-@pytest.mark.xfail(strict=True, reason="the number of strands in the snapshot is neither used nor compared")
 def test_a_snapshot_of_three_strands_is_refused_by_a_loader_of_one() -> None:
     pipe = Pipe.of(lambda: iter(range(100))).map(str)
     with Loader(pipe, strands=3, **HOW) as loader:

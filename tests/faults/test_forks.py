@@ -5,7 +5,6 @@ import pytest
 from tests.conftest import RunScript
 
 
-@pytest.mark.xfail(strict=True, reason="a flush that fails while a forked worker leaves unwinds into the user's code")
 def test_a_forked_worker_with_a_broken_stdout_does_not_run_the_users_code(run_script: RunScript) -> None:
     done = run_script(
         """
@@ -28,7 +27,7 @@ def test_a_forked_worker_with_a_broken_stdout_does_not_run_the_users_code(run_sc
 @pytest.mark.parametrize(
     "method",
     [
-        pytest.param("fork", marks=pytest.mark.xfail(strict=True, reason="sys.stdout may be None")),
+        "fork",
         "server",
         "spawn",
     ],
@@ -56,7 +55,6 @@ def test_a_program_without_stdout_and_stderr_can_load(run_script: RunScript, met
     assert done.stdout == "[1, 2, 3]\n", done.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="a copy of the process reads the replies that belong to the parent: hang")
 @pytest.mark.parametrize("how", ["workers=2, start_method='fork'", "workers=2", "workers=2, kind='thread'"])
 def test_a_forked_copy_of_the_consumer_does_not_take_the_parents_replies(run_script: RunScript, how: str) -> None:
     done = run_script(

@@ -3,8 +3,6 @@
 import os
 from typing import Any
 
-import pytest
-
 from headrace import Loader, Pipe
 from tests.conftest import RunScript
 from tests.laws.pipes import Numbers
@@ -12,7 +10,6 @@ from tests.laws.pipes import Numbers
 HOW: dict[str, Any] = {"workers": 2, "start_method": "fork", "timeout": 5}
 
 
-@pytest.mark.xfail(strict=True, reason="an empty block keeps a slot (64 kB, two descriptors) until its group is full")
 def test_a_filter_that_lets_little_through_holds_little_memory() -> None:
     pipe = Pipe.of(Numbers(3000 * 32)).filter(lambda x: x % 3000 == 0).batch(32)
     with Loader(pipe, **HOW) as loader:
@@ -20,14 +17,12 @@ def test_a_filter_that_lets_little_through_holds_little_memory() -> None:
         assert loader.stats().slots < 32 + 64
 
 
-@pytest.mark.xfail(strict=True, reason="more than 64 descriptors in one message")
 def test_a_batch_of_samples_from_hundreds_of_slots_is_made_in_a_worker() -> None:
     pipe = Pipe.of(Numbers(300 * 300 * 2)).filter(lambda x: x % 300 == 0).batch(300).map(len)
     with Loader(pipe, **HOW) as loader:
         assert list(loader) == [300, 300]
 
 
-@pytest.mark.xfail(strict=True, reason="what an abandoned epoch had read ahead is never given back to the arena")
 def test_epochs_that_are_left_early_do_not_add_up() -> None:
     pipe = Pipe.of(Numbers(4000)).filter(lambda x: x % 3 > 0).batch(16)
 
@@ -46,7 +41,6 @@ def test_epochs_that_are_left_early_do_not_add_up() -> None:
         assert maps(loader) <= 2 * first[1]
 
 
-@pytest.mark.xfail(strict=True, reason="every batch that the user holds costs two descriptors; nothing limits them")
 def test_all_batches_of_an_epoch_can_be_held_with_few_descriptors(run_script: RunScript) -> None:
     done = run_script("""
         import resource

@@ -140,3 +140,20 @@ def test_samples_left_out_are_the_same_after_a_resume_and_stay_counted(at: int) 
             batches = iter(loader)
             assert got + [repr(b) for b in batches] == whole
             assert batches._run.skipped == 6
+
+
+@pytest.mark.parametrize("kind", ["inline", "fork2"])
+def test_a_snapshot_after_a_break_stands_where_the_epoch_was_left(kind: str) -> None:
+    pipe = Pipe.of(Numbers(40)).shuffle().batch(4)
+    whole = read(pipe)
+    got = []
+    with Loader(pipe, seed=3, **KINDS[kind]) as loader:
+        for batch in loader:
+            got.append(repr(batch))
+            if len(got) == 4:
+                break
+        state = loader.state_dict()
+    assert state["epoch"] == 0
+    with Loader(pipe, seed=3) as loader:
+        loader.load_state_dict(state)
+        assert got + [repr(b) for b in loader] == whole

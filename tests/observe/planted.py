@@ -66,8 +66,12 @@ def stream() -> Iterator[int]:
         yield i
 
 
-def slow_tail(batches: Any) -> bool:
+def slow_tail(batch: Any) -> Any:
     time.sleep(SLOW)
+    return batch
+
+
+def always(sample: Any) -> bool:
     return True
 
 
@@ -102,7 +106,9 @@ PLANTED: dict[str, Planted] = {
         None, "head", "stream",
     ),
     "slow tail": (
-        lambda: Loader(plain().filter(slow_tail).enumerate(), workers=2),
+        lambda: Loader(
+            Pipe.of(NUMBERS).sharding_filter().filter(always).batch(4).enumerate().map(slow_tail), workers=2
+        ),
         None, "tail", "slow_tail",
     ),
     "no workers": (lambda: Loader(plain(fn=slow_map)), None, "work", "slow_map"),

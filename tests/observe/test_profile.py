@@ -1,18 +1,21 @@
-"""The profiler names what was planted, and what it draws and writes can be read."""
+"""The profiler names what was planted, and what it writes can be read."""
 
 import json
+import os
+import time
+from dataclasses import replace
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.observe.profile import Profile, Watch, profile
+from headrace.observe.profile.anatomy import Anatomy, Hand, Part
 from headrace.observe.profile.predict import simulate
+from headrace.observe.profile.verdict import judge
 from headrace.pipe import Pipe
-from tests.observe import planted
-from tests.observe.planted import PLANTED
+from tests.observe.planted import PLANTED, plain, slow_map, step
 
 
 def run(name: str, batches: int = 60, seconds: float = 3.0) -> Profile:
@@ -27,3 +30,148 @@ def test_the_planted_bottleneck_is_named(name: str) -> None:
     found = run(name)
     assert (found.verdict.room, words in found.verdict.name) == (room, True), found.text()
     assert found.verdict.bound == ("consumer" if room in ("step", "tail") else "loader")
+
+
+def test_threads_are_profiled_as_well() -> None:
+    with Loader(plain(fn=slow_map), workers=2, kind="thread") as loader:
+        found = profile(loader, batches=30)
+    assert "slow_map" in found.verdict.name
+    assert {hand.number for hand in found.anatomy.hands} == {0, 1}
+
+
+def test_every_batch_arrives_as_it_would_without_the_profiler() -> None:
+    pipe = Pipe.of(range(100)).shuffle().batch(8)
+    with Loader(pipe, seed=4, workers=2) as loader:
+        with Watch(loader) as watched:
+            seen = list(watched)
+        assert seen == list(loader), "the loader itself is left as it was"
+
+
+def test_epochs_follow_each_other_until_enough_was_seen() -> None:
+    with Loader(Pipe.of(range(12)).batch(4)) as loader, Watch(loader, batches=8) as watched:
+        assert [sum(batch) for batch in watched] == [6, 22, 38, 6, 22, 38, 6, 22]
+
+
+def test_a_training_loop_of_ones_own_can_be_watched() -> None:
+    with Loader(plain(), workers=1) as loader, Watch(loader, batches=20) as watched:
+        for batch in watched:
+            step(batch)
+    assert Profile(watched.record).verdict.room == "step"
+
+
+def test_a_pipe_without_samples_ends_and_says_so() -> None:
+    with Loader(Pipe.of(range(0)).batch(4)) as loader:
+        found = profile(loader, seconds=1)
+    assert found.anatomy.batches == 0
+    assert "no rate" in found.text()
+    assert found.html().startswith("<!doctype html>")
+
+
+def test_an_error_of_the_pipe_comes_through_and_workers_end() -> None:
+    def broken(x: int) -> int:
+        raise KeyError(x)
+
+    with Loader(Pipe.of(range(8)).map(broken).batch(2), workers=1) as loader, pytest.raises(KeyError):
+        profile(loader, seconds=1)
+
+
+def test_only_a_loader_can_be_profiled() -> None:
+    with pytest.raises(BadOption, match=r"Loader\(pipe"):
+        profile(Pipe.of(range(3)))  # type: ignore[arg-type]
+
+
+def test_the_data_is_json_and_its_seconds_add_up() -> None:
+    found = run("slow map")
+    data = json.loads(json.dumps(found.data()))
+    total = sum(part["seconds"] for part in data["seconds a batch"] if part["room"] == "work")
+    busy = sum(worker["busy"] for worker in data["workers seen"]) / data["batches"]
+    assert total <= busy * 1.5
+    assert data["waiting"] > 0.5
+    assert data["recommended"]["workers"] > 2, "it sleeps, so cores are no limit"
+
+
+def test_the_trace_has_every_ticket_inside_its_worker_and_every_turn() -> None:
+    found = run("slow collate", batches=30)
+    trace = json.loads(json.dumps(found.trace()))["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in trace if e["ph"] == "M"}
+    assert names == {0: "training loop", 1: "worker 0", 2: "worker 1"}
+    tickets = [e for e in trace if e["ph"] == "X" and e["name"] == "stage 0"]
+    assert len(tickets) == len(found.record.recorder.spans)
+    for worker in (1, 2):
+        mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in tickets if e["tid"] == worker)
+        assert mine
+        assert all(mine[k][1] <= mine[k + 1][0] + 1 for k in range(len(mine) - 1)), "one ticket at a time"
+    assert sum(e["name"] == "step" for e in trace) == 30
+    assert {e["name"] for e in trace if e["ph"] == "C"} == {"shared memory", "slots", "batches ready"}
+
+
+def test_seconds_in_workers_are_measured_where_they_are_spent() -> None:
+    found = run("slow collate", batches=30)
+    assert found.record.recorder.spans
+    for span in found.record.recorder.spans:
+        assert span.began <= span.ended <= span.received <= time.perf_counter()
+        assert span.ops is not None
+        assert sum(span.ops.values()) <= span.ended - span.began + 1e-3
+
+
+# --- verdicts and forecasts, on paper ---------------------------------------------------------------------------------
+
+
+def anatomy(**changes: Any) -> Anatomy:
+    parts = (
+        Part("work", "map", 0.010, 1), Part("transport", "packing, in workers", 0.001),
+        Part("transport", "decoding and dealing out, in the consumer", 0.0005), Part("step", "the training loop", 0.001),
+    )  # fmt: skip
+    hands = tuple(Hand(k, 50, 0.5, 0.010) for k in range(4))
+    plain = Anatomy(
+        batches=200, samples=8, wall=0.003, start=0.1, waited=0.0015, parts=parts, hands=hands, bytes=100.0, workers=4,
+        kind="process", busy=1.0,
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def test_a_loop_that_hardly_waits_sets_the_pace_itself() -> None:
+    assert judge(anatomy()).bound == "loader"
+    assert (judge(anatomy(waited=0.0001)).bound, judge(anatomy(waited=0.0001)).room) == ("consumer", "step")
+
+
+def test_what_runs_in_one_place_counts_whole() -> None:
+    head = (Part("head", "parse", 0.004, 0),)
+    assert judge(anatomy(parts=anatomy().parts + head)).name == "parse", "4 ms in one place, 11 ms among four workers"
+    assert judge(anatomy(parts=anatomy().parts + head, workers=1)).name == "map"
+
+
+def test_a_worker_is_slow_only_if_it_loses_enough() -> None:
+    fast = tuple(Hand(k, 50, 0.5, 0.010) for k in range(3))
+    assert judge(anatomy(hands=(*fast, Hand(3, 20, 1.0, 0.050)))).name == "worker 3"
+    assert judge(anatomy(hands=(*fast, Hand(3, 40, 0.6, 0.015)))).room == "work"
+    assert judge(anatomy(hands=(*fast, Hand(3, 2, 0.1, 0.050)))).room == "work", "two tickets prove nothing"
+
+
+def test_even_work_divides_evenly() -> None:
+    for workers in (1, 2, 5):
+        assert simulate([0.01] * 1000, workers, 8 * workers, 0.0) == pytest.approx(0.01 / workers, rel=0.01)
+
+
+def test_the_consumer_and_the_head_are_floors() -> None:
+    assert simulate([0.01] * 1000, 100, 800, 0.004) == pytest.approx(0.004, rel=0.01)
+    assert simulate([0.01] * 1000, 100, 800, 0.0, head=0.005) == pytest.approx(0.005, rel=0.01)
+
+
+def test_a_wider_window_helps_uneven_work() -> None:
+    uneven = ([0.001] * 49 + [0.1]) * 20
+    narrow, wide = simulate(uneven, 4, 5, 0.0), simulate(uneven, 4, 128, 0.0)
+    assert wide < 0.9 * narrow
+    assert wide >= sum(uneven) / len(uneven) / 4 * 0.95
+
+
+def test_computing_is_limited_by_the_cores() -> None:
+    found = run("no workers")
+    assert found.record.busy is not None
+    assert found.record.busy < 0.5, "it sleeps"
+    computing = replace(found.anatomy, busy=1.0)
+    from headrace.observe.profile.predict import forecast
+
+    walls = {f.workers: f.wall for f in forecast(found.record, computing, cores=2)[0]}
+    assert walls[32] == pytest.approx(walls[2], rel=0.1)
+    assert walls[32] > found.anatomy.wall / (2 + len(os.sched_getaffinity(0)))

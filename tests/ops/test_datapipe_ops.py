@@ -301,7 +301,7 @@ def test_what_a_table_or_a_partner_lacks_is_said() -> None:
 
 
 def test_a_buffer_of_partners_that_overflows_forgets_the_oldest_with_one_warning() -> None:
+    pipe = Pipe.of([4, 3]).zip_with_iter(Pipe.of([0, 1, 2, 3, 4]), lambda x: x, buffer_size=2)
     with pytest.warns(UserWarning, match="Buffer reaches the upper limit") as told:
-        pipe = Pipe.of([4, 3]).zip_with_iter(Pipe.of([0, 1, 2, 3, 4]), lambda x: x, buffer_size=2)
         assert list(pipe) == [(4, 4), (3, 3)]
     assert len(told) == 1

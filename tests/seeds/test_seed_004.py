@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.doors.swift import SwiftLoader
+from headrace import SwiftLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*more than the .* cores:RuntimeWarning")
 

@@ -22,11 +22,16 @@ from tests.leaks import DEADLINE, in_session
 STORE = 120_000_000
 
 
+def token() -> dict[str, str]:
+    """The environment of a cluster that nobody else can connect to."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+
+
 @contextmanager
 def head(cores: int = 2) -> Iterator[str]:
-    """The address of a new cluster. Ray reads its settings when it is imported: import it here inside at the earliest."""
+    """The address of a new cluster. Ray reads its settings when it is imported: import it inside, at the earliest."""
     before = dict(os.environ)
-    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
+    os.environ.update(token())
     folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))  # sockets in it: their paths must be short
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=0", f"--num-cpus={cores}"]
     command += [f"--object-store-memory={STORE}", "--include-dashboard=false", "--disable-usage-stats"]

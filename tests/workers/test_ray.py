@@ -75,8 +75,11 @@ INLINE: dict[str, Any] = {}
 
 @pytest.mark.parametrize(
     ("name", "first", "then"),
-    [("streamed", RAY, INLINE), ("filtered", INLINE, RAY)]
-    + depth([], [(name, RAY, {**RAY, "workers": 1}) for name in EXAMPLES]),
+    [
+        ("streamed", RAY, INLINE),
+        ("filtered", INLINE, RAY),
+        *depth([], [(name, RAY, {**RAY, "workers": 1}) for name in EXAMPLES]),
+    ],
 )
 def test_a_snapshot_loads_on_any_kind(name: str, first: dict[str, Any], then: dict[str, Any]) -> None:
     pipe = EXAMPLES[name]

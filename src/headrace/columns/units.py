@@ -1,8 +1,9 @@
 """UnitTable: a table that lies in units (row groups of files, chunks of a mapped table), of which some are in memory.
 
-Rows are taken by position, from any number of units. Of a batch, the rows of one unit are fetched together, units in the
-order in which the batch first meets them: an order made of lanes (`plan.lanes`) then reads every unit once. Plain columns
-of a unit are kept as records, so that a batch costs one fetch a unit however many columns there are.
+Rows are taken by position, from any number of units; of a batch, the rows of one unit are fetched together. Plain columns
+of a unit are kept as records, so that a batch costs one fetch a unit however many columns there are. They lie in slots
+of shared memory (`share.slots`): a unit is read once for all workers of the machine. Text and all that has no fixed size
+is kept by each process for itself.
 """
 
 import os
@@ -20,20 +21,28 @@ from headrace.columns.packages import package
 from headrace.columns.records import Layout
 from headrace.columns.table import Table, check_names
 from headrace.errors import BadPipe
-from headrace.op import place
+from headrace.share.slots import Slots
 
-Batches = Callable[[int], Iterator[Any]]
-"""Reads one unit, as pyarrow record batches."""
+Batches = Callable[[int, list[str]], Iterator[Any]]
+"""Reads these columns of one unit, as pyarrow record batches."""
 
 
 class UnitTable:
     """`schema`: the columns. `masked`: those in which values may be missing. `ends`: the first row after each unit."""
 
-    def __init__(self, schema: Any, masked: frozenset[str], ends: Ints, read: Batches, memory: int) -> None:
+    def __init__(
+        self,
+        schema: Any,
+        masked: frozenset[str],
+        ends: Ints,
+        read: Batches,
+        memory: int,
+        text_bytes: Callable[[tuple[str, ...]], int],
+        slots: Slots | None = None,
+    ) -> None:
         self.schema = schema
         self.ends = ends
         self.length = int(ends[-1]) if len(ends) else 0
-        self.memory = memory
         self._starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         self._read = read
         self._masked = masked
@@ -41,32 +50,35 @@ class UnitTable:
         self._plain = {name: column for name, column in template.items() if isinstance(column, Plain)}
         self._arrow = {name: column for name, column in template.items() if isinstance(column, Arrow)}
         self.layout = Layout(self._plain, masked & self._plain.keys())
-        records = np.empty(0, self.layout.dtype)
-        self._template = Table({**self.layout.columns(records), **self._arrow}, 0, records)
+        self._template = np.zeros(2, self.layout.dtype)
+        self._fields = self.layout.columns(self._template)
         self._plans: dict[tuple[str, ...], Plan] = {}
-        self._caches: dict[int, Cache[Table]] = {}
+        self._divide(memory, text_bytes(tuple(self._arrow)), slots)
+
+    def _divide(self, memory: int, text: int, slots: Slots | None) -> None:
+        """How much of the memory is for numbers, and how much for text."""
+        number = self.layout.dtype.itemsize
+        rows = int((self.ends - self._starts).max(initial=1)) if len(self.ends) else 1
+        self._text_memory = memory * text // max(1, number + text)
+        self._text_size = text
+        count = len(self.ends)
+        fits = (memory - self._text_memory) // max(1, rows * number) if number else count
+        self.slots = slots if slots is not None else Slots(max(1, min(fits, count)), max(1, rows * number))
+        fits = min(fits, self._text_memory // max(1, rows * text) if text else count)
+        self.hold = count if fits >= count else max(1, fits * 4 // 5)
+        """Units that may stand open at a time: some slots are for those that come and go."""
+        self._texts: tuple[int, Cache[dict[str, Arrow]]] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)
 
     @property
-    def cache(self) -> Cache[Table]:
-        """The units in memory; each process has its own, and all of them together keep to `memory`."""
-        found = self._caches.get(os.getpid())
-        if found is None:
-            self._caches.clear()
-            found = self._caches[os.getpid()] = Cache(self.memory // place.crew)
-        return found
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Columns whose rows differ in size."""
-        return tuple(self._arrow)
-
-    def row_bytes(self) -> int:
-        """Bytes of a row in memory, of the columns whose rows all have the same size."""
-        return self.layout.dtype.itemsize
+    def texts(self) -> Cache[dict[str, Arrow]]:
+        """Arrow columns in memory: one cache a process, for all its threads."""
+        if self._texts is None or self._texts[0] != os.getpid():
+            self._texts = (os.getpid(), Cache(self._text_memory))
+        return self._texts[1]
 
     # --- taking -----------------------------------------------------------------------------------------------------
 
@@ -75,21 +87,25 @@ class UnitTable:
         plan = self._plans.get(names)
         if plan is None:
             check_names(names, self.names)
-            chosen = {n: self._template.columns[n] for n in names if n in self._plain}
-            plan = self._plans[names] = Plan(chosen, self._template.records, whole=True)
+            chosen = {n: self._fields[n] for n in names if n in self._plain}
+            plan = self._plans[names] = Plan(chosen, self._template, whole=True)
         units, offsets, back = self._grouped(positions)
         width = self.layout.dtype.itemsize
         rows = scratch(len(positions), width)
         texts: dict[str, list[Any]] = {n: [] for n in names if n in self._arrow}
+        if width:
+            self.slots.touch(unit for unit, _, _ in units)
         for unit, start, stop in units:
-            table = self._unit(unit)
+            chosen = offsets[start:stop]
             if width:
-                fetched(table.records, offsets[start:stop], rows[start:stop])
-            for name, parts in texts.items():
-                parts.append(table.columns[name].take(offsets[start:stop]))
+                self._fetch(unit, chosen, rows[start:stop])
+            if texts:
+                columns = self._text(unit)
+                for name, parts in texts.items():
+                    parts.append(columns[name].take(chosen))
         found, blocks = plan.lay(_reordered(rows, back)) if width else ({}, [])
         for name, parts in texts.items():
-            found[name] = _joined(parts, back)
+            found[name] = _joined(parts).take(back)
         return Table({name: found[name] for name in names}, len(positions), None, blocks)
 
     def _grouped(self, positions: Ints) -> tuple[list[tuple[int, int, int]], Ints, Ints]:
@@ -108,38 +124,43 @@ class UnitTable:
         return list(spans), (positions - self._starts[owners])[sort], back
 
     def row(self, position: int) -> dict[str, Any]:
-        unit = int(np.searchsorted(self.ends, position, side="right"))
-        return self._unit(unit).row(position - int(self._starts[unit]))
+        return self.take(np.array([position], np.int64)).row(0)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _unit(self, unit: int) -> Table:
-        rows = int(self.ends[unit] - self._starts[unit])
-        return self.cache.get(unit, rows * self.layout.dtype.itemsize, self._load)
+    def _rows(self, unit: int) -> int:
+        return int(self.ends[unit] - self._starts[unit])
 
-    def _load(self, unit: int) -> tuple[Table, int]:
-        length = int(self.ends[unit] - self._starts[unit])
-        records = np.empty(length, self.layout.dtype)
-        parts: dict[str, list[Any]] = {name: [] for name in self._arrow}
-        at = 0
-        for batch in self._read(unit):
-            stop = at + batch.num_rows
-            if stop > length:
+    def _fetch(self, unit: int, offsets: Ints, out: Any) -> None:
+        """Rows of one unit, as bytes."""
+        count, dtype = self._rows(unit), self.layout.dtype
+
+        def make(memory: memoryview) -> None:
+            records = np.frombuffer(memory, dtype, count)
+            for at, batch in self._batches(unit, list(self._plain)):
+                part = {name: self._column(batch, name) for name in self._plain}
+                self.layout.fill(records[at : at + batch.num_rows], part)
+
+        self.slots.read(unit, lambda memory: _copy(memory, dtype, count, offsets, out), make)
+
+    def _text(self, unit: int) -> dict[str, Arrow]:
+        return self.texts.get(unit, self._rows(unit) * self._text_size, self._load_text)
+
+    def _load_text(self, unit: int) -> tuple[dict[str, Arrow], int]:
+        batches = [batch for _, batch in self._batches(unit, list(self._arrow))]
+        found = {n: _joined([Arrow(b.column(n), self.schema.field(n)) for b in batches]) for n in self._arrow}
+        return found, sum(column.array.nbytes for column in found.values())
+
+    def _batches(self, unit: int, names: list[str]) -> Iterator[tuple[int, Any]]:
+        """The record batches of a unit, each with the number of its first row."""
+        at, count = 0, self._rows(unit)
+        for batch in self._read(unit, names):
+            if at + batch.num_rows > count:
                 break
-            self.layout.fill(records[at:stop], {n: self._column(batch, n) for n in self._plain})
-            for name, found in parts.items():
-                found.append(batch.column(name))
-            at = stop
-        if at != length:
-            raise BadPipe(f"unit {unit} had {length} rows when the pipe was made and has another number now: make it again")
-        columns: dict[str, Column] = self.layout.columns(records)
-        size = records.nbytes
-        for name, found in parts.items():
-            column = from_arrow(package("pyarrow").chunked_array(found, self.schema.field(name).type), self.schema.field(name))
-            column = column if isinstance(column, Arrow) else Arrow(_whole(found, self.schema.field(name)), column.field)
-            columns[name] = column
-            size += column.array.nbytes
-        return Table({n: columns[n] for n in self.names}, length, records), size
+            yield at, batch
+            at += batch.num_rows
+        if at != count:
+            raise BadPipe(f"unit {unit} had {count} rows when the pipe was made and has another number now: make it again")
 
     def _column(self, batch: Any, name: str) -> Plain:
         column = from_arrow(batch.column(name), self.schema.field(name))
@@ -162,21 +183,25 @@ def _empty_extension(pa: Any, field: Any) -> Any:
     return pa.ExtensionArray.from_storage(field.type, pa.array([], field.type.storage_type))
 
 
-def _whole(parts: list[Any], field: Any) -> Any:
-    pa = package("pyarrow")
-    return pa.concat_arrays(parts) if parts else _empty(field, True).array  # type: ignore[union-attr]
-
-
 def _reordered(rows: NDArray[np.uint8], back: Ints) -> NDArray[np.uint8]:
     width = rows.shape[1]
     taken: NDArray[np.uint8] = rows.reshape(-1).view(f"V{width}").take(back).view(np.uint8).reshape(len(back), width)
     return taken
 
 
-def _joined(parts: list[Any], back: Ints) -> Arrow:
+def _copy(memory: memoryview, dtype: Any, count: int, offsets: Ints, out: Any) -> None:
+    fetched(np.frombuffer(memory, dtype, count), offsets, out)
+
+
+def _joined(parts: list[Arrow]) -> Arrow:
+    """Pieces of one column as one, whatever they hold: lists of one size stay lists, though nothing is missing in them."""
     pa = package("pyarrow")
-    if len(parts) == 1:
-        return parts[0].take(back)  # type: ignore[no-any-return]
-    joined = from_arrow(pa.chunked_array([p.array for p in parts]), parts[0].field)
-    whole = joined if isinstance(joined, Arrow) else Arrow(pa.concat_arrays([p.array for p in parts]), parts[0].field)
-    return whole.take(back)
+    first = parts[0]
+    if len(parts) == 1 and not _is_view(pa, first.array.type):
+        return first
+    whole = from_arrow(pa.chunked_array([p.array for p in parts]), first.field)
+    return whole if isinstance(whole, Arrow) else Arrow(pa.concat_arrays([p.array for p in parts]), first.field)
+
+
+def _is_view(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))

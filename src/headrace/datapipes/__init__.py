@@ -1,8 +1,8 @@
 """DataPipes: graphs of verbs, as users of TorchData know them.
 
-    from headrace.datapipes.iter import IterableWrapper, Mapper
-    from headrace.datapipes.map import SequenceWrapper
-    from headrace.datapipes.graph import traverse_dps, replace_dp
+from headrace.datapipes.iter import IterableWrapper, Mapper
+from headrace.datapipes.map import SequenceWrapper
+from headrace.datapipes.graph import traverse_dps, replace_dp
 """
 
 from headrace.datapipes import iter, map, utils

@@ -8,8 +8,9 @@
     dl.shutdown()
 
 The graph is copied when the loader is made; what the user does to it later changes nothing. Each epoch has a new order;
-`seed(n)` makes the next epochs a function of n. The stream is the same for any number of workers. An error of the user's
-code leaves the loader as usable as before. `state_dict()` between any two batches is plain data, and resumes there.
+`seed(n)` makes the next epochs a function of n. The stream is the same for any number of workers. An error of the
+user's code leaves the loader as usable as before. `state_dict()` between any two batches is plain data, and resumes
+there.
 """
 
 import copy
@@ -163,9 +164,7 @@ class DataLoader2(Generic[T]):
 
     def _resume(self) -> None:
         if not self._paused:
-            warnings.warn(
-                "Resume is called when `DataLoader2` is not paused. No operation is performed.", stacklevel=3
-            )
+            warnings.warn("Resume is called when `DataLoader2` is not paused. No operation is performed.", stacklevel=3)
             return
         self._paused = False
         self._told("_resume")
@@ -214,7 +213,7 @@ class DataLoader2(Generic[T]):
         datapipe: Any = None,
         datapipe_adapter_fn: Any = None,
     ) -> "DataLoader2[Any]":
-        """A loader that goes on where the state was taken. The graph is not part of a state, which is plain data only."""
+        """A loader that goes on where the state was taken. The graph is not part of a state, which is plain data."""
         if datapipe is None:
             raise BadOption(
                 "DataLoader2.from_state() needs datapipe=: a state is plain data and holds no program; "

@@ -37,21 +37,32 @@ class Loaded:
         for text in lint(graph, settings.workers) if settings.sharding == "exact" else ():
             warnings.warn(text, stacklevel=6)
         self._settings = settings
-        self._loader: Loader[Any] = Loader(
-            _pipe(graph, settings),
+        self._graph = graph
+        self._loader = self._made()
+        self._epoch: Any = None
+        self._latest: list[int] = []
+
+    def _made(self) -> Loader[Any]:
+        settings = self._settings
+        return Loader(
+            _pipe(self._graph, settings),
             workers=settings.workers,
             kind=settings.kind,
             start_method=settings.start_method,
             prefetch=settings.prefetch,
             window=settings.window,
             strands=settings.workers if settings.sharding == "per-worker" and settings.workers else None,
-            worker_init=_init(graph, settings),
+            worker_init=_init(self._graph, settings),
             world=settings.world,
             ends=settings.ends,
         )
-        self._epoch: Any = None
 
     def begin(self, epoch: int) -> Iterator[Any]:
+        if len(self._latest) == 2 and epoch < self._latest[0]:
+            # Workers keep the two epochs with the highest numbers open; one that goes back needs new workers.
+            self._loader.close()
+            self._loader, self._latest = self._made(), []
+        self._latest = sorted({*self._latest, epoch})[-2:]
         self._loader.set_epoch(epoch)
         self._epoch = iter(self._loader)
         return self._epoch  # type: ignore[no-any-return]
@@ -60,7 +71,9 @@ class Loaded:
         if at is None:
             return self.begin(epoch)
         if not isinstance(at, dict) or "loader" not in at:
-            raise SnapshotRefused("this state was taken with a reading service that iterates something else than a graph")
+            raise SnapshotRefused(
+                "this state was taken with a reading service that iterates something else than a graph"
+            )
         self._loader.load_state_dict(at["loader"])
         self._epoch = iter(self._loader)
         return self._epoch  # type: ignore[no-any-return]
@@ -144,7 +157,7 @@ def _pipe(graph: Any, settings: Settings) -> Pipe[Any]:
 
 
 def _unmarked(pipe: Pipe[Any]) -> Pipe[Any]:
-    """Without the shard points that a `cycle` stands after: what is divided cannot be started again from the consumer."""
+    """Without the shard points before a `cycle`: what is divided cannot be started again from the consumer."""
     again = {id(n) for node in pipe.nodes() if isinstance(node.op, Cycle) for n in node.nodes()}
     memo: dict[int, Pipe[Any]] = {}
 

@@ -11,7 +11,7 @@ from headrace.plan.seed import key
 
 SINCE = 20
 """Bits of an epoch number that count the epochs since the seed was set."""
-SMALL = 43
+SMALL = 42
 """Seeds of up to this many bits are used as they are, so that epoch numbers can be read; larger ones are hashed."""
 
 
@@ -19,13 +19,14 @@ def check_seed(seed: Any) -> int:
     """The seed, if it is a whole number of 64 bits."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise BadOption(f"Expected an uint64 seed, but got {seed}.")
-    return seed
+    return int(seed)
 
 
 def epoch_number(seed: int, since: int) -> int:
     """The number of an epoch: never the same for two seeds, or for two epochs of one seed."""
-    high = seed if seed < 2**SMALL else 2 ** (SMALL - 1) + key(seed, "seed") % 2 ** (SMALL - 1)
-    return (high << SINCE) + since % 2**SINCE
+    many = 1 << SMALL
+    high = seed if seed < many else many + key(seed, "seed") % many
+    return (high << SINCE) + since % (1 << SINCE)
 
 
 class SeedGenerator:

@@ -128,7 +128,7 @@ class MultiProcessingReadingService(ReadingServiceInterface):
     def __init__(
         self,
         num_workers: int = 0,
-        multiprocessing_context: str | None = None,
+        multiprocessing_context: Literal["fork", "forkserver", "spawn"] | None = None,
         worker_prefetch_cnt: int = 10,
         main_prefetch_cnt: int = 10,
         worker_init_fn: Callable[[Any, WorkerInfo], Any] | None = None,

@@ -1,8 +1,8 @@
 """What MultiProcessingReadingService does inside workers.
 
-    worker_init_fn    once in each worker, before its first sample
-    worker_reset_fn   in each worker, before its first sample of each epoch: an op at the head of the worker's part notices
-    per-worker        every worker runs the whole graph on its own share, and the results come in turn from each
+worker_init_fn    once in each worker, before its first sample
+worker_reset_fn   in each worker, before its first sample of each epoch: an op at the head of the worker's part notices
+per-worker        every worker runs the whole graph on its own share, and the results come in turn from each
 """
 
 from collections.abc import Callable, Iterator
@@ -119,8 +119,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replicas(Source[Any]):
-    """The graph once per strand, each on its own share: samples before a shard point are the same in all, seeds after it
-    are not."""
+    """The graph once per strand, each on its own share: what stands before a shard point is the same in all of them."""
 
     pipe: Pipe[Any]
     init: Callable[[Any, WorkerInfo], Any] | None = None

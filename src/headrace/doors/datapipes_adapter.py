@@ -49,7 +49,7 @@ class CacheTimeout(Adapter):
         from dataclasses import replace
 
         for node in list_dps(traverse_dps(datapipe)):
-            built = node.__dict__.get("_built") if hasattr(node, "__dict__") else None
+            built: Any = node.__dict__.get("_built") if hasattr(node, "__dict__") else None
             if type(built).__name__ == "EndCaching":
                 node.__dict__["_built"] = replace(built, timeout=self.timeout)
         return datapipe

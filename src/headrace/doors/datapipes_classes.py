@@ -1,7 +1,7 @@
 """How a class of pipes is made out of a verb.
 
-`Mapper(dp, fn)` is `dp.map(fn)`. A verb returns plain pipes; `adopted` turns what it made, down to the pipes it was given,
-into nodes of the classes that users know, so that a graph can be searched and edited by class.
+`Mapper(dp, fn)` is `dp.map(fn)`. A verb returns plain pipes; `adopted` turns what it made, down to the pipes it was
+given, into nodes of the classes that users know, so that a graph can be searched and edited by class.
 """
 
 import functools
@@ -62,8 +62,10 @@ def make_class(
             return [adopted(part, cls, {**told, "instance_id": i}, memo) for i, part in enumerate(made)]
         return adopted(made, cls, told, memo)
 
-    def refuse(cls: type, **_: Any) -> None:
-        raise TypeError(f"{name} cannot be subclassed; subclass IterDataPipe or MapDataPipe and take a pipe as argument")
+    def refuse(cls: type, /, **_: Any) -> None:
+        raise TypeError(
+            f"{name} cannot be subclassed; subclass IterDataPipe or MapDataPipe and take a pipe as argument"
+        )
 
     made_class: Any = type(name, (*mixins, base), {"__module__": module, "__doc__": make.__doc__})
     made_class.__new__ = staticmethod(new)

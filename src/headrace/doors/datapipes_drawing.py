@@ -45,7 +45,9 @@ def to_graph(datapipe: Any, *, debug: bool = False) -> Any:
     for node in nodes:
         color = "lightblue" if not sources_of(node) else "darkolivegreen1" if id(node) not in fed else "white"
         drawing.node(names[id(node)], _label(node), fillcolor=color)
-    edges = {(names[id(s)], names[id(node)]) for node in nodes for s in sources_of(node) if names[id(s)] != names[id(node)]}
+    edges = {
+        (names[id(s)], names[id(node)]) for node in nodes for s in sources_of(node) if names[id(s)] != names[id(node)]
+    }
     for tail, head in sorted(edges):
         drawing.edge(tail, head)
     return drawing

@@ -132,6 +132,7 @@ def apply_sharding(datapipe: Any, num_of_instances: int, instance_id: int, shard
     """Give every shard point its share; two of them on one way would lose data and are refused."""
 
     def visit(part: Graph, above: Any) -> None:
+        node: Any
         for node, below in part.values():
             mark = above
             if isinstance(node, Shards) or (is_own(node) and callable(getattr(node, "apply_sharding", None))):
@@ -141,7 +142,7 @@ def apply_sharding(datapipe: Any, num_of_instances: int, instance_id: int, shard
                         f"Sharding already applied to {above!r} while trying to apply to {node!r}"
                     )
                 mark = node
-                node.apply_sharding(num_of_instances, instance_id, sharding_group)  # type: ignore[union-attr]
+                node.apply_sharding(num_of_instances, instance_id, sharding_group)
             visit(below, mark)
 
     visit(traverse_dps(datapipe), None)

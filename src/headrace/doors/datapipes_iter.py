@@ -1,4 +1,4 @@
-"""The classes of `headrace.datapipes.iter`: one per verb, made from a table, and the few sources that are classes only."""
+"""The classes of `headrace.datapipes.iter`: one per verb, made from a table, and some sources that have no verb."""
 
 import warnings
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import Any
 
 from headrace.doors import datapipes_verbs as verbs
-from headrace.doors.datapipes_nodes import DataPipe, IterDataPipe, MapDataPipe, lowered
 from headrace.doors.datapipes_classes import CLASS_OF, make_class, make_verb
+from headrace.doors.datapipes_nodes import DataPipe, IterDataPipe, MapDataPipe, lowered
 from headrace.errors import BadOption, BadPipe, NoLength
 from headrace.op import Op
 from headrace.ops.batch import Batch
@@ -67,9 +67,7 @@ class Shards:
     ) -> None:
         """Take every `num_of_instances`-th sample, from `instance_id` on, among the members of a group."""
         if instance_id >= num_of_instances:
-            raise BadOption(
-                f"instance_id({instance_id}) should be smaller than num_of_instances({num_of_instances})"
-            )
+            raise BadOption(f"instance_id({instance_id}) should be smaller than num_of_instances({num_of_instances})")
         groups = {**self.__dict__.get("_groups", {}), int(sharding_group): (num_of_instances, instance_id)}
         if len(groups) > 1 and SHARDING_PRIORITIES.DEFAULT in groups:
             raise RuntimeError("ShardingFilter cannot mix DEFAULT and non DEFAULT groups")
@@ -170,10 +168,10 @@ VERBS: dict[str, str] = {
     "RoutedDecoder": "routed_decode", "Rows2Columnar": "rows2columnar", "Saver": "save_to_disk",
     "ShardExpander": "shard_expand", "ShardingFilter": "sharding_filter",
     "ShardingRoundRobinDispatcher": "sharding_round_robin_dispatch", "ShuffledFlatMapper": "shuffled_flatmap",
-    "Shuffler": "shuffle", "Slicer": "slice", "StreamReader": "read_from_stream", "TFRecordLoader": "load_from_tfrecord",
-    "TarArchiveLoader": "load_from_tar", "ThreadPoolMapper": "threadpool_map", "UnBatcher": "unbatch",
-    "UnZipper": "unzip", "WebDataset": "webdataset", "XzFileLoader": "load_from_xz", "ZipArchiveLoader": "load_from_zip",
-    "Zipper": "zip", "ZipperLongest": "zip_longest",
+    "Shuffler": "shuffle", "Slicer": "slice", "StreamReader": "read_from_stream",
+    "TFRecordLoader": "load_from_tfrecord", "TarArchiveLoader": "load_from_tar", "ThreadPoolMapper": "threadpool_map",
+    "UnBatcher": "unbatch", "UnZipper": "unzip", "WebDataset": "webdataset", "XzFileLoader": "load_from_xz",
+    "ZipArchiveLoader": "load_from_zip", "Zipper": "zip", "ZipperLongest": "zip_longest",
 }  # fmt: skip
 """Class -> verb."""
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.doors import datapipes_verbs as verbs
-from headrace.doors.datapipes_nodes import DataPipe, IterDataPipe, MapDataPipe
 from headrace.doors.datapipes_classes import make_class, make_verb
 from headrace.doors.datapipes_iter import CLASSES as STREAMS
 from headrace.doors.datapipes_iter import Chance
+from headrace.doors.datapipes_nodes import IterDataPipe, MapDataPipe
 
 MODULE = "headrace.datapipes.map"
 
@@ -32,5 +32,8 @@ for _name, (_verb, _make) in VERBS.items():
     CLASSES[_name] = make_class(_name, _make, _base, MODULE, _mixins)
     setattr(MapDataPipe, _verb, make_verb(_verb, CLASSES[_name], _make))
 CLASSES = dict(sorted(CLASSES.items()))
-setattr(MapDataPipe, "to_iter_datapipe", make_verb("to_iter_datapipe", STREAMS["MapToIterConverter"], verbs.to_iter))
-setattr(IterDataPipe, "to_map_datapipe", make_verb("to_map_datapipe", CLASSES["IterToMapConverter"], verbs.to_map))
+for _kind, _verb, _class, _make in (
+    (MapDataPipe, "to_iter_datapipe", STREAMS["MapToIterConverter"], verbs.to_iter),
+    (IterDataPipe, "to_map_datapipe", CLASSES["IterToMapConverter"], verbs.to_map),
+):
+    setattr(_kind, _verb, make_verb(_verb, _class, _make))

@@ -4,8 +4,9 @@
     MapDataPipe     the same with __getitem__ and __len__; `headrace.datapipes.map`
 
 Both are Pipes: every verb works on them, and a graph may mix them with plain pipes. A node of such a graph is either
-*built* by a verb or class (it has an op and sources), or *the user's own*: an object whose pipes are found by looking at
-its attributes, also inside lists, tuples, sets and dicts. Payloads are never looked into and never pickled to find them.
+*built* by a verb or class (it has an op and sources), or *the user's own*: an object whose pipes are found by looking
+at its attributes, also inside lists, tuples, sets and dicts. Payloads are never looked into and never pickled to find
+them.
 
 Nothing here runs. `lowered(pipe)` is the same graph as plain Pipes, in which an object of the user's has become an op;
 inside a worker that op runs on a copy of the object whose pipes are replaced by what they deliver. So the user's own
@@ -55,8 +56,8 @@ class DataPipe(Pipe[T]):
 
     length_text: ClassVar[str] = "{name} instance doesn't have valid length"
 
-    op = _Computed(lambda node: op_of(node))  # type: ignore[assignment]
-    inputs = _Computed(lambda node: sources_of(node))  # type: ignore[assignment]
+    op = _Computed(lambda node: op_of(node))
+    inputs = _Computed(lambda node: sources_of(node))
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass  # a user's class calls super().__init__() or does not
@@ -122,19 +123,21 @@ class IterDataPipe(DataPipe[T]):
     if TYPE_CHECKING:  # these verbs have the arguments of DataPipes, not those of Pipe
 
         def batch(  # type: ignore[override]
-            self, batch_size: int, drop_last: bool = False, wrapper_class: Callable[[list[Any]], Any] | None = None
+            self,
+            batch_size: int,
+            drop_last: bool = False,
+            wrapper_class: Callable[[list[Any]], Any] | None = None,
+            **more: Any,
         ) -> Pipe[Any]: ...
-        def unbatch(self, unbatch_level: int = 1) -> Pipe[Any]: ...  # type: ignore[override]
-        def collate(self, conversion: Any = None, collate_fn: Any = None) -> Pipe[Any]: ...  # type: ignore[override]
-        def shuffle(  # type: ignore[override]
-            self, *, buffer_size: int | None = None, unbatch_level: int = 0, window: int | None = None
-        ) -> Pipe[Any]: ...
-        def enumerate(self, starting_index: int = 0) -> Pipe[Any]: ...  # type: ignore[override]
-        def filter(self, filter_fn: Callable[..., bool], input_col: Any = None) -> Pipe[Any]: ...  # type: ignore[override]
+        def unbatch(self, unbatch_level: int = 1) -> Pipe[Any]: ...
+        def collate(self, conversion: Any = None, collate_fn: Any = None) -> Pipe[Any]: ...
+        def shuffle(self, *, buffer_size: int | None = None, unbatch_level: int = 0, **more: Any) -> Pipe[Any]: ...
+        def enumerate(self, starting_index: int = 0) -> Pipe[Any]: ...
+        def filter(self, filter_fn: Callable[..., bool], input_col: Any = None) -> Pipe[Any]: ...
 
 
 class MapDataPipe(DataPipe[T]):
-    """A pipe whose samples are asked for by key: subclass it and write `__getitem__`, and `__len__` for keys 0, 1, 2, ..."""
+    """A pipe whose samples are asked for by key: subclass it and write `__getitem__`, and `__len__` for 0, 1, 2, ..."""
 
     def __getitem__(self, index: Any) -> T:
         if "_built" not in self.__dict__:

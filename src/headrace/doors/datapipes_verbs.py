@@ -8,9 +8,8 @@ from typing import Any
 
 from headrace.doors.datapipes_nodes import MapDataPipe
 from headrace.errors import BadOption
-from headrace.ops.batch import Batch
 from headrace.ops.bounded import BoundedBatch, BoundedConcat, BoundedZip
-from headrace.ops.columns import FilterColumns
+from headrace.ops.columns import FilterColumns, check_arity
 from headrace.ops.concat import Concat
 from headrace.ops.counts import BadCount, positive
 from headrace.ops.fork import Column
@@ -111,11 +110,15 @@ def huggingface(dataset: str, **config_kwargs: Any) -> Made:
 
 
 def batch(
-    self: Made, batch_size: int, drop_last: bool = False, wrapper_class: Callable[[list[Any]], Any] | None = None
+    self: Made,
+    batch_size: int,
+    drop_last: bool = False,
+    wrapper_class: Callable[[list[Any]], Any] | None = None,
+    **more: Any,
 ) -> Made:
     """Lists of `batch_size` samples, or what `wrapper_class` makes of them."""
     positive(batch_size, "Batch size is required to be larger than 0!", BadCount)
-    batches = Pipe(Batch(batch_size, drop_last), self)
+    batches: Made = Pipe.batch(self, batch_size, drop_last, **more)
     return batches if wrapper_class in (None, list) else Pipe(Map(function(wrapper_class)), batches)
 
 
@@ -138,14 +141,12 @@ def collate(
     return Pipe.collate(self) if chosen is None else Pipe.collate(self, function(chosen))
 
 
-def shuffle(
-    self: Made, *, buffer_size: int | None = None, unbatch_level: int = 0, window: int | None = None
-) -> Made:
+def shuffle(self: Made, *, buffer_size: int | None = None, unbatch_level: int = 0, **more: Any) -> Made:
     """Another order each epoch: of everything where there is random access, else through a buffer (10,000)."""
     if buffer_size is not None:
         positive(buffer_size, "buffer_size should be larger than 0", BadCount)
     source = self if unbatch_level == 0 else unbatch(self, unbatch_level)
-    return Pipe.shuffle(source, buffer_size=buffer_size, window=window)
+    return Pipe.shuffle(source, buffer_size=buffer_size, **more)
 
 
 def enumerate_(self: Made, starting_index: int = 0) -> Made:
@@ -155,11 +156,14 @@ def enumerate_(self: Made, starting_index: int = 0) -> Made:
 
 def map_(self: Made, fn: Callable[..., Any], input_col: Any = None, output_col: Any = None) -> Made:
     """`fn` applied to every sample, or to some of its fields."""
+    check_arity(function(fn), input_col)
     return Pipe.map(self, function(fn), input_col, output_col)
 
 
 def flatmap(self: Made, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None) -> Made:
     """Every element of `fn` of the sample, or of some of its fields."""
+    if fn is not None:
+        check_arity(function(fn), input_col)
     return Pipe.flatmap(self, None if fn is None else function(fn), input_col)
 
 
@@ -273,9 +277,7 @@ def shuffle_table(datapipe: Any, *, indices: Sequence[Any] | None = None) -> Mad
     return Pipe.shuffle(to_iter(datapipe, indices))
 
 
-def unzip_table(
-    source_datapipe: Any, sequence_length: int, columns_to_skip: Sequence[int] | None = None
-) -> list[Made]:
+def unzip_table(source_datapipe: Any, sequence_length: int, columns_to_skip: Sequence[int] | None = None) -> list[Made]:
     if sequence_length < 1:
         raise BadOption(f"Expected `sequence_length` larger than 0, but {sequence_length} is found")
     kept = [i for i in range(sequence_length) if i not in (columns_to_skip or ())]

@@ -208,9 +208,12 @@ class Iteration(_BaseDataLoaderIter):
                 raise
             except WorkerStuck as stuck:
                 raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
-            except Exception:
+            except Exception as error:
                 self._note_delivery()
-                raise
+                if not self._num_workers:
+                    raise
+                # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
+                raise error.with_traceback(None)  # noqa: B904
             if self._done is not None:
                 self._note_delivery()
             if len(self._workers.restarts) != self._deaths:

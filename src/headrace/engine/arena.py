@@ -14,6 +14,7 @@ import ctypes
 import errno
 import mmap
 import os
+import resource
 import tempfile
 import weakref
 from collections import deque
@@ -119,6 +120,13 @@ def lease_type(size: int) -> Any:
     return found
 
 
+class _Lease(weakref.ref[Any]):
+    """A slot that somebody looks into."""
+
+    __slots__ = ("slot",)
+    slot: Slot
+
+
 class Arena:
     """All slots of one consumer."""
 
@@ -127,13 +135,15 @@ class Arena:
         self.named = named
         self.total = 0
         """Bytes of all slots that exist."""
+        self.most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8
+        """Slots that the user may hold: each one costs two descriptors."""
         self.copies = 0
         self.largest = 0
         """Bytes of the largest slot that was asked for."""
         self._next = 0
         self._free: dict[int, list[Slot]] = {}
-        self._returned: deque[Slot] = deque()
-        self._leases: dict[int, tuple[Any, int]] = {}
+        self._returned: deque[Any] = deque()
+        self._leases: dict[int, _Lease] = {}
         self.retired: list[int] = []
         """Numbers of slots that no worker needs to keep mapped."""
 
@@ -163,14 +173,10 @@ class Arena:
     def lease(self, slot: Slot) -> memoryview:
         """Memory for the user to look into; the slot comes back by itself when nobody does any more."""
         exporter = lease_type(slot.size).from_buffer(slot.map)
-        number = slot.number
-        leases, returned = self._leases, self._returned
-
-        def ended(_: Any) -> None:
-            leases.pop(number, None)
-            returned.append(slot)
-
-        self._leases[number] = (weakref.ref(exporter, ended), slot.size)
+        # The callback is no Python code: an interrupt that arrives in it would be swallowed, and the slot with it.
+        lease = _Lease(exporter, self._returned.append)
+        lease.slot = slot
+        self._leases[slot.number] = lease
         return memoryview(exporter).cast("B")
 
     def give_back(self, slot: Slot) -> None:
@@ -179,16 +185,30 @@ class Arena:
 
     def crowded(self) -> bool:
         """The user holds so much that the next batch should be copied out instead of lent."""
-        return sum(size for _, size in list(self._leases.values())) > self.budget
+        if self.total <= self.budget and len(self._leases) <= self.most:
+            return False
+        self._take_back()
+        return len(self._leases) > self.most or sum(lease.slot.size for lease in self._leases.values()) > self.budget
 
     @property
     def slots(self) -> int:
+        self._take_back()
         return len(self._leases) + sum(map(len, self._free.values()))
+
+    def clear(self) -> None:
+        """Let go of all slots that nobody looks into; the others go with their last view."""
+        self._take_back()
+        for stack in self._free.values():
+            self.total -= sum(slot.size for slot in stack)
+        self._free.clear()
 
     def _take_back(self) -> None:
         returned = self._returned
         while returned:
             slot = returned.popleft()
+            if type(slot) is _Lease:
+                slot = slot.slot
+                del self._leases[slot.number]
             if self.total <= 2 * self.budget:
                 self._free.setdefault(slot.size, []).append(slot)
             else:

@@ -43,6 +43,8 @@ class Epoch(Iterator[T], Generic[T]):
         self._closed = False
         self.after_each: Callable[[], None] | None = None
         """Called after each batch was taken and before it is handed over."""
+        self.on_break: Callable[[int, Any], None] | None = None
+        """Told where the epoch stands when it is left before its end."""
         self._workers = pool.take()
         try:
             if pool.program.tail:
@@ -70,8 +72,9 @@ class Epoch(Iterator[T], Generic[T]):
         except StopIteration:
             self._give_back()
             raise
-        except HeadraceError:
-            self.close()
+        except BaseException as error:
+            if isinstance(error, HeadraceError) or not self._run.sound:
+                self.close()
             raise
         self._meter.batches += 1
         if self.after_each is not None:
@@ -87,6 +90,11 @@ class Epoch(Iterator[T], Generic[T]):
         return self._tail.state() if self._tail is not None else list(self._run.mark())
 
     @property
+    def closed(self) -> bool:
+        """Broken off before the end."""
+        return self._closed
+
+    @property
     def ended(self) -> bool:
         """Everything was delivered."""
         return self._workers is None and not self._closed
@@ -100,8 +108,15 @@ class Epoch(Iterator[T], Generic[T]):
         """Give the workers back before the end."""
         if self._workers is not None:
             self._closed = True
-            self._run.abandon()
-            self._give_back()
+            if self._run.sound:
+                if self.on_break is not None:
+                    self.on_break(self.epoch, self.state())
+                self._run.abandon()
+                self._give_back()
+            else:
+                # An error came out of the middle of the loop: a reply may be lost, a worker may be missing.
+                workers, self._workers = self._workers, None
+                self._pool.discard(workers)
         self._samples = iter(())
 
     def __del__(self) -> None:

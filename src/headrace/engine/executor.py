@@ -85,6 +85,8 @@ class Executor:
         opened = self._epoch(epoch)
         at, cursor = opened.strands.get(strand, (-1, None))
         if cursor is None or at != block:
+            if state is None and block > 0:
+                return [], True, None  # the block before failed: an iterator that has raised is over
             cursor = self._open_strand(opened, strand, state)
         samples: list[Any] = []
         ended = False

@@ -17,6 +17,8 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0) -> str:
         assert indexed is not None
         lines.append(f"head: random access to {indexed.length} samples; positions are dealt out, nothing is read ahead")
         lines += _nodes(program.head.nodes(), where, "nothing: any position is fetched directly")
+        if indexed.remark:
+            lines.append(f"  {indexed.remark}")
     else:
         place = "in one worker" if workers else "in the consumer"
         lines.append(f"head: a stream in {program.strands} strand(s), read once, {place}")

@@ -55,7 +55,14 @@ def inputs_of(ticket: Ticket) -> int:
     return 1
 
 
-class Batches:
+class _Arithmetic:
+    """A feed that holds no samples."""
+
+    def blocks(self) -> list[Block]:
+        return []
+
+
+class Batches(_Arithmetic):
     """Positions of the head, in the batches of this rank."""
 
     def __init__(self, stage: Stage, world: World, ends: str, epoch: int, length: int, start: int) -> None:
@@ -101,7 +108,7 @@ def plain(mark: Mark) -> Mark:
     return mark
 
 
-class Items:
+class Items(_Arithmetic):
     """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn."""
 
     def __init__(self, block: int, world: World, epoch: int, length: int, start: int) -> None:
@@ -134,7 +141,7 @@ class Items:
         return ticket
 
 
-class Listed:
+class Listed(_Arithmetic):
     """Items of an iterator that runs in the consumer."""
 
     def __init__(self, items: Iterator[Any], epoch: int, start: int = 0) -> None:
@@ -234,6 +241,10 @@ class Strands:
             yield Entry(block, first, stop, before, self.mark())
         self.ended = True
 
+    def blocks(self) -> list[Block]:
+        """Blocks with samples that were not handed on."""
+        return [block for queue in self._queues for block, _ in queue]
+
     def _next_block(self, s: int) -> None:
         block, state = self._queues[s].popleft()
         self._taken[s] = max(0, self._taken[s] - block.count)
@@ -296,6 +307,10 @@ class Regroup:
         if self._size is None:
             return len(self._entries) if self._ranks == 1 else self._waiting // (self._block * self._ranks)
         return max(0, self._waiting - held_back) // (self._size * self._ranks)
+
+    def blocks(self) -> list[Block]:
+        """Blocks with samples that were not handed on."""
+        return [entry.block for entry in self._entries]
 
     def push(self, entry: Entry) -> None:
         self._entries.append(entry)
@@ -401,6 +416,9 @@ class Regroup:
             entry = entries[0]
             first = entry.first + self._offset
             stop = min(entry.stop, first + count)
+            if stop == first:
+                self._spend()
+                continue
             if refs and refs[-1][0] is entry.block and refs[-1][2] == first:
                 refs[-1] = (entry.block, refs[-1][1], stop)
             else:

@@ -15,6 +15,7 @@ place at its end.
 from typing import Any
 
 from headrace.engine.program import Program
+from headrace.engine.snapshot import brief
 from headrace.errors import SnapshotRefused
 
 LARGEST = 2**63
@@ -57,6 +58,10 @@ def _mark(mark: Any, program: Program, stage: int) -> Any:
     _, turn, strands = _list(mark, 3, "a place in strands")
     if not isinstance(strands, list) or not strands:
         raise SnapshotRefused("the snapshot's strands are not a list")
+    if len(strands) != program.strands:
+        raise SnapshotRefused(
+            f"the snapshot was taken with strands={len(strands)}; make the loader with that, not {program.strands}"
+        )
     return ("s", _count(turn), [_strand(s, program) for s in strands])
 
 
@@ -70,22 +75,21 @@ def _strand(strand: Any, program: Program) -> Any:
 def _cursor(state: Any, node: Any) -> Any:
     emitted, skip, note, turn, inputs = _list(state, 5, f"the state of {node.op.name()}")
     inputs = _list(inputs, len(node.inputs), f"the inputs of {node.op.name()}")
+    if not node.op.accepts(note):
+        raise SnapshotRefused(
+            f"{node.op.name()} never notes {brief(note)}: this snapshot is damaged, or of another pipe"
+        )
     below = [_cursor(s, n) for s, n in zip(inputs, node.inputs, strict=True)]
     return [_count(emitted), _count(skip), note, _count(turn), below]
 
 
 def _list(value: Any, size: int, what: str) -> list[Any]:
     if not isinstance(value, list) or len(value) != size:
-        raise SnapshotRefused(f"{what} is not a list of {size}, but {_brief(value)}")
+        raise SnapshotRefused(f"{what} is not a list of {size}, but {brief(value)}")
     return value
 
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < LARGEST:
-        raise SnapshotRefused(f"a whole number >= 0 is expected in the snapshot, not {_brief(value)}")
+        raise SnapshotRefused(f"a whole number >= 0 is expected in the snapshot, not {brief(value)}")
     return value
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 60 else text[:57] + "..."

@@ -4,6 +4,7 @@ A loader keeps one set of workers. An iterator takes it and gives it back at its
 the same time gets a set of its own, so that two of them never wait for each other.
 """
 
+import os
 import threading
 from typing import Any
 
@@ -20,10 +21,15 @@ class Pool:
         self.policy = policy
         self._idle: list[Any] = []
         self._busy: list[Any] = []
-        self._lock = threading.Lock()
+        # Re-entrant: the collector may end an iterator, which gives its workers back, while this lock is held.
+        self._lock = threading.RLock()
+        self._owner = os.getpid()
         self.closed = False
 
     def take(self) -> Any:
+        if self._owner != os.getpid():
+            # A forked copy of the consumer: the workers belong to the parent, this process starts its own.
+            self._idle, self._busy, self._owner, self._lock = [], [], os.getpid(), threading.RLock()
         with self._lock:
             workers = self._idle.pop() if self._idle else None
         if workers is None:
@@ -44,9 +50,9 @@ class Pool:
 
     def discard(self, workers: Any) -> None:
         """Workers that are in no fit state."""
+        workers.close()  # first: if this is interrupted, the pool's own end closes them
         with self._lock:
             self._busy = [w for w in self._busy if w is not workers]
-        workers.close()
 
     def all(self) -> list[Any]:
         with self._lock:

@@ -7,6 +7,7 @@ Later stages are served first, so that what is begun gets finished. The window b
 delivery; a ticket that waits for a busy worker stays here, so that whoever is free can take it.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from headrace.engine.feeds import Batches, Block, Entry, Items, Listed, Mark, Re
 from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.program import Program
-from headrace.errors import SnapshotRefused, TooManyErrors, WorkerStuck
+from headrace.errors import Closed, SnapshotRefused, TooManyErrors, WorkerStuck
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
 
@@ -71,6 +72,9 @@ class Run:
         self.skipped = skipped
         """Samples left out so far, among those delivered."""
         self.ended = False
+        self._owner = os.getpid()
+        self.sound = True
+        """False while the loop is inside: whoever finds it so after an error must not use these workers again."""
         workers.begin()
 
     # --- delivery -----------------------------------------------------------------------------------------------------
@@ -100,6 +104,9 @@ class Run:
             self._own_skips = item.skips - self.skipped
             self.skipped = item.skips
             if item.error is not None:
+                if isinstance(item.error, StopIteration):
+                    # It would end the epoch in silence, and the rest of the data would be missing.
+                    raise RuntimeError("code of the pipe raised StopIteration") from item.error
                 raise item.error
             if item.count == 1 and not self._skip:
                 self._taken = 1
@@ -125,7 +132,7 @@ class Run:
     def _decode(self, reply: Reply) -> Any:
         arena, slot = self._arena, reply.slot
         head, spans = reply.outputs, reply.spans
-        if arena.total > arena.budget and arena.crowded():
+        if arena.crowded():
             arena.copies += 1
             memory: Any = slot.view
             buffers = [bytearray(memory[spans[k] : spans[k] + spans[k + 1]]) for k in range(0, len(spans), 2)]
@@ -143,27 +150,40 @@ class Run:
 
     def start(self) -> None:
         """Send out as much work as there is room for."""
+        self._enter()
         self._issue()
         if self._collect is not None:
             self.workers.flush()
+        self.sound = True
 
     def _keep_busy(self) -> None:
         """While the user works on a batch, workers must not run out of tickets: take replies, send more."""
+        self._enter()
         for reply in self._collect():
             self._accept(reply)
         self._issue()
         self.workers.flush()
+        self.sound = True
+
+    def _enter(self) -> None:
+        if os.getpid() != self._owner:
+            raise Closed(
+                f"this iterator belongs to process {self._owner}, of which this one is a copy: call iter(loader) here"
+            )
+        self.sound = False
 
     def _pump(self) -> None:
+        self._enter()
         # The end of a stage opens the way for the next one, so with nothing in flight one look per stage may be needed.
         for looks in range(len(self.program.stages) + 1):
             self._issue(starving=looks > 0)
             if self._ready:
+                self.sound = True
                 return
             if self._outstanding:
                 break
             if self._all_ended():
-                self.ended = True
+                self.ended = self.sound = True
                 return
         started = time.perf_counter()
         replies = self.workers.wait(self.policy.timeout)
@@ -172,6 +192,7 @@ class Run:
             self._stuck()
         for reply in replies:
             self._accept(reply)
+        self.sound = True
 
     def _issue(self, starving: bool = False) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
@@ -238,15 +259,20 @@ class Run:
         if ticket.owner is not self:
             if reply.slot is not None:
                 self.workers.release(reply.slot)
+            ticket.owner.let_go(ticket)
             return
         self._outstanding -= 1
+        self.let_go(ticket)
+        self.meter.count(ticket.stage, reply)
+        self._windows[ticket.stage][ticket.order] = reply
+        self._settle(ticket.stage)
+
+    def let_go(self, ticket: Ticket) -> None:
+        """A ticket is done with the blocks that it refers to."""
         for block in ticket.blocks:
             block.users -= 1
             if block.users == 0 and block.spent:
                 self._free(block)
-        self.meter.count(ticket.stage, reply)
-        self._windows[ticket.stage][ticket.order] = reply
-        self._settle(ticket.stage)
 
     def _settle(self, stage: int) -> None:
         """Hand on what is next in order."""
@@ -272,6 +298,10 @@ class Run:
             elif stage == self._last:
                 self._ready.append(reply)
             else:
+                if reply.count == 0 and reply.slot is not None:
+                    # Nothing came through a filter: an empty block must not hold memory until its group is full.
+                    self.workers.release(reply.slot)
+                    reply.slot, reply.outputs = None, []
                 block = Block(reply)
                 self._hand_on(stage, Entry(block, 0, block.count, block.before, block.after))
         if stage < self._last and self._feeds[stage].ended:
@@ -344,9 +374,22 @@ class Run:
                 if reply.slot is not None:
                     self.workers.release(reply.slot)
             window.clear()
+        blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:
-            if getattr(reply, "slot", None) is not None:
+            if type(reply) is _Gathered:
+                for block, _, _ in reply.refs:
+                    block.users -= 1
+                    blocks.append(block)
+            elif reply.slot is not None:
                 self.workers.release(reply.slot)
+        for ticket in self._pending:
+            if ticket is not None:
+                self.let_go(ticket)
+                blocks += ticket.blocks
+        for block in blocks:
+            block.spent = True  # the last ticket in flight that refers to it frees it
+            if block.users == 0:
+                self._free(block)
         self._ready.clear()
         self._outputs = iter(())
 
@@ -395,7 +438,7 @@ def _samples(run: Run, block: Block, first: int, stop: int) -> list[Any]:
         return block.outputs[first:stop]  # type: ignore[no-any-return]
     arena: Any = run._arena
     if block.lease is None:
-        if arena.total > arena.budget and arena.crowded():
+        if arena.crowded():
             arena.copies += 1
             block.lease = memoryview(bytearray(block.slot.view))
             block.outputs = codec.read_table(block.lease, *block.slot.table[:2])

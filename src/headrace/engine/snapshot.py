@@ -42,13 +42,22 @@ def check(state: Any, pipe: Pipe[Any]) -> tuple[int, int, Any]:
         raise SnapshotRefused(f"this is not a whole snapshot: {', '.join(map(repr, missing))} is missing")
     version = state["version"]
     if version != VERSION or isinstance(version, bool):
-        raise SnapshotRefused(f"snapshot version {version!r} is not known; this headrace reads version {VERSION}")
+        raise SnapshotRefused(f"snapshot version {brief(version)} is not known; this headrace reads version {VERSION}")
     for name in ("seed", "epoch"):
         value = state[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < 0 or value >= 2**64:
-            raise SnapshotRefused(f"the snapshot's {name} is {value!r}; a whole number >= 0 is expected")
+            raise SnapshotRefused(f"the snapshot's {name} is {brief(value)}; a whole number >= 0 is expected")
     _same_pipe(state["pipe"], pipe)
     return state["seed"], state["epoch"], state["at"]
+
+
+def brief(value: Any) -> str:
+    """A value of a snapshot, short enough for a message."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of a million digits, lists a thousand deep
+        return f"a {type(value).__name__} too large to show"
+    return text if len(text) < 60 else text[:57] + "..."
 
 
 def _same_pipe(saved: Any, pipe: Pipe[Any]) -> None:

@@ -75,7 +75,7 @@ def flame(parts: Sequence[tuple[str, str, float]]) -> str:
             cells.append(_cell(below * scale, 2, spent * scale, f"room-{room} op", name, spent))
             below += spent
         at += seconds
-    return f'<svg class="flame" viewBox="0 0 {WIDTH} {3 * 30}" height="{3 * 30}">{"".join(cells)}</svg>'
+    return f'<svg class="flame" viewBox="0 0 {WIDTH} {3 * 30}">{"".join(cells)}</svg>'
 
 
 def _cell(x: float, row: int, width: float, kind: str, name: str, seconds: float) -> str:

@@ -7,8 +7,8 @@ In each opened graph the taps of a node share a **hub**. The hub reads the node;
 that tap's queue, and more than `buffer_size` of it is an error. Taps of different graphs (two `iter()` calls) know
 nothing of each other: each graph reads the source for itself.
 
-A tap is resumed from the start of the epoch: its source is read again, but nothing that was delivered is kept or copied.
-Over random access no tap waits for another: every position can be asked for by itself.
+A tap is resumed from the start of the epoch: its source is read again, but nothing that was delivered is kept or
+copied. Over random access no tap waits for another: every position can be asked for by itself.
 """
 
 import threading
@@ -101,7 +101,7 @@ def tapped(
 
 
 class Memo:
-    """The last sample of a branching over random access: its taps usually ask for the same position one after the other."""
+    """The last sample of a branching over random access: its taps usually ask for the same position in turn."""
 
     def __init__(self) -> None:
         self._local = threading.local()

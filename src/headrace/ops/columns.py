@@ -1,7 +1,7 @@
 """Columns: map, filter and flatmap over some fields of a sample.
 
-A column is an index of a tuple or list, or a key of a dict. The function gets the chosen fields, one argument each. What
-`map` returns replaces the field: that of `input_col`, of the first of several (the others are removed), or of
+A column is an index of a tuple or list, or a key of a dict. The function gets the chosen fields, one argument each.
+What `map` returns replaces the field: that of `input_col`, of the first of several (the others are removed), or of
 `output_col` (-1 appends). The sample itself is never changed: the result is a copy, so a source that hands out the same
 objects in every epoch stays as it was.
 """

@@ -1,8 +1,8 @@
 """In-memory cache: everything before it runs once per process; later epochs get the same samples from memory.
 
 What the cache holds is the stream of epoch 0, whichever epoch runs first: a worker that starts late, or a run that is
-resumed, fills its cache with the same samples as everybody else. Behind a shard point, where the op runs in the consumer
-on what the workers deliver, nothing is cached.
+resumed, fills its cache with the same samples as everybody else. Behind a shard point, where the op runs in the
+consumer on what the workers deliver, nothing is cached.
 """
 
 import sys
@@ -76,7 +76,7 @@ class InMemoryCache(Op[T, T]):
         if about not in self.store.refused:
             self.store.refused.add(about)
             warnings.warn(
-                f"in_memory_cache: the samples take more than size={self.size} megabytes and are read again in every epoch",
+                f"in_memory_cache: the samples take more than size={self.size} megabytes; they are read in every epoch",
                 stacklevel=2,
             )
 

@@ -12,7 +12,7 @@ from headrace.ops.chunk import DataChunk
 
 @dataclass(frozen=True, slots=True)
 class MaxTokenBucketize(Op[Any, DataChunk[Any]]):
-    """Chunks from a buffer ordered by length, so that a chunk's tokens, padded or not, stay within `max_token_count`."""
+    """Chunks from a buffer ordered by length; a chunk's tokens, padded or not, stay within `max_token_count`."""
 
     max_token_count: int
     len_fn: Callable[[Any], int] = len

@@ -1,7 +1,7 @@
 """Reopen: the input of an op from its start, once more.
 
-An op is given its inputs opened. Some must read them again: a cache that wants the stream of another epoch, an object of
-the user's that iterates its source twice. That is possible wherever the whole input can be opened here; what workers
+An op is given its inputs opened. Some must read them again: a cache that wants the stream of another epoch, an object
+of the user's that iterates its source twice. That is possible wherever the whole input can be opened here; what workers
 deliver to the consumer comes only once.
 """
 

@@ -3,6 +3,11 @@
 Over random access the order is a keyed bijection of all positions: nothing is read, nothing is held. Over a stream
 there is a choice: `window` shuffles inside consecutive blocks and resumes by reading at most that block again; a buffer
 (`buffer_size`, the stream's default) swaps every incoming sample with a random one that waits.
+
+Files are cheap to read in units (row groups). `quality` is the part of all units that stand open and are mixed at a time:
+1 is a uniform order of all rows, which reads a unit anew for nearly every row once the units do not fit in memory; a
+smaller one is an order of all rows too, each exactly once, that reads every unit about once (`plan.lanes`). Without it,
+as many units are open as fit in memory. `explain()` says what comes of it.
 """
 
 from collections.abc import Iterator
@@ -25,6 +30,7 @@ class Shuffle(Op[T, T]):
 
     window: int | None = None
     buffer_size: int | None = None
+    quality: float | None = None
 
     def __post_init__(self) -> None:
         if self.window is not None and self.buffer_size is not None:
@@ -33,6 +39,8 @@ class Shuffle(Op[T, T]):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value <= 0):
                 raise BadOption(f"shuffle({name}=) needs a positive whole number, not {value!r}")
+        if self.quality is not None and (self.window or self.buffer_size or not 0 < self.quality <= 1):
+            raise BadOption(f"shuffle(quality=) is a number above 0 and up to 1, by itself, not {self.quality!r}")
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         if self.buffer_size is not None:
@@ -41,13 +49,27 @@ class Shuffle(Op[T, T]):
 
         (inner,) = inputs
         size = inner.length
-        if self.window is None:
-            order: Any = Shuffled(size, key(here.seed, "shuffle"))
+        lanes = 0 if inner.units is None or self.window is not None else self._lanes(inner.units)
+        if lanes:
+            from headrace.plan.lanes import Lanes
+
+            order: Any = Lanes(inner.units.ends, lanes, key(here.seed, "lanes"))
+        elif self.window is None:
+            order = Shuffled(size, key(here.seed, "shuffle"))
         else:
             order = Windowed(size, self.window, key(here.seed, "window"))
         at, fetch, take = Chunked(order).at, inner.get, inner.take
         many = None if take is None else lambda positions, names: take(order(positions), names)
-        return Indexed(size, lambda position: fetch(at(position)), many)
+        found = Indexed(size, lambda position: fetch(at(position)), many)
+        if inner.units is not None:
+            found.remark = _remark(inner.units, lanes)
+        return found
+
+    def _lanes(self, units: Any) -> int:
+        """How many units are open at a time; 0: all rows are shuffled as one."""
+        if self.quality is not None:
+            return 0 if self.quality == 1 else max(1, -int(-self.quality * units.count // 1))
+        return 0 if units.hold >= units.count else int(units.hold)
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0] and self.buffer_size is None
@@ -94,4 +116,20 @@ class Shuffle(Op[T, T]):
             yield held[position]
 
     def identity(self) -> tuple[Any, ...]:
-        return ("shuffle", self.window, self.buffer_size)
+        return ("shuffle", self.window, self.buffer_size, *(() if self.quality is None else (self.quality,)))
+
+
+def _remark(units: Any, lanes: int) -> str:
+    if lanes:
+        part = 100 * min(1.0, lanes / units.count)
+        fits = "" if lanes <= units.hold else f"; only {units.hold} fit in memory: raise memory= or lower quality="
+        return (
+            f"shuffle: {min(lanes, units.count)} of {units.count} row groups are open at a time, so a row comes beside rows of "
+            f"{part:.3g} % of the data; every row group is read about once an epoch{fits}"
+        )
+    if units.hold >= units.count:
+        return f"shuffle: uniform over all rows; all {units.count} row groups fit in memory"
+    return (
+        f"shuffle: uniform over all rows, but only {units.hold} of {units.count} row groups fit in memory: nearly every row "
+        f"makes a row group be read anew; raise memory=, or use quality={units.hold / units.count:.2g}"
+    )

@@ -17,7 +17,7 @@ FULL = (
 
 @dataclass(frozen=True, slots=True)
 class ZipWithIter(Op[Any, Any]):
-    """`merge(sample, match)`; the second input is read until the match is found, and waits in a buffer till it is asked for."""
+    """`merge(sample, match)`; the second input is read until the match is found, and waits in a buffer till then."""
 
     key_fn: Callable[[Any], Any]
     ref_key_fn: Callable[[Any], Any] | None = None

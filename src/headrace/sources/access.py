@@ -1,7 +1,7 @@
 """Access: the samples of a pipe with random access, asked for from outside an opened graph.
 
-Random choices are those of epoch 0. Each thread has its own way in, and what `rng()` says inside the pipe does not depend
-on who asks.
+Random choices are those of epoch 0. Each thread has its own way in, and what `rng()` says inside the pipe does not
+depend on who asks.
 """
 
 import threading

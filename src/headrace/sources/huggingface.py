@@ -25,7 +25,9 @@ class HuggingFace(Source[Any]):
         import importlib
 
         (here,) = inputs
-        loaded = importlib.import_module("datasets").load_dataset(path=self.path, **{"streaming": True, **dict(self.options)})
+        loaded = importlib.import_module("datasets").load_dataset(
+            path=self.path, **{"streaming": True, **dict(self.options)}
+        )
         for position, sample in enumerate(loaded):
             place.at(here, position)
             if position % here.strands == here.strand:

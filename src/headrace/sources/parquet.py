@@ -22,6 +22,7 @@ from headrace.columns.units import UnitTable
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Here, Indexed
 from headrace.plan.lanes import Units
+from headrace.share.slots import Slots
 from headrace.sources.columns_table import Tabular
 from headrace.sources.parquet_files import Footer, open_unit
 
@@ -29,13 +30,14 @@ MEMORY = 256 * 1024 * 1024
 
 
 class Opened:
-    """The table of units as this process has it; travels empty."""
+    """The table of units as this process has it; travels without anything but the shared memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: Slots | None = None) -> None:
         self.table: UnitTable | None = None
+        self.slots = slots
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Opened, ())
+        return (Opened, (self.slots if self.table is None else self.table.slots,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,13 +95,10 @@ class FromFiles(Tabular):
     def units(self) -> Units:
         """Where units end, and how many of them fit in memory."""
         table = self.table()
-        largest = int(self._counts().max(initial=1)) * max(1, self._row_bytes(table))
-        # One more is in the hands of whoever reads it.
-        return Units(table.ends, max(1, self.memory // largest - 1))
+        return Units(table.ends, table.hold)
 
-    def _row_bytes(self, table: UnitTable) -> int:
-        texts = {inner for inner, outer in self.names if outer in table.texts}
-        return table.row_bytes() + self.footer.bytes_of(texts)
+    def _text_bytes(self, names: tuple[str, ...]) -> int:
+        return self.footer.bytes_of({inner for inner, outer in self.names if outer in names})
 
     def _counts(self) -> Ints:
         return self.footer.rows if self.counts is None else self.counts
@@ -112,7 +111,8 @@ class FromFiles(Tabular):
             masked = frozenset(outer for inner, outer in self.names if inner in self.footer.masked)
             kept = np.flatnonzero(self._counts())
             read = _Reader(self.footer, self.names, kept, self.expression)
-            self.opened.table = UnitTable(chosen, masked, np.cumsum(self._counts()[kept]), read, self.memory)
+            ends = np.cumsum(self._counts()[kept])
+            self.opened.table = UnitTable(chosen, masked, ends, read, self.memory, self._text_bytes, self.opened.slots)
         return self.opened.table
 
     def describe(self) -> str:
@@ -122,7 +122,8 @@ class FromFiles(Tabular):
     def identity(self) -> tuple[Any, ...]:
         # Paths are left out: files that were moved are still the same. How many units fit decides the shuffled order.
         units = blake2b(self._counts().tobytes(), digest_size=8).hexdigest()
-        return (self.footer.format, units, self.units().hold)
+        known = self.units()
+        return (self.footer.format, units, min(known.hold, known.count))
 
     @classmethod
     def name(cls) -> str:
@@ -138,8 +139,8 @@ class _Reader:
         self.kept = kept
         self.expression = expression
 
-    def __call__(self, unit: int) -> Iterator[Any]:
-        inner = [name for name, _ in self.names]
-        outer = [name for _, name in self.names]
+    def __call__(self, unit: int, names: list[str]) -> Iterator[Any]:
+        inner = [inner for inner, outer in self.names if outer in names]
+        outer = [outer for _, outer in self.names if outer in names]
         for batch in open_unit(self.footer, int(self.kept[unit]), inner, self.expression):
             yield batch.select(inner).rename_columns(outer)

@@ -1,8 +1,8 @@
 """Wrapped: the data that a program already has, as DataPipes hand it out.
 
 Every reader gets its own copy of a sample (`deepcopy`), so that changing it in place changes nothing for the next epoch
-or another branch. What has a length and positions can be asked for any of them; everything else is a stream. An iterator
-can be read once only: asking again is an error, not an empty epoch.
+or another branch. What has a length and positions can be asked for any of them; everything else is a stream. An
+iterator can be read once only: asking again is an error, not an empty epoch.
 """
 
 import copy
@@ -106,5 +106,5 @@ def has_positions(data: Any) -> bool:
         return False
     if hasattr(data, "strides") or hasattr(data, "stride"):  # arrays and tensors
         return True
-    # An object without __iter__ is iterated by positions anyway; torch's IterableDataset is the exception to every rule.
+    # An object without __iter__ is iterated by positions anyway.
     return not hasattr(data, "__iter__")

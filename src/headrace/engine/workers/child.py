@@ -5,6 +5,7 @@ siblings inherit each other's ends.) Before each sample it writes the sample's p
 was lent, so that after its death the consumer knows where it was.
 """
 
+import contextlib
 import faulthandler
 import marshal
 import os
@@ -13,21 +14,21 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from headrace.engine import codec
+from headrace.engine import codec, wire
 from headrace.engine.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, lease_type, room, whole
 from headrace.engine.executor import Executor
-from headrace.engine.messages import FAILED, FAR, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS
+from headrace.engine.messages import FAILED, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS
 from headrace.engine.program import Program
 from headrace.engine.shipping import unship
 from headrace.op import place
 
-MESSAGE = 1 << 18
 TOGETHER = 300e-6
 """Seconds for which a reply may wait for the next one."""
 IN_MESSAGE = 32 * 1024
@@ -46,13 +47,13 @@ class Child:
         self._last = program.last.number
         self._assembled = program.assembled
 
-    def handle_all(self, wires: list[tuple[Any, ...]]) -> None:
+    def handle_all(self, tickets: list[tuple[Any, ...]]) -> None:
         """Run tickets that came together; short ones are answered together too, but none is kept back for long."""
         replies: list[bytes] = []
         size = 0
         since = time.perf_counter()
-        for left, wire in zip(range(len(wires) - 1, -1, -1), wires, strict=True):
-            reply, fd = self.handle(wire)
+        for left, told in zip(range(len(tickets) - 1, -1, -1), tickets, strict=True):
+            reply, fd = self.handle(told)
             if fd >= 0:
                 if replies:
                     _send(self.sock, replies)
@@ -68,9 +69,9 @@ class Child:
         if replies:
             _send(self.sock, replies)
 
-    def handle(self, wire: tuple[Any, ...]) -> tuple[bytes, int]:
+    def handle(self, told: tuple[Any, ...]) -> tuple[bytes, int]:
         """Run one ticket; the packed reply, and a descriptor that goes with it or -1."""
-        seq, stage, epoch, number, payload, lent, avoid, forget, _ = wire
+        seq, stage, epoch, number, payload, lent, avoid, forget, _ = told
         for gone in forget:
             self.slots.pop(gone, None)
         slot = self.slots[lent]
@@ -164,8 +165,6 @@ class Child:
             )
         text = "".join(traceback.format_exception(error))
         packed = codec.pack_error(error)
-        if len(packed) + len(text) > IN_MESSAGE:
-            packed, text = codec.pack_error(RuntimeError(f"{type(error).__name__}: {str(error)[:2000]}")), text[-8000:]
         return marshal.dumps((FAILED, seq, packed, text, time.perf_counter() - started))
 
 
@@ -178,6 +177,8 @@ def _overflow(need: int) -> tuple[int, codec.Writer]:
 def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
     """Run tickets until the consumer says stop, or is gone."""
     _quiet_signals(extra.get("dump", -1))
+    if consumer >= 0:
+        threading.Thread(target=_watch, args=(consumer,), name="headrace-watch", daemon=True).start()
     try:
         init: Callable[[int], None] | None = extra.get("worker_init")
         setup: Callable[[int], None] | None = extra.get("setup")
@@ -191,30 +192,20 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         _send(sock, [_start_failed(error)])
         return
     _send(sock, [marshal.dumps((READY, os.getpid()))])
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    if consumer >= 0:
-        poll.register(consumer, select.POLLIN)
     handled, recycle = 0, extra.get("recycle")
     limit = extra.get("recycle_memory")
     while True:
-        for ready, _ in poll.poll():
-            if ready == consumer:
-                os._exit(0)
         try:
-            data, fds, _, _ = socket.recv_fds(sock, MESSAGE, 64)
+            data, fds = wire.receive(sock)
         except ConnectionResetError:
             return
         if not data:
             return
         message = marshal.loads(data)
-        if message[0] == FAR:
-            with open(fds.pop(), "rb") as far:
-                message = marshal.loads(far.read(message[1]))
         if message[0] == STOP:
             return
         assert message[0] == TICKETS
-        for slot, fd in zip([slot for wire in message[1] for slot in wire[8]], fds, strict=True):
+        for slot, fd in zip([slot for told in message[1] for slot in told[8]], fds, strict=True):
             child.slots[slot] = Mapped(fd)
         child.handle_all(message[1])
         handled += len(message[1])
@@ -225,16 +216,25 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
 
 
 def _send(sock: socket.socket, replies: list[bytes], fd: int = -1) -> None:
-    message = marshal.dumps(replies)
-    if fd >= 0:
-        socket.send_fds(sock, [message], [fd])
-        os.close(fd)
-    else:
-        sock.send(message)
+    try:
+        wire.send(sock, marshal.dumps(replies), (fd,) if fd >= 0 else ())
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)  # the consumer is gone
+    finally:
+        if fd >= 0:
+            os.close(fd)
 
 
 def _start_failed(error: BaseException) -> bytes:
     return marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0))
+
+
+def _watch(consumer: int) -> None:
+    # A thread of its own: the main one may be in a sample that takes hours while the consumer is killed.
+    poll = select.poll()
+    poll.register(consumer, select.POLLIN)
+    poll.poll()
+    os._exit(0)
 
 
 def _private() -> int:
@@ -256,7 +256,7 @@ def main(sock: int, consumer: int, shipped: int, number: int, dump: int = -1) ->
     """Entry of a worker that was started as a new interpreter."""
     connection = socket.socket(fileno=sock)
     _unpack_and_serve(connection, consumer, shipped, number, dump)
-    _leave()
+    leave(0)
 
 
 def _unpack_and_serve(connection: socket.socket, consumer: int, shipped: int, number: int, dump: int) -> None:
@@ -272,8 +272,23 @@ def _unpack_and_serve(connection: socket.socket, consumer: int, shipped: int, nu
     serve(connection, consumer, number, program, {**extra, "dump": dump})
 
 
-def _leave() -> None:
-    # Exit without the clean-up of whatever process this one was forked from, but not without its output.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+def leave(code: int) -> None:
+    """Exit without the clean-up of whatever process this one was forked from, but not without its output."""
+    try:
+        flush()
+    finally:
+        os._exit(code)
+
+
+def flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # a program may run without
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+
+
+def exit_code(left: SystemExit) -> int:
+    """What `sys.exit(...)` means, as the interpreter reads it."""
+    if left.code is None or isinstance(left.code, int):
+        return int(left.code or 0) & 0xFF
+    return 1

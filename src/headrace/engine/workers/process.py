@@ -14,6 +14,7 @@ import marshal
 import os
 import pickle
 import select
+import signal
 import socket
 import struct
 import sys
@@ -21,9 +22,9 @@ import time
 from collections import Counter, deque
 from typing import Any
 
-from headrace.engine import codec
+from headrace.engine import codec, wire
 from headrace.engine.arena import SMALLEST, Arena, Slot, anonymous
-from headrace.engine.messages import FAR, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
+from headrace.engine.messages import INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.shipping import ship
@@ -31,8 +32,6 @@ from headrace.engine.workers import start
 from headrace.errors import PoisonSample, WorkerDied
 
 log = logging.getLogger("headrace")
-MESSAGE = 1 << 18
-ROOM_FOR_FD = socket.CMSG_SPACE(4)
 IN_MESSAGE = 48 * 1024
 FDS = 32
 """The most descriptors in one message."""
@@ -41,7 +40,7 @@ SHORT = 150e-6
 STREAM_DEATHS = 5
 """Deaths at one place of a stream before it is given up: which sample it was is not known there."""
 EARLY_DEATHS = 3
-"""Deaths in a row before a worker was ready, after which starting is given up."""
+"""Deaths before any worker was ready, after which starting is given up."""
 _PLACE = struct.Struct("<qqq")
 
 
@@ -96,6 +95,8 @@ class ProcessWorkers:
         self._usual = 1.0
         """Seconds that a ticket takes, as a moving average."""
         self._early = 0
+        self._proven = False
+        """A worker has been ready: the program can be started, and whoever dies early was killed from outside."""
         self._struck: Counter[tuple[int, int, int]] = Counter()
         self._strands: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._shipped = -1
@@ -135,9 +136,12 @@ class ProcessWorkers:
         elif self._method == "spawn":
             started = start.by_spawn(number, self._shipped)
         else:
+            if self._private is not None and not self._private.alive():
+                self._private.close()
+                self._private = start.Server()
             try:
                 started = start.by_server(number, self._shipped, self._modules, self._private)
-            except RuntimeError as refused:
+            except (RuntimeError, OSError) as refused:
                 log.info("worker %d starts as a new interpreter: %s", number, refused)
                 started = start.by_spawn(number, self._shipped)
         worker = Worker(number, started)
@@ -154,6 +158,8 @@ class ProcessWorkers:
     # --- tickets out --------------------------------------------------------------------------------------------------
 
     def submit(self, ticket: Ticket) -> bool:
+        if self._again and ticket.strand is not None and any(t.strand == ticket.strand for t in self._again):
+            return False  # blocks of one strand stay in order
         self._seq += 1
         ticket.seq = self._seq
         worker = self._choose(ticket)
@@ -206,8 +212,8 @@ class ProcessWorkers:
             forget, worker.forget = worker.forget, []
         worker.queue.append(ticket)
         self._tickets[ticket.seq] = ticket
-        wire = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, forget, new)
-        worker.outbox.append((wire, fds))
+        told = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, forget, new)
+        worker.outbox.append((told, fds))
 
     def flush(self) -> None:
         """Send what was submitted: all tickets of one worker in one message, where that is small enough."""
@@ -217,29 +223,16 @@ class ProcessWorkers:
                 self._post(worker, outbox)
 
     def _post(self, worker: Worker, outbox: list[tuple[Any, list[int]]]) -> None:
-        message = marshal.dumps((TICKETS, [wire for wire, _ in outbox]))
+        message = marshal.dumps((TICKETS, [told for told, _ in outbox]))
         fds = [fd for _, its in outbox for fd in its]
         if (len(message) > IN_MESSAGE or len(fds) > FDS) and len(outbox) > 1:
             half = len(outbox) // 2
             self._post(worker, outbox[:half])
             self._post(worker, outbox[half:])
             return
-        far = -1
-        try:
-            if len(message) > IN_MESSAGE:
-                # Larger than a message may be: it travels in memory of its own.
-                far = anonymous(len(message))
-                os.pwrite(far, message, 0)
-                message, fds = marshal.dumps((FAR, len(message))), [*fds, far]
-            if fds:
-                socket.send_fds(worker.started.sock, [message], fds)
-            else:
-                worker.started.sock.send(message)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it has died: its end is about to be read, and its tickets run again
-        finally:
-            if far >= 0:
-                os.close(far)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            wire.send(worker.started.sock, message, fds)
+        # (Else it has died: its end is about to be read, and its tickets run again.)
 
     def _strand_payload(self, ticket: Ticket) -> Any:
         """A strand goes on where its worker has it open; a worker that has not opens it from the last state known."""
@@ -285,15 +278,20 @@ class ProcessWorkers:
         for worker in ended:
             self._ended(worker, replies)
         if self._again:
-            while self._again and (target := self._choose(self._again[0])) is not None:
-                self._send(target, self._again.popleft())
+            for _ in range(len(self._again)):
+                ticket = self._again.popleft()
+                target = self._choose(ticket)
+                if target is None:
+                    self._again.append(ticket)
+                else:
+                    self._send(target, ticket)
             self.flush()
         return replies
 
     def _receive(self, worker: Worker, replies: list[Reply]) -> bool:
         """One message; False when there is none."""
         try:
-            data, ancillary, _, _ = worker.started.sock.recvmsg(MESSAGE, ROOM_FOR_FD, socket.MSG_DONTWAIT)
+            data, fds = wire.receive(worker.started.sock, socket.MSG_DONTWAIT)
         except (BlockingIOError, ConnectionResetError):
             return False
         if not data:
@@ -301,14 +299,14 @@ class ProcessWorkers:
                 self._epoll.unregister(worker.fd)
             return False
         for packed in marshal.loads(data):
-            self._hear(worker, marshal.loads(packed), ancillary, replies)
+            self._hear(worker, marshal.loads(packed), fds, replies)
         return True
 
-    def _hear(self, worker: Worker, message: tuple[Any, ...], ancillary: list[Any], replies: list[Reply]) -> None:
+    def _hear(self, worker: Worker, message: tuple[Any, ...], fds: list[int], replies: list[Reply]) -> None:
         kind, seq = message[0], message[1]
         if kind == READY:
             worker.ready = True
-            self._early = 0
+            self._proven = True
             return
         if kind == RETIRED:
             worker.retiring = True
@@ -318,9 +316,9 @@ class ProcessWorkers:
             ticket = self._tickets.pop(seq)
             worker.queue.remove(ticket)
             slot = ticket.slot
-            if ancillary:
+            if fds:
                 self.arena.give_back(slot)
-                slot = self.arena.adopt(int.from_bytes(ancillary[0][2][:4], sys.byteorder))
+                slot = self.arena.adopt(fds[0])
                 self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
             reply = self._reply(ticket, slot, message)
             if reply.seconds and self._adaptive:
@@ -378,9 +376,10 @@ class ProcessWorkers:
             return
         self.deaths += 1
         why = describe_end(status)
-        if not worker.ready:
+        if not worker.ready and status != -signal.SIGKILL:
+            # (Killed from outside says nothing about the program: that counts among the restarts only.)
             self._early += 1
-            if self._early >= EARLY_DEATHS:
+            if self._early >= EARLY_DEATHS and not self._proven:
                 raise WorkerDied(f"workers end while they start ({why}); {_CAUSES}")
         if self.deaths > self.policy.restarts:
             running = self._running(lost)
@@ -470,6 +469,10 @@ class ProcessWorkers:
 
     def drop(self, owner: Any) -> None:
         """Tickets of an owner that no longer wants them: those not yet sent are forgotten."""
+        for ticket in self._again:
+            if ticket.owner is owner:
+                self.arena.give_back(ticket.slot)
+                owner.let_go(ticket)
         self._again = deque(t for t in self._again if t.owner is not owner)
 
     def release(self, slot: Slot) -> None:
@@ -495,6 +498,7 @@ class ProcessWorkers:
         self._workers.clear()
         self._tickets.clear()
         self._again.clear()
+        self.arena.clear()
         if not self._epoll.closed:
             self._epoll.close()
         if self._shipped >= 0:
@@ -517,8 +521,6 @@ def describe_end(status: int | None) -> str:
         return "ended"
     if status >= 0:
         return f"exited with code {status}"
-    import signal
-
     try:
         return f"was killed by {signal.Signals(-status).name}"
     except ValueError:

@@ -54,9 +54,17 @@ def _fork(connection: socket.socket, consumer: int, fds: list[int], question: An
     else:
         pid = os.fork()
         if pid == 0:
-            connection.close()
-            child._unpack_and_serve(socket.socket(fileno=sock), consumer, shipped, number, dump)
-            child._leave()
+            code = 1
+            try:
+                connection.close()
+                child._unpack_and_serve(socket.socket(fileno=sock), consumer, shipped, number, dump)
+                code = 0
+            except SystemExit as left:
+                code = child.exit_code(left)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                child.leave(code)
         children.add(pid)
         pidfd = os.pidfd_open(pid)
         socket.send_fds(connection, [marshal.dumps(("forked", pid))], [pidfd])

@@ -73,10 +73,10 @@ def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: lis
     ours, theirs = _pair()
     dump = scratch()
     consumer = os.pidfd_open(os.getpid())
-    sys.stdout.flush()
-    sys.stderr.flush()
+    child.flush()
     pid = os.fork()
     if pid == 0:
+        code = 1
         try:
             ours.close()
             for fd in inherited:
@@ -85,11 +85,14 @@ def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: lis
             _Server.forget()
             signal.set_wakeup_fd(-1)
             child.serve(theirs, consumer, number, program, {**extra, "dump": dump})
+            code = 0
+        except SystemExit as left:
+            code = child.exit_code(left)
         except BaseException:
             sys.excepthook(*sys.exc_info())
-            sys.stderr.flush()
-            os._exit(1)
-        child._leave()
+        finally:
+            # Whatever happens, this copy of the user's program must not run on.
+            child.leave(code)
     theirs.close()
     os.close(consumer)
     return Started(pid, os.pidfd_open(pid), ours, dump, _waitpid)
@@ -114,8 +117,14 @@ def by_server(number: int, shipped: int, modules: list[str], private: "Server | 
     ours, theirs = _pair()
     dump = scratch()
     server = private or _Server.running()
-    pid, pidfd = server.fork(theirs.fileno(), shipped, number, dump, modules)
-    theirs.close()
+    try:
+        pid, pidfd = server.fork(theirs.fileno(), shipped, number, dump, modules)
+    except BaseException:
+        ours.close()
+        os.close(dump)
+        raise
+    finally:
+        theirs.close()
     return Started(pid, pidfd, ours, dump, server.status)
 
 
@@ -157,14 +166,19 @@ class Server:
 
     def _ask(self, question: tuple[Any, ...], fds: list[int]) -> tuple[Any, list[int]]:
         with self._lock:
-            socket.send_fds(self.sock, [marshal.dumps(question)], fds)
-            data, got, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
+            try:
+                socket.send_fds(self.sock, [marshal.dumps(question)], fds)
+                data, got, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
+            except BaseException:
+                # A question without its answer: the next answer would be the wrong one. The next need starts a new one.
+                self.sock.close()
+                raise
         if not data:
             raise ConnectionResetError("the worker server is gone")
         return marshal.loads(data), got
 
     def alive(self) -> bool:
-        return self.owner == os.getpid() and self.process.poll() is None
+        return self.owner == os.getpid() and self.sock.fileno() >= 0 and self.process.poll() is None
 
     def close(self) -> None:
         self.sock.close()

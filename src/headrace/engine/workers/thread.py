@@ -5,6 +5,7 @@ Threads never touch the global generators; `headrace.rng()` is keyed as everywhe
 
 import queue
 import threading
+import time
 from typing import Any
 
 from headrace.engine.executor import Executor
@@ -103,10 +104,15 @@ class ThreadWorkers:
         pass
 
     def close(self) -> None:
+        for feed in (self._shared, self._pinned):
+            while not feed.empty():
+                feed.get_nowait()  # nobody waits for these any more
         for feed in self._in:
             feed.put(None)
+        # A thread cannot be ended from outside: one that is inside a long sample ends after it.
+        until = time.monotonic() + 0.5
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(timeout=5.0)
+                thread.join(timeout=max(0.0, until - time.monotonic()))
         self._threads.clear()
         self._in.clear()

@@ -82,7 +82,7 @@ class Profile:
             "",
             f"{_count(anatomy.batches)} batches, {_rate(anatomy)}, the training loop waits {anatomy.waiting:.0%} of "
             f"the time; the first batch came after {_time(anatomy.start)}",
-            f"{anatomy.workers} workers ({anatomy.kind}), {anatomy.bytes / 1e6:.2f} MB a batch",
+            f"workers={anatomy.workers} ({anatomy.kind}), {anatomy.bytes / 1e6:.2f} MB a batch",
             "",
             "a batch takes",
         ]

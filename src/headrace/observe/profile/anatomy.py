@@ -114,23 +114,46 @@ def _parts(record: Record, steady: list[Turn]) -> tuple[Part, ...]:
     scale = _per_batch(record)
     streamed = set() if program.indexed else {id(node) for node in program.head.nodes()}
     parts: list[Part] = []
-    for ordinal, spent in recorder.by_op().items():
+    busy, ops = _in_workers(record)
+    for ordinal, spent in sorted(ops.items()):
         room = "head" if id(nodes[ordinal]) in streamed else "work"
         parts.append(Part(room, nodes[ordinal].op.describe(), spent * scale, ordinal))
-    packing = max(0.0, sum(recorder.busy.values()) - sum(recorder.by_op().values()))
     if record.policy.kind != "inline":
-        parts.append(Part("transport", "packing, in workers", packing * scale))
+        parts.append(Part("transport", "packing, in workers", max(0.0, busy - sum(ops.values())) * scale))
     count = max(1, len(steady))
     tails = recorder.tail or {}
     every = max(1, len(record.turns))
     parts += [Part("tail", nodes[o].op.describe(), s / every, o) for o, s in sorted(tails.items()) if o != RUN]
     own = sum(turn.got - turn.asked - turn.waited - turn.tail for turn in steady) / count
     parts.append(Part("transport", "decoding and dealing out, in the consumer", max(0.0, own)))
-    parts.append(Part("step", "the training loop", _step(record, steady)))
+    parts.append(Part("step", "the training loop", _step(record)))
     return tuple(parts)
 
 
-def _step(record: Record, steady: list[Turn]) -> float:
+def _in_workers(record: Record) -> tuple[float, dict[int, float]]:
+    """Seconds of all tickets, and of each op in them."""
+    busy, ops = 0.0, dict[int, float]()
+    for stage, answered in record.recorder.answered.items():
+        spans = warm([span for span in record.recorder.spans if span.stage == stage])
+        for span in spans:
+            busy += (span.ended - span.began) * answered / len(spans)
+            for ordinal, spent in (span.ops or {}).items():
+                ops[ordinal] = ops.get(ordinal, 0.0) + spent * answered / len(spans)
+    return busy, ops
+
+
+def warm(spans: list[Span]) -> list[Span]:
+    """Without the first ticket of each worker, which imports modules and opens files for all that follow."""
+    seen: set[int] = set()
+    rest = []
+    for span in spans:
+        if span.worker in seen:
+            rest.append(span)
+        seen.add(span.worker)
+    return rest or spans
+
+
+def _step(record: Record) -> float:
     turns = record.turns
     if not turns:
         return 0.0

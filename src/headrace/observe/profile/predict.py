@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from headrace.observe.profile.anatomy import Anatomy
+from headrace.observe.profile.anatomy import Anatomy, warm
 from headrace.observe.profile.watch import Record
 
 TICKETS = 2000
@@ -37,14 +37,17 @@ def forecast(record: Record, anatomy: Anatomy, cores: int | None = None) -> tupl
     consumer = sum(p.seconds for p in anatomy.parts if p.room in ("tail", "step") or p.name.endswith("consumer"))
     cores = cores or len(os.sched_getaffinity(0))
     busy = 1.0 if anatomy.busy is None else anatomy.busy
-    counts = sorted({*COUNTS, max(1, anatomy.workers)})
-    found = []
-    for workers in counts:
-        for window in (8 * workers, 32 * workers) if workers == max(1, anatomy.workers) else (8 * workers,):
-            pace = simulate(work, workers, window, consumer, head)
-            # All that computes shares the cores, whoever asks for it.
-            floor = (busy * (sum(work) / len(work) + head) + consumer) / cores
-            found.append(Forecast(workers, window, max(pace, floor)))
+    mean = sum(work) / len(work)
+    # All that computes shares the cores, whoever asks for it.
+    floor = (busy * (mean + head) + consumer) / cores
+    now = max(1, anatomy.workers)
+    pairs = sorted([(workers, 8 * workers) for workers in {*COUNTS, now}] + [(now, 32 * now)])
+    on_paper = {pair: max(simulate(work, *pair, consumer, head), floor) for pair in pairs}
+    if on_paper[now, 32 * now] > GOOD * on_paper[now, 8 * now]:
+        del on_paper[now, 32 * now]  # a wider window gives nothing: not worth a line
+    # The same rules, applied to how it is run now, say how far paper and truth are apart.
+    usual = mean + head + consumer if anatomy.kind == "inline" else on_paper[now, 8 * now]
+    found = [Forecast(*pair, wall * anatomy.wall / usual) for pair, wall in on_paper.items()]
     best = min(f.wall for f in found)
     return found, next(f for f in found if f.wall <= best / GOOD)
 
@@ -67,9 +70,9 @@ def simulate(work: Sequence[float], workers: int, window: int, consumer: float, 
 
 
 def _durations(record: Record, anatomy: Anatomy) -> list[float]:
-    """What each batch costs workers: the tickets of its last stage as they were, with the earlier stages' share."""
-    last = record.program.last
-    spans = [s.ended - s.began for s in record.recorder.spans if s.stage == last.number]
+    """What each batch costs workers: as uneven as the tickets of the costliest stage, with the others' share."""
+    stages = [warm([s for s in record.recorder.spans if s.stage == n]) for n in record.recorder.answered]
+    spans = max(([s.ended - s.began for s in stage] for stage in stages), key=sum, default=[])
     parallel = sum(
         p.seconds for p in anatomy.parts if p.room == "work" or (p.room == "transport" and p.name.endswith("workers"))
     )

@@ -1,0 +1,59 @@
+"""The wire: one message over a socket, whatever its size and however many descriptors go with it.
+
+A message that is too large for a packet travels as memory of its own; descriptors that are too many for one packet go
+ahead in packets without a message. A packet is whole or not there at all, so a death on either side never leaves half
+a message; both sides read until the message itself has come.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+
+from headrace.engine.arena import scratch
+
+PACKET = 1 << 18
+SPILL = 1 << 16
+"""A message larger than this travels as memory of its own."""
+MOST_FDS = 64
+"""Descriptors in one packet; the system takes 253 at the most."""
+_SPILLED, _MORE = b"S", b"M"
+
+
+def send(sock: socket.socket, message: bytes, fds: Sequence[int] = ()) -> None:
+    """Send one message."""
+    while len(fds) > MOST_FDS:
+        socket.send_fds(sock, [_MORE], fds[:MOST_FDS])
+        fds = fds[MOST_FDS:]
+    if len(message) > SPILL:
+        spilled = scratch()
+        try:
+            with open(spilled, "wb", closefd=False) as file:
+                file.write(message)
+            socket.send_fds(sock, [_SPILLED], [spilled, *fds])
+        finally:
+            os.close(spilled)
+    elif fds:
+        socket.send_fds(sock, [message], fds)
+    else:
+        sock.send(message)
+
+
+def receive(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
+    """The next message and its descriptors; an empty one when the other side is gone."""
+    ahead: list[int] = []
+    while True:
+        data, fds, told, _ = socket.recv_fds(sock, PACKET, MOST_FDS + 1, flags)
+        if told & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, "this process has too many open files to take the next batch; raise ulimit -n")
+        if data == _SPILLED:
+            data = _read(fds.pop(0))
+        ahead += fds
+        if data != _MORE:
+            return data, ahead
+
+
+def _read(fd: int) -> bytes:
+    with open(fd, "rb") as file:
+        file.seek(0)
+        return file.read()

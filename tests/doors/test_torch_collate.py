@@ -1,0 +1,110 @@
+"""Our shorter ways to collate give what torch's `default_collate` gives, in a worker and outside of one."""
+
+import collections
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data._utils import collate as torchs
+from torch.utils.data._utils import worker
+
+from headrace.doors.torch import DataLoader
+from headrace.doors.torch_collate import default_collate, shorter
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Named(list[int]):
+    pass
+
+
+LARGE = [np.arange(2000, dtype="f4").reshape(40, 50) + k for k in range(4)]
+BATCHES: list[Any] = [
+    [1, 2], [True, False], [True, 1], [1, True], [1, 2.5], [2.5, 1], [1.5, None], [1, None], [2**63, 1], [2**62, 1],
+    [-1, 2], [1.5, True], [1.5, 2**60 + 1], [1j], ["a", "b"], [b"a"], [None], [{1}], [], [[]], [()], (1, 2),
+    [np.float32(1), np.float32(2)], [np.float32(1), np.float64(2)], [np.float64(1), np.float32(2)],
+    [np.int8(1), np.int8(2)], [np.uint16(1)], [np.float16(1)], [np.bool_(1)], [np.longdouble(1)], [np.complex64(1)],
+    [np.datetime64(1, "s")], [np.str_("a")], [[np.float32(1), 3], [np.float32(2), 4]],
+    [(1, 2.0), (3, 4.0)], [[1, 2], [3, 4]], [[1], [2, 3]], [(1,), (2, 3)], [Point(1, 2), Point(3, 4)],
+    [{"a": 1}, {"a": 2}], [{"a": 1}, {"b": 2}], [{"a": 1, "b": 2}, {"a": 2}], [collections.OrderedDict(a=1)],
+    [collections.defaultdict(int, a=1)], [Named([1, 2]), Named([3, 4])], [collections.deque([1, 2])],
+    [range(3), range(3)], np.array(["a", "b"]), np.arange(3),
+    [np.zeros(3), np.ones(3)], [np.zeros(3), np.ones(3, "f4")], [np.zeros(3), np.ones(4)], [np.zeros(()), np.ones(())],
+    [np.zeros((2, 3))], [np.zeros((0, 3))], [np.array(["a"])], [np.array([None])], [np.zeros(3, "u2")],
+    [np.zeros(3, ">f4")], [np.zeros(3, "c8")], LARGE, [a.T for a in LARGE], [np.ma.masked_array([1, 2])],
+    [np.zeros(3), [0, 0, 0]],
+    [torch.zeros(3), torch.ones(3)], [torch.zeros(3), torch.ones(4)], [torch.zeros(3), torch.ones(3).double()],
+    [torch.zeros(3, dtype=torch.int32), torch.ones(3)], [torch.zeros(3, requires_grad=True)], [torch.zeros(())],
+    [torch.zeros(0)], [torch.zeros(2000, dtype=torch.bfloat16)] * 2, [torch.zeros(3).to_sparse()],
+    [torch.nn.Parameter(torch.zeros(2))], [torch.arange(4000).reshape(40, 100).T] * 3,
+]  # fmt: skip
+
+
+@pytest.fixture(params=["main", "worker"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "worker":
+        monkeypatch.setattr(worker, "_worker_info", worker.WorkerInfo(id=0, num_workers=1, seed=0, dataset=None))
+
+
+def result(function: Any, batch: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function(batch)
+        except Exception as error:
+            return type(error), str(error)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return type(a) is type(b) and a.dtype == b.dtype and a.requires_grad == b.requires_grad and torch.equal(a, b)
+    if isinstance(a, np.ndarray):
+        return type(a) is type(b) and a.dtype == b.dtype and np.array_equal(a, b)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("batch", BATCHES, ids=lambda b: str(b)[:40])
+def test_the_result_is_torchs(batch: Any) -> None:
+    assert same(result(default_collate, batch), result(torchs.default_collate, batch))
+
+
+def test_a_changed_table_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(torchs.default_collate_fn_map, int, lambda batch, *, collate_fn_map: "ints")
+    monkeypatch.setitem(torchs.default_collate_fn_map, torch.Tensor, lambda batch, *, collate_fn_map: "tensors")
+    monkeypatch.setitem(torchs.default_collate_fn_map, complex, lambda batch, *, collate_fn_map: "new")
+    for batch in ([1, 2], [torch.zeros(3)], [np.zeros(3)], [1j], [1.5]):
+        assert same(default_collate(batch), torchs.default_collate(batch))
+    assert list(DataLoader([1, 2], 2, num_workers=1)) == ["ints"]
+
+
+def test_only_torchs_own_function_is_replaced() -> None:
+    assert shorter(torchs.default_collate) is default_collate
+    assert shorter(str) is str
+
+
+def own(samples: list[Any]) -> Any:
+    return torchs.default_collate(samples)
+
+
+def test_user_code_that_calls_torchs_in_a_worker_gets_the_same() -> None:
+    data = [torch.full((100, 100), float(i)) for i in range(4)]
+    (ours,) = DataLoader(data, 4, num_workers=1, collate_fn=own)  # type: ignore[arg-type]
+    assert torch.equal(ours, torch.stack(data))
+    assert torchs.default_collate_fn_map[torch.Tensor] is torchs.collate_tensor_fn, "only workers change their table"
+
+
+def test_batches_are_writable_and_independent() -> None:
+    data = [torch.full((100, 100), float(i)) for i in range(6)]
+    batches = list(DataLoader(data, 2, num_workers=2))  # type: ignore[arg-type]
+    for batch in batches:
+        batch.add_(100)
+    assert [b[0, 0, 0].item() for b in batches] == [100, 102, 104]

@@ -1,0 +1,69 @@
+"""`install()` puts our DataLoader in torch's place, in this process and in those that it starts."""
+
+import multiprocessing
+
+import pytest
+import torch.utils.data
+import torch.utils.data.dataloader
+
+from headrace.doors.torch import DataLoader, TorchLoader
+from headrace.doors.torch_install import install, installed, uninstall
+from tests.conftest import RunScript
+
+
+def now() -> set[type]:
+    return {torch.utils.data.DataLoader, torch.utils.data.dataloader.DataLoader}
+
+
+def test_inside_it_is_ours_and_outside_torchs() -> None:
+    assert now() == {TorchLoader}
+    with installed():
+        assert now() == {DataLoader}
+        with installed():
+            assert now() == {DataLoader}
+        assert now() == {DataLoader}
+        assert issubclass(torch.utils.data.DataLoader, TorchLoader)
+    assert now() == {TorchLoader}
+    with pytest.raises(ZeroDivisionError), installed():
+        raise ZeroDivisionError
+    assert now() == {TorchLoader}
+
+
+def test_it_stays_until_it_is_taken_out() -> None:
+    try:
+        install()
+        install()
+        assert now() == {DataLoader}
+    finally:
+        uninstall()
+    assert now() == {TorchLoader}
+    uninstall()
+    assert now() == {TorchLoader}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_processes_that_are_started_have_it_too(method: str, run_script: RunScript) -> None:
+    done = run_script(
+        """
+        import multiprocessing, sys, torch
+
+        def tell():
+            import torch.utils.data
+            print(torch.utils.data.DataLoader.__module__, flush=True)
+
+        if __name__ == "__main__":
+            from headrace.doors.torch_install import install, uninstall
+
+            context = multiprocessing.get_context(sys.argv[1])
+            for put in (install, uninstall):
+                put()
+                process = context.Process(target=tell)
+                process.start()
+                process.join()
+        """,
+        method,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["headrace.doors.torch", "torch.utils.data.dataloader"]

@@ -1,0 +1,125 @@
+"""Ray with several nodes on this machine: nodes die in mid-epoch, data outgrow the object store.
+
+Each test is a program of its own: `ray.cluster_utils.Cluster` starts real nodes as its children, and nothing of them may
+outlive it. Health checks are quicker than usual, so that a dead node is noticed in seconds.
+"""
+
+from importlib.util import find_spec
+
+import pytest
+
+from tests.conftest import RunScript
+from tests.workers.ray_head import token
+
+pytestmark = [
+    pytest.mark.integrations,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: it comes with headrace[ray]"),
+]
+
+CLUSTER = """
+import sys
+import numpy as np
+import ray
+from ray.cluster_utils import Cluster
+from headrace import Loader, Pipe
+
+STORE = 100 * 2**20
+QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 200, "health_check_failure_threshold": 5}
+head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False, "_system_config": QUICK}
+
+class Arrays:
+    def __init__(self, length, size):
+        self.length, self.size = length, size
+    def __len__(self):
+        return self.length
+    def __getitem__(self, i):
+        return np.full(self.size, i, np.int64)
+
+def run(main):
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        nodes = [cluster.add_node(num_cpus=1, object_store_memory=STORE) for _ in range(2)]
+        ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+        main(cluster, nodes)
+        ray.shutdown()
+    finally:
+        cluster.shutdown()
+"""
+
+NODE_DEATH = """
+def noisy(x):
+    return x + np.random.randint(10)
+
+def two(x):
+    return [x, -x]
+
+SOURCES = {"indexed": lambda: Pipe.of(Arrays(240, 20_000)), "streamed": lambda: Pipe.of(lambda: iter(Arrays(240, 20_000)))}
+PIPES = {
+    "indexed": lambda p: p.shuffle().map(noisy).batch(4).collate(),
+    "two stages": lambda p: p.shuffle().map(noisy).flatmap(two).batch(4).collate(),
+    "three stages": lambda p: p.flatmap(two).batch(2).flatmap(list).map(noisy).batch(4).collate(),
+    "streamed": lambda p: p.shuffle(window=20).sharding_filter().map(noisy).batch(4).collate(),
+    "only a stream": lambda p: p,
+}
+
+def seen(batch):
+    return batch.reshape(-1)[::5000].tolist()
+
+def main(cluster, nodes):
+    name, source = sys.argv[1:]
+    make = PIPES[name](SOURCES[source]())
+    with Loader(make, seed=3) as loader:
+        want = [seen(batch) for batch in loader]
+    got = []
+    with Loader(make, seed=3, workers=3, kind="ray") as loader:
+        for i, batch in enumerate(loader):
+            got.append(seen(batch))
+            if i == len(want) // 4:
+                cluster.remove_node(nodes.pop(), allow_graceful=False)
+        workers = loader._pool.all()[0]
+        assert workers.restarts, "no actor was on the node that died"
+        print("ends:", [why for _, why in workers.restarts], "losses:", sum(workers._lost.values()))
+    assert got == want, "the stream has changed"
+
+run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("indexed", "indexed"),
+        ("two stages", "indexed"),
+        ("three stages", "indexed"),
+        ("streamed", "streamed"),
+        ("only a stream", "streamed"),
+    ],
+)
+def test_a_node_that_dies_in_mid_epoch_does_not_change_the_stream(
+    name: str, source: str, run_script: RunScript
+) -> None:
+    done = run_script(CLUSTER + NODE_DEATH, name, source, timeout=300, env=token())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "was lost with its node" in done.stdout
+
+
+def test_a_data_set_larger_than_the_object_store_streams_through(run_script: RunScript) -> None:
+    done = run_script(
+        CLUSTER
+        + """
+def main(cluster, nodes):
+    # 1.2 GB through stores of 100 MB, and nothing of it on disk.
+    pipe = Pipe.of(Arrays(600, 250_000)).filter(lambda a: True).batch(4).collate()
+    with Loader(pipe, workers=3, kind="ray") as loader:
+        firsts = [int(batch[0, 0]) for batch in loader]
+    assert firsts == list(range(0, 600, 4)), firsts
+    spilled = ray._private.internal_api.memory_summary(stats_only=True)
+    assert "Spilled" not in spilled, spilled
+
+run(main)
+""",
+        timeout=300,
+        env=token(),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
