@@ -70,7 +70,7 @@ class Indexed:
     """Random access to the output of an op: `get(position)` for 0 <= position < length.
 
     `take(positions, names)`, where samples are rows of a table, is the table of many rows at once: all its columns, or
-    those that are named. `again(turn)` is the same output with other random choices: what `cycle` reads in its next turns.
+    those that are named. `again(turn)` is the same output with other random choices: what `cycle` reads next.
     """
 
     __slots__ = ("again", "get", "length", "remark", "take", "units")

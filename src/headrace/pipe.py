@@ -101,7 +101,8 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
     ) -> "Pipe[Any]":
         """`fn` applied to every sample, or to the fields `input_col` of it, whose place the result takes.
 
-        With `batched=True`, over rows of a frame, `fn` gets the columns of many rows in the form `as_`, and returns columns.
+        With `batched=True`, over rows of a frame, `fn` gets the columns of many rows in the form `as_`, and returns
+        columns.
         """
         from headrace.ops.columns import MapColumns, check_columns
         from headrace.ops.map import Map
@@ -114,7 +115,7 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
         return Pipe(Map(_function(fn, "map")), self)
 
     def filter(self, fn: Any, input_col: Any = None) -> "Pipe[T]":
-        """Only the samples for which `fn`, of the sample or of its fields `input_col`, or a pyarrow expression, is true."""
+        """Only the samples for which `fn` (of the sample, or of its fields `input_col`) or an expression is true."""
         from headrace.ops.columns import FilterColumns
         from headrace.ops.filter import Filter
 

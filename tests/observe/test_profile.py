@@ -52,6 +52,15 @@ def test_epochs_follow_each_other_until_enough_was_seen() -> None:
         assert [sum(batch) for batch in watched] == [6, 22, 38, 6, 22, 38, 6, 22]
 
 
+def test_a_long_training_goes_on_when_enough_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.observe.profile.watch.MOST", 5)
+    with Loader(Pipe.of(range(40)).batch(4)) as loader:
+        with Watch(loader) as watched:
+            assert len(list(watched)) == 10
+        assert (len(watched.record.turns), len(watched.record.recorder.spans)) == (5, 5)
+        assert profile(loader, seconds=60).anatomy.batches == 5
+
+
 def test_a_training_loop_of_ones_own_can_be_watched() -> None:
     with Loader(plain(), workers=1) as loader, Watch(loader, batches=20) as watched:
         for batch in watched:
@@ -120,7 +129,7 @@ def test_seconds_in_workers_are_measured_where_they_are_spent() -> None:
 def anatomy(**changes: Any) -> Anatomy:
     parts = (
         Part("work", "map", 0.010, 1), Part("transport", "packing, in workers", 0.001),
-        Part("transport", "decoding and dealing out, in the consumer", 0.0005), Part("step", "the training loop", 0.001),
+        Part("transport", "decoding, in the consumer", 0.0005), Part("step", "the training loop", 0.001),
     )  # fmt: skip
     hands = tuple(Hand(k, 50, 0.5, 0.010) for k in range(4))
     plain = Anatomy(

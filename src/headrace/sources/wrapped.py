@@ -45,7 +45,7 @@ class WrappedSequence(Source[T]):
 
     def get(self, position: int) -> T:
         sample = self.data[position]
-        return copied(sample) if self.deepcopy else sample  # type: ignore[no-any-return]
+        return sample if type(sample) in ATOMS or not self.deepcopy else copied(sample)  # type: ignore[no-any-return]
 
     @classmethod
     def name(cls) -> str:

@@ -114,15 +114,12 @@ class Profile:
 def pictures(record: Record, anatomy: Anatomy) -> dict[str, Any]:
     """What the page draws, in seconds from the first event."""
     origin = record.began
-    turns = record.turns
-    asked = [turn.asked for turn in turns[1:]] + [record.ended]
     return {
         "tickets": [
             (s.worker, s.stage, s.number, s.began - origin, s.ended - origin, s.bytes) for s in record.recorder.spans
         ],
         "turns": [
-            (turn.asked - origin, turn.waited, turn.got - origin, later - origin)
-            for turn, later in zip(turns, asked, strict=True)
+            (turn.asked - origin, turn.waited, turn.got - origin, over - origin) for turn, over in record.steps()
         ],
         "levels": [(level.when - origin, level.bytes, level.slots, level.waiting) for level in record.levels],
         "parts": [(part.room, part.name, part.seconds) for part in anatomy.parts],

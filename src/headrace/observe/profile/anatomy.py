@@ -154,12 +154,8 @@ def warm(spans: list[Span]) -> list[Span]:
 
 
 def _step(record: Record) -> float:
-    turns = record.turns
-    if not turns:
-        return 0.0
-    asked = [turn.asked for turn in turns[1:]] + [record.ended]
-    gaps = [later - turn.got for turn, later in zip(turns, asked, strict=True)]
-    return sum(max(0.0, gap) for gap in gaps) / len(gaps)
+    steps = [max(0.0, over - turn.got) for turn, over in record.steps()]
+    return sum(steps) / len(steps) if steps else 0.0
 
 
 def _hands(spans: list[Span]) -> tuple[Hand, ...]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headrace.observe.meter import Meter
 
 MOST = 50_000
-"""Events of one kind that are kept; sums go on beyond it."""
+"""Events of one kind that are kept."""
 
 
 class Span(NamedTuple):
@@ -52,6 +52,8 @@ class Recorder(Meter):
     def __init__(self) -> None:
         super().__init__()
         self.tail = {}
+        self.full = False
+        """Enough was seen: nothing is added any more."""
         self.spans: list[Span] = []
         self.answered: dict[int, int] = {}
         """Tickets by stage."""
@@ -60,6 +62,8 @@ class Recorder(Meter):
 
     def count(self, stage: int, reply: Any) -> None:
         super().count(stage, reply)
+        if self.full:
+            return
         self.answered[stage] = self.answered.get(stage, 0) + 1
         self.payload += reply.bytes
         if not reply.seconds or len(self.spans) >= MOST:

@@ -41,8 +41,7 @@ def _workers(record: Record) -> list[dict[str, Any]]:
 
 def _consumer(record: Record) -> list[dict[str, Any]]:
     found = []
-    later = [turn.asked for turn in record.turns[1:]] + [record.ended]
-    for number, (turn, then) in enumerate(zip(record.turns, later, strict=True)):
+    for number, (turn, then) in enumerate(record.steps()):
         found.append(_event(record, CONSUMER, "next batch", turn.asked, turn.got, number=number))
         if turn.waited > 0:
             found.append(_event(record, CONSUMER, "waiting", turn.asked, turn.asked + turn.waited))

@@ -42,15 +42,21 @@ class Record:
     busy: float | None = None
     """Of the seconds that the pipe's work takes, the part in which it computes."""
 
+    def steps(self) -> list[tuple[Turn, float]]:
+        """Every turn, and when the step of the training loop that followed it was over."""
+        over = [turn.asked for turn in self.turns[1:]] + [self.ended]
+        return list(zip(self.turns, over, strict=False))
+
 
 class Watch(Iterator[Any]):
-    """Iterates a loader and notes what happens; ends after `seconds` or `batches`, or when the caller stops."""
+    """Iterates a loader and notes what happens: one epoch, or as many as it takes for `seconds` or `batches`."""
 
     def __init__(self, loader: Loader[Any], *, seconds: float | None = None, batches: int | None = None) -> None:
         if not isinstance(loader, Loader):
             raise BadOption(f"a Loader can be profiled, not a {type(loader).__name__}; write Loader(pipe, workers=...)")
         self._loader = loader
-        self._seconds, self._batches = seconds, batches
+        self._seconds, self._batches, self._most = seconds, batches, MOST
+        self._endless = seconds is None and batches is None
         program = replace(loader.program, timed=1)
         self.record = Record(program, loader.policy, Recorder(), time.perf_counter())
         self._pool = Pool(program, loader.policy)
@@ -59,24 +65,27 @@ class Watch(Iterator[Any]):
         self._in_epoch = 0
 
     def __next__(self) -> Any:
-        record = self.record
+        record, recorder = self.record, self.record.recorder
+        if recorder.full:
+            return self._next()
         asked = time.perf_counter()
         record.ended = asked
         if record.turns and self._enough(asked):
             raise StopIteration
-        recorder = record.recorder
+        recorder.full = len(record.turns) >= self._most
         waited, tail = recorder.waited, self._tail()
         batch = self._next()
-        got = time.perf_counter()
-        record.ended = got
-        if len(record.turns) < MOST:
+        if not recorder.full:
+            got = record.ended = time.perf_counter()
             record.turns.append(Turn(asked, got, recorder.waited - waited, self._tail() - tail))
             record.levels.append(self._level(got))
         return batch
 
     def _enough(self, now: float) -> bool:
         turns = self.record.turns
-        if self._batches is not None and len(turns) >= self._batches:
+        if self._endless:
+            return False
+        if len(turns) >= (self._most if self._batches is None else self._batches):
             return True
         return self._seconds is not None and now - turns[0].got >= self._seconds
 
@@ -92,7 +101,7 @@ class Watch(Iterator[Any]):
                 self._in_epoch += 1
                 return batch
             self._epoch = None
-            if not self._in_epoch or (self._seconds is None and self._batches is None):
+            if not self._in_epoch or self._endless:
                 raise StopIteration
 
     def _tail(self) -> float:
