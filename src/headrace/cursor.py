@@ -6,6 +6,7 @@ the first `skip` samples, because they were emitted already. `turn` counts how o
 again.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
@@ -74,6 +75,7 @@ class Cursor(Iterator[Any]):
         "_opening",
         "_seeding",
         "_skip",
+        "_standing",
         "emitted",
         "here",
         "inputs",
@@ -99,6 +101,8 @@ class Cursor(Iterator[Any]):
         self.here.emitted = self.emitted = emitted
         self.here.note = self.note = note
         self.here._rest = WeakMethod(self._rest)
+        self.here._stand = WeakMethod(self._stand)
+        self._standing: deque[tuple[int, int, list[State]]] = deque()
         self._skip = skip
         self._captured = (emitted, note, below if below is not None else [c.state() for c in self.inputs])
         self._flow = self.node.op.flow(*self.inputs, self.here)
@@ -121,8 +125,15 @@ class Cursor(Iterator[Any]):
         if not self.node.op.quiet and self.emitted - self._captured[0] >= CHECKPOINT:
             self._captured = (self.emitted, note, [c.state() for c in self.inputs])
 
+    def _stand(self, number: int) -> None:
+        self._standing.append((self.emitted, number, [c.state() for c in self.inputs]))
+
     def state(self) -> State:
         """Where this op and everything before it are, as plain data."""
+        if self.here.oldest is not None:
+            oldest, standing = self.here.oldest(), self._standing
+            while standing and standing[0][1] <= oldest:
+                self._captured = standing.popleft()
         if self.node.op.quiet and not self._skip:
             return [self.emitted, 0, self.note, self.turn, [c.state() for c in self.inputs]]
         emitted, note, below = self._captured

@@ -38,7 +38,10 @@ Out = TypeVar("Out")
 class Here:
     """All that an op may know of the place where it runs."""
 
-    __slots__ = ("_rest", "clock", "emitted", "epoch", "note", "ordinal", "seed", "spot", "strand", "strands")
+    __slots__ = (
+        "_rest", "_stand", "clock", "emitted", "epoch", "note", "oldest", "ordinal", "seed", "spot", "strand",
+        "strands",
+    )  # fmt: skip
 
     def __init__(
         self, seed: int, epoch: int, ordinal: int, strand: int = 0, strands: int = 1, spot: "Spot | None" = None
@@ -57,8 +60,20 @@ class Here:
         """How many samples this op had emitted at the moment it goes on from; 0 at the start of an epoch."""
         self.note: Any = None
         """What the op said at that moment."""
+        self.oldest: Callable[[], int] | None = None
+        """For an op that stands: the number of the oldest sample that it holds."""
         self._rest: Callable[[], Callable[[Any], None] | None] | None = None
-        """A weak reference to who listens: what an op knows must not keep a whole graph alive."""
+        self._stand: Callable[[], Callable[[int], None] | None] | None = None
+        """Weak references to who listens: what an op knows must not keep a whole graph alive."""
+
+    def stand(self, number: int) -> None:
+        """Say: my input stands at `number` now. I may hold older samples; `oldest()` says how old.
+
+        I am resumed at the latest such moment that is not after the oldest sample I hold, with `number` as my note:
+        what I held before it is not given back, and whatever I emit for it was emitted already, and is dropped.
+        """
+        if self._stand is not None and (listen := self._stand()) is not None:
+            listen(number)
 
     def rest(self, note: Any = None) -> None:
         """Say: now I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""

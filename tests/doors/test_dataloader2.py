@@ -188,7 +188,7 @@ def test_start_read_a_little_and_shut_down_many_times(no_new_fds: Any) -> None:
         if number == 2:
             gc.collect()
             no_new_fds()
-    assert slowest < 1.0  # a contract of shutdown, not a benchmark
+    assert slowest < depth(20.0, 1.0)  # a deadline; the full counts hold the contract of one second
 
 
 def test_a_killed_worker_changes_nothing() -> None:

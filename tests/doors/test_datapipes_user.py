@@ -303,8 +303,17 @@ def test_a_users_pipe_can_be_given_to_a_plain_loader() -> None:
         def __iter__(self) -> Iterator[int]:
             yield from self.source
 
-    with Loader(Plain(IterableWrapper(range(5))).map(str)) as loader:
+    with Loader(Plain(IterableWrapper(range(5)).in_memory_cache()).map(str)) as loader:
         assert list(loader) == list("01234")
+
+
+def test_names_that_pipes_use_do_not_get_in_the_way() -> None:
+    pipe = Plus(IterableWrapper(range(5)))
+    assert (pipe.length, pipe.op) == (5, "a name that pipes use")
+    assert list(pipe.batch(2).in_memory_cache().threadpool_map(len)) == [2, 2, 1]
+    assert list(pipe.threadpool_map(str).zip(pipe)) == [("1", 1), ("2", 2), ("3", 3), ("4", 4), ("5", 5)]
+    assert list(pipe.in_memory_cache()) == [1, 2, 3, 4, 5]
+    assert sorted(x for part in pipe.random_split({"a": 2, "b": 3}, seed=0) for x in part) == [1, 2, 3, 4, 5]
 
 
 def test_torchs_own_pipes_and_datasets_are_accepted() -> None:
@@ -333,3 +342,5 @@ def test_torchs_dataloader_sees_our_pipes_as_streams() -> None:
     by_two = torch_data.DataLoader(pipe.shuffle(), batch_size=None, num_workers=2, multiprocessing_context="fork")
     first, second = list(by_two), list(by_two)
     assert sorted(first) == sorted(second) == [0, 2, 4, 6, 8, 10]
+    table = torch_data.DataLoader(Squares(5), batch_size=None, num_workers=2, multiprocessing_context="fork")
+    assert sorted(table) == [0, 1, 4, 9, 16]

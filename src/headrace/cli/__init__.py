@@ -12,8 +12,14 @@ from importlib import import_module, metadata
 from headrace.errors import HeadraceError
 
 VERBS = {
+    "bench": "measure headrace against other loaders on this machine",
+    "completion": "print a script that completes this command in bash, zsh or fish",
     "doctor": "say which launcher started this process, what this machine allows, and what to change",
+    "explain": "show the plan of a pipe: where each op runs and why",
+    "profile": "say where the time of a pipe goes and what more workers would give",
     "run": "start a program on many processes",
+    "snapshot": "show a saved state, or how two differ",
+    "verify": "prove that a pipe delivers each sample once, the same for any workers, and resumes",
 }
 
 
@@ -21,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     if args and args[0] in VERBS:
         return _verb(args[0], args[1:])
-    verbs = "\n".join(f"  {name:10}{text}" for name, text in VERBS.items())
+    verbs = "\n".join(f"  {name:12}{text}" for name, text in VERBS.items())
     parser = argparse.ArgumentParser(
         prog="headrace",
         description="Carries data to a training loop.",

@@ -37,6 +37,8 @@ def table_of(data: Any) -> Table | None:
         return _from_pandas(data)
     if "polars" in top and isinstance(data, sys.modules["polars"].LazyFrame):
         raise BadOption("a polars LazyFrame has no rows yet: call collect() on it, or give Pipe.parquet() the files")
+    if "pyarrow" in top and type(data).__name__ == "InMemoryDataset":
+        return _from_arrow(data.to_table())
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         # A Series or an Array has the interface too, but is one column without a name.
         return _from_arrow(data) if hasattr(data, "columns") or hasattr(data, "schema") else None

@@ -4,22 +4,22 @@ from typing import Any
 
 import numpy as np
 
-from headrace.columns.column import Ints
-from headrace.columns.forms import deliver
+from headrace.columns.arrow import to_arrow
+from headrace.columns.column import Arrow, Ints
 from headrace.columns.packages import package
 from headrace.columns.table import Table
 from headrace.errors import BadOption
 
 
 def matching(table: Table, expression: Any) -> Ints:
-    """The rows for which a pyarrow expression is true."""
+    """The rows for which the expression is true; where it cannot be told, because a value is missing, it is not."""
     pa, dataset = package("pyarrow"), package("pyarrow.dataset")
-    whole = deliver(table, "arrow")
-    number = "headrace row number"
-    numbered = whole.append_column(number, pa.array(np.arange(table.length)))
+    arrays = {name: c.array if isinstance(c, Arrow) else to_arrow(c) for name, c in table.columns.items()}
     try:
-        kept = dataset.dataset(numbered).to_table(columns=[number], filter=expression, use_threads=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        answer = dataset.dataset(pa.table(arrays)).to_table(columns={"keep": expression}, use_threads=False).column(0)
+        keep = answer.fill_null(False).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise BadOption(f"filter({expression}) does not fit the columns {', '.join(table.names[:20])}: {error}") from None
-    found: Ints = kept.column(0).combine_chunks().to_numpy()
-    return found
+    if keep.dtype != np.bool_:
+        raise BadOption(f"filter({expression}) is {answer.type}, not true or false for each row")
+    return np.flatnonzero(keep)

@@ -104,7 +104,8 @@ class DataLoader2(Generic[T]):
                 feed.close()
                 feed = self._feed = self._made()
         if self._agree is not None:
-            self._seed, self._since = self._agree(self._seed >> 1), self._agree(self._since)
+            high, low = self._agree(self._seed >> 32), self._agree(self._seed & 0xFFFF_FFFF)
+            self._seed, self._since = high << 32 | low, self._agree(self._since)
         loaded, self._loaded = self._loaded, None
         number = epoch_number(self._seed, self._since)
         self._samples = feed.begin(number) if loaded is None else feed.resume(number, loaded["at"])

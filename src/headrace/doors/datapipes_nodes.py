@@ -22,7 +22,7 @@ from headrace.cursor import Opening
 from headrace.doors.datapipes_user import LARGEST, Hole, UserStream, UserTable, relink, relinked
 from headrace.doors.torch_datapipes import torch_worker
 from headrace.errors import NoLength
-from headrace.op import Here, Op
+from headrace.op import Here, Indexed, Op
 from headrace.ops.chunk import DataChunk as DataChunk
 from headrace.pipe import Pipe
 from headrace.plan.seed import key
@@ -57,7 +57,7 @@ class DataPipe(Pipe[T]):
     length_text: ClassVar[str] = "{name} instance doesn't have valid length"
 
     op = _Computed(lambda node: op_of(node))
-    inputs = _Computed(lambda node: sources_of(node))
+    inputs = _Computed(lambda node: engine_inputs(node))
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass  # a user's class calls super().__init__() or does not
@@ -101,6 +101,18 @@ class DataPipe(Pipe[T]):
         samples = _DirectOpening(pipe.ordinals(), passes, told).open(pipe)
         # The workers of torch's DataLoader each read the same graph: every sample belongs to one of them.
         return samples if worker is None else islice(samples, worker[0], None, worker[1])
+
+    # What verbs ask about the pipe that they grow on: of the plain graph, where no name of the user's is in the way.
+
+    def length(self) -> int | None:
+        return lowered(self).length()
+
+    def indexed(self, *about: Any, **more: Any) -> Indexed | None:
+        return lowered(self).indexed(*about, **more)
+
+    @property
+    def columnar(self) -> bool:
+        return lowered(self).columnar
 
     def __len__(self) -> int:
         known = lowered(self).length()
@@ -148,7 +160,8 @@ class MapDataPipe(DataPipe[T]):
         return found.get(index)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[T]:
-        return (self[i] for i in range(len(self)))
+        first, step, _ = torch_worker() or (0, 1, 0)
+        return (self[i] for i in range(first, len(self), step))
 
 
 for _class in (DataPipe, IterDataPipe, MapDataPipe):
@@ -194,6 +207,11 @@ def streams_of(node: Any) -> tuple[Pipe[Any], ...]:
     """The pipes that the engine has to open for a node: tables inside an object of the user's answer for themselves."""
     sources = sources_of(node)
     return tuple(s for s in sources if not isinstance(s, MapDataPipe | Keyed)) if is_own(node) else sources
+
+
+def engine_inputs(node: Any) -> tuple[Pipe[Any], ...]:
+    """The inputs of a node that is run as it is, without being lowered."""
+    return () if not is_own(node) and type(node.__dict__["_built"]) in READS_BY_ITSELF else streams_of(node)
 
 
 def op_of(node: Any) -> Op[Any, Any]:

@@ -237,10 +237,8 @@ def dataframe(
     device: str = "",
 ) -> Made:
     """Every `dataframe_size` rows as one pandas DataFrame."""
-    from headrace.ops.dataframe import ToDataFrame
-
     _only_pandas(dtype or dtype_generator, device)
-    return Pipe(ToDataFrame(None if columns is None else tuple(columns)), batch(self, dataframe_size))
+    return Pipe.dataframe(self, dataframe_size, as_="pandas", columns=None if columns is None else list(columns))
 
 
 def _only_pandas(dtype: Any, device: str) -> None:

@@ -12,6 +12,7 @@ their order, random values and errors are torch's to the bit. What is added are 
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,16 +28,29 @@ except ModuleNotFoundError as gone:
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
 
 from headrace.doors import torch_plan as plan
-from headrace.doors.torch_indices import start_of
+from headrace.doors.torch_indices import pass_epoch, start_of
 from headrace.doors.torch_iteration import Iteration, Standing
-from headrace.doors.torch_state import VERSION, check, plain
+from headrace.doors.torch_state import check, snapshot
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
 TorchLoader = torch.utils.data.DataLoader
+COUNTING = ("lightning.", "pytorch_lightning.")
+"""Trainers that end an epoch by counting batches: they never ask for the one after the last."""
 
 
-class DataLoader(TorchLoader[T]):
+class StandIn(type):
+    """While ours stands in torch's place (`install`), a loader of torch's own is still one for `isinstance`."""
+
+    standing_in = False
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is DataLoader and StandIn.standing_in and isinstance(instance, TorchLoader):
+            return True
+        return super().__instancecheck__(instance)
+
+
+class DataLoader(TorchLoader[T], metaclass=StandIn):
     """Loads batches of a dataset."""
 
     reproducible: bool
@@ -45,6 +59,7 @@ class DataLoader(TorchLoader[T]):
     world: World | None
     _standing: Standing | None
     _resume: dict[str, Any] | None
+    _loaded: dict[str, Any]
 
     if TYPE_CHECKING:
         # What torch's constructor takes, for editors and type checkers; at run time the installed torch is asked.
@@ -77,7 +92,7 @@ class DataLoader(TorchLoader[T]):
     else:
 
         def __init__(self, *args, reproducible=False, shard=None, shuffle_window=None, world=None, **kwargs):
-            self._standing, self._resume = None, None
+            self._standing, self._resume, self._loaded = None, None, {}
             self.reproducible, self.shard, self.shuffle_window, self.world = reproducible, shard, shuffle_window, world
             _check_ours(self)
             if shard is not None or shuffle_window is not None:
@@ -99,6 +114,8 @@ class DataLoader(TorchLoader[T]):
         if self.num_workers:
             self.check_worker_number_rationality()
         resume, self._resume = self._resume, None
+        if resume is not None and resume.get("over"):
+            resume = self._after(resume)
         return Iteration(self, resume)
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -108,26 +125,44 @@ class DataLoader(TorchLoader[T]):
         if isinstance(self.dataset, IterDataPipe | MapDataPipe):
             raise SnapshotRefused("a graph of torch's own pipes has no state; use headrace.DataLoader2")
         if self._resume is not None:
-            return plain(self._resume)  # type: ignore[no-any-return]
+            return dict(self._loaded)
         standing = self._standing
         if standing is not None and not standing.ended:
             return standing.state()
+        seed, epoch = (None, 0) if standing is None else (standing.base_seed, standing.epoch)
+        between = self._between(seed, epoch)
+        return snapshot(
+            plan.style(self), self.num_workers, between["base_seed"], between["epoch"], between["start"], None
+        )
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
+        self._resume = check(state, plan.style(self)) if state else None
+        self._loaded = dict(state)
+        self._standing = None
+        self._iterator = None
+        if self._resume is not None and sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING):
+            self._resume["over"] = self._is_over(self._resume["at"])
+
+    def _is_over(self, at: dict[str, Any] | None) -> bool:
+        """Everything was delivered, though nobody has asked whether there is more."""
+        try:
+            return at is not None and at["batches"] >= len(self)
+        except TypeError:
+            return False
+
+    def _after(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state between that epoch and the next."""
+        pass_epoch(self, state, listed=not plan.is_iterable(self))
+        return self._between(state["base_seed"], state["epoch"])
+
+    def _between(self, base_seed: int | None, epoch: int) -> dict[str, Any]:
         start = start_of(self, not plan.is_iterable(self))
         for name in ("torch", "others"):
             start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
         # Persistent workers keep the seed of their first epoch.
-        seed, epoch = (standing.base_seed, standing.epoch + 1) if standing and self.persistent_workers else (None, 0)
-        state = {
-            "version": VERSION, "style": plan.style(self), "num_workers": self.num_workers, "base_seed": seed,
-            "epoch": epoch, "start": start, "at": None,
-        }  # fmt: skip
-        return plain(state)  # type: ignore[no-any-return]
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
-        self._resume = plain(check(state, plan.style(self))) if state else None
-        self._standing = None
-        self._iterator = None
+        seed, number = (base_seed, epoch + 1) if self.persistent_workers and base_seed is not None else (None, 0)
+        return {"base_seed": seed, "epoch": number, "start": start, "at": None}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_standing": None}

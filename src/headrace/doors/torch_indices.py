@@ -76,7 +76,7 @@ class Indices(Iterator[Any]):
                 return samples, state
         return number * self._size, None
 
-    def go_to(self, number: int, samples: int, done: list[int], state: Any) -> None:
+    def go_to(self, number: int, samples: int, done: list[int], state: Any, *, peek: bool = True) -> None:
         """Leave out `number` batches (`samples` samples), and later those that are `done`."""
         if state is not None and self._tells:
             self._iterator.load_state_dict(state)
@@ -100,6 +100,8 @@ class Indices(Iterator[Any]):
         self._number = number
         self._avoid = frozenset(done)
         self._mark()
+        if not peek:
+            return
         try:
             # The first index is drawn here, because samplers that draw at their first index draw everything then.
             self._ahead.append(self._draw())
@@ -178,6 +180,24 @@ def again(loader: Any, start: dict[str, Any]) -> None:
             sampler.set_epoch(start[f"{name} epoch"])
         if f"{name} generator" in start and isinstance(getattr(sampler, "generator", None), torch.Generator):
             seeds.set_generator_state(sampler.generator, start[f"{name} generator"])
+
+
+def begin(loader: Any, start: dict[str, Any], drawn: list[int]) -> Any:
+    """Begin the epoch that stands in a snapshot once more; the iterator over its sampler."""
+    again(loader, start)
+    iterator = iter(loader._index_sampler)
+    if drawn[0]:
+        seeds.base_seed(loader.generator)
+    return iter(loader._index_sampler) if drawn[1] == 2 else iterator
+
+
+def pass_epoch(loader: Any, state: dict[str, Any], *, listed: bool) -> None:
+    """Leave generators and samplers where they stand after the whole epoch of a snapshot."""
+    with borrowed_globals(state["start"]):
+        iterator = begin(loader, state["start"], state["at"]["drawn"])
+        if listed:
+            indices = Indices(loader._index_sampler, iterator, loader._auto_collation, 2)
+            indices.go_to(state["at"]["batches"], state["at"]["samples"], [], None, peek=state["num_workers"] > 0)
 
 
 class borrowed_globals:

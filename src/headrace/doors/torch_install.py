@@ -4,20 +4,33 @@
     with headrace.installed(): ...      inside only
     headrace.uninstall()
 
-Code that has taken the name before (`from torch.utils.data import DataLoader`) keeps what it took: install first.
+Modules that have taken the name already (`from torch.utils.data import DataLoader`) are given ours too. torchdata's
+`StatefulDataLoader`, where it is installed, is replaced as well: trainers ask for it when they want a loader with a
+state, and ours has one.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-import torch.multiprocessing
-import torch.utils.data
-import torch.utils.data.dataloader
+from headrace.doors.torch import DataLoader, StandIn, TorchLoader
 
-from headrace.doors.torch import DataLoader, TorchLoader
+import torch.multiprocessing  # isort: skip  (after the door, which says what is missing when torch is)
 
-_MARK = "headrace"
+_INHERITED = "headrace"
+_taken: list[tuple[Any, str, Any]] = []
+"""What was replaced: (module, name, what it was)."""
+
+
+class StatefulDataLoader(DataLoader[Any]):
+    """In the place of torchdata's. How often it takes a state is no question here: state costs nothing."""
+
+    def __init__(self, *args: Any, snapshot_every_n_steps: int | None = 1, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.snapshot_every_n_steps = snapshot_every_n_steps
 
 
 class _Inherited:
@@ -34,31 +47,40 @@ def _arrived() -> _Inherited:
 
 def install() -> None:
     """Put our DataLoader in the place of torch's."""
-    _put(DataLoader)
+    StandIn.standing_in = True
+    for module in list(sys.modules.values()):
+        # Not by getattr: modules that make their names on demand would start importing things.
+        if getattr(module, "__dict__", {}).get("DataLoader") is TorchLoader:
+            _replace(module, "DataLoader", DataLoader)
+    if find_spec("torchdata") is not None:
+        theirs = import_module("torchdata.stateful_dataloader")
+        if theirs.StatefulDataLoader is not StatefulDataLoader:
+            _replace(theirs, "StatefulDataLoader", StatefulDataLoader)
     # Whatever multiprocessing starts, by whichever method, gets a copy of this.
-    torch.multiprocessing.current_process()._config[_MARK] = _Inherited()  # type: ignore[attr-defined]
+    torch.multiprocessing.current_process()._config[_INHERITED] = _Inherited()  # type: ignore[attr-defined]
 
 
 def uninstall() -> None:
-    """Put torch's own DataLoader back."""
-    _put(TorchLoader)
-    torch.multiprocessing.current_process()._config.pop(_MARK, None)  # type: ignore[attr-defined]
+    """Put everything back."""
+    StandIn.standing_in = False
+    while _taken:
+        module, name, was = _taken.pop()
+        setattr(module, name, was)
+    torch.multiprocessing.current_process()._config.pop(_INHERITED, None)  # type: ignore[attr-defined]
 
 
 @contextmanager
 def installed() -> Iterator[None]:
     """Inside, `torch.utils.data.DataLoader` is ours."""
-    before = torch.utils.data.DataLoader
+    before = StandIn.standing_in
     install()
     try:
         yield
     finally:
-        if before is DataLoader:
-            install()
-        else:
+        if not before:
             uninstall()
 
 
-def _put(loader: Any) -> None:
-    torch.utils.data.DataLoader = loader  # type: ignore[misc]
-    torch.utils.data.dataloader.DataLoader = loader  # type: ignore[misc]
+def _replace(module: Any, name: str, ours: Any) -> None:
+    _taken.append((module, name, getattr(module, name)))
+    setattr(module, name, ours)

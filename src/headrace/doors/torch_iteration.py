@@ -18,9 +18,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from headrace.doors import torch_plan as plan
 from headrace.doors.torch_fetch import Skipped
-from headrace.doors.torch_indices import Indices, again, borrowed_globals, start_of
+from headrace.doors.torch_indices import Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch_seeds import base_seed
-from headrace.doors.torch_state import VERSION, opened, plain
+from headrace.doors.torch_state import opened, snapshot
 from headrace.doors.torch_stream import Raised
 from headrace.doors.torch_twins import Twins
 from headrace.engine.epoch import Epoch
@@ -54,12 +54,9 @@ class Standing:
         if self.style == "map":
             at = {**at, "drawn": self.drawn}
         else:
-            at = {"mark": opened(at), "drawn": self.drawn}
-        state = {
-            "version": VERSION, "style": self.style, "num_workers": self.workers, "base_seed": self.base_seed,
-            "epoch": self.epoch, "start": self.start, "at": at,
-        }  # fmt: skip
-        return plain(state)  # type: ignore[no-any-return]
+            batches, mark = at
+            at = {"mark": opened(mark), "batches": batches, "drawn": self.drawn}
+        return snapshot(self.style, self.workers, self.base_seed, self.epoch, self.start, at)
 
 
 class Iteration(_BaseDataLoaderIter):
@@ -75,18 +72,13 @@ class Iteration(_BaseDataLoaderIter):
         if resume is not None:
             start, at = resume["start"], resume["at"]
             again(loader, start)
+            self._sampler_iter = iter(self._index_sampler)
             self._base_seed = self._seed_again(loader, resume)
         self._persistent = loader.persistent_workers and loader.num_workers > 0
         self._number = 0 if resume is None else resume["epoch"]
         self._warned = False
         self._twins: Twins | None = None
-        if (
-            loader._standing is None
-            and self._iterable
-            and loader.num_workers > 1
-            and loader.shard is None
-            and not resume
-        ):
+        if loader._standing is None and resume is None and plan.has_replicas(loader):
             self._twins = Twins()
         recorded = resume["num_workers"] if resume is not None and at is not None else None
         self._build(loader, recorded)
@@ -138,6 +130,7 @@ class Iteration(_BaseDataLoaderIter):
             if not loader.in_order and loader.num_workers:
                 self._done = set() if at is None else set(at["done"])
                 self._prefix = 0 if at is None else at["batches"]
+        self._before: int = 0 if at is None else at["batches"]
         self._promised: int | None = loader._IterableDataset_len_called
         self._epoch: Epoch[Any] | None = Epoch(
             self._pool, self._meter, self._number, World(), state=here, listed=self._indices
@@ -157,11 +150,7 @@ class Iteration(_BaseDataLoaderIter):
                 self._sampler_iter = iter(sampler)  # torch iterates it twice, and throws the first away
             return Indices(sampler, self._sampler_iter, batched, keep)
         with borrowed_globals(start):
-            self._sampler_iter = iter(sampler)
-            if at["drawn"][0]:
-                base_seed(loader.generator)
-            if at["drawn"][1] == 2:
-                self._sampler_iter = iter(sampler)
+            self._sampler_iter = begin(loader, start, at["drawn"])
             indices = Indices(sampler, self._sampler_iter, batched, keep)
             indices.go_to(at["batches"], at["samples"], at["done"], at["iterator"])
         return indices
@@ -291,7 +280,7 @@ class Iteration(_BaseDataLoaderIter):
         assert self._epoch is not None
         place = self._epoch.state()
         if self._iterable:
-            return place
+            return self._before + self._num_yielded, place
         number = 0 if place[0] is None else place[0][1]
         done: list[int] = []
         if self._done is not None:

@@ -42,6 +42,11 @@ def style(loader: Any) -> str:
     return "iterable" if loader.shard is None else "auto"
 
 
+def has_replicas(loader: Any) -> bool:
+    """Several workers read the dataset, each for itself."""
+    return is_iterable(loader) and loader.num_workers > 1 and loader.shard is None
+
+
 def crew_of(loader: Any, base_seed: int, recorded: int | None = None) -> Crew:
     """The workers; `recorded` is the num_workers of the snapshot that the epoch goes on from."""
     auto = loader.shard == "auto"

@@ -1,49 +1,30 @@
 """A DataLoader's snapshot, as plain data.
 
-    {"version": 1, "style": "map", "num_workers": 2, "base_seed": 7531..., "epoch": 0, "start": {...}, "at": {...}}
+    {"version": 1, "style": "map", "num_workers": 2, "base_seed": 7531..., "epoch": 0, "start": b"{...", "at": b"{..."}
 
-`start` is what the order of the epoch began from (generator states, sampler states), `at` where the epoch stands: None
-between epochs; for map-style `{"batches", "samples", "done", "drawn", "iterator"}`; for iterable-style `{"mark",
-"drawn"}`, the engine's mark with the state of each worker's part. Only JSON values, bytes, arrays and tensors go in;
-loading executes nothing.
+The keys are always the same. `start` is what the order of the epoch began from (generator states, sampler states), `at`
+where the epoch stands: `null` between epochs, else `{"batches", "drawn"}` with, for map-style, `{"samples", "done",
+"iterator"}`, and for iterable-style `{"mark"}`, the engine's mark with the state of each worker's part. Both are packed
+(`torch_pack`): JSON, with raw memory behind it where there are generators, arrays or tensors.
 """
 
 from typing import Any
 
-import numpy as np
-import torch
-
+from headrace.doors.torch_pack import pack, unpack
 from headrace.engine.codec import unpack_state
 from headrace.errors import SnapshotRefused
 
 VERSION = 1
 
 
-def plain(value: Any, path: str = "state") -> Any:
-    """A copy of the value; what is not plain data is refused by its path."""
-    if value is None or isinstance(value, bool | int | float | str | bytes):
-        return value
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if isinstance(value, dict):
-        for k in value:
-            if not isinstance(k, str | int) or isinstance(k, bool):
-                raise SnapshotRefused(
-                    f"{path} has a key of type {type(k).__name__}; keys of a snapshot are text or numbers"
-                )
-        return {k: plain(v, f"{path}[{k!r}]") for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v, f"{path}[{i}]") for i, v in enumerate(value)]
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, np.generic) and not value.dtype.hasobject:
-        return value.item()
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return value.copy()
-    raise SnapshotRefused(
-        f"{path} is a {type(value).__qualname__}; a snapshot holds JSON values, bytes, arrays and tensors only: let "
-        f"the state_dict() that made it return these"
-    )
+def snapshot(
+    style: str, num_workers: int, base_seed: int | None, epoch: int, start: dict[str, Any], at: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The snapshot of a loader."""
+    return {
+        "version": VERSION, "style": style, "num_workers": num_workers, "base_seed": base_seed, "epoch": epoch,
+        "start": pack(start, "start"), "at": pack(at, "at"),
+    }  # fmt: skip
 
 
 def opened(mark: Any) -> Any:
@@ -57,7 +38,7 @@ def opened(mark: Any) -> Any:
 
 
 def check(state: Any, style: str) -> dict[str, Any]:
-    """The state, if it is one of a DataLoader of this style."""
+    """The state with its parts unpacked, if it is one of a DataLoader of this style."""
     if not isinstance(state, dict):
         raise SnapshotRefused(f"load_state_dict() takes what state_dict() returned, not {type(state).__name__}")
     missing = [k for k in ("version", "style", "num_workers", "base_seed", "epoch", "start", "at") if k not in state]
@@ -66,41 +47,41 @@ def check(state: Any, style: str) -> dict[str, Any]:
     if state["version"] != VERSION:
         raise SnapshotRefused(f"state version {state['version']!r} is not known; this headrace reads version {VERSION}")
     if state["style"] != style:
-        raise SnapshotRefused(
-            f"this state is of a DataLoader over {_STYLES.get(state['style'])}, and this is one over {_STYLES[style]}"
-        )
+        theirs = _STYLES.get(state["style"], "something else")
+        raise SnapshotRefused(f"this state is of a DataLoader over {theirs}, and this is one over {_STYLES[style]}")
     for name in ("num_workers", "epoch"):
         _count(state[name], name)
     if state["base_seed"] is not None:
         _count(state["base_seed"], "base_seed")
-    if not isinstance(state["start"], dict):
+    start, at = unpack(state["start"]), unpack(state["at"])
+    if not isinstance(start, dict):
         raise SnapshotRefused("the state's 'start' is not a dict")
-    if state["at"] is not None:
-        _check_place(state["at"], style, state["num_workers"])
-    return state
+    if at is not None:
+        _check_place(at, style, state["num_workers"])
+        if state["base_seed"] is None:
+            raise SnapshotRefused("the state stands inside an epoch, but its base_seed is missing")
+    return {**state, "start": start, "at": at}
 
 
 def _check_place(at: Any, style: str, workers: int) -> None:
-    wanted = {"drawn", "batches", "samples", "done", "iterator"} if style == "map" else {"drawn", "mark"}
+    wanted = {"drawn", "batches"} | ({"samples", "done", "iterator"} if style == "map" else {"mark"})
     if not isinstance(at, dict) or not wanted <= at.keys():
         raise SnapshotRefused(f"the place in the state is not whole: it needs {', '.join(sorted(wanted))}")
     _counts(at["drawn"], 2, "drawn")
+    _count(at["batches"], "batches")
     if style == "map":
-        _count(at["batches"], "batches")
         _count(at["samples"], "samples")
         _counts(at["done"], None, "done")
     elif style == "iterable" and isinstance(at["mark"], list) and at["mark"] and isinstance(at["mark"][0], list):
         strands = at["mark"][0][-1]
         if not isinstance(strands, list) or len(strands) != max(1, workers):
-            raise SnapshotRefused(
-                f"the state was taken with num_workers={workers}, but its place is not that of so many"
-            )
+            raise SnapshotRefused(f"the state says num_workers={workers}, but its place is not that of so many")
 
 
 _STYLES = {
     "map": "a map-style dataset",
     "iterable": "an iterable-style dataset",
-    "auto": "an iterable with shard='auto'",
+    "auto": "an iterable-style dataset with shard='auto'",
 }
 
 

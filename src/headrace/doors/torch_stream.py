@@ -65,6 +65,17 @@ class Stream(Source[Any]):
         (here,) = inputs
         return _Strand(self, here)
 
+    def accepts(self, note: Any) -> bool:
+        if note is None:
+            return True
+        counts = [note.get(name) for name in ("at", "samples")] if isinstance(note, dict) else []
+        return (
+            len(counts) == 2
+            and all(isinstance(n, int) and n >= 0 for n in counts)
+            and isinstance(note.get("ended"), bool)
+            and {"dataset", "iterator"} <= note.keys()
+        )
+
     def describe(self) -> str:
         return f"DataLoader over {type(self.crew.dataset).__qualname__}"
 

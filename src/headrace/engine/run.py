@@ -187,8 +187,9 @@ class Run:
                 return
         started = time.perf_counter()
         replies = self.workers.wait(self.policy.timeout)
-        self.meter.waited += time.perf_counter() - started
-        if not replies:
+        waited = time.perf_counter() - started
+        self.meter.waited += waited
+        if not replies and self.policy.timeout is not None and waited >= self.policy.timeout:
             self._stuck()
         for reply in replies:
             self._accept(reply)

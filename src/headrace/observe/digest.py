@@ -106,5 +106,6 @@ def _object(hasher: Any, value: Any, above: set[int]) -> None:
     if attributes:
         _parts(hasher, dict(sorted(attributes.items())), above)
         return
-    if type(value).__repr__ is not object.__repr__:
+    kind: Any = type(value)
+    if kind.__repr__ is not object.__repr__:
         _mark(hasher, "repr", repr(value).encode("utf-8", "surrogatepass"))

@@ -94,11 +94,11 @@ def curve(points: Sequence[tuple[float, float]], end: float, kind: str, told: st
         return ""
     top = max(value for _, value in points) or 1.0
     every = max(1, len(points) // POINTS)
-    path, level = [], height
+    path, level = [], float(height)
     for when, value in points[::every]:
         x, y = when / end * WIDTH, height - value / top * (height - 8)
         path.append(f"L{x:.1f} {level:.1f}L{x:.1f} {y:.1f}")
-        level = y  # type: ignore[assignment]
+        level = y
     line = f"M0 {height}{''.join(path)}L{WIDTH} {level:.1f}"
     return (
         f'<figure><figcaption>{escape(told)}</figcaption><svg viewBox="0 0 {WIDTH} {height}" height="{height}" '

@@ -4,8 +4,8 @@ Over random access the order is a keyed bijection of all positions: nothing is r
 there is a choice: `window` shuffles inside consecutive blocks and resumes by reading at most that block again; a buffer
 (`buffer_size`, the stream's default) swaps every incoming sample with a random one that waits.
 
-Files are cheap to read in units (row groups). `quality` is the part of all units that stand open and are mixed at a time:
-1 is a uniform order of all rows, which reads a unit anew for nearly every row once the units do not fit in memory; a
+Files are cheap to read in units (row groups). `quality` is the part of all units that stand open and are mixed at a
+time: 1 is a uniform order of all rows, which reads a unit anew for nearly every row once the units do not fit in memory; a
 smaller one is an order of all rows too, each exactly once, that reads every unit about once (`plan.lanes`). Without it,
 as many units are open as fit in memory. `explain()` says what comes of it.
 """
@@ -71,6 +71,11 @@ class Shuffle(Op[T, T]):
             return 0 if self.quality == 1 else max(1, -int(-self.quality * units.count // 1))
         return 0 if units.hold >= units.count else int(units.hold)
 
+    @property
+    def resume(self) -> str:
+        """What a stream reads again."""
+        return "at most the window at hand" if self.window is not None else "about ten buffers"
+
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0] and self.buffer_size is None
 
@@ -99,18 +104,26 @@ class Shuffle(Op[T, T]):
         from headrace.plan.order import permutation, uniform
 
         size = self.buffer_size or STREAM_BUFFER
-        held = list(islice(samples, size))
+        lot = max(1, min(PICKS, size // 8))
+        begin = here.note or 0
+        # After a resume the buffer is not known, but all that it held is gone again before the first sample that counts.
+        held: list[Any] = list(islice(samples, size)) if not begin else [None] * size
+        born = [begin] * len(held)
+        here.oldest = lambda: min(born, default=0)
         if len(held) == size:
             picks = key(here.seed, "picks")
-            for start in count(0, PICKS):
+            for start in count(begin, lot):
+                if start:
+                    here.stand(start)
                 # Drawing many at once: one call for one number costs more than the rest of the loop.
-                drawn = (uniform(picks, start, PICKS) * size).astype(int).tolist()
+                drawn = (uniform(picks, start, lot) * size).astype(int).tolist()
                 taken = 0
-                for sample, pick in zip(islice(samples, PICKS), drawn, strict=False):
+                for sample, pick in zip(islice(samples, lot), drawn, strict=False):
                     yield held[pick]
                     held[pick] = sample
+                    born[pick] = start
                     taken += 1
-                if taken < PICKS:
+                if taken < lot:
                     break
         for position in permutation(len(held), key(here.seed, "drain")):
             yield held[position]
@@ -124,12 +137,12 @@ def _remark(units: Any, lanes: int) -> str:
         part = 100 * min(1.0, lanes / units.count)
         fits = "" if lanes <= units.hold else f"; only {units.hold} fit in memory: raise memory= or lower quality="
         return (
-            f"shuffle: {min(lanes, units.count)} of {units.count} row groups are open at a time, so a row comes beside rows of "
-            f"{part:.3g} % of the data; every row group is read about once an epoch{fits}"
+            f"shuffle: {min(lanes, units.count)} of {units.count} row groups are open at a time, so a row comes beside "
+            f"rows of {part:.3g} % of the data; every row group is read about once an epoch{fits}"
         )
     if units.hold >= units.count:
         return f"shuffle: uniform over all rows; all {units.count} row groups fit in memory"
     return (
-        f"shuffle: uniform over all rows, but only {units.hold} of {units.count} row groups fit in memory: nearly every row "
-        f"makes a row group be read anew; raise memory=, or use quality={units.hold / units.count:.2g}"
+        f"shuffle: uniform over all rows, but only {units.hold} of {units.count} row groups fit in memory: nearly every "
+        f"row makes a row group be read anew; raise memory=, or use quality={units.hold / units.count:.2g}"
     )

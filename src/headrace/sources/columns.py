@@ -3,12 +3,13 @@
 A frame is told by the module of its type, so that nothing is imported, numpy included, for what is not a frame.
 """
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from headrace.op import Source
 
-PACKAGES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
+PACKAGES = frozenset({"numpy", "pandas", "polars", "pyarrow", "datasets"})
 ARRAYS = frozenset({"numpy", "torch"})
 
 
@@ -16,6 +17,14 @@ def from_frame(data: Any) -> Source[Any] | None:
     """A source over a frame, or None if the object is not a frame."""
     if not _may_be_frame(data):
         return None
+    if _package(data) == "datasets":
+        from headrace.sources.columns_stored import from_hf
+
+        return from_hf(data)
+    if _is_dataset(data):
+        from headrace.sources.columns_stored import from_dataset
+
+        return from_dataset(data)
     from headrace.columns.frames import table_of
     from headrace.sources.columns_table import FromTable
 
@@ -27,6 +36,11 @@ def _may_be_frame(data: Any) -> bool:
     if isinstance(data, Mapping):
         return bool(data) and all(_package(value) in ARRAYS for value in data.values())
     return _package(data) in PACKAGES or hasattr(type(data), "__arrow_c_stream__")
+
+
+def _is_dataset(data: Any) -> bool:
+    dataset: Any = sys.modules.get("pyarrow.dataset")
+    return dataset is not None and isinstance(data, dataset.Dataset) and not isinstance(data, dataset.InMemoryDataset)
 
 
 def _package(thing: Any) -> str:

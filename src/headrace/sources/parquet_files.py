@@ -2,11 +2,11 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,9 @@ ROWS = 1 << 15
 """Rows that are decoded at a time: the memory that a row group needs while it is read, beside itself."""
 READERS = 16
 OPEN = 64
-"""Files that one process keeps open."""
+"""Files that one process keeps open, at the most."""
+WEIGHT = 10
+"""A footer in memory is about so many times as large as in its file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +39,8 @@ class Footer:
     """Bytes of each column, encoded but not compressed, in all files."""
     packed: bytes
     """The Arrow schema; as bytes, so that no package has to be imported to carry it."""
+    weight: int = 0
+    """Bytes that the footer of an open file takes in memory."""
 
     def schema(self) -> Any:
         pa = package("pyarrow")
@@ -49,16 +53,43 @@ class Footer:
 
     def count(self, expression: Any) -> Ints:
         """How many rows of each unit an expression keeps."""
-        try:
-            return np.array([self._count(unit, expression) for unit in range(len(self.rows))], np.int64)
-        except package("pyarrow").ArrowInvalid as error:
-            raise BadOption(f"filter({expression}) does not fit these files: {error}") from None
+        return counted(self._count, len(self.rows), expression)
 
     def _count(self, unit: int, expression: Any) -> int:
-        fragment = _fragment(self, unit)
         if self.format == "parquet":
-            return int(fragment.count_rows(filter=expression))
+            return int(_fragment(self, unit).count_rows(filter=expression))
         return int(_table(package("pyarrow"), self, unit).filter(expression).num_rows)
+
+    def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
+        """The record batches of one unit; footers of files that stay open take up to `memory` bytes."""
+        path, number = self.paths[self.files[unit]], int(self.numbers[unit])
+        if self.format == "arrow":
+            table = _table(package("pyarrow"), self, unit)
+            yield from (table if expression is None else table.filter(expression)).select(columns).to_batches(ROWS)
+        elif expression is not None:
+            yield from scanned(_fragment(self, unit), columns, expression)
+        else:
+            with _files.borrow(path, min(OPEN, memory // max(1, self.weight))) as file:
+                yield from file.iter_batches(ROWS, row_groups=[number], columns=columns, use_threads=False)
+
+    def describe(self) -> str:
+        return f"{len(self.paths)} files"
+
+
+def counted(count: Callable[[int, Any], int], units: int, expression: Any) -> Ints:
+    try:
+        return np.array([count(unit, expression) for unit in range(units)], np.int64)
+    except package("pyarrow").ArrowInvalid as error:
+        raise BadOption(f"filter({expression}) does not fit these columns: {error}") from None
+
+
+def scanned(fragment: Any, columns: list[str], expression: Any = None, **more: Any) -> Iterator[Any]:
+    """The record batches of a fragment, without reading ahead."""
+    scanner = fragment.scanner(
+        columns=columns, filter=expression, batch_size=ROWS, batch_readahead=0, fragment_readahead=0, use_threads=False,
+        **more,
+    )  # fmt: skip
+    yield from scanner.to_batches()
 
 
 def read_footer(format: str, paths: list[str]) -> Footer:
@@ -68,18 +99,21 @@ def read_footer(format: str, paths: list[str]) -> Footer:
     look = _look_parquet if format == "parquet" else _look_arrow
     with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
         seen = list(pool.map(look, paths))
-    first = seen[0][0]
-    for path, (schema, _, _, _) in zip(paths, seen, strict=True):
-        _check_same(first, schema, paths[0], path)
-    rows = np.array([count for _, counts, _, _ in seen for count in counts], np.int64)
-    files = np.array([i for i, (_, counts, _, _) in enumerate(seen) for _ in counts], np.int64)
-    numbers = np.array([n for _, counts, _, _ in seen for n in range(len(counts))], np.int64)
-    masked = frozenset(name for _, _, names, _ in seen for name in names)
-    sizes = {name: sum(s.get(name, 0) for _, _, _, s in seen) for name in first.names}
-    plain = first.remove_metadata()
+    first = seen[0].schema
+    for path, found in zip(paths, seen, strict=True):
+        _check_same(first, found.schema, paths[0], path)
+    sizes = {name: sum(look.sizes.get(name, 0) for look in seen) for name in first.names}
     return Footer(
-        format, tuple(paths), files, numbers, rows, masked, tuple(sizes.items()), plain.serialize().to_pybytes()
-    )  # fmt: skip
+        format,
+        tuple(paths),
+        files=np.array([i for i, look in enumerate(seen) for _ in look.rows], np.int64),
+        numbers=np.array([n for look in seen for n in range(len(look.rows))], np.int64),
+        rows=np.array([count for look in seen for count in look.rows], np.int64),
+        masked=frozenset(name for look in seen for name in look.masked),
+        sizes=tuple(sizes.items()),
+        packed=first.remove_metadata().serialize().to_pybytes(),
+        weight=max(look.weight for look in seen),
+    )
 
 
 def _check_same(first: Any, other: Any, first_path: str, path: str) -> None:
@@ -93,25 +127,36 @@ def _check_same(first: Any, other: Any, first_path: str, path: str) -> None:
             )
 
 
-Look = tuple[Any, list[int], set[str], dict[str, int]]
+class Look(NamedTuple):
+    """What one file says of itself."""
+
+    schema: Any
+    rows: list[int]
+    masked: set[str]
+    sizes: dict[str, int]
+    weight: int
 
 
 def _look_parquet(path: str) -> Look:
     with _open_parquet(path) as file:
-        metadata, schema = file.metadata, file.schema_arrow
-        groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
-        masked: set[str] = set()
-        sizes: dict[str, int] = {}
-        for group in groups:
-            for number in range(group.num_columns):
-                chunk = group.column(number)
-                name = chunk.path_in_schema.partition(".")[0]
-                sizes[name] = sizes.get(name, 0) + chunk.total_uncompressed_size
-                found = chunk.statistics
-                known = found is not None and found.has_null_count
-                if schema.field(name).nullable and (not known or found.null_count):
-                    masked.add(name)
-        return schema, [group.num_rows for group in groups], masked, sizes
+        return look_into(file.metadata, file.schema_arrow)
+
+
+def look_into(metadata: Any, schema: Any) -> Look:
+    """What the footer of a Parquet file says."""
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    masked: set[str] = set()
+    sizes: dict[str, int] = {}
+    for group in groups:
+        for number in range(group.num_columns):
+            chunk = group.column(number)
+            name = chunk.path_in_schema.partition(".")[0]
+            sizes[name] = sizes.get(name, 0) + chunk.total_uncompressed_size
+            found = chunk.statistics
+            known = found is not None and found.has_null_count
+            if schema.field(name).nullable and (not known or found.null_count):
+                masked.add(name)
+    return Look(schema, [g.num_rows for g in groups], masked, sizes, metadata.serialized_size * WEIGHT)
 
 
 def _look_arrow(path: str) -> Look:
@@ -124,7 +169,7 @@ def _look_arrow(path: str) -> Look:
                 sizes[name] += column.nbytes
                 if column.null_count or _hollow(column):
                     masked.add(name)
-        return file.schema, counts, masked, sizes
+        return Look(file.schema, counts, masked, sizes, 0)
 
 
 def _hollow(column: Any) -> bool:
@@ -136,22 +181,6 @@ def _hollow(column: Any) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def open_unit(footer: Footer, unit: int, columns: list[str], expression: Any) -> Iterator[Any]:
-    """The record batches of one unit."""
-    path, number = footer.paths[footer.files[unit]], int(footer.numbers[unit])
-    if footer.format == "arrow":
-        table = _table(package("pyarrow"), footer, unit)
-        yield from (table if expression is None else table.filter(expression)).select(columns).to_batches(ROWS)
-    elif expression is not None:
-        scanner = _fragment(footer, unit).scanner(
-            columns=columns, filter=expression, batch_size=ROWS, batch_readahead=0, fragment_readahead=0, use_threads=False
-        )  # fmt: skip
-        yield from scanner.to_batches()
-    else:
-        with _files.borrow(path) as file:
-            yield from file.iter_batches(ROWS, row_groups=[number], columns=columns, use_threads=False)
-
-
 def _table(pa: Any, footer: Footer, unit: int) -> Any:
     path, number = footer.paths[footer.files[unit]], int(footer.numbers[unit])
     with _open_arrow(path) as file:
@@ -159,13 +188,10 @@ def _table(pa: Any, footer: Footer, unit: int) -> Any:
 
 
 def _fragment(footer: Footer, unit: int) -> Any:
-    if footer.format != "parquet":
-        return None
     dataset = package("pyarrow.dataset")
     path, number = footer.paths[footer.files[unit]], int(footer.numbers[unit])
     files, inside = filesystem_of(path)
-    fragment = dataset.ParquetFileFormat().make_fragment(inside, files, row_groups=[number])
-    return fragment
+    return dataset.ParquetFileFormat().make_fragment(inside, files, row_groups=[number])
 
 
 def filesystem_of(path: str) -> tuple[Any, str]:
@@ -198,8 +224,8 @@ class _Files:
         self._idle: OrderedDict[tuple[int, str], list[Any]] = OrderedDict()
         self._lock = Lock()
 
-    def borrow(self, path: str) -> "_Borrowed":
-        return _Borrowed(self, (os.getpid(), path))
+    def borrow(self, path: str, most: int) -> "_Borrowed":
+        return _Borrowed(self, (os.getpid(), path), most)
 
     def take(self, key: tuple[int, str]) -> Any:
         with self._lock:
@@ -208,20 +234,21 @@ class _Files:
                 return idle.pop()
         return _open_parquet(key[1])
 
-    def give_back(self, key: tuple[int, str], file: Any) -> None:
+    def give_back(self, key: tuple[int, str], file: Any, most: int) -> None:
         with self._lock:
             self._idle.setdefault(key, []).append(file)
             self._idle.move_to_end(key)
-            over = [self._idle.popitem(last=False)[1] for _ in range(max(0, len(self._idle) - OPEN))]
+            over = [self._idle.popitem(last=False)[1] for _ in range(max(0, len(self._idle) - most))]
         for files in over:
             for old in files:
                 old.close()
 
 
 class _Borrowed:
-    def __init__(self, files: _Files, key: tuple[int, str]) -> None:
+    def __init__(self, files: _Files, key: tuple[int, str], most: int) -> None:
         self._files = files
         self._key = key
+        self._most = most
 
     def __enter__(self) -> Any:
         self._file = self._files.take(self._key)
@@ -229,7 +256,7 @@ class _Borrowed:
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
-            self._files.give_back(self._key, self._file)
+            self._files.give_back(self._key, self._file, self._most)
         else:
             self._file.close()
 

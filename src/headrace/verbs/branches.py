@@ -86,7 +86,8 @@ class BranchVerbs:
         from headrace.ops.random_split import RandomSplit, sizes
 
         if total_length is None:
-            total_length = cast("Pipe[Any]", self).length()
+            pipe = cast("Pipe[Any]", self)
+            total_length = type(pipe).length(pipe)  # an object of the user's may have a length of its own
             if total_length is None:
                 raise TypeError(
                     "RandomSplitter needs `total_length`, but it is unable to infer it from the `len` of the source: "

@@ -85,6 +85,29 @@ class FrameVerbs:
 
         return cast("Pipe[Any]", self).then(Rows())
 
+    def join(self, frame: Any, on: str | Mapping[str, str] | Sequence[str], how: str = "left") -> "Pipe[Any]":
+        """The columns of a frame in memory added by key; "left": missing where there is no such key, "inner": left out.
+
+        `on` is a column or several, or {name here: name in the frame}; in the frame each key occurs once.
+        """
+        from headrace.columns.frames import table_of
+        from headrace.columns.lookup import Lookup
+        from headrace.ops.columns_join import Join, Match
+
+        pipe = cast("Pipe[Any]", self)
+        table = table_of(frame)
+        if table is None:
+            raise BadOption(f"join() takes a frame (a dict of arrays, pandas, polars, pyarrow), not {type(frame).__name__}")
+        if how not in ("left", "inner"):
+            raise BadOption(f"join(how=) is 'left' or 'inner', not {how!r}")
+        pairs = dict(on) if isinstance(on, Mapping) else {n: n for n in ((on,) if isinstance(on, str) else on)}
+        lookup, keys = Lookup(table, tuple(pairs.values())), tuple(pairs)
+        if how == "left":
+            return pipe.then(Join(lookup, keys))
+        if pipe.columnar and len(keys) == 1:
+            return pipe.filter(_one_of(keys[0], table, lookup.keys[0])).then(Join(lookup, keys, always=True))
+        return pipe.then(Match(lookup, keys)).then(Join(lookup, keys, always=True))
+
     # --- what verbs of `Pipe` hand over to --------------------------------------------------------------------------
 
     def _column_batch(self, size: int, drop_last: bool, as_: str | None) -> "Pipe[Any]":
@@ -121,11 +144,10 @@ class FrameVerbs:
 def _files(format: str, paths: Paths, columns: Sequence[str] | None, filter: Any, memory: int | None) -> "Pipe[Any]":
     from headrace.pipe import Pipe
     from headrace.sources.listing import expand
-    from headrace.sources.parquet import MEMORY, FromFiles
+    from headrace.sources.parquet import from_units
     from headrace.sources.parquet_files import read_footer
 
-    footer = read_footer(format, expand(paths))
-    source = FromFiles(footer, tuple((name, name) for name in footer.schema().names), MEMORY if memory is None else memory)
+    source = from_units(read_footer(format, expand(paths)), memory)
     if filter is not None:
         source = source.where(filter)
     return Pipe(source if columns is None else source.select(columns))
@@ -135,6 +157,14 @@ def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":
     from headrace.ops.columns_batch import AsJax
 
     return pipe.then(AsJax())
+
+
+def _one_of(name: str, table: Any, key: str) -> Any:
+    """The expression: the column holds one of the keys of the table."""
+    from headrace.columns.arrow import to_arrow
+    from headrace.columns.packages import package
+
+    return package("pyarrow.compute").field(name).isin(to_arrow(table.columns[key]))
 
 
 _KEEP_ROWS = ("Shuffle", "Sharding", "Cycle", "Concat")

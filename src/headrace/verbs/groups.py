@@ -155,7 +155,8 @@ class GroupVerbs:
 def _flat(batches: "Pipe[Any]", source: object) -> "Pipe[Any]":
     """The results one by one, as many as the source has samples, if that is known."""
     flat = batches.unbatch()
-    size = cast("Pipe[Any]", source).length()
+    pipe = cast("Pipe[Any]", source)
+    size = type(pipe).length(pipe)  # an object of the user's may have a length of its own
     return flat if size is None else flat.set_length(size)
 
 

@@ -13,7 +13,7 @@ class Worker:
     """One worker and what it has to do."""
 
     __slots__ = (
-        "actor", "calls", "dump", "gone", "load", "node", "number", "outbox", "pid", "ready", "retiring", "strands",
+        "actor", "calls", "dump", "gone", "load", "node", "number", "outbox", "pid", "ready", "retiring",
     )  # fmt: skip
 
     def __init__(self, number: int, actor: Any) -> None:
@@ -24,7 +24,6 @@ class Worker:
         self.outbox: list[Ticket] = []
         self.load = 0
         """Tickets in calls and in the outbox."""
-        self.strands = 0
         self.ready = False
         self.retiring = False
         self.gone = False

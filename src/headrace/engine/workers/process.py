@@ -97,6 +97,8 @@ class ProcessWorkers:
         self._early = 0
         self._proven = False
         """A worker has been ready: the program can be started, and whoever dies early was killed from outside."""
+        self._fresh = False
+        """A worker was replaced: there may be room where there was none."""
         self._struck: Counter[tuple[int, int, int]] = Counter()
         self._strands: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._shipped = -1
@@ -254,10 +256,11 @@ class ProcessWorkers:
     # --- replies in ---------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
-        """At least one reply, or none when the time is up."""
+        """At least one reply, or none when the time is up or a new worker can take tickets."""
         until = None if timeout is None else time.monotonic() + timeout
+        self._fresh = False
         replies = self.collect(-1.0 if timeout is None else timeout)
-        while not replies:
+        while not replies and not self._fresh:
             left = -1.0 if until is None else until - time.monotonic()
             if until is not None and left <= 0:
                 break
@@ -371,6 +374,7 @@ class ProcessWorkers:
             pass  # what it said before it died still counts
         lost = list(worker.queue)
         status = self._remove(worker)
+        self._fresh = True
         if worker.retiring and not lost:
             self._start(worker.number)
             return

@@ -26,14 +26,11 @@ class Roster:
         self._prefetch = policy.prefetch
         self._adaptive = policy.window is None and policy.stealing
         self._pace: dict[int, float] = {}
-        self._homes: dict[tuple[int, int], Worker] = {}
 
     def join(self, worker: Worker) -> None:
         """A new worker, in the place of one that has left if there was one."""
         if worker.number < len(self.workers):
-            left = self.workers[worker.number]
             self.workers[worker.number] = worker
-            self._homes = {strand: home for strand, home in self._homes.items() if home is not left}
         else:
             self.workers.append(worker)
 
@@ -41,12 +38,6 @@ class Roster:
         """Whoever should run the ticket, if there is room with him now."""
         room = self._prefetch * (1 if alone else self.together(ticket.stage))
         free = [w for w in self.workers if w.ready and not w.retiring and w.load < room]
-        if ticket.strand is not None:
-            home = self._homes.get((ticket.epoch, ticket.strand))
-            if home is None and free:
-                home = self._homes[ticket.epoch, ticket.strand] = min(free, key=lambda w: (w.strands, w.load))
-                home.strands += 1
-            return home if home in free else None
         if ticket.pin is not None:
             worker = self.workers[ticket.pin % len(self.workers)]
             return worker if worker in free else None

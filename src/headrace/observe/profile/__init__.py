@@ -19,6 +19,7 @@ from headrace.observe.profile.predict import Forecast, forecast
 from headrace.observe.profile.trace import events
 from headrace.observe.profile.verdict import Verdict, judge
 from headrace.observe.profile.watch import Record, Watch, run
+from headrace.observe.units import count, duration, size
 
 __all__ = ["Anatomy", "Forecast", "Profile", "Record", "Verdict", "Watch", "profile"]
 
@@ -80,14 +81,14 @@ class Profile:
         lines = [
             self.verdict.text(),
             "",
-            f"{_count(anatomy.batches)} batches, {_rate(anatomy)}, the training loop waits {anatomy.waiting:.0%} of "
-            f"the time; the first batch came after {_time(anatomy.start)}",
-            f"workers={anatomy.workers} ({anatomy.kind}), {anatomy.bytes / 1e6:.2f} MB a batch",
+            f"{count(anatomy.batches)} batches, {_rate(anatomy)}, the training loop waits {anatomy.waiting:.0%} of "
+            f"the time; the first batch came after {duration(anatomy.start)}",
+            f"workers={anatomy.workers} ({anatomy.kind}), {size(anatomy.bytes)} a batch",
             "",
             "a batch takes",
         ]
         parts = sorted(anatomy.parts, key=lambda part: -part.seconds)
-        lines += [f"  {_time(part.seconds):>9}  {part.room:10}{part.name}" for part in parts]
+        lines += [f"  {duration(part.seconds):>9}  {part.room:10}{part.name}" for part in parts]
         lines += ["", *self._advice()]
         return "\n".join(lines)
 
@@ -125,16 +126,6 @@ def pictures(record: Record, anatomy: Anatomy) -> dict[str, Any]:
         "parts": [(part.room, part.name, part.seconds) for part in anatomy.parts],
         "end": record.ended - origin,
     }
-
-
-def _time(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:.2f} s"
-    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
-
-
-def _count(number: int) -> str:
-    return f"{number:,}".replace(",", " ")
 
 
 def _rate(anatomy: Anatomy) -> str:

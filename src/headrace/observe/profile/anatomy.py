@@ -11,11 +11,11 @@ All of it in seconds per batch, so that parts can be compared whatever runs at t
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from headrace.observe.meter import RUN
 from headrace.observe.profile.record import Span, Turn
 from headrace.observe.profile.watch import Record
+from headrace.observe.units import group_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +85,6 @@ def dissect(record: Record) -> Anatomy:
         kind=record.policy.kind,
         busy=record.busy,
     )
-
-
-def group_of(pipe: Any) -> int:
-    """How many samples a batch of this pipe has: the size of its last batch op."""
-    node = pipe
-    while node.inputs:
-        if node.op.name() == "batch":
-            return int(node.op.size)
-        node = node.inputs[0]
-    return 1
 
 
 def _per_batch(record: Record) -> float:

@@ -1,0 +1,153 @@
+"""`headrace snapshot show FILE` and `headrace snapshot diff FILE FILE`: what a saved `state_dict()` says, in words.
+
+Files are JSON, as `autosave=` and `json.dump(loader.state_dict(), file)` write them. Exit code of diff: 1 when the two
+stand at different places.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from headrace.cli.subject import find
+from headrace.engine.places import check_place
+from headrace.engine.snapshot import check
+from headrace.errors import BadOption, SnapshotRefused
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="headrace snapshot", description="Show or compare snapshots of loaders.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="show|diff")
+    show = verbs.add_parser("show", prog="headrace snapshot show", help="what a snapshot says")
+    show.add_argument("file", type=Path)
+    show.add_argument("--pipe", metavar="FILE:pipe", help="the pipe it belongs to: ops get names, and it is checked")
+    diff = verbs.add_parser("diff", prog="headrace snapshot diff", help="how two snapshots differ")
+    diff.add_argument("file", type=Path, nargs=2)
+    diff.add_argument("--pipe", metavar="FILE:pipe", help="the pipe they belong to: ops get names")
+    for verb in (show, diff):
+        verb.add_argument("--json", action="store_true", help="print it as one JSON object")
+    args = parser.parse_args(argv)
+    names = _names(args.pipe)
+    if args.verb == "show":
+        return _show(args.file, args.pipe, names, args.json)
+    return _diff(*args.file, names, args.json)
+
+
+def _show(file: Path, pipe: str | None, names: list[str], as_json: bool) -> int:
+    state = read(file)
+    facts = describe(state)
+    fits = None if pipe is None else _fits(state, pipe)
+    if as_json:
+        print(json.dumps({**facts, "fits": fits is None if pipe else None, "refused": fits}, indent=2))
+    else:
+        print(f"{file}: {facts['bytes']} bytes, version {facts['version']}")
+        print(f"  seed {facts['seed']}, epoch {facts['epoch']}")
+        print(f"  at {facts['place']}")
+        ops = [f"{h}  {name}" for h, name in zip(facts["pipe"], names + [""] * len(facts["pipe"]), strict=False)]
+        print("\n".join(f"  op {number}: {op}".rstrip() for number, op in enumerate(ops)))
+        if pipe is not None:
+            print(f"  fits {pipe}" if fits is None else f"  does not fit {pipe}: {fits}")
+    return 0 if fits is None else 1
+
+
+def _diff(one: Path, other: Path, names: list[str], as_json: bool) -> int:
+    left, right = describe(read(one)), describe(read(other))
+    found = differences(left, right, names)
+    if as_json:
+        print(json.dumps({"same": not found, "differences": found}, indent=2))
+    else:
+        print("\n".join(f"{name}: {a} | {b}" for name, a, b in found) or "the same place of the same pipe")
+    return 1 if found else 0
+
+
+def differences(left: dict[str, Any], right: dict[str, Any], names: list[str]) -> list[tuple[str, str, str]]:
+    """What differs: the name of it, and both values as text."""
+    found = [(n, str(left[n]), str(right[n])) for n in ("version", "seed", "epoch", "place") if left[n] != right[n]]
+    ours, theirs = left["pipe"], right["pipe"]
+    for number in range(max(len(ours), len(theirs))):
+        pair = [ops[number] if number < len(ops) else "none" for ops in (ours, theirs)]
+        if pair[0] != pair[1]:
+            name = f" ({names[number]})" if number < len(names) else ""
+            found.append((f"op {number}{name}", *pair))
+    return found
+
+
+def read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"{file}: {getattr(error, 'strerror', None) or 'this is not text'}") from None
+    try:
+        state = json.loads(text)
+    except ValueError as error:
+        raise BadOption(f"{file} is not JSON ({error}); write snapshots with json.dump(loader.state_dict(), file)") from None
+    missing = [k for k in ("version", "seed", "epoch", "at", "pipe") if k not in state] if isinstance(state, dict) else []
+    if not isinstance(state, dict) or missing:
+        raise BadOption(f"{file} is not a snapshot of a Loader" + (f": no {', '.join(missing)} in it" if missing else ""))
+    return state
+
+
+def describe(state: dict[str, Any]) -> dict[str, Any]:
+    """A snapshot in words, where it helps."""
+    return {
+        "version": state["version"],
+        "seed": state["seed"],
+        "epoch": state["epoch"],
+        "place": place(state["at"]),
+        "pipe": state["pipe"],
+        "bytes": len(json.dumps(state)),
+    }
+
+
+def place(at: Any) -> str:
+    """Where an epoch stands."""
+    if at is None:
+        return "the start of the epoch"
+    try:
+        return _place(at)
+    except (TypeError, ValueError, IndexError, KeyError):
+        return f"a place that this version cannot read: {json.dumps(at)[:80]}"
+
+
+def _place(at: Any) -> str:
+    if len(at) == 5:  # an op that runs in the consumer, on top of the rest
+        emitted, _, _, _, inputs = at
+        return f"{emitted} emitted by the last op in the consumer; below it: {_place(inputs[0])}"
+    mark, skip, skipped = at
+    words = "the start of the epoch" if mark is None else _mark(mark)
+    if skip:
+        words += f", and {skip} more outputs of the ticket there"
+    return words + (f"; {skipped} samples left out so far" if skipped else "")
+
+
+def _mark(mark: Any) -> str:
+    letter = mark[0]
+    if letter == "p":
+        return f"sample {mark[1]}"
+    if letter == "l":
+        return f"item {mark[1]} of the list"
+    if letter == "s":
+        strands = [f"block {block}" + (f" + {skip}" if skip else "") for _, block, skip, _ in mark[2]]
+        return f"{', '.join(strands)} of {len(strands)} strand{'s' * (len(strands) > 1)}"
+    _, inner, offset, base, number = mark
+    rest = f" + {offset}" if offset else ""
+    return f"group {number} (sample {base}), read from {_mark(inner) if inner is not None else 'the start'}{rest}"
+
+
+def _names(pipe: str | None) -> list[str]:
+    if pipe is None:
+        return []
+    found = find(pipe).pipe
+    return [] if found is None else [node.op.describe() for node in found.nodes()]
+
+
+def _fits(state: dict[str, Any], text: str) -> str | None:
+    """None if the snapshot belongs to the pipe, else why not."""
+    subject = find(text)
+    loader = subject.loader()
+    try:
+        _, _, at = check(state, loader.pipe)
+        check_place(at, loader.program)
+    except SnapshotRefused as refused:
+        return str(refused)
+    return None

@@ -1,0 +1,93 @@
+"""Plain data as bytes, and back: JSON in the first line, raw memory behind it.
+
+JSON values, bytes, arrays and tensors go in, in lists and dicts of any depth; anything else is refused by its path.
+Nothing is executed on the way back. As one leaf a snapshot passes through every checkpoint format unchanged, also
+through those that take nested dicts apart.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+
+from headrace.errors import SnapshotRefused
+
+_MARK = "$"
+"""The one key of a dict that stands for something that JSON does not have."""
+
+
+def pack(value: Any, path: str) -> bytes:
+    """The value as bytes; what is not plain data is refused by its path, which begins with `path`."""
+    raw: list[bytes] = []
+    text = json.dumps(_encode(value, path, raw), separators=(",", ":"))
+    return b"\n".join([text.encode(), b"".join(raw)]) if raw else text.encode()
+
+
+def unpack(packed: Any) -> Any:
+    """The value again."""
+    if not isinstance(packed, bytes | bytearray):
+        raise SnapshotRefused(f"a part of the state is {type(packed).__name__} where bytes are expected")
+    head, _, raw = bytes(packed).partition(b"\n")
+    try:
+        return _decode(json.loads(head), raw)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as broken:
+        raise SnapshotRefused(f"a part of the state cannot be read: {broken}") from broken
+
+
+def _encode(value: Any, path: str, raw: list[bytes]) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_encode(v, f"{path}[{i}]", raw) for i, v in enumerate(value)]
+    if isinstance(value, dict):
+        return _encode_dict(value, path, raw)
+    if isinstance(value, bytes | bytearray):
+        return {_MARK: ["bytes", *_append(bytes(value), raw)]}
+    if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
+        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return {_MARK: ["tensor", *_append(flat, raw), str(value.dtype)[6:], list(value.shape)]}
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return {_MARK: ["array", *_append(value.tobytes(), raw), value.dtype.str, list(value.shape)]}
+    raise SnapshotRefused(
+        f"{path} is a {type(value).__qualname__}; a snapshot holds JSON values, bytes, arrays and tensors only: let "
+        f"the state_dict() that made it return these"
+    )
+
+
+def _encode_dict(value: dict[Any, Any], path: str, raw: list[bytes]) -> Any:
+    for k in value:
+        if not isinstance(k, str | int) or isinstance(k, bool):
+            raise SnapshotRefused(f"{path} has a key of type {type(k).__name__}; keys are text or whole numbers")
+    if all(isinstance(k, str) and k != _MARK for k in value):
+        return {k: _encode(v, f"{path}[{k!r}]", raw) for k, v in value.items()}
+    return {_MARK: ["dict", [[k, _encode(v, f"{path}[{k!r}]", raw)] for k, v in value.items()]]}
+
+
+def _append(data: bytes, raw: list[bytes]) -> tuple[int, int]:
+    start = sum(map(len, raw))
+    raw.append(data)
+    return start, start + len(data)
+
+
+def _decode(value: Any, raw: bytes) -> Any:
+    if isinstance(value, list):
+        return [_decode(v, raw) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if _MARK not in value:
+        return {k: _decode(v, raw) for k, v in value.items()}
+    kind, *parts = value[_MARK]
+    if kind == "dict":
+        return {k: _decode(v, raw) for k, v in parts[0]}
+    data = raw[parts[0] : parts[1]]
+    if kind == "bytes":
+        return data
+    if kind == "array":
+        return np.frombuffer(data, np.dtype(parts[2])).reshape(parts[3]).copy()
+    dtype = getattr(torch, parts[2])
+    if not data:
+        return torch.empty(parts[3], dtype=dtype)
+    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(parts[3])

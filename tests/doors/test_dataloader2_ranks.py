@@ -1,0 +1,94 @@
+"""Seed 000's Distributed and Multiprocessing + Distributed programs, on real gloo groups under torchrun."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+import json, sys
+import torch, torch.distributed as dist
+from headrace.datapipes.iter import IterableWrapper
+from headrace.doors.dataloader2 import DataLoader2
+from headrace.doors.dataloader2_services import (
+    DistributedReadingService, MultiProcessingReadingService, SequentialReadingService)
+
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())  # ranks agree on a seed all the same
+out = {}
+
+def most(x): return x % 5 > 0
+
+def read(name, datapipe, policy, workers):
+    rs = DistributedReadingService(policy=policy)
+    if workers:
+        rs = SequentialReadingService(rs, MultiProcessingReadingService(workers, "fork"))
+    dl = DataLoader2(datapipe, reading_service=rs)
+    epochs = [list(dl)]
+    for epoch in (2, 3, 2):
+        dl.seed(epoch)
+        epochs.append([d for d in dl])
+    dl.shutdown()
+    out[name] = epochs
+
+for workers in (0, 2):
+    for policy in ("short", "drop"):
+        datapipe = IterableWrapper(range(23)).shuffle().sharding_filter().batch(4)
+        read(f"indexed {policy} {workers}", datapipe, policy, workers)
+    datapipe = IterableWrapper(lambda: iter(range(23))).shuffle(buffer_size=5).sharding_filter().map(int).batch(4)
+    read(f"stream short {workers}", datapipe, "short", workers)
+    datapipe = IterableWrapper(range(23)).shuffle().sharding_filter().filter(most)
+    read(f"filtered short {workers}", datapipe, "short", workers)
+with open(f"{sys.argv[1]}/{dist.get_rank()}.json", "w") as file:
+    json.dump(out, file)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    pytest.importorskip("torch.distributed.run")
+    folder = tmp_path_factory.mktemp("ranks")
+    (folder / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={request.param}",
+            str(folder / "program.py"), str(folder),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=110,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(request.param)]
+
+
+def flat(epoch: list[Any]) -> list[int]:
+    return [x for d in epoch for x in (d if isinstance(d, list) else [d])]
+
+
+@pytest.mark.timeout(120)
+def test_every_rank_makes_the_same_number_of_steps_and_none_shares_a_sample(ranks: list[dict[str, Any]]) -> None:
+    for name in ranks[0]:
+        for epoch in range(4):
+            steps = {len(rank[name][epoch]) for rank in ranks}
+            assert len(steps) == 1, name
+            samples = [x for rank in ranks for x in flat(rank[name][epoch])]
+            assert len(samples) == len(set(samples)), name
+            if "short" in name and "filtered" not in name:
+                assert sorted(samples) == list(range(23)), name
+
+
+@pytest.mark.timeout(120)
+def test_a_seed_gives_the_same_epoch_again_and_workers_change_nothing(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        for name, epochs in rank.items():
+            assert epochs[1] == epochs[3], name
+            assert epochs[1] != epochs[2], name
+            assert epochs == rank[name[:-1] + "0"], name
