@@ -100,3 +100,28 @@ def test_one_slow_sample_does_not_change_the_order() -> None:
 def test_unordered_delivery_has_every_sample_once() -> None:
     with Loader(Pipe.of(Numbers(200)).batch(4), workers=3, ordered=False) as loader:
         assert sorted(x for batch in loader for x in batch) == list(range(200))
+
+
+@pytest.mark.parametrize("kind", ["inline", "fork2"])
+def test_epochs_may_be_asked_for_in_any_order(kind: str) -> None:
+    pipe = Pipe.of(stream(700)).shuffle(buffer_size=10)
+    with Loader(pipe, seed=3, **KINDS[kind]) as loader:
+        for epoch in (9, 8, 7, 8):
+            loader.set_epoch(epoch)
+            assert sorted(loader) == list(range(700))
+
+
+def test_a_stream_can_be_cycled_after_the_mark() -> None:
+    pipe = Pipe.of(stream(9)).shuffle(buffer_size=3).sharding_filter().map(str).cycle(3)
+    got = list(Loader(pipe, seed=3))
+    turns = [got[i : i + 9] for i in (0, 9, 18)]
+    assert all(sorted(turn) == sorted(map(str, range(9))) for turn in turns)
+    assert len({tuple(turn) for turn in turns}) > 1
+    for at in range(28):
+        with Loader(pipe, seed=3, workers=1, start_method="fork") as loader:
+            samples = iter(loader)
+            before = [next(samples) for _ in range(min(at, 27))]
+            state = loader.state_dict()
+        with Loader(pipe, seed=3) as loader:
+            loader.load_state_dict(state)
+            assert before + list(loader) == got

@@ -1,7 +1,7 @@
 """`headrace bench [case ...]`: the benchmarks, on this machine.
 
-They are part of the repository, not of the installed package: they are run where its folder `benchmarks` is found, in the
-working directory, above it, or beside the package.
+They are part of the repository, not of the installed package: they are run where its folder `benchmarks` is found, in
+the working directory, above it, or beside the package.
 """
 
 import argparse
@@ -26,8 +26,8 @@ def main(argv: list[str]) -> int:
     root = repository()
     if root is None:
         print(
-            "headrace bench: the benchmarks are in the repository, which is not here. Unpack the source, change into its "
-            "folder, and say it again (or: scripts/bench).",
+            "headrace bench: the benchmarks are in the repository, which is not here. Unpack the source, change into "
+            "its folder, and say it again (or: scripts/bench).",
             file=sys.stderr,
         )
         return 2

@@ -80,12 +80,12 @@ complete -o filenames -F _headrace headrace
 def zsh(known: dict[str, list[tuple[str, str]]]) -> str:
     verbs = "\n".join(f"    {_pair(verb, VERBS[verb])}" for verb in known)
     cases = "\n".join(
-        f"    {verb}) words=({' '.join(_pair(w, text) for w, text in dict(its).items())}) ;;"
+        f"    {verb}) choices=({' '.join(_pair(word, text) for word, text in dict(its).items())}) ;;"
         for verb, its in known.items()
     )
     return f"""#compdef headrace
 _headrace() {{
-  local -a words verbs
+  local -a verbs choices
   verbs=(
 {verbs}
   )
@@ -93,16 +93,14 @@ _headrace() {{
     _describe 'verb' verbs
     return
   fi
-  case $words_[2] in
+  case $words[2] in
 {cases}
   esac
-  _describe 'option' words
+  _describe 'option' choices
   _files
 }}
 _headrace "$@"
-""".replace("local -a words verbs", "local -a verbs words words_\n  words_=($words)", 1).replace(
-        "_describe 'option' words", "_describe 'option' words"
-    )
+"""
 
 
 def _pair(word: str, text: str) -> str:
@@ -110,9 +108,7 @@ def _pair(word: str, text: str) -> str:
 
 
 def fish(known: dict[str, list[tuple[str, str]]]) -> str:
-    lines = [
-        f"complete -c headrace -n __fish_use_subcommand -a {verb} -d {shlex.quote(VERBS[verb])}" for verb in known
-    ]
+    lines = [f"complete -c headrace -n __fish_use_subcommand -a {verb} -d {shlex.quote(VERBS[verb])}" for verb in known]
     for verb, its in known.items():
         for word, text in dict(its).items():
             which = f"-l {word[2:]}" if word.startswith("--") else f"-a {word}"

@@ -14,8 +14,8 @@ from headrace.observe.profile import profile
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="headrace profile",
-        description="Run a pipe for some seconds under a clock and say what holds it up. Without --consumer, batches are "
-        "taken as fast as they come: the loader is always the bottleneck then, and the question is which part of it.",
+        description="Run a pipe for some seconds under a clock and say what holds it up. Without --consumer, batches "
+        "are taken as fast as they come: the loader sets the pace then, and the question is which part of it.",
     )
     add = parser.add_argument
     add("subject", metavar="FILE:pipe", help="a Pipe, a Loader, or a function giving one")

@@ -30,7 +30,8 @@ def main(argv: list[str]) -> int:
     names = _names(args.pipe)
     if args.verb == "show":
         return _show(args.file, args.pipe, names, args.json)
-    return _diff(*args.file, names, args.json)
+    one, other = args.file
+    return _diff(one, other, names, args.json)
 
 
 def _show(file: Path, pipe: str | None, names: list[str], as_json: bool) -> int:
@@ -68,7 +69,7 @@ def differences(left: dict[str, Any], right: dict[str, Any], names: list[str]) -
         pair = [ops[number] if number < len(ops) else "none" for ops in (ours, theirs)]
         if pair[0] != pair[1]:
             name = f" ({names[number]})" if number < len(names) else ""
-            found.append((f"op {number}{name}", *pair))
+            found.append((f"op {number}{name}", pair[0], pair[1]))
     return found
 
 
@@ -80,10 +81,16 @@ def read(file: Path) -> dict[str, Any]:
     try:
         state = json.loads(text)
     except ValueError as error:
-        raise BadOption(f"{file} is not JSON ({error}); write snapshots with json.dump(loader.state_dict(), file)") from None
-    missing = [k for k in ("version", "seed", "epoch", "at", "pipe") if k not in state] if isinstance(state, dict) else []
+        raise BadOption(
+            f"{file} is not JSON ({error}); write snapshots with json.dump(loader.state_dict(), file)"
+        ) from None
+    missing = (
+        [k for k in ("version", "seed", "epoch", "at", "pipe") if k not in state] if isinstance(state, dict) else []
+    )
     if not isinstance(state, dict) or missing:
-        raise BadOption(f"{file} is not a snapshot of a Loader" + (f": no {', '.join(missing)} in it" if missing else ""))
+        raise BadOption(
+            f"{file} is not a snapshot of a Loader" + (f": no {', '.join(missing)} in it" if missing else "")
+        )
     return state
 
 

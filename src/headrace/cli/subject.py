@@ -132,8 +132,8 @@ def _from_path(path: Path) -> ModuleType:
     taken = importlib.util.find_spec(path.stem)
     if path.stem.isidentifier() and taken is not None and taken.origin == str(path):
         return importlib.import_module(path.stem)
-    # Another module has that name: this one is loaded beside it, and since nobody can import it, what it defines travels
-    # to workers by value.
+    # Another module has that name: this one is loaded beside it. Since nobody can import it, what it defines travels to
+    # workers by value.
     name = f"headrace_subject_{abs(hash(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

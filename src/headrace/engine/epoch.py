@@ -13,6 +13,8 @@ from headrace.pipe import Pipe
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
+TURN = 2**32
+"""What a further turn of a cycle in the tail adds to the epoch's number, so that its random choices are its own."""
 
 
 class Epoch(Iterator[T], Generic[T]):
@@ -59,10 +61,10 @@ class Epoch(Iterator[T], Generic[T]):
         if vote is not None:
             self._samples = Voting(self._samples, vote)
 
-    def _begin(self, state: Any) -> Run:
-        mark, skip, skipped = (None, 0, 0) if state is None else state
+    def _begin(self, state: Any, turn: int = 0) -> Run:
+        mark, skip, skipped = (None, 0, 0) if state is None else state[:3]
         return Run(
-            self._pool.program, self._pool.policy, self._workers, self.epoch, self._world, self._meter,
+            self._pool.program, self._pool.policy, self._workers, self.epoch + turn * TURN, self._world, self._meter,
             ends=self._ends, mark=mark, skip=skip, skipped=skipped, listed=self._listed,
         )  # fmt: skip
 
@@ -136,18 +138,25 @@ class _TailOpening(Opening):
     def open(self, node: Pipe[Any], state: Any = None, turn: int = 0) -> Any:
         if node is not self._bottom:
             return super().open(node, state, turn)
-        self._iterator._run = self._iterator._begin(state)
-        return _Bottom(self._iterator._run)
+        return _Bottom(self._iterator, state, turn if state is None or len(state) < 4 else state[3])
 
 
 class _Bottom(Iterator[Any]):
     """A run, as the input of the first op of the tail."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, epoch: Epoch[Any], state: Any, turn: int) -> None:
+        self._epoch = epoch
+        self._turn = turn
+        epoch._run = epoch._begin(state, turn)
 
     def __next__(self) -> Any:
-        return next(self._run)
+        return next(self._epoch._run)
 
     def state(self) -> Any:
-        return list(self._run.mark())
+        return [*self._epoch._run.mark(), self._turn]
+
+    def again(self, turn: int) -> None:
+        """The whole run again, with other random choices."""
+        self._epoch._run.abandon()
+        self._turn = turn
+        self._epoch._run = self._epoch._begin(None, turn)

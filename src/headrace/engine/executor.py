@@ -83,6 +83,8 @@ class Executor:
     def strand(self, epoch: int, strand: int, block: int, state: Any) -> tuple[list[Any], bool, Any]:
         """The next block of a strand: its samples, whether it has ended, and where it is now."""
         opened = self._epoch(epoch)
+        self.skipped.clear()
+        self.timings = None
         at, cursor = opened.strands.get(strand, (-1, None))
         if cursor is None or at != block:
             if state is None and block > 0:
@@ -127,7 +129,8 @@ class Executor:
         found = self._opened.get(epoch)
         if found is None:
             found = self._opened[epoch] = _Opened(self.program, epoch, self.spot)
-            for old in sorted(self._opened)[:-2]:
+            # The ones opened first go first: epochs may be asked for in any order.
+            for old in list(self._opened)[:-2]:
                 del self._opened[old]
         return found
 

@@ -26,7 +26,9 @@ Mark = Any
 class Block:
     """Many samples that one ticket made, wherever they lie."""
 
-    __slots__ = ("after", "before", "count", "error", "held", "lease", "outputs", "skips", "slot", "spent", "users")
+    __slots__ = (
+        "after", "before", "count", "error", "held", "kept", "lease", "outputs", "skips", "slot", "spent", "users",
+    )  # fmt: skip
 
     def __init__(self, reply: Reply) -> None:
         self.slot = reply.slot
@@ -36,6 +38,7 @@ class Block:
         self.before = reply.ticket.before
         self.after = reply.ticket.after
         self.skips = reply.skips
+        self.kept = reply.kept
         self.users = 0
         """Tickets in flight that refer to it."""
         self.spent = False
@@ -332,7 +335,7 @@ class Regroup:
         if step is None:
             return None
         before, take, stride, after = step
-        start = ("r", *self._at(), self._base, self._number)
+        start, kept = ("r", *self._at(), self._base, self._number), self._kept()
         self._pass(before)
         base = self._base
         refs: list[tuple[Block, int, int]] = []
@@ -347,6 +350,7 @@ class Regroup:
         self._number += 1
         ticket.blocks = [ref[0] for ref in refs]
         ticket.skips = refs[-1][0].skips if refs else 0
+        ticket.kept = (kept, self._kept())
         ticket.before = start
         ticket.after = ("r", *self._at(), self._base, self._number)
         return ticket
@@ -357,7 +361,7 @@ class Regroup:
         self._failing -= 1
         ticket = Ticket(owner, self._stage, self._epoch, self._number, ([], self._base, 1))
         ticket.error = front.block.error
-        ticket.skips = front.block.skips
+        ticket.skips, ticket.kept = front.block.skips, front.block.kept
         ticket.before = ("r", front.before, 0, self._base, self._number)
         ticket.after = ("r", front.after, 0, self._base, self._number)
         return ticket
@@ -408,6 +412,10 @@ class Regroup:
             return (front.before, self._offset) if self._offset else (front.before, 0)
         return self._last_after, 0
 
+    def _kept(self) -> int:
+        """Samples left out before the block at the front: going on from here meets those inside it again."""
+        return self._entries[0].block.kept[0] if self._entries else self._last_kept
+
     def _take(self, count: int, refs: list[tuple[Block, int, int]]) -> None:
         entries = self._entries
         self._base += count
@@ -444,7 +452,7 @@ class Regroup:
 
     def _spend(self) -> None:
         entry = self._entries.popleft()
-        self._last_after = entry.after
+        self._last_after, self._last_kept = entry.after, entry.block.kept[1]
         self._offset = max(0, self._offset - (entry.stop - entry.first))
         block = entry.block
         if entry.stop == block.count:

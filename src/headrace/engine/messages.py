@@ -26,8 +26,8 @@ class Ticket:
     """One unit of work."""
 
     __slots__ = (
-        "after", "avoid", "before", "blocks", "epoch", "error", "number", "order", "owner", "payload", "pin", "seq",
-        "skips", "slot", "stage", "strand",
+        "after", "avoid", "before", "blocks", "epoch", "error", "kept", "number", "order", "owner", "payload", "pin",
+        "seq", "skips", "slot", "stage", "strand",
     )  # fmt: skip
 
     def __init__(self, owner: Any, stage: int, epoch: int, number: int, payload: Any) -> None:
@@ -51,6 +51,8 @@ class Ticket:
         """Blocks that the payload refers to, kept until the reply."""
         self.skips = 0
         """Samples that earlier stages have left out, up to here."""
+        self.kept = (0, 0)
+        """The same, but only those that a run that goes on from `before` or from `after` will not meet again."""
         self.slot: Any = None
         self.avoid: tuple[int, ...] = ()
         """Positions that are left out because they are poison."""
@@ -60,7 +62,7 @@ class Reply:
     """What came of a ticket."""
 
     __slots__ = (
-        "count", "ended", "error", "outputs", "seconds", "skipped", "skips", "slot", "spans", "state", "ticket",
+        "count", "ended", "error", "kept", "outputs", "seconds", "skipped", "skips", "slot", "spans", "state", "ticket",
     )  # fmt: skip
 
     def __init__(self, ticket: Ticket) -> None:
@@ -76,6 +78,8 @@ class Reply:
         """Samples of this ticket that failed and were left out."""
         self.skips = 0
         """How many were left out up to here, in order."""
+        self.kept = (0, 0)
+        """How many of these a run that goes on from before or from after the ticket will not meet again."""
         self.seconds: Any = ()
         self.ended = False
         self.state: Any = None

@@ -39,10 +39,11 @@ def _tail(at: Any, program: Program, depth: int) -> Any:
 
 
 def _place(at: Any, program: Program) -> Any:
-    mark, skip, skipped = _list(at, 3, "the place of a snapshot")
-    if mark is None:
-        return (None, _count(skip), _count(skipped))
-    return (_mark(mark, program, len(program.stages) - 1), _count(skip), _count(skipped))
+    # Under a tail the turn of a cycle stands behind.
+    size = 4 if program.tail else 3
+    mark, *counts = _list(at, size, "the place of a snapshot")
+    checked = None if mark is None else _mark(mark, program, len(program.stages) - 1)
+    return (checked, *map(_count, counts))
 
 
 def _mark(mark: Any, program: Program, stage: int) -> Any:

@@ -63,12 +63,12 @@ class Run:
         self._outputs: Iterator[Any] = iter(())
         self._start = (mark, skip, skipped)
         self._skip = skip
-        self._own_skips = 0
+        self._kept = (skipped, skipped)
         self._now: Ticket | None = None
         self._taken = 0
         self._counts = policy.skips
         self._skips = [skipped, *([0] * self._last)]
-        self._inputs = [0] * len(program.stages)
+        self._inputs = _inputs(len(program.stages), mark, world)
         self.skipped = skipped
         """Samples left out so far, among those delivered."""
         self.ended = False
@@ -101,7 +101,7 @@ class Run:
             if self._outstanding and self._collect is not None:
                 self._keep_busy()
             self._now, self._taken = item.ticket, 0
-            self._own_skips = item.skips - self.skipped
+            self._kept = item.kept
             self.skipped = item.skips
             if item.error is not None:
                 if isinstance(item.error, StopIteration):
@@ -326,12 +326,13 @@ class Run:
 
     def _count_skips(self, stage: int, reply: Reply) -> None:
         """Count what was left out, in order: the same samples exhaust a budget at the same place in every run."""
-        self._inputs[stage] += inputs_of(reply.ticket)
+        ticket, before = reply.ticket, self._skips[stage]
+        self._inputs[stage] += inputs_of(ticket)
+        now = self._skips[stage] = before + len(reply.skipped)
+        reply.skips = ticket.skips + now
+        reply.kept = (ticket.kept[0] + before, ticket.kept[1] + now)
         if not reply.skipped:
-            reply.skips = reply.ticket.skips + self._skips[stage]
             return
-        self._skips[stage] += len(reply.skipped)
-        reply.skips = reply.ticket.skips + self._skips[stage]
         self.meter.skips.extend(reply.skipped)
         budget = self.policy.on_error
         if isinstance(budget, Budget) and budget.spent(reply.skips, self._inputs[stage]):
@@ -361,10 +362,10 @@ class Run:
             return self._start
         left = next(self._outputs, _NOTHING)
         if left is _NOTHING:
-            return plain(self._now.after), 0, self.skipped
+            return plain(self._now.after), 0, self._kept[1]
         rest = self._outputs
         self._outputs = _chain_one(left, rest)
-        return plain(self._now.before), self._taken, self.skipped - self._own_skips
+        return plain(self._now.before), self._taken, self._kept[0]
 
     def abandon(self) -> None:
         """Nobody will ask for more."""
@@ -403,14 +404,14 @@ def _chain_one(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 class _Gathered:
     """Samples that the consumer takes out of blocks by itself, as a list or one by one."""
 
-    __slots__ = ("count", "error", "group", "refs", "skips", "slot", "ticket")
+    __slots__ = ("count", "error", "group", "kept", "refs", "skips", "slot", "ticket")
 
     def __init__(self, ticket: Ticket, group: bool) -> None:
         self.ticket = ticket
         self.refs = ticket.payload[0]
         self.group = group
         self.error = ticket.error
-        self.skips = ticket.skips
+        self.skips, self.kept = ticket.skips, ticket.kept
         self.count = -1
         self.slot = None
 
@@ -419,7 +420,7 @@ class _Gathered:
         ticket = Ticket(None, 0, 0, 0, ([(entry.block, entry.first, entry.stop)], 0))
         ticket.before, ticket.after = entry.before, entry.after
         ticket.error = entry.block.error
-        ticket.skips = entry.block.skips
+        ticket.skips, ticket.kept = entry.block.skips, entry.block.kept
         entry.block.users += 1
         entry.block.spent = entry.stop == entry.block.count
         return cls(ticket, group=False)
@@ -448,6 +449,17 @@ def _samples(run: Run, block: Block, first: int, stop: int) -> list[Any]:
             block.lease = arena.lease(block.slot)
             block.outputs = codec.read_table(block.lease, *block.slot.table[:2])
     return codec.load_many(block.lease, block.outputs, first, stop)
+
+
+def _inputs(stages: int, mark: Mark, world: World) -> list[int]:
+    """How many samples of this rank each stage has had before the mark."""
+    if mark is None or mark[0] == "s":
+        return [0] * stages
+    if mark[0] != "r":
+        return [mark[1] // world.share_ranks if mark[0] == "p" else mark[1]]
+    # What comes out of a stream is numbered over all ranks, what comes later is a rank's own.
+    ranks = world.share_ranks if stages == 2 and (mark[1] is None or mark[1][0] == "s") else 1
+    return [*_inputs(stages - 1, mark[1], world), mark[3] // ranks]
 
 
 def _feeds(

@@ -228,3 +228,11 @@ class Trail(Spot):
 def _origin(source: Any, position: int) -> Origin:
     locate = getattr(source, "locate", None)
     return Origin(source.describe(), position, None if locate is None else locate(position))
+
+
+def rerun(program: Program, epoch: int, number: int, payload: Any) -> list[tuple[int, str, str]]:
+    """A ticket of positions once more: its samples that fail, as (position, op, error)."""
+    executor, _ = tracing(program)
+    with BorrowedGlobals() if program.keyed else nullcontext():
+        executor.run(0, epoch, number, payload)
+    return list(executor.skipped)

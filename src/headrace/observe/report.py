@@ -5,7 +5,7 @@
     epoch 0  120/5 000  3 840 samples/s  waiting 71 %  the loader sets the pace: map(fn=decode)
 
 The line is drawn by rich on a terminal, by tqdm in a notebook or where rich is not installed, and not at all where
-nobody looks: then the loader is iterated as it is. It is drawn between batches, at most four times a second; there is no
+nobody looks: then the loader is iterated as it is. It is drawn between batches, at most four times a second, without a
 thread.
 """
 

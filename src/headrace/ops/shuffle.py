@@ -5,9 +5,9 @@ there is a choice: `window` shuffles inside consecutive blocks and resumes by re
 (`buffer_size`, the stream's default) swaps every incoming sample with a random one that waits.
 
 Files are cheap to read in units (row groups). `quality` is the part of all units that stand open and are mixed at a
-time: 1 is a uniform order of all rows, which reads a unit anew for nearly every row once the units do not fit in memory; a
-smaller one is an order of all rows too, each exactly once, that reads every unit about once (`plan.lanes`). Without it,
-as many units are open as fit in memory. `explain()` says what comes of it.
+time: 1 is a uniform order of all rows, which reads a unit anew for nearly every row once the units do not fit in
+memory; a smaller one is an order of all rows too, each exactly once, that reads every unit about once (`plan.lanes`).
+Without it, as many units are open as fit in memory. `explain()` says what comes of it.
 """
 
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ class Shuffle(Op[T, T]):
         size = self.buffer_size or STREAM_BUFFER
         lot = max(1, min(PICKS, size // 8))
         begin = here.note or 0
-        # After a resume the buffer is not known, but all that it held is gone again before the first sample that counts.
+        # After a resume the buffer is not known, but all that it held is gone before the first sample that counts.
         held: list[Any] = list(islice(samples, size)) if not begin else [None] * size
         born = [begin] * len(held)
         here.oldest = lambda: min(born, default=0)
@@ -143,6 +143,6 @@ def _remark(units: Any, lanes: int) -> str:
     if units.hold >= units.count:
         return f"shuffle: uniform over all rows; all {units.count} row groups fit in memory"
     return (
-        f"shuffle: uniform over all rows, but only {units.hold} of {units.count} row groups fit in memory: nearly every "
-        f"row makes a row group be read anew; raise memory=, or use quality={units.hold / units.count:.2g}"
+        f"shuffle: uniform over all rows, but only {units.hold} of {units.count} row groups fit in memory: nearly "
+        f"every row makes a row group be read anew; raise memory=, or use quality={units.hold / units.count:.2g}"
     )

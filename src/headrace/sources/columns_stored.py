@@ -128,13 +128,15 @@ def from_hf(dataset: Any) -> Tabular | None:
         return None
     names = dataset.column_names
     table = _table(dataset)
-    if table.nbytes <= MEMORY or dataset._indices is not None:
+    if table.nbytes <= MEMORY:
         from headrace.columns.frames import table_of
 
         whole = table_of(table.select(names))
         assert whole is not None
         chosen = None if dataset._indices is None else dataset._indices.column(0).to_numpy().astype(np.int64)
         return FromTable(whole, chosen)
+    if dataset._indices is not None:
+        return None
     starts = range(0, table.num_rows, ROWS)
     rows = np.array([min(ROWS, table.num_rows - start) for start in starts], np.int64)
     masked = frozenset(n for n in names if table.column(n).null_count)

@@ -17,7 +17,7 @@ from typing import Any
 from headrace.cursor import Opening
 from headrace.engine.shipping import ship, unship
 from headrace.loader import Loader
-from headrace.op import Op, Source
+from headrace.op import Op, Source, Spot, place
 from headrace.pipe import Pipe
 
 SEED = 11
@@ -93,10 +93,11 @@ def _check_travel(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
 
 
 def _check_index(pipe: Pipe[Any], equal: Same) -> None:
-    indexed = pipe.indexed(SEED, 0)
+    spot = place.spot = Spot()
+    indexed = pipe.indexed(SEED, 0, spot)
     assert indexed is not None
     forwards = [indexed.get(i) for i in range(indexed.length)]
-    again = pipe.indexed(SEED, 0)
+    again = pipe.indexed(SEED, 0, spot)
     assert again is not None
     backwards = [again.get(i) for i in reversed(range(again.length))][::-1]
     _compare(forwards, backwards, equal, "random access depends on the order of access")

@@ -51,7 +51,7 @@ class Recorder(Meter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tail = {}
+        self.tail: dict[int, float] | None = {}
         self.full = False
         """Enough was seen: nothing is added any more."""
         self.spans: list[Span] = []

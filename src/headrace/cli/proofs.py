@@ -1,0 +1,247 @@
+"""Proofs: what `headrace verify` reads and compares.
+
+    repeat      read twice inline: equal. If not, the pipe is no function of (seed, epoch), and nothing else can hold
+    once        every position of the epoch is fetched once, counted in the tickets that a reading really answered
+    workers     with so many workers of a kind: the same batches in the same order
+    resume      stopped after so many batches, saved as JSON, loaded with other workers: the rest follows exactly
+    ranks       read as each of N ranks: the same number of steps, and together every position once
+
+What is compared are digests of batches, so that an epoch of any size fits in memory.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from headrace.cli.subject import Subject
+from headrace.cursor import Opening
+from headrace.engine.epoch import Epoch
+from headrace.engine.pool import Pool
+from headrace.loader import Loader
+from headrace.observe.digest import digest
+from headrace.observe.meter import Meter
+from headrace.plan.share import Share, deal
+from headrace.plan.world import World
+
+
+class Plan(NamedTuple):
+    workers: tuple[int, ...] = (1, 2, 3)
+    kinds: tuple[str, ...] = ()
+    """Empty: processes, and threads without consequences."""
+    ranks: int = 1
+    cuts: int = 4
+    batches: int | None = None
+    epoch: int = 0
+
+
+class Proof(NamedTuple):
+    name: str
+    holds: bool | None
+    """None: a remark."""
+    detail: str
+
+    def line(self) -> str:
+        return f"{'ok' if self.holds else 'note' if self.holds is None else 'FAILS':6}{self.name:22}{self.detail}"
+
+
+class Positions(Meter):
+    """A meter that counts which positions of the head the answered tickets had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[int] = Counter()
+
+    def count(self, stage: int, reply: Any) -> None:
+        super().count(stage, reply)
+        if stage == 0 and reply.ticket.strand is None:
+            start, stop, extra = reply.ticket.payload
+            self.seen.update(range(start, stop))
+            self.seen.update(extra)
+
+
+class Reading(NamedTuple):
+    digests: list[bytes]
+    positions: Positions
+
+
+def prove(subject: Subject, plan: Plan) -> Iterator[Proof]:
+    """One proof after the other."""
+    with subject.loader(workers=0) as inline:
+        first = read(inline, plan)
+        again = read(inline, plan)
+        known = inline.program.indexed and len(inline.program.stages) == 1
+        yield _compare("repeat", first.digests, again.digests, f"{len(first.digests)} batches, read twice inline")
+        if not first.digests:
+            yield Proof("empty", None, "the epoch has no batches, so there is nothing to compare")
+            return
+        yield _once("once, inline", inline, first, plan) if known else _counted(inline, first, plan)
+    yield from _workers(subject, plan, first, known)
+    yield from _resume(subject, plan, first.digests)
+    if plan.ranks > 1:
+        yield from _ranks(subject, plan)
+
+
+def read(loader: Loader[Any], plan: Plan) -> Reading:
+    """An epoch, or the front of it, with what was fetched for it."""
+    positions = Positions()
+    pool = Pool(loader.program, loader.policy)
+    try:
+        epoch: Epoch[Any] = Epoch(pool, positions, plan.epoch, loader.world, ends=loader.ends)
+        return Reading([digest(batch) for batch in islice(epoch, plan.batches)], positions)
+    finally:
+        pool.close()
+
+
+# --- every position once ----------------------------------------------------------------------------------------------
+
+
+def _once(name: str, loader: Loader[Any], reading: Reading, plan: Plan) -> Proof:
+    wanted, left_out = _expected(loader)
+    seen = reading.positions.seen
+    twice = [p for p, n in seen.items() if n > wanted.get(p, 0)]
+    lost = [] if plan.batches is not None else [p for p, n in wanted.items() if seen[p] < n]
+    if twice or lost:
+        return Proof(name, False, f"fetched too often: {_few(twice)}; never fetched: {_few(lost)}")
+    rest = f"; {left_out} are left out, as drop_last or ends= say" if left_out else ""
+    return Proof(name, True, f"{len(seen)} positions, each once{rest}")
+
+
+def _expected(loader: Loader[Any]) -> tuple[Counter[int], int]:
+    """How often each position has to be fetched on this rank, and how many are left out on purpose."""
+    program, world = loader.program, loader.world
+    indexed = program.head.indexed(program.seed, 0)
+    assert indexed is not None
+    length, ranks, rank = indexed.length, world.share_ranks, world.share_rank
+    stage = program.stages[0]
+    if stage.group is None:
+        mine = deal(length, ranks, rank)
+        return Counter(mine), length - length // ranks * ranks
+    share = Share(length, stage.group, ranks, rank, "drop" if stage.drop_last else loader.ends)
+    return Counter(p for step in range(share.steps) for p in share.block(step).positions()), share.left_out
+
+
+def _counted(loader: Loader[Any], reading: Reading, plan: Plan) -> Proof:
+    """A stream has no positions to count: the graph read without the engine must have as many samples."""
+    if loader.world.share_ranks > 1 or plan.batches is not None:
+        return Proof("once", None, "a stream, read in part: what is compared below is all that can be")
+    plain = sum(1 for _ in Opening(loader.pipe.ordinals(), loader.seed, plan.epoch).open(loader.pipe))
+    if plain != len(reading.digests):
+        return Proof("once", False, f"{len(reading.digests)} delivered, but the graph by itself gives {plain}")
+    return Proof("once", True, f"{plain} delivered, as many as the graph gives by itself")
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+def _workers(subject: Subject, plan: Plan, first: Reading, known: bool) -> Iterator[Proof]:
+    kinds = plan.kinds or ("process", "thread")
+    for kind in kinds:
+        for workers in plan.workers if plan.kinds or kind == "process" else plan.workers[-1:]:
+            with subject.loader(workers=workers, kind=kind) as loader:
+                reading = read(loader, plan)
+                name = f"workers={workers}, {kind}"
+                same = _compare(name, first.digests, reading.digests, "the same batches in the same order as inline")
+                if kind == "thread" and not plan.kinds and not same.holds:
+                    remark = "threads do not seed global generators: draw from headrace.rng() to be the same there too"
+                    same = Proof(name, None, f"{same.detail}; {remark}")
+                yield same
+                if known:
+                    yield _once(f"once, {name}", loader, reading, plan)
+
+
+def _compare(name: str, want: list[bytes], got: list[bytes], detail: str) -> Proof:
+    for number, (a, b) in enumerate(zip(want, got, strict=False)):
+        if a != b:
+            return Proof(name, False, f"batch {number} differs")
+    if len(want) != len(got):
+        return Proof(name, False, f"{len(got)} batches instead of {len(want)}")
+    return Proof(name, True, detail)
+
+
+# --- resume -----------------------------------------------------------------------------------------------------------
+
+
+def cuts(length: int, count: int) -> list[int]:
+    """Where to stop: the ends, and evenly between."""
+    if count < 2:
+        return [length // 2][:count]
+    return sorted({round(k * length / (count - 1)) for k in range(count)})
+
+
+def _resume(subject: Subject, plan: Plan, whole: list[bytes]) -> Iterator[Proof]:
+    most = max(plan.workers)
+    kind = plan.kinds[0] if plan.kinds else "process"
+    ways: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"workers": 0}, {"workers": most, "kind": kind}),
+        ({"workers": most, "kind": kind}, {"workers": 0}),
+        ({"workers": 1, "kind": kind}, {"workers": most, "kind": kind}),
+    ]
+    for number, cut in enumerate(cuts(len(whole), plan.cuts)):
+        before, after = ways[number % len(ways)]
+        with subject.loader(**before, epoch=plan.epoch) as loader:
+            epoch = iter(loader)
+            front = [digest(batch) for batch in islice(epoch, cut)]
+            saved = json.dumps(loader.state_dict())
+            del epoch
+        with subject.loader(**after, epoch=0) as loader:
+            loader.load_state_dict(json.loads(saved))
+            rest = [digest(batch) for batch in islice(loader, len(whole) - cut if plan.batches is not None else None)]
+        detail = f"workers {before['workers']} -> {after['workers']}, a snapshot of {len(saved)} bytes"
+        yield _compare(f"resume after {cut}", whole, front + rest, detail)
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+
+def _ranks(subject: Subject, plan: Plan) -> Iterator[Proof]:
+    seen: Counter[int] = Counter()
+    wanted: Counter[int] = Counter()
+    steps: list[int] = []
+    for rank in range(plan.ranks):
+        with subject.loader(workers=0, world=World(rank=rank, ranks=plan.ranks)) as loader:
+            if not (loader.program.countable and loader.program.indexed and len(loader.program.stages) == 1):
+                yield Proof("ranks", None, "not countable: ranks settle the end of the epoch while they run")
+                return
+            reading = read(loader, plan)
+            seen += reading.positions.seen
+            wanted += _expected(loader)[0]
+            steps.append(len(reading.digests))
+    if len(set(steps)) > 1:
+        yield Proof("ranks", False, f"steps differ: {steps}")
+    elif plan.batches is None and seen != wanted:
+        wrong = [p for p in wanted | seen if wanted[p] != seen[p]]
+        yield Proof("ranks", False, f"{len(wrong)} positions come too often or not at all: {_few(wrong)}")
+    else:
+        yield Proof("ranks", True, f"{plan.ranks} ranks, {steps[0]} steps each, {len(seen)} positions among them")
+
+
+def _few(positions: list[int]) -> str:
+    shown = ", ".join(map(str, sorted(positions)[:5]))
+    return f"{shown}, ... {len(positions)} in all" if len(positions) > 5 else shown or "none"
+
+
+# --- loaders that run as they are -------------------------------------------------------------------------------------
+
+
+def foreign(loader: Any, count: int, batches: int | None) -> Iterator[Proof]:
+    """A loader with a state of its own: from the same state follow the same batches."""
+    start = _saved(loader)
+    whole = [digest(batch) for batch in islice(loader, batches)]
+    loader.load_state_dict(start)
+    again = [digest(batch) for batch in islice(loader, batches)]
+    yield _compare("repeat", whole, again, f"{len(whole)} batches, twice from the same state")
+    for cut in cuts(len(whole), count):
+        loader.load_state_dict(start)
+        epoch = iter(loader)
+        front = [digest(batch) for batch in islice(epoch, cut)]
+        state = _saved(loader)
+        del epoch
+        loader.load_state_dict(state)
+        rest = [digest(batch) for batch in islice(loader, len(whole) - cut if batches is not None else None)]
+        yield _compare(f"resume after {cut}", whole, front + rest, "the rest followed exactly")
+
+
+def _saved(loader: Any) -> Any:
+    return loader.state_dict()

@@ -1,0 +1,91 @@
+"""Replay: the samples of a quarantine file, run again one ticket at a time.
+
+An entry holds when its sample fails again, in the same op with the same error. Where positions are arithmetic, only the
+tickets that hold such samples are run; otherwise the epoch is read again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace.cli.proofs import Proof
+from headrace.engine.epoch import Epoch
+from headrace.engine.pool import Pool
+from headrace.engine.snapshot import check
+from headrace.errors import BadOption, SnapshotRefused
+from headrace.loader import Loader
+from headrace.observe.lineage import rerun
+from headrace.observe.meter import Meter
+from headrace.observe.quarantine import About, Entry, read
+from headrace.plan.share import Share
+from headrace.plan.world import World
+
+Failures = dict[tuple[int, str], str]
+"""(position, op) -> error"""
+
+
+def replay(loader: Loader[Any], file: Path) -> Iterator[Proof]:
+    about, entries = read(file)
+    _belongs(about, loader, file)
+    program = replace(loader.program, skips=True)
+    world = World(rank=about.rank, ranks=about.ranks)
+    for epoch in sorted({entry.epoch for entry in entries}):
+        mine = [entry for entry in entries if entry.epoch == epoch]
+        if program.indexed and program.countable and len(program.stages) == 1:
+            now: Failures = {}
+            for ticket in sorted({_ticket(program, world, loader.ends, entry) for entry in mine}):
+                now |= {(p, op): error for p, op, error in rerun(program, epoch, *ticket)}
+        else:
+            now = _whole(program, loader, world, epoch)
+        for entry in mine:
+            yield _judge(entry, now)
+    if not entries:
+        yield Proof("quarantine", None, f"{file} names no samples")
+
+
+def _belongs(about: About, loader: Loader[Any], file: Path) -> None:
+    try:
+        check({"version": 1, "pipe": list(about.pipe), "seed": about.seed, "epoch": 0, "at": None}, loader.pipe)
+    except SnapshotRefused as refused:
+        raise BadOption(f"{file} does not belong to this pipe: {str(refused).replace('snapshot', 'file')}") from None
+    if about.seed != loader.seed:
+        raise BadOption(f"{file} was written with seed={about.seed}; name a Loader with that seed, not {loader.seed}")
+
+
+def _ticket(program: Any, world: World, ends: str, entry: Entry) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
+    """The number and the payload of the ticket that the entry's sample belongs to."""
+    stage = program.stages[0]
+    indexed = program.head.indexed(program.seed, entry.epoch)
+    length, ranks, rank = indexed.length, world.share_ranks, world.share_rank
+    if stage.group is None:
+        number = entry.position // program.block
+        return number, (number * program.block, min(length, (number + 1) * program.block), ())
+    share = Share(length, stage.group, ranks, rank, "drop" if stage.drop_last else ends)  # type: ignore[arg-type]
+    # Ops on whole batches have no position of a sample: they are known by the number of their batch.
+    whole = any(node.op.describe() == entry.op for node in stage.nodes)
+    step = entry.position // ranks if whole else share.at(entry.position)[0]
+    block = share.block(step)
+    extra = tuple(block.positions()[block.stop - block.start :])
+    return step * ranks + rank, (block.start, block.stop, extra)
+
+
+def _whole(program: Any, loader: Loader[Any], world: World, epoch: int) -> Failures:
+    policy = replace(loader.policy, workers=0, kind="inline", start_method=None, on_error="skip")
+    pool, meter = Pool(program, policy), Meter()
+    try:
+        for _ in Epoch(pool, meter, epoch, world, ends=loader.ends):
+            pass
+    finally:
+        pool.close()
+    return {(position, op): error for position, op, error in meter.skips}
+
+
+def _judge(entry: Entry, now: Failures) -> Proof:
+    name = f"position {entry.position}"
+    error = now.get((entry.position, entry.op))
+    if error is None:
+        return Proof(name, False, f"does not fail any more in {entry.op} (it was {entry.error}); was it repaired?")
+    if error != entry.error:
+        return Proof(name, False, f"fails in {entry.op} with {error} instead of {entry.error}")
+    return Proof(name, True, f"fails again in {entry.op}: {error}")
