@@ -37,6 +37,16 @@ class Subject(Protocol):
         self, dataset: Dataset, keep: Callable[[Any], bool], *, size: int, workers: int
     ) -> AbstractContextManager[Epochs]: ...
 
+    def columns(
+        self, data: Any, *, size: int, workers: int, whole: bool, start: Start = "fork"
+    ) -> AbstractContextManager[Epochs]:
+        """Shuffled batches of a frame; `whole`: fetched as batches, by whatever way the subject has for that."""
+        ...
+
+    def parquet(self, paths: list[str], *, size: int, memory: int, rows: int) -> AbstractContextManager[Epochs]:
+        """Shuffled batches of Parquet files, with about `memory` bytes, which are `rows` rows, to shuffle in."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:

@@ -7,6 +7,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from benchmarks.case import Dataset, Epochs, Start
+from benchmarks.tables import ManyRows, Rows, same
 
 METHOD: dict[Start, str] = {"fork": "fork", "spawn": "spawn", "clean": "spawn"}
 
@@ -54,6 +55,21 @@ class TorchLoader:
         self, dataset: Dataset, keep: Callable[[Any], bool], *, size: int, workers: int
     ) -> AbstractContextManager[Epochs]:
         return self._running(Filtered(dataset, keep), size, workers, "fork")
+
+    def columns(
+        self, data: Any, *, size: int, workers: int, whole: bool, start: Start = "fork"
+    ) -> AbstractContextManager[Epochs]:
+        dataset: Any = ManyRows(data) if whole else Rows(data)
+        loader: DataLoader[Any] = DataLoader(
+            dataset,
+            size,
+            shuffle=True,
+            num_workers=workers,
+            multiprocessing_context=METHOD[start],
+            persistent_workers=True,
+            collate_fn=same if whole else None,
+        )
+        return closing(Running(loader))
 
     def _running(self, dataset: Any, size: int, workers: int, start: Start) -> AbstractContextManager[Epochs]:
         if workers == 0:

@@ -39,8 +39,12 @@ def epoch(workers: int, batch_size: int, **options: Any) -> tuple[list[float], l
     for seed in (random.seed, np.random.seed, torch.manual_seed):
         seed(7)
     loader = DataLoader(Jittered(), batch_size, num_workers=workers, **options)
-    everyday, keyed = zip(*((e, k) for batch in loader for e, k in zip(*map(torch.Tensor.tolist, batch), strict=True)))
-    return list(everyday), list(keyed)
+    everyday: list[float] = []
+    keyed: list[float] = []
+    for noisy, quiet in loader:
+        everyday += noisy.tolist()
+        keyed += quiet.tolist()
+    return everyday, keyed
 
 
 def show(title: str, rows: dict[str, list[float]]) -> None:

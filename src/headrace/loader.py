@@ -259,7 +259,7 @@ class Loader(Generic[T]):
             bytes=sum(a.total for a in arenas),
             slots=sum(a.slots for a in arenas),
             copies=sum(a.copies for a in arenas),
-            retries=sum(len(w.restarts) for w in everybody),
+            retries=self._pool.replaced(),
             skips=len(self._meter.skips),
         )
 

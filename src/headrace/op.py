@@ -133,6 +133,9 @@ class Op(Generic[In, Out]):
         """Whether a note out of a snapshot can be mine: nothing, or a count, unless I say more to `rest()`."""
         return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
 
+    def settle(self) -> None:
+        """Called before workers are forked: what they will share is put into shared memory now, not copied by each."""
+
     def describe(self) -> str:
         """The op in one line: its name and its fields."""
         fields = getattr(self, "__dataclass_fields__", {})
@@ -173,6 +176,7 @@ class Each(Op[In, Out]):
             sample = fetch(position)
             spot.here = here
             spot.position = position
+            spot.made = None  # the same position may be asked for again: it draws the same values again
             return apply(sample)
 
         return Indexed(inner.length, get)
@@ -224,6 +228,7 @@ class Source(Op[Any, Out]):
         def get(position: int) -> Out:
             spot.here = here
             spot.position = position
+            spot.made = None
             return fetch(position)
 
         return Indexed(size, get)
@@ -243,14 +248,14 @@ class Source(Op[Any, Out]):
             yield self.get(position)
 
 
-def timed(call: Callable[..., Any], here: Here) -> Callable[..., Any]:
+def timed(call: Callable[..., Out], here: Here) -> Callable[..., Out]:
     """The call itself, or, while a ticket is being timed, one that notes its seconds."""
     clock = here.clock
     if clock is None:
         return call
     ordinal = here.ordinal
 
-    def measured(*args: Any) -> Any:
+    def measured(*args: Any) -> Out:
         started = perf_counter()
         try:
             return call(*args)
@@ -285,6 +290,7 @@ class Place(threading.local):
         spot = self.spot = here.spot
         spot.here = here
         spot.position = position
+        spot.made = None
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array, in the memory that travels to the consumer when there is any and the array is worth it."""

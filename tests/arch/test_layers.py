@@ -27,6 +27,7 @@ ROWS: list[list[str]] = [
     ["headrace.engine", "headrace.device", "headrace.distributed"],
     ["headrace.pipe headrace.verbs headrace.cursor"],  # the graph, its verbs by domain, and the graph opened
     ["headrace.ops headrace.sources"],
+    ["headrace.columns"],
     ["headrace.op"],
     ["headrace.plan", "headrace.observe", "headrace.share"],
     ["headrace.errors"],
@@ -76,7 +77,7 @@ DANGERS: dict[str, Danger] = {
     "torch": Danger(
         ("torch",),
         rooms=("doors/torch*", "device.py", "distributed/*"),
-        late=("engine/codec.py", "ops/collate.py", "plan/seed.py", "share/*", "doors/*"),
+        late=("engine/codec.py", "columns/*", "ops/collate.py", "plan/seed.py", "share/*", "doors/*"),
     ),
     "ray": Danger(("ray",), rooms=("engine/workers/ray.py", "distributed/detect.py")),
     "print": Danger(("print",), rooms=("cli/*",)),

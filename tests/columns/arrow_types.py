@@ -28,7 +28,7 @@ VALUES: dict[Any, list[Any]] = {
     **{pa.time64(u): TIMES for u in ("us", "ns")},
     **{pa.duration(u): SPANS for u in ("s", "ms", "us", "ns")},
     pa.month_day_nano_interval(): [pa.MonthDayNano([1, 2, 3]), pa.MonthDayNano([0, 0, 0]), pa.MonthDayNano([-1, 0, 9])],
-    **{t: WORDS for t in (pa.string(), pa.large_string(), pa.string_view())},
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), WORDS),
     **{t: [w.encode() for w in WORDS] for t in (pa.binary(), pa.large_binary(), pa.binary_view())},
     pa.binary(2): [b"ab", b"\0\0", b"c\0"],
     **{t: [D("1.50"), D("0.00"), D("-2.25")] for t in (pa.decimal32(5, 2), pa.decimal64(9, 2), pa.decimal128(20, 2))},

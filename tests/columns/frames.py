@@ -1,5 +1,6 @@
 """The same rows as frames of every kind, and verbs that keep them columns."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from headrace import Pipe
+from headrace.errors import BadOption
 
 KINDS = ("dict", "structured", "memmap", "pandas", "polars", "arrow", "batch", "chunked", "reader")
 
@@ -80,8 +82,6 @@ def columnar(draw: st.DrawFn, ends: Any = tuple(range(9))) -> Pipe[Any]:
     rows = draw(st.integers(0, 40))
     pipe: Pipe[Any] = Pipe.of(frame(draw(st.sampled_from(["dict", "structured", "arrow"])), rows))
     for step in draw(st.lists(st.sampled_from(STEPS), max_size=3)):
-        try:
+        with contextlib.suppress(BadOption):  # a column that an earlier select() has left out
             pipe = step(pipe)
-        except ValueError as error:  # a column that an earlier select() has left out
-            assert "no column" in str(error), error
     return ENDS[draw(st.sampled_from(ends))](pipe)  # type: ignore[no-any-return]

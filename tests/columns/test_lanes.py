@@ -77,7 +77,7 @@ def test_this_order_never_changes() -> None:
 
 
 def test_no_lane_is_an_error() -> None:
-    with pytest.raises(BadOption, match="lanes=0"):
+    with pytest.raises(BadOption, match=r"lanes=0"):
         Lanes(ends([3]), 0, 1)
     with pytest.raises(IndexError):
         Lanes(ends([3]), 1, 1)(np.array([3]))

@@ -81,14 +81,19 @@ def test_a_snapshot_is_small_and_loads_at_another_rank_and_worker_count_and_batc
 
 def test_a_frame_with_another_number_of_rows_refuses_the_snapshot() -> None:
     state = Loader(Pipe.of(numbers(100)).shuffle().batch(4)).state_dict()
-    with pytest.raises(ValueError, match="frame"):
+    with pytest.raises(ValueError, match=r"frame"):
         Loader(Pipe.of(numbers(99)).shuffle().batch(4)).load_state_dict(state)
 
 
 @pytest.mark.parametrize("method", ["fork", "server"])
 @pytest.mark.parametrize("kind", ["dict", "arrow"])
 def test_killed_workers_do_not_change_the_stream_of_columns(kind: str, method: Any) -> None:
-    pipe = Pipe.of(frame(kind, 400)).shuffle().map(lambda c: {**c, "r": np.random.rand(len(c["k"]))}, batched=True).batch(4)
+    pipe = (
+        Pipe.of(frame(kind, 400))
+        .shuffle()
+        .map(lambda c: {**c, "r": np.random.rand(len(c["k"]))}, batched=True)
+        .batch(4)
+    )
     want = read(pipe)
     got = []
     with Loader(pipe, seed=3, workers=2, start_method=method) as loader:

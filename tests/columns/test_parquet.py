@@ -89,7 +89,8 @@ def test_any_row_can_be_had_by_itself(pipe: Pipe[Any]) -> None:
 
 
 def test_files_of_every_arrow_type_give_what_a_table_in_memory_gives(tmp_path: Path) -> None:
-    for name, array in {**ARRAYS, **{f"{n} with holes": a for n, a in HOLES.items()}}.items():
+    joinable = {name: array for name, array in ARRAYS.items() if "union" not in name}  # pyarrow cannot join unions
+    for name, array in {**joinable, **{f"{n} with holes": a for n, a in HOLES.items()}}.items():
         whole = pa.table({"x": pa.chunked_array([array, array])})
         path = tmp_path / "one.arrow"
         try:
@@ -134,9 +135,9 @@ def test_explain_says_what_the_quality_comes_to(pipe: Pipe[Any]) -> None:
 
 @pytest.mark.parametrize("quality", [0, 1.5, -1])
 def test_a_quality_that_means_nothing_is_refused(quality: float) -> None:
-    with pytest.raises(BadOption, match="quality"):
+    with pytest.raises(BadOption, match=r"quality"):
         Pipe.of([1, 2]).shuffle(quality=quality)
-    with pytest.raises(BadOption, match="quality"):
+    with pytest.raises(BadOption, match=r"quality"):
         Pipe.of([1, 2]).shuffle(quality=0.5, window=3)
 
 
@@ -180,7 +181,7 @@ def test_a_snapshot_of_other_row_groups_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     one, two = Pipe.parquet(write(tmp_path / "a", "parquet")), Pipe.parquet(write(tmp_path / "b", "parquet", group=70))
-    with pytest.raises(SnapshotRefused, match="parquet"):
+    with pytest.raises(SnapshotRefused, match=r"parquet"):
         Loader(two.shuffle().batch(4)).load_state_dict(Loader(one.shuffle().batch(4)).state_dict())
 
 
@@ -224,11 +225,11 @@ def test_what_is_wrong_with_files_is_said_when_the_pipe_is_made(format: str, tmp
     with pytest.raises((BadOption, FileNotFoundError)):
         make(tmp_path / "nothing.here")
     paths = write(tmp_path, format)
-    with pytest.raises(BadOption, match="no column 'z'; there are: 'k'"):
+    with pytest.raises(BadOption, match=r"no column 'z'; there are: 'k'"):
         make(paths, columns=["z"])
-    with pytest.raises(BadOption, match="filter.*does not fit"):
+    with pytest.raises(BadOption, match=r"filter.*does not fit"):
         make(paths, filter=pc.field("z") > 1)
-    with pytest.raises(BadOption, match="memory="):
+    with pytest.raises(BadOption, match=r"memory="):
         make(paths, memory=0)
 
 
@@ -244,7 +245,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": range(100)}), path)
     pipe = Pipe.parquet(path).batch(10)
     pq.write_table(pa.table({"a": range(50)}), path)
-    with pytest.raises(BadPipe, match="100 rows when the pipe was made"):
+    with pytest.raises(BadPipe, match=r"100 rows when the pipe was made"):
         list(Loader(pipe))
 
 
@@ -253,7 +254,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["inline", "thread", "process"])
 def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunScript, tmp_path: Path) -> None:
-    rows, groups = 1_000_000, 50
+    rows, groups = 1_000_000, 200
     part = {f"c{i}": np.random.default_rng(i).random(rows // groups) for i in range(24)}
     with pq.ParquetWriter(tmp_path / "big.parquet", pa.table(part).schema) as writer:
         for group in range(groups):
@@ -275,12 +276,13 @@ def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunSc
                     total += sum(int(line.split()[1]) for line in file if line.startswith(("Pss_Anon", "Pss_Shmem")))
             return total * 1024
 
-        how = {"inline": {}, "thread": {"workers": 2, "kind": "thread"}, "process": {"workers": 2, "start_method": "fork"}}
-        pipe = Pipe.parquet(path, memory=budget)
+        how = {"inline": {}, "thread": {"workers": 2, "kind": "thread"}, "process": {"workers": 2, "start_method":
+        "fork"}} pipe = Pipe.parquet(path, memory=budget)
         with Loader(pipe.header(40_000).batch(512), window=4, **how[kind]) as loader:
             for batch in loader:  # what the packages need once is not the data's
                 pass
-            base = used() - pipe.op.table().slots.count * pipe.op.table().slots.size
+            slots = pipe.op.table().slots
+            base = used() - (slots._units >= 0).sum() * slots.size
             peak, seen = 0, np.zeros(1_000_000, bool)
         shuffled = pipe.shuffle().batch(512)
         with Loader(shuffled, window=4, **how[kind]) as loader:
@@ -308,7 +310,7 @@ def test_a_pyarrow_dataset_with_its_folders_as_columns(format: str, tmp_path: Pa
     whole = pa.table({"k": np.arange(300), "part": np.arange(300) % 3, "n": pa.array([None, 1, 2] * 100)})
     parts = ds.partitioning(pa.schema([("part", pa.int64())]), flavor="hive")
     ds.write_dataset(whole, tmp_path / "set", format=format, partitioning=parts)
-    pipe = Pipe.of(ds.dataset(tmp_path / "set", format=format, partitioning=parts))
+    pipe = Pipe.of(ds.dataset(tmp_path / "set", whole.schema, format=format, partitioning=parts))
     with Loader(pipe.shuffle().batch(50), workers=1) as loader:
         batches = list(loader)
     assert repr(batches) == repr(list(Loader(pipe.shuffle().batch(50))))

@@ -60,7 +60,7 @@ def test_a_unit_is_made_once_and_the_one_used_longest_ago_goes_first() -> None:
     slots.read(1, check(1), forbidden)
 
 
-def test_processes_and_threads_read_whole_units_only(no_new_fds: Any) -> None:
+def test_processes_and_threads_read_whole_units_only() -> None:
     slots = Slots(4, 4096)
 
     def two_threads() -> None:
@@ -82,7 +82,6 @@ def test_processes_and_threads_read_whole_units_only(no_new_fds: Any) -> None:
     pids = [forked(two_threads), forked(lambda: work(slots, 3)), forked(lambda: work(slots, 4))]
     work(slots, 5)
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
-    del slots, two_threads
 
 
 def test_what_one_process_made_another_does_not_make_again() -> None:
@@ -111,7 +110,7 @@ def test_a_process_killed_while_it_makes_a_unit_leaves_nothing_half_made() -> No
 
 def test_an_error_while_a_unit_is_made_goes_to_who_asked_and_the_slot_stays_usable() -> None:
     slots = Slots(1, 4096)
-    with pytest.raises(AssertionError, match="there already"):
+    with pytest.raises(AssertionError, match=r"there already"):
         slots.read(3, check(3), forbidden)
     slots.read(3, check(3), maker(3))
 
@@ -139,3 +138,9 @@ def test_slots_that_cannot_be_reached_are_replaced_by_new_ones() -> None:
     found = _reopened(count, size, token, 2**22 - 1, 3)
     found.read(1, check(1), maker(1))
     assert found.made == 1
+
+
+def test_descriptors_are_given_back(no_new_fds: Callable[[], None]) -> None:
+    slots = Slots(2, 4096)
+    slots.read(1, check(1), maker(1))
+    del slots

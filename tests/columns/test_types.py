@@ -16,13 +16,34 @@ CASES = [pytest.param(array, id=name) for name, array in ARRAYS.items()]
 CASES += [pytest.param(array, id=f"{name} with holes") for name, array in HOLES.items()]
 ORDER = np.array([2, 0, 1])
 
-TORCH = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double"}
+TORCH = {
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "halffloat",
+    "float",
+    "double",
+}
 TORCH |= {"string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary[2]"}
 TORCH |= {"list<item: int32>", "large_list<item: int32>", "list_view<item: int32>", "large_list_view<item: int32>"}
-TORCH |= {"fixed_size_list<item: float>[2]", "run_end_encoded<run_ends: int32, values: int64>", "extension<arrow.bool8>"}
+TORCH |= {
+    "fixed_size_list<item: float>[2]",
+    "run_end_encoded<run_ends: int32, values: int64>",
+    "extension<arrow.bool8>",
+}
 TORCH |= {"dictionary<values=string, indices=int8, ordered=0>", "dictionary<values=int64, indices=int32, ordered=0>"}
 TORCH |= {"extension<arrow.fixed_shape_tensor[value_type=float, shape=[2]]>"}
-NOT_IN_POLARS = {"month_day_nano_interval", "decimal256(50, 2)", *(name for name in ARRAYS if "union" in name or "list_view" in name)}
+NOT_IN_POLARS = {
+    "month_day_nano_interval",
+    "decimal256(50, 2)",
+    *(name for name in ARRAYS if "union" in name or "list_view" in name),
+}
 
 
 def taken(array: Any) -> Any:
@@ -34,7 +55,9 @@ def taken(array: Any) -> Any:
 def plain(value: Any) -> Any:
     """A value of any package as plain Python that compares."""
     if isinstance(value, np.ma.MaskedArray | np.ndarray):
-        return [plain(v) for v in value.tolist()] if value.dtype.kind not in "mM" else plain(value.astype(object).tolist())
+        return (
+            [plain(v) for v in value.tolist()] if value.dtype.kind not in "mM" else plain(value.astype(object).tolist())
+        )
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     if hasattr(value, "as_py"):
@@ -58,7 +81,9 @@ def test_numpy_holds_every_type_and_masks_what_is_missing(array: Any) -> None:
     found = deliver(taken(array), "numpy")["x"]
     missing = None in array.to_pylist() and not pa.types.is_null(array.type)
     if found.dtype.kind in "mM":
-        got = [None if m else int(v) for v, m in zip(found.astype(np.int64).data, np.ma.getmaskarray(found), strict=True)]
+        got = [
+            None if m else int(v) for v, m in zip(found.astype(np.int64).data, np.ma.getmaskarray(found), strict=True)
+        ]
         assert got == integers(array)
     else:
         assert plain(found) == expected(array)
@@ -82,7 +107,9 @@ def test_pandas_holds_every_type(array: Any) -> None:
     found = deliver(taken(array), "pandas")["x"]
     back = pa.array(found, from_pandas=True)
     want = pa.array(found.array).type if isinstance(found.dtype, pandas.ArrowDtype) else back.type
-    assert back.cast(want).to_pylist() == [array.to_pylist()[i] for i in ORDER] or plain(found.tolist()) == expected(array)
+    assert back.cast(want).to_pylist() == [array.to_pylist()[i] for i in ORDER] or plain(found.tolist()) == expected(
+        array
+    )
     if not isinstance(found.dtype, pandas.ArrowDtype):
         assert None not in array.to_pylist()
 
@@ -91,7 +118,7 @@ def test_pandas_holds_every_type(array: Any) -> None:
 def test_polars_holds_what_it_has_a_type_for_and_the_rest_is_refused(array: Any) -> None:
     pytest.importorskip("polars", reason="not installed")
     if str(array.type) in NOT_IN_POLARS:
-        with pytest.raises(BadPipe, match="column 'x' is .*polars cannot hold that"):
+        with pytest.raises(BadPipe, match=r"column 'x' is .*polars cannot hold that"):
             deliver(taken(array), "polars")
         return
     found = deliver(taken(array), "polars")["x"]
@@ -109,7 +136,7 @@ def test_polars_holds_what_it_has_a_type_for_and_the_rest_is_refused(array: Any)
 def test_torch_holds_numbers_text_and_lists_of_numbers_and_the_rest_is_refused(array: Any) -> None:
     torch = pytest.importorskip("torch", reason="not installed")
     if str(array.type) not in TORCH or None in array.to_pylist():
-        with pytest.raises(BadPipe, match="column 'x' is .*torch cannot hold that"):
+        with pytest.raises(BadPipe, match=r"column 'x' is .*torch cannot hold that"):
             deliver(taken(array), "torch")
         return
     found = deliver(taken(array), "torch")["x"]

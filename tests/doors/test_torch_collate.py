@@ -102,6 +102,24 @@ def test_user_code_that_calls_torchs_in_a_worker_gets_the_same() -> None:
     assert torchs.default_collate_fn_map[torch.Tensor] is torchs.collate_tensor_fn, "only workers change their table"
 
 
+class Caches:
+    """A collate_fn that keeps what it has made."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def __call__(self, samples: list[Any]) -> Any:
+        self.kept.append(torchs.default_collate(samples))
+        return [k[0, 0, 0].item() for k in self.kept]
+
+
+def test_what_user_code_collates_in_a_worker_can_be_kept_there() -> None:
+    for kind in (torch.full, np.full):
+        data = [kind((100, 100), float(i)) for i in range(20)]
+        *_, last = DataLoader(data, 1, num_workers=1, collate_fn=Caches(), prefetch_factor=2)  # type: ignore[arg-type]
+        assert last == [float(i) for i in range(20)]
+
+
 def test_batches_are_writable_and_independent() -> None:
     data = [torch.full((100, 100), float(i)) for i in range(6)]
     batches = list(DataLoader(data, 2, num_workers=2))  # type: ignore[arg-type]

@@ -3,9 +3,14 @@
 import gc
 import inspect
 import multiprocessing
+import os
 import pickle
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +22,7 @@ from torch.utils.data import BatchSampler, Dataset, IterableDataset, SequentialS
 from headrace import rng
 from headrace.doors.torch import DataLoader, TorchLoader
 from headrace.errors import BadOption, WorkerStuck
-from tests.conftest import RunScript
+from tests.conftest import SRC, RunScript
 from tests.doors import torch_datasets as data
 
 OURS = {"reproducible": False, "shard": None, "shuffle_window": None, "world": None}
@@ -374,6 +379,22 @@ def test_an_error_of_a_sampler_comes_in_its_place() -> None:
         assert list(it) == []
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stop_iteration_of_user_code_does_not_end_the_epoch_in_silence(workers: int) -> None:
+    for dataset in (data.Ends([2], StopIteration), data.Span(0, 5)):
+        it = iter(DataLoader(dataset, batch_size=None, num_workers=workers, collate_fn=stops_at_two))
+        assert [next(it), next(it)] == [0, 1]
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
+            next(it)
+        assert list(it)[:2] == [3, 4]
+
+
+def stops_at_two(sample: int) -> int:
+    if sample == 2:
+        raise StopIteration
+    return sample
+
+
 def test_an_error_of_worker_init_fn_is_raised() -> None:
     loader = DataLoader(range(4), num_workers=2, worker_init_fn=fails)
     with pytest.raises(ZeroDivisionError) as caught:
@@ -423,6 +444,48 @@ def test_leaving_in_the_middle_ends_the_workers_at_once(how: str, persistent: bo
     gc.collect()
     _, alive = psutil.wait_procs(mine, timeout=5)
     assert not alive
+
+
+def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import time\n"
+        "from headrace.doors.torch import DataLoader\n"
+        "class Busy:\n"
+        "    def __len__(self): return 20\n"
+        "    def __getitem__(self, index):\n"
+        "        if index > 3: time.sleep(100)\n"
+        "        return index\n"
+        "for batch in DataLoader(Busy(), num_workers=2): print(int(batch), flush=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    process = subprocess.Popen(
+        [sys.executable, str(program)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(4)] == ["0\n", "1\n", "2\n", "3\n"]
+    workers = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert said.strip().endswith("KeyboardInterrupt")
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert not alive
+
+
+def test_without_torch_the_extra_is_named(run_script: RunScript) -> None:
+    done = run_script(
+        """
+        import sys
+        sys.modules["torch"] = None
+        for module in ("torch", "torch_install"):
+            try:
+                __import__(f"headrace.doors.{module}")
+            except ModuleNotFoundError as error:
+                print(type(error).__name__, error)
+        """
+    )
+    assert done.stdout == "MissingExtra torch is not installed; it comes with: pip install 'headrace[torch]'\n" * 2
 
 
 def use(it: Any) -> None:

@@ -221,7 +221,6 @@ for w in (0, 2):
         f"errors without batches, workers={w}",
         lambda D, w=w: D(data.Ends([0, 9], KeyError), batch_size=None, num_workers=w),
     )
-    add(f"StopIteration of a sample, workers={w}", lambda D, w=w: D(data.Ends([4], StopIteration), 2, num_workers=w))
     add(f"samples that do not collate, workers={w}", lambda D, w=w: D([1, None, 3], batch_size=1, num_workers=w))
     add(
         f"errors of a stream that goes on, workers={w}",

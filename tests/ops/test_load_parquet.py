@@ -28,11 +28,9 @@ def test_rows_come_as_dicts_from_paths_and_from_streams(files: list[str]) -> Non
 
 
 def test_row_groups_are_dealt_out_one_by_one(files: list[str]) -> None:
-    pipe = Pipe.parquet(files, columns=["i"])
-    assert check_file_op(pipe) == [{"i": i} for i in range(20)]
-    assert len(pipe.inputs[0]) == 6
-    shuffled = Pipe(pipe.op, pipe.inputs[0].shuffle())
-    with Loader(shuffled, workers=2, seed=3) as loader:
+    groups = Pipe.of([(path, number) for path in files for number in range(3)])
+    assert check_file_op(groups.load_parquet(["i"])) == [{"i": i} for i in range(20)]
+    with Loader(groups.shuffle().load_parquet(["i"]), workers=2, seed=3) as loader:
         assert sorted(row["i"] for row in loader) == list(range(20))
 
 

@@ -54,7 +54,7 @@ def test_the_stream_is_the_same_inline_and_in_actors(name: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.timeout(900)
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(pipes(RANDOM_STEPS))
 def test_the_stream_of_any_pipe_is_the_same_inline_and_in_actors(pipe: Pipe[Any]) -> None:
     assert read(pipe, 2, workers=2, kind="ray") == read(pipe, 2)

@@ -8,7 +8,6 @@ from typing import Any
 
 from headrace.cli.subject import find, named
 from headrace.errors import BadOption
-from headrace.observe.profile import profile
 
 
 def main(argv: list[str]) -> int:
@@ -28,6 +27,8 @@ def main(argv: list[str]) -> int:
     add("--perfetto", type=Path, metavar="OUT", help="write a trace for ui.perfetto.dev")
     add("--json", action="store_true", help="print all figures as one JSON object")
     args = parser.parse_args(argv)
+    from headrace.observe.profile import profile  # --help needs none of it
+
     for name in ("seconds", "batches"):
         if getattr(args, name) is not None and getattr(args, name) <= 0:
             raise BadOption(f"--{name} {getattr(args, name)}: a number > 0")

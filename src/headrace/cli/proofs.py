@@ -19,11 +19,17 @@ from headrace.cli.subject import Subject
 from headrace.cursor import Opening
 from headrace.engine.epoch import Epoch
 from headrace.engine.pool import Pool
+from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.observe.digest import digest
 from headrace.observe.meter import Meter
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
+
+_CAUSES = (
+    "something in the pipe is no function of the sample (the time, a generator that seeds itself, a file that changes, "
+    "a cache); nothing else can be proved before that is mended"
+)
 
 
 class Plan(NamedTuple):
@@ -43,7 +49,7 @@ class Proof(NamedTuple):
     detail: str
 
     def line(self) -> str:
-        return f"{'ok' if self.holds else 'note' if self.holds is None else 'FAILS':6}{self.name:22}{self.detail}"
+        return f"{'ok' if self.holds else 'note' if self.holds is None else 'FAILS':6}{self.name:27}{self.detail}"
 
 
 class Positions(Meter):
@@ -72,7 +78,11 @@ def prove(subject: Subject, plan: Plan) -> Iterator[Proof]:
         first = read(inline, plan)
         again = read(inline, plan)
         known = inline.program.indexed and len(inline.program.stages) == 1
-        yield _compare("repeat", first.digests, again.digests, f"{len(first.digests)} batches, read twice inline")
+        repeat = _compare("repeat", first.digests, again.digests, f"{len(first.digests)} batches, read twice inline")
+        if not repeat.holds:
+            yield Proof("repeat", False, f"{repeat.detail} between two readings inline: {_CAUSES}")
+            return
+        yield repeat
         if not first.digests:
             yield Proof("empty", None, "the epoch has no batches, so there is nothing to compare")
             return
@@ -186,8 +196,12 @@ def _resume(subject: Subject, plan: Plan, whole: list[bytes]) -> Iterator[Proof]
             saved = json.dumps(loader.state_dict())
             del epoch
         with subject.loader(**after, epoch=0) as loader:
-            loader.load_state_dict(json.loads(saved))
-            rest = [digest(batch) for batch in islice(loader, len(whole) - cut if plan.batches is not None else None)]
+            try:
+                loader.load_state_dict(json.loads(saved))
+                rest = [digest(b) for b in islice(loader, len(whole) - cut if plan.batches is not None else None)]
+            except SnapshotRefused as refused:
+                yield Proof(f"resume after {cut}", False, f"its own snapshot is refused: {refused}")
+                continue
         detail = f"workers {before['workers']} -> {after['workers']}, a snapshot of {len(saved)} bytes"
         yield _compare(f"resume after {cut}", whole, front + rest, detail)
 
@@ -227,8 +241,10 @@ def _few(positions: list[int]) -> str:
 
 def foreign(loader: Any, count: int, batches: int | None) -> Iterator[Proof]:
     """A loader with a state of its own: from the same state follow the same batches."""
-    start = _saved(loader)
-    whole = [digest(batch) for batch in islice(loader, batches)]
+    epoch = iter(loader)
+    start = loader.state_dict()  # not before: torch draws the epoch's seeds when the iterator is made
+    whole = [digest(batch) for batch in islice(epoch, batches)]
+    del epoch
     loader.load_state_dict(start)
     again = [digest(batch) for batch in islice(loader, batches)]
     yield _compare("repeat", whole, again, f"{len(whole)} batches, twice from the same state")
@@ -236,12 +252,8 @@ def foreign(loader: Any, count: int, batches: int | None) -> Iterator[Proof]:
         loader.load_state_dict(start)
         epoch = iter(loader)
         front = [digest(batch) for batch in islice(epoch, cut)]
-        state = _saved(loader)
+        state = loader.state_dict()
         del epoch
         loader.load_state_dict(state)
         rest = [digest(batch) for batch in islice(loader, len(whole) - cut if batches is not None else None)]
         yield _compare(f"resume after {cut}", whole, front + rest, "the rest followed exactly")
-
-
-def _saved(loader: Any) -> Any:
-    return loader.state_dict()

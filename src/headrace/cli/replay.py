@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.cli.proofs import Proof
+from headrace.cli.subject import Subject
 from headrace.engine.epoch import Epoch
 from headrace.engine.pool import Pool
-from headrace.engine.snapshot import check
+from headrace.engine.snapshot import VERSION, check
 from headrace.errors import BadOption, SnapshotRefused
 from headrace.loader import Loader
 from headrace.observe.lineage import rerun
@@ -25,9 +26,12 @@ Failures = dict[tuple[int, str], str]
 """(position, op) -> error"""
 
 
-def replay(loader: Loader[Any], file: Path) -> Iterator[Proof]:
+def replay(subject: Subject, file: Path) -> Iterator[Proof]:
     about, entries = read(file)
-    _belongs(about, loader, file)
+    loader = subject.loader(workers=0)
+    _belongs(about, subject, loader, file)
+    # What was the main program there is a module here.
+    entries = [replace(entry, op=entry.op.replace("__main__.", f"{subject.module}.")) for entry in entries]
     program = replace(loader.program, skips=True)
     world = World(rank=about.rank, ranks=about.ranks)
     for epoch in sorted({entry.epoch for entry in entries}):
@@ -44,9 +48,10 @@ def replay(loader: Loader[Any], file: Path) -> Iterator[Proof]:
         yield Proof("quarantine", None, f"{file} names no samples")
 
 
-def _belongs(about: About, loader: Loader[Any], file: Path) -> None:
+def _belongs(about: About, subject: Subject, loader: Loader[Any], file: Path) -> None:
+    ops = subject.known_as(list(about.pipe))
     try:
-        check({"version": 1, "pipe": list(about.pipe), "seed": about.seed, "epoch": 0, "at": None}, loader.pipe)
+        check({"version": VERSION, "pipe": ops, "seed": about.seed, "epoch": 0, "at": None}, loader.pipe)
     except SnapshotRefused as refused:
         raise BadOption(f"{file} does not belong to this pipe: {str(refused).replace('snapshot', 'file')}") from None
     if about.seed != loader.seed:

@@ -120,7 +120,7 @@ def _place(at: Any) -> str:
     if len(at) == 5:  # an op that runs in the consumer, on top of the rest
         emitted, _, _, _, inputs = at
         return f"{emitted} emitted by the last op in the consumer; below it: {_place(inputs[0])}"
-    mark, skip, skipped = at
+    mark, skip, skipped, *_ = at
     words = "the start of the epoch" if mark is None else _mark(mark)
     if skip:
         words += f", and {skip} more outputs of the ticket there"
@@ -153,7 +153,7 @@ def _fits(state: dict[str, Any], text: str) -> str | None:
     subject = find(text)
     loader = subject.loader()
     try:
-        _, _, at = check(state, loader.pipe)
+        _, _, at = check({**state, "pipe": subject.known_as(state["pipe"])}, loader.pipe)
         check_place(at, loader.program)
     except SnapshotRefused as refused:
         return str(refused)

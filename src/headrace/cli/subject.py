@@ -9,6 +9,7 @@ import difflib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +29,8 @@ class Subject:
     text: str
     thing: Any
     """A Pipe, a Loader, or another loader with a state."""
+    module: str = ""
+    """The name under which its file was imported."""
 
     @property
     def pipe(self) -> Pipe[Any] | None:
@@ -36,12 +39,26 @@ class Subject:
         inner = getattr(self.thing, "pipe", None) or getattr(self.thing, "datapipe", None)
         return inner if isinstance(inner, Pipe) else None
 
+    def known_as(self, fingerprint: list[str]) -> list[str]:
+        """The fingerprint in the form it has here, if it was taken where the same file ran as the main program."""
+        pipe = self.pipe
+        assert pipe is not None
+        own = [value for node in pipe.nodes() for value in _named_values(node.op) if value.__module__ == self.module]
+        for value in own:
+            value.__module__ = "__main__"
+        try:
+            as_main = pipe.fingerprint()
+        finally:
+            for value in own:
+                value.__module__ = self.module
+        return pipe.fingerprint() if fingerprint == as_main else fingerprint
+
     def loader(self, **changes: Any) -> Loader[Any]:
         """A new loader of the pipe, with the options that it was given with and these."""
         pipe = self.pipe
         if pipe is None:
             raise BadOption(
-                f"{self.text} is a {type(self.thing).__name__}, which runs as it is; name a Pipe or a Loader"
+                f"{self.text} is of type {type(self.thing).__name__}, which runs as it is; name a Pipe or a Loader"
             )
         options = {**self._options(), **changes}
         if "workers" in changes and "kind" not in changes and options.get("kind") != "thread":
@@ -67,7 +84,7 @@ class Subject:
 
 def find(text: str) -> Subject:
     """The thing that `FILE:name` names."""
-    thing = named(text)
+    thing, module = _look_up(text)
     if callable(thing) and not isinstance(thing, Pipe | type) and not hasattr(thing, "state_dict"):
         try:
             thing = thing()
@@ -76,13 +93,17 @@ def find(text: str) -> Subject:
                 raise BadOption(f"{text}: a function that is named must take no arguments ({error})") from None
             raise
     if isinstance(thing, type) or not (isinstance(thing, Pipe) or hasattr(thing, "state_dict")):
-        kind = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
+        kind = f"the class {thing.__name__}" if isinstance(thing, type) else f"of type {type(thing).__name__}"
         raise BadOption(f"{text} is {kind}; name {TAKES}")
-    return Subject(text, thing)
+    return Subject(text, thing, module)
 
 
 def named(text: str) -> Any:
     """Whatever object `FILE:name` names."""
+    return _look_up(text)[0]
+
+
+def _look_up(text: str) -> tuple[Any, str]:
     file, colon, name = text.rpartition(":")
     if not colon or not file or not name:
         raise BadOption(f"{text!r}: write FILE:name, such as train.py:pipe, where name is {TAKES}")
@@ -93,7 +114,16 @@ def named(text: str) -> Any:
             thing = getattr(thing, part)
         except AttributeError:
             raise BadOption(f"{text}: there is no {part!r} in {file}{_hint(thing, part)}") from None
-    return thing
+    return thing, module.__name__
+
+
+def _named_values(op: Any) -> Iterator[Any]:
+    """Functions and classes among the fields of an op, which a fingerprint knows by their names."""
+    for name in getattr(op, "__dataclass_fields__", {}):
+        value = getattr(op, name)
+        for part in value if isinstance(value, list | tuple) else (value,):
+            if hasattr(part, "__qualname__") and hasattr(part, "__module__"):
+                yield part
 
 
 def _hint(inside: Any, name: str) -> str:

@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     subject = find(args.subject)
     if args.quarantine is not None:
-        proofs = replay(subject.loader(workers=0), args.quarantine)
+        proofs = replay(subject, args.quarantine)
     elif subject.pipe is None:
         proofs = foreign(subject.thing, args.cuts, args.batches)
     else:

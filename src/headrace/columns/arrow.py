@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from headrace.columns.column import Arrow, Column, Plain, field_of
 from headrace.columns.packages import package
+from headrace.errors import BadOption
 
 
 def from_arrow(array: Any, field: Any = None) -> Column:
@@ -47,6 +48,10 @@ def _one_piece(pa: Any, array: Any) -> Any:
         array = array.unify_dictionaries()
     try:
         whole = array.combine_chunks()
+    except pa.ArrowNotImplementedError:
+        raise BadOption(
+            f"a column of type {array.type} lies in {array.num_chunks} pieces that pyarrow cannot join: leave it out"
+        ) from None
     except pa.ArrowInvalid:
         whole = array
     if isinstance(whole, pa.ChunkedArray):  # more text than 32-bit offsets can count
@@ -71,7 +76,7 @@ def _large(pa: Any, kind: Any) -> Any:
     return pa.large_list(kind.value_field) if pa.types.is_list(kind) else kind
 
 
-# --- to numpy -----------------------------------------------------------------------------------------------------------
+# --- to numpy ---------------------------------------------------------------------------------------------------------
 
 
 def _plain(pa: Any, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
@@ -101,7 +106,8 @@ def numpy_dtype(pa: Any, kind: Any) -> "np.dtype[Any] | None":
     """The dtype of a plain column of this Arrow type."""
     types = pa.types
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
-        return np.dtype(kind.to_pandas_dtype())
+        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+        return found
     if types.is_timestamp(kind):
         return np.dtype(f"datetime64[{kind.unit}]")
     if types.is_date32(kind):
@@ -149,7 +155,9 @@ def to_numpy(array: Any) -> NDArray[Any]:
 
 def _is_text(pa: Any, kind: Any) -> bool:
     types = pa.types
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind))
+    return bool(
+        types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    )
 
 
 def _objects(array: Any, get: Callable[[int], Any]) -> NDArray[Any]:
@@ -161,7 +169,7 @@ def _objects(array: Any, get: Callable[[int], Any]) -> NDArray[Any]:
 
 
 def _lists(array: Any) -> Callable[[int], Any]:
-    elements = {}
+    elements: dict[str, Any] = {}
 
     def get(row: int) -> Any:
         values = array[row].values
@@ -186,19 +194,19 @@ def _decoded(array: Any) -> NDArray[Any]:
     if found.dtype.hasobject:
         found[missing] = None
         return found
-    return np.ma.MaskedArray(found, missing | np.ma.getmaskarray(found))  # type: ignore[no-untyped-call]
+    return np.ma.MaskedArray(found, missing | np.ma.getmaskarray(found))
 
 
 def deliver(column: Column) -> NDArray[Any]:
-    """A column as one numpy array: masked where it is known that values may be missing, objects where there is no dtype."""
+    """A column as one numpy array: masked where values may be missing, of objects where there is no dtype."""
     if isinstance(column, Arrow):
         return to_numpy(column.array)
     if column.mask is None:
         return column.values
-    return np.ma.MaskedArray(column.values, column.mask)  # type: ignore[no-untyped-call]
+    return np.ma.MaskedArray(column.values, column.mask)
 
 
-# --- to Arrow -----------------------------------------------------------------------------------------------------------
+# --- to Arrow ---------------------------------------------------------------------------------------------------------
 
 
 def to_arrow(column: Column) -> Any:
@@ -217,7 +225,9 @@ def to_arrow(column: Column) -> Any:
         if kind.extension_name == "arrow.bool8":
             return pa.ExtensionArray.from_storage(kind, pa.array(values.view(np.int8), mask=mask))
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-        return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(flat, kind.storage_type.list_size))
+        return pa.ExtensionArray.from_storage(
+            kind, pa.FixedSizeListArray.from_arrays(flat, kind.storage_type.list_size)
+        )
     if pa.types.is_fixed_size_list(kind):
         inner = to_arrow(Plain(values.reshape(-1, *values.shape[2:]), None, kind.value_field))
         return pa.FixedSizeListArray.from_arrays(inner, type=kind)

@@ -1,7 +1,7 @@
 """Columns: a batch as a dict of arrays that travels as few blocks of memory, and arrives as a plain dict.
 
-A hundred arrays cost a hundred pickled heads in the worker and as many views in the consumer. Columns of one dtype lie in
-one block already (see `table`): the block travels, and the consumer cuts it.
+A hundred arrays cost a hundred pickled heads in the worker and as many views in the consumer. Columns of one dtype lie
+in one block already (see `table`): the block travels, and the consumer cuts it.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,9 @@ class Columns(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The user may have changed the dict since: what is not the array that was cut from a block travels by itself.
-        whole = [(names, block) for names, block in self.blocks if all(self.get(n) is self.cut.get(n, _GONE) for n in names)]
+        whole = [
+            (names, block) for names, block in self.blocks if all(self.get(n) is self.cut.get(n, _GONE) for n in names)
+        ]
         blocked = {name for names, _ in whole for name in names}
         rest = {name: _flat(value) for name, value in self.items() if name not in blocked}
         return arrive, (self.form, tuple(self), whole, rest)
@@ -54,7 +56,7 @@ def arrive(form: str, names: tuple[str, ...], blocks: Blocks, rest: dict[str, An
     if not rest and len(blocks) == 1 and blocks[0][0] == names:
         return found
     for name, value in rest.items():
-        found[name] = np.ma.MaskedArray(value.values, value.mask) if isinstance(value, _Masked) else value  # type: ignore[no-untyped-call]
+        found[name] = np.ma.MaskedArray(value.values, value.mask) if isinstance(value, _Masked) else value
     return {name: found[name] for name in names}
 
 

@@ -36,9 +36,7 @@ class Plain:
         return replace(self, values=self.values[positions], mask=mask)
 
     def slice(self, first: int, stop: int) -> "Plain":
-        return replace(
-            self, values=self.values[first:stop], mask=None if self.mask is None else self.mask[first:stop]
-        )
+        return replace(self, values=self.values[first:stop], mask=None if self.mask is None else self.mask[first:stop])
 
     def at(self, row: int) -> Any:
         return None if self.mask is not None and self.mask[row] else self.values[row]

@@ -34,7 +34,10 @@ def deliver(table: Table, form: str) -> Any:
 
 
 def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:
-    hint = hint or f"leave it out with select(), or make numbers of it with map(fn, batched=True) before batch(as_={form!r})"
+    hint = (
+        hint
+        or f"leave it out with select(), or make numbers of it with map(fn, batched=True) before batch(as_={form!r})"
+    )
     raise BadPipe(f"column {name!r} is {described(column)}: {form} cannot hold that; {hint}")
 
 
@@ -52,7 +55,7 @@ def _numpy(table: Table) -> dict[str, NDArray[Any]]:
     return Columns.of("numpy", found, table.blocks)
 
 
-# --- torch and jax ------------------------------------------------------------------------------------------------------
+# --- torch and jax ----------------------------------------------------------------------------------------------------
 
 
 def _torch(table: Table) -> dict[str, Any]:
@@ -130,7 +133,7 @@ def _jax_array(jax: Any, name: str, column: Column, values: NDArray[Any]) -> Any
     return array
 
 
-# --- frames -------------------------------------------------------------------------------------------------------------
+# --- frames -----------------------------------------------------------------------------------------------------------
 
 
 def _arrow(table: Table) -> Any:
@@ -200,8 +203,6 @@ def _in_pandas(column: Plain) -> bool:
         return np.datetime_data(column.values.dtype)[0] in ("s", "ms", "us", "ns")
     types, kind = package("pyarrow").types, field.type
     return types.is_duration(kind) or (types.is_timestamp(kind) and kind.tz is None)
-
-
 
 
 _DELIVER: dict[str, Callable[[Table], Any]] = {

@@ -1,10 +1,11 @@
 """Frames of other packages as tables; numbers are looked at where they lie, not copied.
 
-    dict of numpy arrays or tensors     one column each, of equal length
-    numpy structured array, memmap      its fields; rows stay together
-    pandas DataFrame                    numpy columns as they are (NaN stays NaN), others through Arrow; the index is left out
-    pyarrow Table, RecordBatch          its columns
-    polars DataFrame, anything with `__arrow_c_stream__` (a RecordBatchReader is read whole, once)    through Arrow
+    dict of numpy arrays or tensors    one column each, of equal length
+    numpy structured array, memmap     its fields; rows stay together
+    pandas DataFrame                   numpy columns as they are (NaN stays NaN), others through Arrow; no index
+    pyarrow Table, RecordBatch         its columns
+    polars DataFrame, all that has     through Arrow; a RecordBatchReader is read whole, once
+      `__arrow_c_stream__`
 
 What an object is is told by the module of its type: no package is imported to find out.
 """
@@ -67,14 +68,16 @@ def _from_array(name: str, value: Any) -> Column:
     try:
         return Plain(value.detach().numpy())
     except (RuntimeError, TypeError) as error:
-        raise BadOption(f"column {name!r} is a tensor that numpy cannot look into ({error}); move or cast it first") from None
+        raise BadOption(
+            f"column {name!r} is a tensor that numpy cannot look into ({error}); move or cast it first"
+        ) from None
 
 
 def _from_records(data: NDArray[Any]) -> Table:
-    assert data.dtype.names is not None
+    names = data.dtype.names or ()
     if not data.flags.c_contiguous:
         data = np.ascontiguousarray(data)
-    return Table({name: Plain(data[name]) for name in data.dtype.names}, len(data), data)
+    return Table({name: Plain(data[name]) for name in names}, len(data), data)
 
 
 def _from_arrow(data: Any) -> Table:
@@ -111,7 +114,7 @@ def _from_series(name: str, series: Any) -> Column:
 
 
 def _named(dtype: Any) -> Any:
-    """The name of a pandas dtype, where the name is enough: a worker that is never asked for it need not import pandas."""
+    """The name of a pandas dtype, where that is enough: a worker that is never asked for it need not import pandas."""
     pandas = sys.modules["pandas"]
     if isinstance(dtype, pandas.CategoricalDtype):
         return "category"  # the categories and their order are in the Arrow column

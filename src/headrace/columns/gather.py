@@ -28,7 +28,8 @@ Rows = NDArray[np.uint8]
 class Plan:
     """Which columns are gathered together, worked out once for each choice of columns.
 
-    `whole`: everything that is in the records is laid out from rows that are there already, however few columns that is.
+    `whole`: everything that is in the records is laid out from rows that are there already, however few columns that
+    is.
     """
 
     def __init__(self, columns: dict[str, Column], records: NDArray[Any] | None = None, whole: bool = False) -> None:
@@ -130,7 +131,7 @@ def _offset(records: NDArray[Any] | None, values: NDArray[Any]) -> int | None:
     if records is None or values.strides[0] != records.itemsize or len(values) != len(records):
         return None
     offset: int = values.__array_interface__["data"][0] - records.__array_interface__["data"][0]
-    return offset if 0 <= offset and offset + _width(values) <= records.itemsize else None
+    return offset if offset >= 0 and offset + _width(values) <= records.itemsize else None
 
 
 def _width(values: NDArray[Any]) -> int:

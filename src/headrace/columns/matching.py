@@ -19,7 +19,9 @@ def matching(table: Table, expression: Any) -> Ints:
         answer = dataset.dataset(pa.table(arrays)).to_table(columns={"keep": expression}, use_threads=False).column(0)
         keep = answer.fill_null(False).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise BadOption(f"filter({expression}) does not fit the columns {', '.join(table.names[:20])}: {error}") from None
+        raise BadOption(
+            f"filter({expression}) does not fit the columns {', '.join(table.names[:20])}: {error}"
+        ) from None
     if keep.dtype != np.bool_:
         raise BadOption(f"filter({expression}) is {answer.type}, not true or false for each row")
     return np.flatnonzero(keep)

@@ -29,7 +29,9 @@ def table_of_rows(rows: Sequence[Any], names: Sequence[str] | None = None) -> Ta
         for number, row in enumerate(rows):
             if not isinstance(row, Mapping) or row.keys() != first.keys():
                 odd = set(row) ^ set(first) if isinstance(row, Mapping) else {type(row).__name__}
-                raise BadPipe(f"row {number} of the frame differs from the first in {', '.join(map(repr, sorted(map(str, odd))))}")
+                raise BadPipe(
+                    f"row {number} of the frame differs from the first in {', '.join(map(repr, sorted(map(str, odd))))}"
+                )
         return Table({str(n): _column([row[n] for row in rows]) for n in names}, len(rows))
     for number, row in enumerate(rows):
         if len(row) != len(names):
@@ -45,9 +47,8 @@ def _column(values: list[Any]) -> Column:
         filler = present[0]
         mask = np.array([v is None for v in values])
         return Plain(np.array([filler if v is None else v for v in values]), mask)
-    if present and len(present) == len(values) and all(isinstance(v, np.ndarray) for v in values):
-        if len({(v.shape, v.dtype) for v in values}) == 1 and not values[0].dtype.hasobject:
-            return Plain(np.stack(values))
+    if all(isinstance(v, np.ndarray) for v in values) and len({(v.shape, v.dtype) for v in values}) == 1:
+        return Plain(np.stack(values))
     objects = np.empty(len(values), object)
     for row, value in enumerate(values):
         objects[row] = value

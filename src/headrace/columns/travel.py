@@ -1,9 +1,9 @@
 """How a table goes to a worker that was not forked: once, into shared memory, and to each worker as a ticket.
 
-    numbers           records, one a row (see `table`): the copy that has to be made anyway is laid out for gathering
-    Arrow columns     an Arrow stream, read in place
-    memory-mapped     by path: the file is mapped there too
-    numpy objects     by pickle
+numbers           records, one a row (see `table`): the copy that has to be made anyway is laid out for gathering
+Arrow columns     an Arrow stream, read in place
+memory-mapped     by path: the file is mapped there too
+numpy objects     by pickle
 """
 
 import os
@@ -67,7 +67,7 @@ def _write_records(draft: Draft, table: Table, columns: dict[str, Plain]) -> Any
         part = {name: column.slice(first, first + layout.step) for name, column in columns.items()}
         records = np.empty(min(layout.step, table.length - first), layout.dtype)
         layout.fill(records, part)
-        draft.put(records.view(np.uint8))
+        draft.put(records.view(np.uint8).data)
     return start, layout
 
 
@@ -96,7 +96,9 @@ def _mapped(values: NDArray[Any]) -> tuple[Any, ...] | None:
     return os.fspath(base.filename), offset, values.dtype, values.shape, values.strides
 
 
-def _reopen_mapped(path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> NDArray[Any]:
+def _reopen_mapped(
+    path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> NDArray[Any]:
     return np.ndarray(shape, dtype, _whole_file(path), offset, strides)
 
 

@@ -1,9 +1,9 @@
 """UnitTable: a table that lies in units (row groups of files, chunks of a mapped table), of which some are in memory.
 
-Rows are taken by position, from any number of units; of a batch, the rows of one unit are fetched together. Plain columns
-of a unit are kept as records, so that a batch costs one fetch a unit however many columns there are. They lie in slots
-of shared memory (`share.slots`): a unit is read once for all workers of the machine. Text and all that has no fixed size
-is kept by each process for itself.
+Rows are taken by position, from any number of units; of a batch, the rows of one unit are fetched together. Plain
+columns of a unit are kept as records, so that a batch costs one fetch a unit however many columns there are. They lie
+in slots of shared memory (`share.slots`): a unit is read once for all workers of the machine. Text and all that has no
+fixed size is kept by each process for itself.
 """
 
 import os
@@ -62,7 +62,8 @@ class UnitTable:
         self._text_memory = memory * text // max(1, number + text)
         self._text_size = text
         count = len(self.ends)
-        fits = (memory - self._text_memory) // max(1, rows * number) if number else count
+        # While a unit is read it is there twice.
+        fits = (memory - self._text_memory) // (rows * number) - 1 if number else count
         self.slots = slots if slots is not None else Slots(max(1, min(fits, count)), max(1, rows * number))
         fits = min(fits, self._text_memory // max(1, rows * text) if text else count)
         self.hold = count if fits >= count else max(1, fits * 4 // 5)
@@ -87,8 +88,8 @@ class UnitTable:
         plan = self._plans.get(names)
         if plan is None:
             check_names(names, self.names)
-            chosen = {n: self._fields[n] for n in names if n in self._plain}
-            plan = self._plans[names] = Plan(chosen, self._template, whole=True)
+            fields = {n: self._fields[n] for n in names if n in self._plain}
+            plan = self._plans[names] = Plan(fields, self._template, whole=True)
         units, offsets, back = self._grouped(positions)
         width = self.layout.dtype.itemsize
         rows = scratch(len(positions), width)
@@ -160,19 +161,25 @@ class UnitTable:
             yield at, batch
             at += batch.num_rows
         if at != count:
-            raise BadPipe(f"unit {unit} had {count} rows when the pipe was made and has another number now: make it again")
+            raise BadPipe(
+                f"unit {unit} had {count} rows when the pipe was made and has another number now: make it again"
+            )
 
     def _column(self, batch: Any, name: str) -> Plain:
         column = from_arrow(batch.column(name), self.schema.field(name))
         if not isinstance(column, Plain) or (column.mask is not None and name not in self._masked):
-            raise BadPipe(f"column {name!r} has missing values, but the files' statistics say that it has none: write them again")
+            raise BadPipe(
+                f"column {name!r} has missing values, but the files' statistics say that it has none: write them again"
+            )
         return column
 
 
 def _empty(field: Any, masked: bool) -> Column:
     """A column without rows: plain if every row of this field will be."""
     pa = package("pyarrow")
-    empty = pa.array([], field.type) if not isinstance(field.type, pa.BaseExtensionType) else _empty_extension(pa, field)
+    empty = (
+        pa.array([], field.type) if not isinstance(field.type, pa.BaseExtensionType) else _empty_extension(pa, field)
+    )
     column = from_arrow(empty, field)
     if isinstance(column, Plain) and masked and column.values.ndim > 1:
         return Arrow(empty, field)  # lists of one size, some of them missing
@@ -194,7 +201,7 @@ def _copy(memory: memoryview, dtype: Any, count: int, offsets: Ints, out: Any) -
 
 
 def _joined(parts: list[Arrow]) -> Arrow:
-    """Pieces of one column as one, whatever they hold: lists of one size stay lists, though nothing is missing in them."""
+    """Pieces of one column as one: lists of one size stay lists, though nothing may be missing in them."""
     pa = package("pyarrow")
     first = parts[0]
     if len(parts) == 1 and not _is_view(pa, first.array.type):

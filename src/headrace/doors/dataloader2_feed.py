@@ -10,9 +10,6 @@ from headrace.doors.datapipes_graph import lint
 from headrace.doors.datapipes_nodes import lowered
 from headrace.errors import BadPipe, SnapshotRefused
 from headrace.loader import Loader
-from headrace.ops.cycle import Cycle
-from headrace.ops.same import Same
-from headrace.ops.sharding import Sharding
 from headrace.pipe import Pipe
 
 
@@ -37,32 +34,21 @@ class Loaded:
         for text in lint(graph, settings.workers) if settings.sharding == "exact" else ():
             warnings.warn(text, stacklevel=6)
         self._settings = settings
-        self._graph = graph
-        self._loader = self._made()
         self._epoch: Any = None
-        self._latest: list[int] = []
-
-    def _made(self) -> Loader[Any]:
-        settings = self._settings
-        return Loader(
-            _pipe(self._graph, settings),
+        self._loader: Loader[Any] = Loader(
+            _pipe(graph, settings),
             workers=settings.workers,
             kind=settings.kind,
             start_method=settings.start_method,
             prefetch=settings.prefetch,
             window=settings.window,
             strands=settings.workers if settings.sharding == "per-worker" and settings.workers else None,
-            worker_init=_init(self._graph, settings),
+            worker_init=_init(graph, settings),
             world=settings.world,
             ends=settings.ends,
         )
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        if len(self._latest) == 2 and epoch < self._latest[0]:
-            # Workers keep the two epochs with the highest numbers open; one that goes back needs new workers.
-            self._loader.close()
-            self._loader, self._latest = self._made(), []
-        self._latest = sorted({*self._latest, epoch})[-2:]
         self._loader.set_epoch(epoch)
         self._epoch = iter(self._loader)
         return self._epoch  # type: ignore[no-any-return]
@@ -150,24 +136,10 @@ def _pipe(graph: Any, settings: Settings) -> Pipe[Any]:
     if settings.sharding == "per-worker" and settings.workers:
         changes = settings.init is not None or settings.reset is not None
         return Pipe(Replicas(graph if changes else lowered(graph), settings.init, settings.reset, lowered))
-    pipe = _unmarked(lowered(graph))
+    pipe = lowered(graph)
     if settings.reset is not None and settings.workers:
         return with_reset(pipe, WorkerReset(settings.reset, graph, settings.workers))
     return pipe
-
-
-def _unmarked(pipe: Pipe[Any]) -> Pipe[Any]:
-    """Without the shard points before a `cycle`: what is divided cannot be started again from the consumer."""
-    again = {id(n) for node in pipe.nodes() if isinstance(node.op, Cycle) for n in node.nodes()}
-    memo: dict[int, Pipe[Any]] = {}
-
-    def visit(node: Pipe[Any]) -> Pipe[Any]:
-        if id(node) not in memo:
-            hidden = id(node) in again and isinstance(node.op, Sharding)
-            memo[id(node)] = Pipe(Same() if hidden else node.op, *[visit(source) for source in node.inputs])
-        return memo[id(node)]
-
-    return visit(pipe) if again else pipe
 
 
 def _init(graph: Any, settings: Settings) -> WorkerInit | None:

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.errors import BadOption, SnapshotRefused, missing
 
 try:
-    import torch.utils.data
+    import torch
 except ModuleNotFoundError as gone:
     if gone.name != "torch":
         raise
     raise missing("torch", "torch") from None
 
+import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
 
 from headrace.doors import torch_plan as plan

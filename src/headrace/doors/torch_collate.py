@@ -2,7 +2,8 @@
 
 `default_collate` looks its functions up by type in a table. Here are other functions for some entries: numbers go
 through numpy, which is ten times as fast, and tensors are stacked straight into the memory that travels to the
-consumer. What is unusual in any way is left to torch's own function; an entry that somebody has changed stays.
+consumer, where the loader itself collates. What user code collates in a worker may be kept there, so it gets memory of
+its own. What is unusual in any way is left to torch's own function; an entry that somebody has changed stays.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +24,8 @@ _INT64, _BOOL, _FLOAT64 = np.dtype("i8"), np.dtype("?"), np.dtype("f8")
 
 
 def default_collate(batch: Any) -> Any:
-    """In place of torch's."""
-    return torchs.collate(batch, collate_fn_map=_table())
+    """In place of torch's, as a loader's collate_fn: the result travels at once."""
+    return torchs.collate(batch, collate_fn_map=_Latest.table())
 
 
 def shorter(collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -33,8 +34,8 @@ def shorter(collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def use_everywhere() -> None:
-    """User code that calls torch's `default_collate` gets ours too. For worker processes only."""
-    torchs.default_collate_fn_map.update(_table())
+    """User code that calls torch's `default_collate` gets shorter ways too. For worker processes only."""
+    torchs.default_collate_fn_map.update(_replaced(_KEPT))
 
 
 def ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
@@ -67,32 +68,40 @@ def _array(batch: Sequence[Any]) -> Any:
     return array if array.ndim == 1 else None
 
 
-def arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    first = batch[0]
-    dtype, shape = first.dtype, first.shape
-    usual = dtype in _NUMBERS and shape and (collate_fn_map or {}).get(torch.Tensor) in (tensors, _TORCHS[torch.Tensor])
-    if not usual or any(type(a) is not np.ndarray or a.dtype != dtype or a.shape != shape for a in batch):
-        return _TORCHS[np.ndarray](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-    whole = (len(batch), *shape)
-    if first.nbytes * len(batch) < place.worth:
-        return torch.from_numpy(np.concatenate(batch).reshape(whole))
-    room = place.empty(whole, dtype)
-    np.concatenate(batch, out=room.reshape(-1, *shape[1:]))
-    return torch.from_numpy(room)
+def _stacking(travels: bool) -> Table:
+    """The functions for arrays and tensors; their results lie in the travelling memory, or not."""
+
+    def arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
+        first = batch[0]
+        dtype, shape = first.dtype, first.shape
+        by_torch = collate_fn_map is None or collate_fn_map.get(torch.Tensor) not in (tensors, _TORCHS[torch.Tensor])
+        if by_torch or dtype not in _NUMBERS or not shape or not _alike(batch, dtype, shape):
+            return _TORCHS[np.ndarray](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+        whole = (len(batch), *shape)
+        if not travels or first.nbytes * len(batch) < place.worth:
+            return torch.from_numpy(np.concatenate(batch).reshape(whole))
+        room = place.empty(whole, dtype)
+        np.concatenate(batch, out=room.reshape(-1, *shape[1:]))
+        return torch.from_numpy(room)
+
+    def tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
+        """The tensors on top of each other, in a worker in the type of the first one; that is torch's rule too."""
+        first = batch[0]
+        if get_worker_info() is None or not _plain(first):
+            return _TORCHS[torch.Tensor](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+        nbytes = first.numel() * first.element_size() * len(batch)
+        shape = (len(batch), *first.shape)
+        if not travels or nbytes < place.worth:
+            room = torch.empty(shape, dtype=first.dtype)
+        else:
+            room = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(shape)
+        return torch.stack(batch, out=room)  # type: ignore[arg-type]
+
+    return {torch.Tensor: tensors, np.ndarray: arrays}
 
 
-def tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    """The tensors on top of each other, in a worker in the type of the first one; that is torch's rule too."""
-    first = batch[0]
-    if get_worker_info() is None or not _plain(first):
-        return _TORCHS[torch.Tensor](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-    nbytes = first.numel() * first.element_size() * len(batch)
-    shape = (len(batch), *first.shape)
-    if nbytes < place.worth:
-        room = torch.empty(shape, dtype=first.dtype)
-    else:
-        room = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(shape)
-    return torch.stack(batch, out=room)  # type: ignore[arg-type]
+def _alike(batch: Sequence[Any], dtype: Any, shape: Any) -> bool:
+    return all(type(a) is np.ndarray and a.dtype == dtype and a.shape == shape for a in batch)
 
 
 def _plain(tensor: Any) -> bool:
@@ -106,12 +115,28 @@ def _plain(tensor: Any) -> bool:
 
 
 _TORCHS: Table = dict(torchs.default_collate_fn_map)
-_OURS: Table = {torch.Tensor: tensors, np.ndarray: arrays, _SCALARS: scalars, float: floats, int: ints}
-_REPLACED: Table = {kind: _OURS.get(kind, function) for kind, function in _TORCHS.items()}
+_NUMBERS_OF: Table = {_SCALARS: scalars, float: floats, int: ints}
+_TRAVELLING: Table = _NUMBERS_OF | _stacking(travels=True)
+_KEPT: Table = _NUMBERS_OF | _stacking(travels=False)
 
 
-def _table() -> Table:
-    now = torchs.default_collate_fn_map
-    if now == _TORCHS:
-        return _REPLACED
-    return {k: _OURS.get(k, f) if _TORCHS.get(k) is f else f for k, f in now.items()}
+class _Latest:
+    """The table for our own collate_fn, made again only when torch's was changed."""
+
+    made_of: Table | None = None
+    made: Table
+
+    @classmethod
+    def table(cls) -> Table:
+        if cls.made_of != torchs.default_collate_fn_map:
+            cls.made_of, cls.made = dict(torchs.default_collate_fn_map), _replaced(_TRAVELLING)
+        return cls.made
+
+
+def _replaced(ours: Table) -> Table:
+    """torch's table as it is now, in its own order, with ours where it is still torch's (or, in a worker, ours)."""
+    table = {}
+    for kind, function in torchs.default_collate_fn_map.items():
+        own = _TORCHS.get(kind)
+        table[kind] = ours.get(kind, function) if function is own or function is _KEPT.get(kind) else function
+    return table

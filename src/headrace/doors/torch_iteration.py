@@ -137,10 +137,9 @@ class Iteration(_BaseDataLoaderIter):
         )
         self._workers = self._epoch._workers
         self._deaths = len(self._workers.restarts)
-        # Workers begin at once, and go on while a batch is being used.
-        self._go_on = self._epoch.start if loader.num_workers else _nothing
         self._standing.live = weakref.ref(self)
-        self._go_on()
+        if loader.num_workers:
+            self._epoch.start()
 
     def _list(self, loader: Any, start: dict[str, Any], at: Any, first: bool) -> Indices:
         sampler, batched = loader._index_sampler, loader._auto_collation
@@ -207,7 +206,8 @@ class Iteration(_BaseDataLoaderIter):
                 self._note_delivery()
             if len(self._workers.restarts) != self._deaths:
                 self._warn_of_death()
-            self._go_on()
+            if self._num_workers and not self._workers.running():
+                self._epoch.start()  # while this batch is being used nobody should be idle
             kind = type(data)
             if kind is Skipped:
                 continue
@@ -316,7 +316,3 @@ class Iteration(_BaseDataLoaderIter):
 
 
 _pin_memory: Any = _utils.pin_memory.pin_memory
-
-
-def _nothing() -> None:
-    pass

@@ -135,7 +135,7 @@ class _Strand(Iterator[Any]):
         if size is None:
             sample = next(samples)
             self._position += 1
-            return self._collate(sample)
+            return self._collated(sample)
         batch: list[Any] = []
         while len(batch) < size:
             try:
@@ -147,7 +147,14 @@ class _Strand(Iterator[Any]):
             place.at(self._here, self._position)
         if not batch or (self._op.drop_last and len(batch) < size):
             raise StopIteration
-        return self._collate(batch)
+        return self._collated(batch)
+
+    def _collated(self, batch: Any) -> Any:
+        try:
+            return self._collate(batch)
+        except StopIteration as error:
+            # It would end the strand in silence.
+            raise RuntimeError("collate_fn raised StopIteration") from error
 
     # --- state --------------------------------------------------------------------------------------------------------
 

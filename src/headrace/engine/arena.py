@@ -89,8 +89,10 @@ class Mapped:
 
     def __init__(self, fd: int) -> None:
         self.size = os.fstat(fd).st_size
-        self.map = mmap.mmap(fd, self.size, flags=mmap.MAP_SHARED | _POPULATE)
-        os.close(fd)
+        try:
+            self.map = mmap.mmap(fd, self.size, flags=mmap.MAP_SHARED | _POPULATE)
+        finally:
+            os.close(fd)
         self.view = memoryview(self.map)
         self.header = self.view[:HEADER].cast("q")
         self.table: tuple[int, Any] = (-1, None)

@@ -14,6 +14,7 @@ import marshal
 import pickle
 import sys
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -50,12 +51,46 @@ def pack(sample: Any) -> tuple[bytes, list[Any]]:
     except (pickle.PicklingError, AttributeError, TypeError) as refused:
         buffers.clear()
         try:
-            return cloudpickle.dumps(sample, 5, buffer_callback=keep), buffers
+            return _dumps(sample, keep), buffers
         except Exception:
             raise NotPicklable(
                 f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; "
                 f"return plain data, arrays or tensors from the last op that runs in the worker"
             ) from refused
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle, with the slots of classes that go by value: it forgets them, and their instances would not fit."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        if isinstance(reduced, tuple) and reduced[0].__name__ == "_make_skeleton_class" and "__slots__" in vars(obj):
+            make, (meta, name, bases, kwargs, *more), *state = reduced
+            return make, (meta, name, bases, {**kwargs, "__slots__": obj.__slots__}, *more), *state
+        return reduced
+
+
+class _Reply(Pickler):
+    """What `__main__` holds here goes by name: the reader has it there too, and wants his own."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType) and in_main(obj):
+            return NotImplemented
+        return super().reducer_override(obj)
+
+
+def in_main(thing: Any) -> bool:
+    """Whether a class or function can be found in `__main__` under its name."""
+    found: Any = sys.modules["__main__"] if thing.__module__ == "__main__" else None
+    for part in thing.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is thing
+
+
+def _dumps(thing: Any, keep: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
+    stream = io.BytesIO()
+    _Reply(stream, 5, buffer_callback=keep).dump(thing)
+    return stream.getvalue()
 
 
 def load(head: Any, buffers: Sequence[Any]) -> Any:
@@ -232,7 +267,7 @@ def pack_error(error: BaseException) -> bytes:
     args = error.args if _travels(error.args) else tuple(a if _travels(a) else repr(a) for a in error.args)
     for kind in type(error).__mro__:
         if _travels(kind):
-            return cloudpickle.dumps((kind, args, attributes))  # type: ignore[no-any-return]
+            return _dumps((kind, args, attributes))
     raise AssertionError("BaseException itself can always travel")
 
 
@@ -251,7 +286,7 @@ def load_error(packed: bytes) -> BaseException:
 
 def _travels(value: Any) -> bool:
     try:
-        pickle.loads(cloudpickle.dumps(value))
+        pickle.loads(_dumps(value))
     except Exception:
         return False
     return True

@@ -20,6 +20,8 @@ from typing import Any
 
 TICKETS, STOP, FAR = range(3)
 READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
+BEGUN, DONE, PACKING = 1, 2, 3
+"""What a slot's header says of its ticket: inside a sample, answered, or making the reply."""
 
 
 class Ticket:

@@ -25,6 +25,7 @@ class Pool:
         self._lock = threading.RLock()
         self._owner = os.getpid()
         self.closed = False
+        self._replaced = 0
 
     def take(self) -> Any:
         if self._owner != os.getpid():
@@ -46,13 +47,17 @@ class Pool:
             if keep:
                 self._idle.append(workers)
         if not keep:
-            workers.close()
+            self._end(workers)
 
     def discard(self, workers: Any) -> None:
         """Workers that are in no fit state."""
-        workers.close()  # first: if this is interrupted, the pool's own end closes them
+        self._end(workers)  # first: if this is interrupted, the pool's own end closes them
         with self._lock:
             self._busy = [w for w in self._busy if w is not workers]
+
+    def replaced(self) -> int:
+        """Workers that died and were replaced, in all sets there have been."""
+        return self._replaced + sum(len(workers.restarts) for workers in self.all())
 
     def all(self) -> list[Any]:
         with self._lock:
@@ -64,7 +69,12 @@ class Pool:
             everybody = [*self._idle, *self._busy]
             self._idle, self._busy = [], []
         for workers in everybody:
-            workers.close()
+            self._end(workers)
+
+    def _end(self, workers: Any) -> None:
+        self._replaced += len(workers.restarts)
+        workers.restarts.clear()
+        workers.close()
 
 
 def make(policy: Policy) -> Any:

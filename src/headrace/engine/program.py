@@ -74,6 +74,12 @@ class Program:
     def last(self) -> Stage:
         return self.stages[-1]
 
+    def ops(self, stage: int) -> str:
+        """The ops that tickets of a stage go through, in words."""
+        its = self.stages[stage]
+        nodes = [*(() if stage else self.head.nodes()), *its.inner, *its.nodes]
+        return ", ".join([*(n.op.describe() for n in nodes), *([f"batch of {its.group}"] if its.group else [])])
+
     @property
     def countable(self) -> bool:
         """Ranks can know by arithmetic how many steps each of them will take."""

@@ -18,6 +18,7 @@ from headrace.engine.feeds import Batches, Block, Entry, Items, Listed, Mark, Re
 from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.program import Program
+from headrace.engine.workers.inline import STREAMED
 from headrace.errors import Closed, SnapshotRefused, TooManyErrors, WorkerStuck
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
@@ -237,7 +238,7 @@ class Run:
     def _window(self) -> int:
         policy = self.policy
         if policy.kind == "inline":
-            return 1
+            return STREAMED if type(self._feeds[0]) is Strands else 1
         wanted = policy.window or 8 * policy.workers
         arena = self._arena
         if arena is not None and arena.largest:
@@ -344,7 +345,7 @@ class Run:
 
     def _stuck(self) -> None:
         stuck = self.workers.stuck() if hasattr(self.workers, "stuck") else []
-        if self.policy.on_stuck == "replace" and stuck:
+        if self.policy.on_stuck == "replace" and stuck and hasattr(self.workers, "replace"):
             for number, _, _ in stuck:
                 self.workers.replace(number)
             return

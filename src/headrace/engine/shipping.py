@@ -12,11 +12,12 @@ from typing import Any
 
 import cloudpickle
 
+from headrace.engine import codec
 from headrace.engine.program import Program
 from headrace.errors import NotPicklable
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(codec.Pickler):
     """Notes the classes of `__main__` that it met, and the modules that the reader will have to import."""
 
     def __init__(self, stream: io.BytesIO) -> None:
@@ -25,7 +26,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.modules: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type) and obj.__module__ == "__main__" and "<locals>" not in obj.__qualname__:
+        if isinstance(obj, type) and codec.in_main(obj):
             self.mains[obj.__qualname__] = obj
         module = getattr(obj, "__module__", None)
         if isinstance(module, str) and callable(obj):

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from headrace.errors import BadOption
 
@@ -47,12 +47,12 @@ class Entry:
 
 
 class Quarantine:
-    """Writes a quarantine file; the file is made when the first sample fails."""
+    """Writes a quarantine file; the file is made when the first sample fails, and open only while it is written."""
 
     def __init__(self, path: Path, about: About) -> None:
         self.path = path
         self._about = about
-        self._file: TextIO | None = None
+        self._begun = False
         if path.exists() and b"\n" in path.read_bytes():
             before, _ = read(path)
             if before != about:
@@ -60,28 +60,23 @@ class Quarantine:
 
     def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str]]) -> None:
         """Samples of one ticket: (position, op, error)."""
-        if self._file is None:
-            self._file = self._open()
-        for position, op, error in skipped:
-            self._file.write(json.dumps(asdict(Entry(epoch, stage, position, op, error))) + "\n")
-        self._file.flush()
+        if not self._begun:
+            self._begin()
+            self._begun = True
+        lines = [json.dumps(asdict(Entry(epoch, stage, *sample))) + "\n" for sample in skipped]
+        with self.path.open("a", encoding="utf-8") as file:
+            file.writelines(lines)
 
-    def _open(self) -> TextIO:
+    def _begin(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = self.path.open("a+", encoding="utf-8")
-        file.seek(0)
-        text = file.read()
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            file.truncate(len(whole.encode()))  # half a line of a run that was killed
-        if not whole:
-            file.write(self._about.line() + "\n")
-        return file
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        with self.path.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            text = file.read()
+            whole = text[: text.rfind("\n") + 1]
+            if whole != text:
+                file.truncate(len(whole.encode()))  # half a line of a run that was killed
+            if not whole:
+                file.write(self._about.line() + "\n")
 
 
 def path_of_rank(path: Path, ranks: int, rank: int) -> Path:

@@ -98,7 +98,9 @@ def verdict(before: Stats, after: Stats, waiting: float) -> str:
         spent["transport"] = busy - sum(spent.values())
     worst = max(spent, key=spent.__getitem__, default=None)
     # Few tickets are timed: right after the start nobody knows yet.
-    return "the loader sets the pace" + ("" if worst is None or spent[worst] <= 0 else f": {worst}")
+    return "the loader sets the pace" + (
+        "" if worst is None or spent[worst] <= 0 else f": {worst.lstrip('0123456789 ')}"
+    )
 
 
 # --- where the line is drawn ------------------------------------------------------------------------------------------

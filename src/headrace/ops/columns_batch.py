@@ -1,8 +1,8 @@
 """Batches of columns: rows of a table, taken many at once.
 
-`batch()` over a columnar pipe is two ops. ColumnBatch is a `batch` whose groups are tables: the engine, or its own flow,
-takes all rows of a batch in one gather. AsColumns gives each table the form that the user wants. Where the rows come
-from decides nothing: in every plan of the engine the same batch comes out.
+`batch()` over a columnar pipe is two ops. ColumnBatch is a `batch` whose groups are tables: the engine, or its own
+flow, takes all rows of a batch in one gather. AsColumns gives each table the form that the user wants. Where the rows
+come from decides nothing: in every plan of the engine the same batch comes out.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,9 @@ class ColumnBatch(Batch[Any]):
         samples, here = inputs
         indexed = samples.indexed()
         if indexed is None or indexed.take is None:
-            raise BadPipe("batches of columns need rows of a table: put batch() right after the frame, shuffle() or select()")
+            raise BadPipe(
+                "batches of columns need rows of a table: put batch() right after the frame, shuffle() or select()"
+            )
         position = here.strand * self.size if here.note is None else here.note
         for number in range(here.emitted, here.emitted + self._count(indexed.length) + 1):
             stop = min(position + self.size, indexed.length)

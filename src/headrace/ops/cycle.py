@@ -59,7 +59,8 @@ class Cycle(Op[T, T]):
             parts = []
             for turn in np.unique(numbers).tolist():
                 places = np.flatnonzero(numbers == turn)
-                parts.append((places, opened(turn).take(at[places], names)))
+                below: Any = opened(turn).take
+                parts.append((places, below(at[places], names)))
             return merge(len(positions), parts)
 
         return Indexed(size * turns, get, None if inner.take is None else take)

@@ -51,10 +51,3 @@ class LoadParquet(PerFile[Any]):
             yield {name: table.column(name).to_numpy() for name in table.column_names}
         else:
             yield table if self.form == "table" else table.to_pandas()
-
-
-def row_groups(path: str) -> int:
-    """How many row groups a file has."""
-    _, stream = reading(path)
-    with stream, need("arrow", "pyarrow.parquet").ParquetFile(stream.file_obj) as file:
-        return int(file.num_row_groups)

@@ -1,10 +1,11 @@
 """Weighted: draws with replacement, by weight."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption, BadPipe
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Op, place
 from headrace.plan.seed import key
 
 T = TypeVar("T")
@@ -16,6 +17,7 @@ class WeightedDraw(Op[T, T]):
 
     weights: tuple[float, ...]
     count: int
+    quiet = True
 
     def __post_init__(self) -> None:
         if not self.weights or any(not w >= 0 for w in self.weights) or sum(self.weights) <= 0:
@@ -40,8 +42,16 @@ class WeightedDraw(Op[T, T]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.count
 
-    def flow(self, *inputs: Any) -> Any:
-        raise BadPipe("weighted() needs random access: put it before any filter, flatmap or stream")
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        source, here = inputs
+        indexed = source.indexed() if hasattr(source, "indexed") else None
+        if indexed is None:
+            raise BadPipe("weighted() needs random access: put it before any filter, flatmap or stream")
+        drawn = self.index((indexed,), here)
+        assert drawn is not None
+        for position in range(here.emitted, self.count):
+            place.at(here, position)
+            yield drawn.get(position)
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""Lanes: a shuffled order over data that is cheap to read in units (row groups of files), with few units open at a time.
+"""Lanes: a shuffled order over data that is cheap to read in units (row groups of files), few units open at a time.
 
 All units are put in a keyed random order and laid end to end; that line is cut into `lanes` lanes of equal length. Each
 round of the order takes one row from every lane, in a keyed random sequence, and every lane goes on by one row through
@@ -47,7 +47,7 @@ class Lanes:
     key: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.lanes:
+        if not self.lanes >= 1:
             raise BadOption(f"lanes={self.lanes}: give at least 1 lane")
 
     @property

@@ -278,7 +278,7 @@ def _hash(half: Words, key: int, side: np.uint64) -> Words:
 
 def permutation(length: int, key: int) -> list[int]:
     """All of [0, length), in a random order that is the same for ever."""
-    return Shuffled(length, key)(np.arange(length, dtype=np.int64)).tolist() if length else []  # type: ignore[no-any-return]
+    return Shuffled(length, key)(np.arange(length, dtype=np.int64)).tolist() if length else []
 
 
 def uniform(key: int, start: int, count: int) -> NDArray[np.float64]:

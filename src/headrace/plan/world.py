@@ -72,4 +72,4 @@ class World:
         """
         from headrace.distributed.first import first
 
-        return first(self, per, timeout=timeout)  # type: ignore[arg-type]
+        return first(self, per, timeout=timeout)

@@ -1,15 +1,16 @@
 """Slots: memory that several processes fill and read together, a cache whose parts are made once for all of them.
 
-    | magic | token | slots | bytes of a slot | clock |  unit in each slot | last use of each slot |  slot 0 | slot 1 | ...
+    | magic | token | slots | bytes of a slot | clock |  unit in each slot | last use of each slot |  slot 0 | slot 1 |
+    ...
 
 Each slot holds one *unit* (a number; what it means is the user's business) or none. Whoever needs a unit that is in no
 slot takes the slot that was used longest ago and fills it. Who reads and who fills is settled by locks of the kernel on
 bytes of the memory's own file: any number may read a slot, or one may fill it, and the locks of a process that dies are
 gone with it. A slot says that it holds a unit only when it is filled, so a death in the middle leaves it empty.
 
-The memory has no name and nothing is left of it when the last process is gone. It goes to other processes by fork, or as
-a ticket that is redeemed through /proc, as `segment` does. Where the kernel has no such locks (they are Linux's "open
-file description" locks) or a ticket cannot be redeemed, a process has slots of its own.
+The memory has no name and nothing is left of it when the last process is gone. It goes to other processes by fork, or
+as a ticket that is redeemed through /proc, as `segment` does. Where the kernel has no such locks (they are Linux's
+"open file description" locks) or a ticket cannot be redeemed, a process has slots of its own.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """Tables that others keep on disk: pyarrow datasets and HF datasets, as units of rows.
 
-    pyarrow Dataset    its fragments; of Parquet files their row groups. Columns that stand in the folders' names are there.
-    HF Dataset         stretches of its memory-mapped table, if its rows are plain values; otherwise it is asked row by row
+pyarrow Dataset    its fragments; of Parquet files their row groups. Columns that stand in the folders' names are there.
+HF Dataset         stretches of its memory-mapped table, if its rows are plain values; otherwise it is asked row by row
 """
 
 import sys
@@ -17,6 +17,9 @@ from headrace.errors import BadOption
 from headrace.sources.columns_table import FromTable, Tabular
 from headrace.sources.parquet import MEMORY, from_units
 from headrace.sources.parquet_files import ROWS, counted, look_into, scanned
+
+STRETCH = 1 << 16
+"""Rows of a memory-mapped table that are read together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +43,9 @@ class Fragments:
 
     def count(self, expression: Any) -> Ints:
         whole = self.schema()
-        return counted(lambda u, e: self.pieces[u].count_rows(filter=e, schema=whole), len(self.pieces), expression)
+        return counted(
+            lambda u, e: self.pieces[u].scanner(filter=e, schema=whole).count_rows(), len(self.pieces), expression
+        )
 
     def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         yield from scanned(self.pieces[unit], columns, expression, schema=self.schema())
@@ -60,7 +65,9 @@ def from_dataset(dataset: Any) -> Tabular:
     try:
         fragments = list(dataset.get_fragments())
     except (pa.ArrowInvalid, ValueError) as error:
-        raise BadOption(f"this dataset has no fragments ({error}): give the one without the filter, and use filter()") from None
+        raise BadOption(
+            f"this dataset has no fragments ({error}): give the one without the filter, and use filter()"
+        ) from None
     for fragment in fragments:
         if hasattr(fragment, "split_by_row_group"):
             look = look_into(fragment.metadata, fragment.physical_schema)
@@ -69,7 +76,9 @@ def from_dataset(dataset: Any) -> Tabular:
             for name, size in look.sizes.items():
                 sizes[name] = sizes.get(name, 0) + size
             pieces += fragment.split_by_row_group()
-            masked |= {name for name in schema.names if name not in look.schema.names and not _partitioned(fragment, name)}
+            masked |= {
+                name for name in schema.names if name not in look.schema.names and not _partitioned(fragment, name)
+            }
         else:
             pieces.append(fragment)
             for batch in scanned(fragment, schema.names, schema=schema):
@@ -101,7 +110,8 @@ class Mapped:
 
     def bytes_of(self, names: set[str]) -> int:
         table = _table(self.dataset)
-        return -(-sum(table.column(name).nbytes for name in names) // max(1, table.num_rows))
+        total: int = sum(table.column(name).nbytes for name in names)
+        return -(-total // max(1, int(table.num_rows)))
 
     def count(self, expression: Any) -> Ints:
         return counted(lambda u, e: self._part(u).filter(e).num_rows, len(self.rows), expression)
@@ -137,8 +147,8 @@ def from_hf(dataset: Any) -> Tabular | None:
         return FromTable(whole, chosen)
     if dataset._indices is not None:
         return None
-    starts = range(0, table.num_rows, ROWS)
-    rows = np.array([min(ROWS, table.num_rows - start) for start in starts], np.int64)
+    starts = range(0, table.num_rows, STRETCH)
+    rows = np.array([min(STRETCH, table.num_rows - start) for start in starts], np.int64)
     masked = frozenset(n for n in names if table.column(n).null_count)
     return from_units(Mapped(dataset, rows, masked)).select(names)
 

@@ -73,6 +73,9 @@ class FromTable(Tabular):
         kept = matching(self.table, expression)
         return FromTable(self.table, kept if self.chosen is None else self.chosen[np.isin(self.chosen, kept)])
 
+    def settle(self) -> None:
+        self.table.settle()
+
     def describe(self) -> str:
         return f"frame({self.size()} rows, {len(self.table.columns)} columns)"
 

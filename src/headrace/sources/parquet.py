@@ -1,8 +1,9 @@
 """Tables on disk as sources: any row by its number, whole columns for many rows, with few row groups in memory.
 
 What has to be known before - how many rows each row group has, which columns may have missing values - is read when the
-pipe is made, of files from their footers; workers get it with the pipe. Column choice, new names and filters are part of
-the source: what is not asked for is not read. With a filter the rows that it keeps are counted when the pipe is made.
+pipe is made, of files from their footers; workers get it with the pipe. Column choice, new names and filters are part
+of the source: what is not asked for is not read. With a filter the rows that it keeps are counted when the pipe is
+made.
 
 A row group is the unit of reading. Units that were read last stay in memory up to `memory` bytes (see `columns.units`);
 `shuffle()` then uses an order that keeps few of them open (see `plan.lanes`).

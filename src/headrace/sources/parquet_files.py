@@ -15,7 +15,7 @@ from headrace.columns.packages import package
 from headrace.errors import BadOption
 from headrace.sources.open import is_remote, local, open_path
 
-ROWS = 1 << 15
+ROWS = 1 << 13
 """Rows that are decoded at a time: the memory that a row group needs while it is read, beside itself."""
 READERS = 16
 OPEN = 64
@@ -173,8 +173,10 @@ def _look_arrow(path: str) -> Look:
 
 
 def _hollow(column: Any) -> bool:
-    """Lists of one size in which an element is missing."""
+    """Something is missing inside a value, or in a way that the column does not count."""
     types = package("pyarrow").types
+    if types.is_run_end_encoded(column.type):
+        return bool(column.values.null_count)
     return bool(types.is_fixed_size_list(column.type)) and bool(column.flatten().null_count)
 
 

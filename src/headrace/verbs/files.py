@@ -76,15 +76,6 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         """Every example of these TFRecord files."""
         return FileVerbs.files(paths).open_files("rb").load_from_tfrecord(spec)
 
-    @staticmethod
-    def parquet(paths: Paths, columns: Sequence[str] | None = None, *, form: str = "rows") -> "Pipe[Any]":
-        """Every row of these parquet files; row groups are read by any worker. `form`: rows, columns, table, pandas."""
-        from headrace.ops.load_parquet import LoadParquet, row_groups
-        from headrace.sources.memory import FromSequence
-
-        groups = [(path, number) for path in FileVerbs.files(paths) for number in range(row_groups(path))]
-        return grow(start(FromSequence(groups)), LoadParquet(columns, form))
-
     # --- listing and opening ----------------------------------------------------------------------------------------
 
     def list_files(

@@ -76,7 +76,9 @@ class FrameVerbs:
         if pipe.columnar:
             narrowed = pipe if columns is None else pipe.select(*columns)
             return narrowed.batch(size, drop_last, as_=as_)
-        made = pipe.batch(size, drop_last).then(ToFrame(as_ if as_ != "jax" else "numpy", columns and tuple(columns)))
+        made = pipe.batch(size, drop_last).then(
+            ToFrame(as_ if as_ != "jax" else "numpy", tuple(columns) if columns else None)
+        )
         return _jax(made) if as_ == "jax" else made
 
     def rows(self) -> "Pipe[dict[str, Any]]":
@@ -97,7 +99,9 @@ class FrameVerbs:
         pipe = cast("Pipe[Any]", self)
         table = table_of(frame)
         if table is None:
-            raise BadOption(f"join() takes a frame (a dict of arrays, pandas, polars, pyarrow), not {type(frame).__name__}")
+            raise BadOption(
+                f"join() takes a frame (a dict of arrays, pandas, polars, pyarrow), not {type(frame).__name__}"
+            )
         if how not in ("left", "inner"):
             raise BadOption(f"join(how=) is 'left' or 'inner', not {how!r}")
         pairs = dict(on) if isinstance(on, Mapping) else {n: n for n in ((on,) if isinstance(on, str) else on)}
@@ -116,8 +120,8 @@ class FrameVerbs:
         pipe = cast("Pipe[Any]", self)
         if not pipe.columnar:
             raise BadOption(
-                f"batch(as_={as_!r}) needs rows of a frame that nothing has taken apart; here samples are single objects: "
-                f"use dataframe(size, as_={as_!r})"
+                f"batch(as_={as_!r}) needs rows of a frame that nothing has taken apart; for single objects use "
+                f"dataframe(size, as_={as_!r})"
             )
         made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
         return _jax(made) if as_ == "jax" else made

@@ -6,7 +6,6 @@ than five deaths in the same block are too many.
 """
 
 from collections import Counter
-from collections.abc import Callable
 
 from headrace.engine.messages import Ticket
 from headrace.engine.workers.calls import describe, name_of
@@ -18,24 +17,24 @@ MOST_IN_A_STREAM = 5
 class Blame:
     """What deaths have been held against which tickets."""
 
-    def __init__(self, on_poison: str, witnessed: Callable[[int], int | None]) -> None:
+    def __init__(self, on_poison: str) -> None:
         self._on_poison = on_poison
-        self._witnessed = witnessed
-        """The position that a ticket told last, by its number in this run."""
         self._deaths: Counter[tuple[int, ...]] = Counter()
 
     def watched(self, ticket: Ticket) -> bool:
         return name_of(ticket) in self._deaths
 
-    def strike(self, ticket: Ticket) -> None:
-        """The ticket ran when its worker died; a sample of it that has killed twice is left out, or an error."""
+    def strike(self, ticket: Ticket, position: int | None, why: str) -> None:
+        """The ticket ran, at `position` if that is known, when its worker died: the second time it is poison."""
         name = name_of(ticket)
         self._deaths[name] += 1
         if ticket.strand is not None:
             if self._deaths[name] > MOST_IN_A_STREAM:
-                raise PoisonSample(f"a stream's worker died {self._deaths[name]} times in {describe(ticket)}")
+                raise PoisonSample(
+                    f"the worker that reads a stream {why}, {self._deaths[name]} times in {describe(ticket)}; "
+                    f"look at it with workers=0"
+                )
             return
-        position = self._witnessed(ticket.seq)
         if position is None:
             return
         self._deaths[*name, position] += 1
@@ -43,7 +42,7 @@ class Blame:
             return
         if self._on_poison == "raise":
             raise PoisonSample(
-                f"the sample at position {position} killed its worker twice ({describe(ticket)}); "
+                f"the sample at position {position} ended its worker twice: it {why} ({describe(ticket)}); "
                 f"look at it with workers=0, or leave such samples out with on_poison='skip'"
             )
         ticket.avoid = (*ticket.avoid, position)

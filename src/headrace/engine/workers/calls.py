@@ -82,10 +82,10 @@ def reply_of(ticket: Ticket, body: tuple[Any, ...], arena: Arena) -> Reply:
 
 def fill(reply: Reply, packed: Any, arena: Arena) -> None:
     """Packed samples into a slot of the reply."""
-    table, image = packed
+    (offset, size), image = packed
     reply.slot = slot = arena.lend(image.nbytes)
     slot.view[HEADER : image.nbytes] = memoryview(image)[HEADER:]
-    slot.table = table
+    slot.table = (offset, size, reply.ticket.seq)
 
 
 def name_of(ticket: Ticket) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ was lent, so that after its death the consumer knows where it was.
 """
 
 import contextlib
+import ctypes
 import faulthandler
 import marshal
 import os
@@ -24,13 +25,18 @@ from typing import Any
 from headrace.engine import codec, wire
 from headrace.engine.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, lease_type, room, whole
 from headrace.engine.executor import Executor
-from headrace.engine.messages import FAILED, INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS
+from headrace.engine.messages import DONE, FAILED, INLINE, MANY, PACKING, READY, RETIRED, SLOTTED, STOP, TICKETS
 from headrace.engine.program import Program
 from headrace.engine.shipping import unship
 from headrace.op import place
 
 TOGETHER = 300e-6
 """Seconds for which a reply may wait for the next one."""
+PR_SET_PDEATHSIG = 1
+"""Dies with the thread that started it, even inside native code that holds the interpreter; so only asked for where
+that is the main thread of the consumer."""
+HELD = (signal.SIGINT, signal.SIGTERM)
+"""Signals that wait while a process is being started."""
 IN_MESSAGE = 32 * 1024
 """A head larger than this goes into the slot."""
 
@@ -83,12 +89,14 @@ class Child:
         place.allocate = writer.allocate
         started = time.perf_counter()
         try:
-            return self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)
+            answer = self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)
         except Exception as error:
-            return self._fail(seq, error, started), -1
+            answer = self._fail(seq, error, started), -1
         finally:
-            header[2] = 2
             place.allocate = None
+        # (Not after sys.exit() in user code: that is a death inside the sample.)
+        header[2] = DONE
+        return answer
 
     def _run(
         self, seq: int, stage: Any, epoch: int, number: int, payload: Any, avoid: Any, writer: Any, started: float
@@ -120,6 +128,7 @@ class Child:
             outputs = executor.run(stage.number, epoch, number, payload, avoid)
             many = many or (stage.number == self._last - 1 and self._assembled)
         skipped = tuple(executor.skipped)
+        executor.header[2] = PACKING
         if many:
             kind, body, fd = self._many(writer, outputs)
         else:
@@ -160,9 +169,9 @@ class Child:
     def _fail(self, seq: int, error: Exception, started: float) -> bytes:
         op, position = self.executor.where()
         if not isinstance(error, OutOfSharedMemory):
-            error.add_note(
-                f"headrace: in {op}, at position {position}, in worker {self.number} (process {os.getpid()})"
-            )
+            packing = self.executor.header[2] == PACKING
+            at = "while its results were being packed" if packing else f"in {op}, at position {position}"
+            error.add_note(f"headrace: {at}, in worker {self.number} (process {os.getpid()})")
         text = "".join(traceback.format_exception(error))
         packed = codec.pack_error(error)
         return marshal.dumps((FAILED, seq, packed, text, time.perf_counter() - started))
@@ -170,13 +179,19 @@ class Child:
 
 def _overflow(need: int) -> tuple[int, codec.Writer]:
     fd = anonymous(room(need))
-    mapped = Mapped(os.dup(fd))
+    try:
+        mapped = Mapped(os.dup(fd))
+    except OSError:
+        os.close(fd)
+        raise
     return fd, codec.Writer(mapped.view, mapped.address, HEADER)
 
 
 def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
     """Run tickets until the consumer says stop, or is gone."""
     _quiet_signals(extra.get("dump", -1))
+    if extra.get("bound"):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if consumer >= 0:
         threading.Thread(target=_watch, args=(consumer,), name="headrace-watch", daemon=True).start()
     try:
@@ -243,23 +258,31 @@ def _private() -> int:
     return (resident - shared) * os.sysconf("SC_PAGESIZE")
 
 
-def _quiet_signals(dump: int) -> None:
+def own_signals() -> None:
     # Ctrl-C reaches the whole foreground group: the consumer decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+
+
+def _quiet_signals(dump: int) -> None:
+    own_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if dump >= 0:
         faulthandler.register(signal.SIGUSR2, file=dump, all_threads=True)
 
 
-def main(sock: int, consumer: int, shipped: int, number: int, dump: int = -1) -> None:
+def main(sock: int, consumer: int, shipped: int, number: int, dump: int, bound: bool) -> None:
     """Entry of a worker that was started as a new interpreter."""
+    own_signals()
     connection = socket.socket(fileno=sock)
-    _unpack_and_serve(connection, consumer, shipped, number, dump)
+    _unpack_and_serve(connection, consumer, shipped, number, dump, bound)
     leave(0)
 
 
-def _unpack_and_serve(connection: socket.socket, consumer: int, shipped: int, number: int, dump: int) -> None:
+def _unpack_and_serve(
+    connection: socket.socket, consumer: int, shipped: int, number: int, dump: int, bound: bool = False
+) -> None:
     try:
         program, extra = unship(whole(shipped))
     except BaseException as error:
@@ -269,7 +292,7 @@ def _unpack_and_serve(connection: socket.socket, consumer: int, shipped: int, nu
         return
     finally:
         os.close(shipped)
-    serve(connection, consumer, number, program, {**extra, "dump": dump})
+    serve(connection, consumer, number, program, {**extra, "dump": dump, "bound": bound})
 
 
 def leave(code: int) -> None:

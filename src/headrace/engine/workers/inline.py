@@ -13,6 +13,11 @@ from headrace.engine.messages import Reply, Ticket
 from headrace.engine.program import Program
 from headrace.plan.seed import BorrowedGlobals
 
+STREAMED = 8
+"""Tickets of a stream that may wait to be run together."""
+TOGETHER = 1e-3
+"""Seconds after which no further one is begun."""
+
 
 class InlineWorkers:
     """The inline kind."""
@@ -26,26 +31,35 @@ class InlineWorkers:
         self.program = program
         self._executor = Executor(program, seeds=True)
         self._borrowed = BorrowedGlobals()
+        # A stream is read a little ahead anyway. Doing a few small batches of it together lends the caller's generators
+        # once for all of them, which costs more than such a batch.
+        self._together = STREAMED if program.stages[0].feed == "strand" else 1
 
     def submit(self, ticket: Ticket) -> bool:
-        if self._tickets:
+        if len(self._tickets) >= self._together:
             return False
         self._tickets.append(ticket)
         return True
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
-        ticket = self._tickets.popleft()
+        if not self.program.keyed:
+            return [self._answer(self._tickets.popleft())]
+        with self._borrowed:
+            replies = [self._answer(self._tickets.popleft())]
+            until = time.perf_counter() + TOGETHER
+            while self._tickets and time.perf_counter() < until:
+                replies.append(self._answer(self._tickets.popleft()))
+            return replies
+
+    def _answer(self, ticket: Ticket) -> Reply:
         try:
-            if not self.program.keyed:
-                return [answer(self._executor, ticket)]
-            with self._borrowed:
-                return [answer(self._executor, ticket)]
+            return answer(self._executor, ticket)
         except Exception as error:
             op, position = self._executor.where()
             error.add_note(f"headrace: in {op}, at position {position}, in the consumer itself")
             reply = Reply(ticket)
             reply.error = error
-            return [reply]
+            return reply
 
     def running(self) -> int:
         return len(self._tickets)

@@ -24,7 +24,7 @@ from typing import Any
 
 from headrace.engine import codec, wire
 from headrace.engine.arena import SMALLEST, Arena, Slot, anonymous
-from headrace.engine.messages import INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
+from headrace.engine.messages import BEGUN, INLINE, MANY, PACKING, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.shipping import ship
@@ -116,13 +116,17 @@ class ProcessWorkers:
         self._method = policy.start_method or "server"
         if self._method == "fork":
             _warn_of_threads()
+            for node in program.pipe.nodes():
+                node.op.settle()
         else:
             data, self._modules = ship(program, self._extra)
             self._shipped = anonymous(len(data))
             with open(self._shipped, "wb", closefd=False) as file:
                 file.write(data)
         if self._method == "forkserver":
-            self._private, self._modules = start.Server(), []
+            self._modules = []
+            with start.signals_wait():
+                self._private = start.Server()
         try:
             for number in range(policy.workers):
                 self._start(number)
@@ -130,22 +134,30 @@ class ProcessWorkers:
             self.close()
             raise
 
-    def _start(self, number: int) -> Worker:
+    def _start(self, number: int) -> None:
         if self._method == "fork":
             # Only what is open now: the number of a closed descriptor may already belong to something new.
             inherited = [self._epoll.fileno(), *self._by_fd]
-            started = start.by_fork(number, self.program, self._extra, inherited)
-        elif self._method == "spawn":
-            started = start.by_spawn(number, self._shipped)
-        else:
+            with start.signals_wait():
+                self._join(number, start.by_fork(number, self.program, self._extra, inherited))
+            return
+        if self._method != "spawn":
             if self._private is not None and not self._private.alive():
                 self._private.close()
-                self._private = start.Server()
+                with start.signals_wait():
+                    self._private = start.Server()
             try:
+                # (The server may have to import much first: that can be interrupted.)
                 started = start.by_server(number, self._shipped, self._modules, self._private)
             except (RuntimeError, OSError) as refused:
                 log.info("worker %d starts as a new interpreter: %s", number, refused)
-                started = start.by_spawn(number, self._shipped)
+            else:
+                self._join(number, started)
+                return
+        with start.signals_wait():
+            self._join(number, start.by_spawn(number, self._shipped))
+
+    def _join(self, number: int, started: start.Started) -> None:
         worker = Worker(number, started)
         if number < len(self._workers):
             self._workers[number] = worker
@@ -155,7 +167,6 @@ class ProcessWorkers:
         self._by_fd[started.pidfd] = (worker, True)
         self._epoll.register(worker.fd, select.EPOLLIN)
         self._epoll.register(started.pidfd, select.EPOLLIN)
-        return worker
 
     # --- tickets out --------------------------------------------------------------------------------------------------
 
@@ -408,14 +419,15 @@ class ProcessWorkers:
         """The one that had begun a sample and not answered: queued tickets, and finished ones, never count."""
         for ticket in lost:
             seq, _, begun = _PLACE.unpack_from(ticket.slot.map, 0)
-            if seq == ticket.seq and begun == 1:
+            if seq == ticket.seq and begun in (BEGUN, PACKING):
                 return ticket
         return None
 
     def _strike(self, ticket: Ticket, why: str) -> None:
         """The ticket was running when its worker died: note the sample; at the second time it is poison."""
-        _, position, _ = _PLACE.unpack_from(ticket.slot.map, 0)
-        sample = (ticket.stage, ticket.epoch, position)
+        _, position, begun = _PLACE.unpack_from(ticket.slot.map, 0)
+        # Which sample of a ticket it was that could not be packed is not known: that is held against the ticket.
+        sample = (ticket.stage, ticket.epoch, position if begun == BEGUN else -1 - ticket.number)
         self._struck[sample] += 1
         if self._struck[sample] < 2 or ticket.strand is not None:
             if self._struck[sample] > STREAM_DEATHS:
@@ -424,6 +436,11 @@ class ProcessWorkers:
                     f"look at it with workers=0"
                 )
             return
+        if begun == PACKING:
+            raise PoisonSample(
+                f"a worker {why}, twice, while it was packing what it had made ({self._describe(ticket)}): a sample "
+                f"there ends the process that pickles it; look at it with workers=0, or return plain data and arrays"
+            )
         if self.policy.on_poison == "raise":
             raise PoisonSample(
                 f"the sample at position {position} ended its worker twice: it {why} ({self._describe(ticket)}); "
@@ -452,7 +469,15 @@ class ProcessWorkers:
 
     def stuck(self) -> list[tuple[int, int, str]]:
         """Workers with unanswered tickets: number, pid, what they run."""
-        return [(w.number, w.started.pid, self._describe(w.queue[0])) for w in self._workers if w.queue]
+        return [(w.number, w.started.pid, self._doing(w)) for w in self._workers if w.queue]
+
+    def _doing(self, worker: Worker) -> str:
+        ticket = self._running(list(worker.queue))
+        if ticket is None:
+            return f"{self._describe(worker.queue[0])}, not begun"
+        _, position, begun = _PLACE.unpack_from(ticket.slot.map, 0)
+        where = f"at position {position}" if begun == BEGUN else "packing its results"
+        return f"{where}, {self._describe(ticket)}: {self.program.ops(ticket.stage)}"
 
     def stack(self, worker_number: int) -> str:
         """The Python stack of a worker at this moment, however stuck it is."""

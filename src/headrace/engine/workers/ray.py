@@ -20,7 +20,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine import codec
 from headrace.engine.arena import Arena
 from headrace.engine.messages import FAILED, Reply, Ticket
 from headrace.engine.policy import Policy
@@ -29,7 +28,7 @@ from headrace.engine.shipping import ship
 from headrace.engine.workers import ray_cluster as cluster
 from headrace.engine.workers.blame import Blame
 from headrace.engine.workers.calls import Call, Worker, describe, fill, name_of, reply_of
-from headrace.engine.workers.lineage import Recipe, Remote, recipe
+from headrace.engine.workers.lineage import Recipe, Remote, States, recipe
 from headrace.engine.workers.process import _CAUSES, EARLY_DEATHS, _remote
 from headrace.engine.workers.roster import Roster
 from headrace.engine.workers.servant import Wire
@@ -43,8 +42,6 @@ else:
 log = logging.getLogger("headrace")
 LOSSES = 20
 """How often the samples of one ticket may be lost before it is given up."""
-ANSWER = 10.0
-"""Seconds for the witness, or for a stack."""
 
 
 class RayWorkers:
@@ -64,11 +61,15 @@ class RayWorkers:
         self._fetching = 0
         self._seq = 0
         self._early = 0
+        self._proven = False
+        """An actor has been ready: the program can be started."""
+        self._fresh = False
+        """An actor has started: there may be room where there was none."""
         self._lost: Counter[tuple[int, int, int]] = Counter()
-        self._states: dict[tuple[int, int], tuple[int, bytes]] = {}
+        self._states = States()
         self._shipped: Any = None
         self._witness: Any = None
-        self._blame = Blame(policy.on_poison, self._witnessed)
+        self._blame = Blame(policy.on_poison)
         self._connected = False
 
     def open(self, program: Program) -> None:
@@ -104,14 +105,12 @@ class RayWorkers:
     # --- tickets out --------------------------------------------------------------------------------------------------
 
     def submit(self, ticket: Ticket) -> bool:
+        if ticket.strand is not None and any(other.strand == ticket.strand for other in self._roster.waiting):
+            return False  # blocks of one strand stay in order
         worker = self._roster.choose(ticket, self._alone(ticket))
-        if worker is not None:
-            self._send(worker, ticket)
-        # While nobody has started, or when nothing is under way whose end makes the caller ask again, it waits here.
-        elif self.running() and self._roster.full():
+        if worker is None:
             return False
-        else:
-            self._roster.waiting.append(ticket)
+        self._send(worker, ticket)
         return True
 
     def _alone(self, ticket: Ticket) -> bool:
@@ -155,7 +154,7 @@ class RayWorkers:
     def _wire(self, ticket: Ticket, packs: dict[Any, int]) -> Wire:
         payload = ticket.payload
         if ticket.strand is not None:
-            payload = self._strand_payload(ticket)
+            payload = self._states.payload(ticket)
         elif ticket.blocks:
             refs, base, stride = payload
             places = [(packs.setdefault(block.outputs.ref, len(packs)), first, stop) for block, first, stop in refs]
@@ -167,21 +166,14 @@ class RayWorkers:
             witness = self._witness = self._witness or cluster.witness()
         return ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid, witness
 
-    def _strand_payload(self, ticket: Ticket) -> Any:
-        """A strand goes on where its actor has it open; an actor that has not opens it from the last state known."""
-        strand, state = ticket.payload
-        known = self._states.get((ticket.epoch, strand))
-        if state is None and known is not None and known[0] == ticket.number:
-            state = known[1]
-        return strand, state if state is None or type(state) is bytes else codec.pack_state(state)
-
     # --- replies in ---------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
-        """At least one reply, or none when the time is up."""
+        """At least one reply, or none when the time is up or a new actor can take tickets."""
         until = None if timeout is None else time.monotonic() + timeout
+        self._fresh = False
         replies = self.collect()
-        while not replies:
+        while not replies and not self._fresh:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 break
@@ -238,8 +230,7 @@ class RayWorkers:
         if answer[0] == FAILED:
             raise _remote(answer[1], answer[2])
         _, worker.pid, worker.dump, worker.node = answer
-        worker.ready = True
-        self._early = 0
+        worker.ready = self._proven = self._fresh = True
 
     def _answered(self, call: Call, answer: Any, replies: list[Reply]) -> None:
         worker = call.worker
@@ -273,9 +264,9 @@ class RayWorkers:
         _, reply.count, _, reply.skipped, reply.seconds, extra, size = body
         payload = ticket.payload
         if ticket.strand is not None:
-            payload = self._strand_payload(ticket)
+            payload = self._states.payload(ticket)
             reply.ended, reply.state = extra
-            self._states[ticket.epoch, ticket.strand] = (ticket.number + 1, reply.state)
+            self._states.note(ticket, reply.state)
         reply.outputs = remote = Remote(call.samples, recipe(ticket, payload, reply.count))
         self.arena.largest = max(self.arena.largest, size)
         if ticket.stage < self._last:
@@ -302,7 +293,7 @@ class RayWorkers:
             self._early += 1
             if getattr(error, "actor_init_failed", False):
                 raise WorkerDied(f"an actor {why}: headrace has to be installed on every node") from error
-            if self._early >= EARLY_DEATHS:
+            if self._early >= EARLY_DEATHS and not self._proven:
                 raise WorkerDied(f"workers end while they start ({why}); {_CAUSES}") from error
         if self.deaths > self.policy.restarts:
             at = f" while it ran {describe(tickets[0])}" if tickets else ""
@@ -312,7 +303,7 @@ class RayWorkers:
             ) from error
         if lost and why != cluster.LOST_WITH_NODE:
             for ticket in lost[0].tickets:
-                self._blame.strike(ticket)
+                self._blame.strike(ticket, cluster.witnessed(self._witness, ticket.seq), why)
         self._replace(worker)
         log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
         self._roster.waiting.extendleft(reversed(tickets))
@@ -326,7 +317,7 @@ class RayWorkers:
             if not call.tickets:
                 del worker.calls[call.ref]
             elif call.ref in worker.calls:  # or it was an early one, and has been answered meanwhile
-                answer = _said(call) if call.in_turn else None
+                answer = (call.early or cluster.said(call.ref)) if call.in_turn else None
                 if answer is None:
                     owed.append(call)
                 else:
@@ -355,11 +346,7 @@ class RayWorkers:
     def _remake(self, made: Recipe) -> Any:
         """Samples that were lost, made again from what made them; whoever asks for the result waits for it."""
         inputs = [self._remake(below) for below in made.inputs]
-        actor = self._roster.least_busy().actor
-        wire = (0, made.stage, made.epoch, made.number, made.payload, made.avoid, None)
-        if made.strand:
-            return actor.again.remote(wire, made.count)
-        return actor.keep.options(num_returns=2).remote(wire, *inputs)[1]
+        return cluster.remake(self._roster.least_busy().actor, made, inputs)
 
     def _count_loss(self, ticket: Ticket) -> None:
         name = name_of(ticket)
@@ -369,15 +356,6 @@ class RayWorkers:
                 f"the samples of {describe(ticket)} were lost {LOSSES} times; nodes of the cluster come and go: "
                 f"look at `ray status`"
             )
-
-    def _witnessed(self, seq: int) -> int | None:
-        if self._witness is None:
-            return None
-        try:
-            position: int | None = ray.get(self._witness.last.remote(seq), timeout=ANSWER)
-        except ray.exceptions.RayError:
-            position = self._witness = None
-        return position
 
     # --- looking and ending -------------------------------------------------------------------------------------------
 
@@ -399,7 +377,7 @@ class RayWorkers:
         worker = self._roster.workers[worker_number]
         if not worker.ready:
             return "it has not started"
-        return cluster.look(worker.node, worker.pid, worker.dump, ANSWER)
+        return cluster.look(worker.node, worker.pid, worker.dump)
 
     def pids(self) -> list[int]:
         return [worker.pid for worker in self._roster.workers if worker.ready]
@@ -425,17 +403,6 @@ class RayWorkers:
         cluster.end([*(worker.actor for worker in self._roster.workers), *filter(None, [self._witness])])
         self._roster = Roster(self.policy)
         self._calls.clear()
+        self.arena.clear()
         self._shipped = self._witness = None
         cluster.leave()
-
-
-def _said(call: Call) -> Any:
-    """The answer of a call to an actor that is dead now, if there is one."""
-    if call.early is not None:
-        return call.early
-    if not ray.wait([call.ref], timeout=0)[0]:
-        return None
-    try:
-        return ray.get(call.ref)
-    except ray.exceptions.RayError:
-        return None

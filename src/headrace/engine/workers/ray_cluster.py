@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.workers import ray_actor
+from headrace.engine.workers.lineage import Recipe
 from headrace.errors import missing
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ else:
             raise
         raise missing("ray", "ray") from None
 
+ANSWER = 10.0
+"""Seconds for the witness, or for a stack."""
 STORE_SHARE = 3
 """Tickets under way take at most one part in so many of a node's object store."""
 LOST_WITH_NODE = "was lost with its node"
@@ -68,16 +71,40 @@ def worker(cores: int) -> Any:
 
 
 def witness() -> Any:
-    """A witness beside the consumer, which it is to outlive no node but this one with."""
+    """A witness, on the consumer's own node: where it goes, the consumer goes too."""
     here = ray.get_runtime_context().get_node_id()
     return ray.remote(ray_actor.witness()).options(num_cpus=0, scheduling_strategy=_on(here)).remote()
 
 
-def look(node: str, pid: int, dump: int, seconds: float) -> str:
+def witnessed(by: Any, seq: int) -> int | None:
+    """The position that a ticket told last, if there was anybody to tell."""
+    try:
+        return None if by is None else ray.get(by.last.remote(seq), timeout=ANSWER)
+    except ray.exceptions.RayError:
+        return None
+
+
+def said(ref: Any) -> Any:
+    """The answer of a call to an actor that is dead now, if there is one."""
+    try:
+        return ray.get(ref) if ray.wait([ref], timeout=0)[0] else None
+    except ray.exceptions.RayError:
+        return None
+
+
+def remake(actor: Any, made: Recipe, inputs: list[Any]) -> Any:
+    """Where the samples will be that this recipe makes."""
+    wire = (0, made.stage, made.epoch, made.number, made.payload, made.avoid, None)
+    if made.strand:
+        return actor.again.remote(wire, made.count)
+    return actor.keep.options(num_returns=2).remote(wire, *inputs)[1]
+
+
+def look(node: str, pid: int, dump: int) -> str:
     """The stack of a process on a node."""
     task = ray.remote(ray_actor.look()).options(num_cpus=0, scheduling_strategy=_on(node))
     try:
-        return str(ray.get(task.remote(sys.path, pid, dump), timeout=seconds))
+        return str(ray.get(task.remote(sys.path, pid, dump), timeout=ANSWER))
     except ray.exceptions.RayError as error:
         return f"no answer from node {node}: {error}"
 

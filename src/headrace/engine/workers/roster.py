@@ -18,7 +18,7 @@ MOST_TOGETHER = 4
 
 
 class Roster:
-    """The workers, their queues, and the tickets that wait for one."""
+    """The workers, their queues, and tickets that were lost and wait for somebody to run them again."""
 
     def __init__(self, policy: Policy) -> None:
         self.workers: list[Worker] = []
@@ -35,7 +35,7 @@ class Roster:
             self.workers.append(worker)
 
     def choose(self, ticket: Ticket, alone: bool) -> Worker | None:
-        """Whoever should run the ticket, if there is room with him now."""
+        """Whoever should run the ticket, if there is room there now."""
         room = self._prefetch * (1 if alone else self.together(ticket.stage))
         free = [w for w in self.workers if w.ready and not w.retiring and w.load < room]
         if ticket.pin is not None:
@@ -65,15 +65,14 @@ class Roster:
             return False
         return len(worker.calls) < self._prefetch or len(worker.outbox) >= self.together(worker.outbox[0].stage)
 
-    def full(self) -> bool:
-        """Nothing more can wait here: somebody is there to be asked, or enough waits for those who start."""
-        return len(self.waiting) >= len(self.workers) or any(w.ready for w in self.workers)
-
     def load(self) -> int:
         return len(self.waiting) + sum(worker.load for worker in self.workers)
 
     def drop(self, owner: Any) -> None:
         """Forget what has not been sent of an owner's tickets."""
+        for ticket in (*self.waiting, *(ticket for worker in self.workers for ticket in worker.outbox)):
+            if ticket.owner is owner:
+                owner.let_go(ticket)
         self.waiting = deque(ticket for ticket in self.waiting if ticket.owner is not owner)
         for worker in self.workers:
             worker.load -= len(worker.outbox)

@@ -170,8 +170,9 @@ def _load(packed: Any, first: int, stop: int) -> list[Any]:
         error = codec.load_error(packed[1])
         error.add_note("headrace: while samples that were lost with their node were made again")
         raise error
-    table, image = packed
-    return codec.load_many(_Copied(memoryview(image)), table, first, stop)
+    (offset, size), image = packed
+    memory = memoryview(image)
+    return codec.load_many(_Copied(memory), codec.read_table(memory, offset, size), first, stop)
 
 
 class _Copied:

@@ -17,7 +17,7 @@ from headrace.engine.workers import child
 
 
 def main(sock: int, consumer: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    child.own_signals()
     connection = socket.socket(fileno=sock)
     children: set[int] = set()
     poll = select.poll()
@@ -30,10 +30,13 @@ def main(sock: int, consumer: int) -> None:
         if not data:
             break
         question = marshal.loads(data)
-        if question[0] == "fork":
-            _fork(connection, consumer, fds, question, children)
-        else:
-            connection.send(marshal.dumps(("status", _reap(question[1], children))))
+        try:
+            if question[0] == "fork":
+                _fork(connection, consumer, fds, question, children)
+            else:
+                connection.send(marshal.dumps(("status", _reap(question[1], children))))
+        except (BrokenPipeError, ConnectionResetError):
+            break  # the consumer was interrupted, and does not wait for the answer any more
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -8,12 +8,13 @@ import atexit
 import contextlib
 import marshal
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.engine.arena import scratch
@@ -24,6 +25,10 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Set to 1 in new interpreters before anything is imported: a process with threads cannot be forked."""
 SERVER_DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
+
+
+SERVER_GRACE = 0.3
+"""Seconds for the server to end by itself when its consumer has hung up."""
 
 
 class Started:
@@ -68,11 +73,26 @@ def _pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
+@contextlib.contextmanager
+def signals_wait() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are held back: here, so that whoever was started is known to somebody, and in the new process.
+
+    It inherits that, until it has set its own mind (`child.own_signals`): it would run the user's handlers, or print
+    a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, child.HELD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: list[int]) -> Started:
     """Fork this process. `inherited` are descriptors of other workers that the new one must not keep open."""
     ours, theirs = _pair()
     dump = scratch()
     consumer = os.pidfd_open(os.getpid())
+    bound = _in_main_thread()
     child.flush()
     pid = os.fork()
     if pid == 0:
@@ -84,7 +104,7 @@ def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: lis
                     os.close(fd)
             _Server.forget()
             signal.set_wakeup_fd(-1)
-            child.serve(theirs, consumer, number, program, {**extra, "dump": dump})
+            child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
             code = 0
         except SystemExit as left:
             code = child.exit_code(left)
@@ -104,12 +124,17 @@ def by_spawn(number: int, shipped: int) -> Started:
     dump = scratch()
     consumer = os.pidfd_open(os.getpid())
     fds = (theirs.fileno(), consumer, shipped, dump)
-    call = f"from headrace.engine.workers.child import main; main({fds[0]}, {fds[1]}, {fds[2]}, {number}, {fds[3]})"
+    told = (theirs.fileno(), consumer, shipped, number, dump, _in_main_thread())
+    call = f"from headrace.engine.workers.child import main; main{told}"
     process = subprocess.Popen(_python(call), pass_fds=fds, stdin=subprocess.DEVNULL)
     theirs.close()
     os.close(consumer)
     pidfd = os.pidfd_open(process.pid)
     return Started(process.pid, pidfd, ours, dump, lambda pid: process.wait())
+
+
+def _in_main_thread() -> bool:
+    return threading.get_native_id() == os.getpid()
 
 
 def by_server(number: int, shipped: int, modules: list[str], private: "Server | None" = None) -> Started:
@@ -183,7 +208,20 @@ class Server:
     def close(self) -> None:
         self.sock.close()
         if self.owner == os.getpid():
+            if self.process.poll() is None and not _ends(self.process.pid):
+                self.process.kill()  # it is importing something large; its workers see the end of their sockets
             self.process.wait()
+
+
+def _ends(pid: int) -> bool:
+    """Whether a child ends by itself within the grace."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(SERVER_GRACE * 1000))
+    finally:
+        os.close(pidfd)
 
 
 class _Server:
@@ -196,8 +234,9 @@ class _Server:
     def running(cls) -> Server:
         with cls._lock:
             if cls._now is None or not cls._now.alive():
-                cls._now = Server()
-                atexit.register(cls._now.close)
+                with signals_wait():
+                    cls._now = Server()
+                    atexit.register(cls._now.close)
             return cls._now
 
     @classmethod

@@ -3,9 +3,12 @@
 Threads never touch the global generators; `headrace.rng()` is keyed as everywhere.
 """
 
+import os
 import queue
+import sys
 import threading
 import time
+import traceback
 from typing import Any
 
 from headrace.engine.executor import Executor
@@ -26,6 +29,8 @@ class ThreadWorkers:
         self._out: queue.SimpleQueue[Reply | BaseException] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._running = 0
+        self._now: dict[int, tuple[int, Executor, Ticket]] = {}
+        """By the thread's number: its identity, and what it runs."""
 
     def open(self, program: Program) -> None:
         self.program = program
@@ -53,6 +58,7 @@ class ThreadWorkers:
             try:
                 if failed is not None:
                     raise failed
+                self._now[number] = (threading.get_ident(), executor, ticket)
                 reply = answer(executor, ticket)
             except BaseException as error:
                 op, position = executor.where()
@@ -61,6 +67,7 @@ class ThreadWorkers:
                     error.add_note(note)
                 reply = Reply(ticket)
                 reply.error = error
+            self._now.pop(number, None)
             self._out.put(reply)
             del ticket, reply
 
@@ -90,6 +97,21 @@ class ThreadWorkers:
             replies.append(self._out.get_nowait())
         self._running -= len(replies)
         return replies  # type: ignore[return-value]
+
+    def stuck(self) -> list[tuple[int, int, str]]:
+        """Threads inside a ticket: number, process, what they run."""
+        told = []
+        for number, (_, executor, ticket) in sorted(self._now.items()):
+            op, position = executor.where()
+            what = f"ticket {ticket.number} of stage {ticket.stage} in epoch {ticket.epoch}"
+            told.append((number, os.getpid(), f"in {op}, at position {position}, {what}"))
+        return told
+
+    def stack(self, number: int) -> str:
+        """The Python stack of a thread at this moment."""
+        ident, *_ = self._now.get(number, (0,))
+        frame = sys._current_frames().get(ident)
+        return "the thread has gone on" if frame is None else "".join(traceback.format_stack(frame))
 
     def running(self) -> int:
         return self._running

@@ -111,9 +111,9 @@ def _parts(record: Record, steady: list[Turn]) -> tuple[Part, ...]:
     if record.policy.kind != "inline":
         parts.append(Part("transport", "packing, in workers", max(0.0, busy - sum(ops.values())) * scale))
     count = max(1, len(steady))
-    tails = recorder.tail or {}
     every = max(1, len(record.turns))
-    parts += [Part("tail", nodes[o].op.describe(), s / every, o) for o, s in sorted(tails.items()) if o != RUN]
+    tail = sorted((o, s) for o, s in recorder.tail.items() if o != RUN)
+    parts += [Part("tail", nodes[ordinal].op.describe(), spent / every, ordinal) for ordinal, spent in tail]
     own = sum(turn.got - turn.asked - turn.waited - turn.tail for turn in steady) / count
     parts.append(Part("transport", "decoding and dealing out, in the consumer", max(0.0, own)))
     parts.append(Part("step", "the training loop", _step(record)))

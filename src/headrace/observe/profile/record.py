@@ -12,6 +12,7 @@ import time
 from typing import Any, NamedTuple
 
 from headrace.observe.meter import Meter
+from headrace.op import Clock
 
 MOST = 50_000
 """Events of one kind that are kept."""
@@ -51,7 +52,7 @@ class Recorder(Meter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tail: dict[int, float] | None = {}
+        self.tail = Clock()
         self.full = False
         """Enough was seen: nothing is added any more."""
         self.spans: list[Span] = []
@@ -69,7 +70,7 @@ class Recorder(Meter):
         if not reply.seconds or len(self.spans) >= MOST:
             return
         now = time.perf_counter()
-        seconds, ops, began = reply.seconds
-        # Clocks of other machines tell other times: what cannot be is put where it was seen.
-        began = began if now - 3600 < began <= now - seconds else now - seconds
+        seconds, ops, *clock = reply.seconds
+        # Clocks of other machines tell other times: what began there is put where it was seen.
+        began = clock[0] if clock else now - seconds
         self.spans.append(Span(reply.worker, stage, reply.ticket.number, began, began + seconds, now, reply.bytes, ops))

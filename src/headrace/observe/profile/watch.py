@@ -105,7 +105,8 @@ class Watch(Iterator[Any]):
                 raise StopIteration
 
     def _tail(self) -> float:
-        return sum(spent for op, spent in (self.record.recorder.tail or {}).items() if op != RUN)
+        clock: dict[int, float] = self.record.recorder.tail
+        return sum(spent for op, spent in clock.items() if op != RUN)
 
     def _level(self, now: float) -> Level:
         arenas = [w.arena for w in self._pool.all() if hasattr(w, "arena")]

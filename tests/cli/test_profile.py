@@ -1,0 +1,54 @@
+"""`headrace profile`: the verdict on a terminal, the page, the trace, the data."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import main
+from tests.cli.conftest import Headrace
+from tests.cli.subjects import TEXT
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "profiled.py"
+    path.write_text(TEXT)
+    return path
+
+
+def test_a_consumer_takes_the_place_of_the_training_step(file: Path, headrace: Headrace) -> None:
+    done = headrace("profile", f"{file}:loader", "--consumer", f"{file}:train", "--batches", "20")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("the consumer sets the pace: the training loop")
+
+
+def test_page_trace_and_data_are_written(file: Path, tmp_path: Path, headrace: Headrace) -> None:
+    page, trace = tmp_path / "out.html", tmp_path / "out.json"
+    done = headrace(
+        "profile", f"{file}:pipe", "--workers", "2", "--batches", "20", "--html", str(page), "--perfetto", str(trace),
+        "--json",
+    )  # fmt: skip
+    data = json.loads(done.stdout)
+    assert (done.returncode, data["workers"], data["kind"]) == (0, 2, "process")
+    assert data["verdict"]["bound"] == "loader"
+    assert page.read_text().startswith("<!doctype html>")
+    assert json.loads(trace.read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--seconds", "0"], "--seconds 0"),
+        (["--batches", "-1"], "--batches -1"),
+        (["--consumer", "{file}:number"], "a function of one batch"),
+        (["--batches", "1", "--html", "/no/such/folder/x.html"], "No such file"),
+    ],
+)
+def test_options_that_are_wrong_are_one_line(
+    file: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", f"{file}:pipe", *(option.format(file=file) for option in options)]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1

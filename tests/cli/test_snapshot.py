@@ -1,0 +1,115 @@
+"""`headrace snapshot`: what a saved state says, in words."""
+
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cli import main
+from headrace.cli.snapshot import place
+from headrace.loader import Loader
+from headrace.pipe import Pipe
+from tests.cli.subjects import TEXT
+from tests.conftest import RunScript
+
+
+def save(path: Path, loader: Loader[Any], batches: int) -> Path:
+    epoch = iter(loader)
+    list(islice(epoch, batches))
+    path.write_text(json.dumps(loader.state_dict()))
+    return path
+
+
+def test_a_snapshot_is_shown_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(tmp_path / "state.json", Loader(Pipe.of(range(100)).shuffle().batch(8), seed=3), 4)
+    assert main(["snapshot", "show", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "seed 3, epoch 0" in out
+    assert "at sample 32" in out
+    assert out.count("op ") == 3
+
+
+def test_with_the_pipe_ops_get_names_and_the_snapshot_is_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shown.py"
+    file.write_text(TEXT)
+    path = save(tmp_path / "state.json", Loader(Pipe.of(range(30)).batch(8)), 2)
+    assert main(["snapshot", "show", str(path), "--pipe", f"{file}:pipe"]) == 1
+    assert "does not fit" in capsys.readouterr().out
+    other = save(tmp_path / "other.json", Loader(Pipe.of(range(30)).map(abs)), 2)
+    assert main(["snapshot", "show", str(other), "--pipe", f"{file}:singles", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["refused"].startswith("this snapshot is of another pipe: op 1")
+
+
+def test_a_snapshot_of_the_main_program_fits_the_same_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], run_script: RunScript
+) -> None:
+    file, path = tmp_path / "trained.py", tmp_path / "state.json"
+    file.write_text(TEXT)
+    main_part = f"\nimport json\nnext(iter(loader))\njson.dump(loader.state_dict(), open({str(path)!r}, 'w'))\n"
+    done = run_script(TEXT.partition("if __name__")[0] + main_part)
+    assert done.returncode == 0, done.stderr
+    assert main(["snapshot", "show", str(path), "--pipe", f"{file}:loader"]) == 0
+    assert f"fits {file}:loader" in capsys.readouterr().out
+
+
+def test_two_snapshots_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def loader() -> Loader[Any]:
+        return Loader(Pipe.of(range(100)).shuffle().batch(8), seed=3)
+
+    one, same = save(tmp_path / "a.json", loader(), 4), save(tmp_path / "b.json", loader(), 4)
+    later = save(tmp_path / "c.json", loader(), 6)
+    other = save(tmp_path / "d.json", Loader(Pipe.of(range(100)).batch(8), seed=4), 4)
+    assert main(["snapshot", "diff", str(one), str(same)]) == 0
+    assert "the same place" in capsys.readouterr().out
+    assert main(["snapshot", "diff", str(one), str(later)]) == 1
+    assert capsys.readouterr().out == "place: sample 32 | sample 48\n"
+    assert main(["snapshot", "diff", str(one), str(other), "--json"]) == 1
+    names = [name for name, _, _ in json.loads(capsys.readouterr().out)["differences"]]
+    assert names == ["seed", "op 1", "op 2"]
+
+
+@pytest.mark.parametrize(
+    ("pipe", "words"),
+    [
+        (lambda: Pipe.of(range(100)), "sample 0, and 3 more outputs of the ticket there"),
+        (lambda: Pipe.of(lambda: iter(range(100))).batch(8), "group 3 (sample 24), read from"),
+        (lambda: Pipe.of(range(100)).filter(bool).batch(8), "group 3 (sample 24), read from sample"),
+        (
+            lambda: Pipe.of(range(100)).sharding_filter().filter(bool).batch(8).enumerate(),
+            "3 emitted by the last op in the consumer; below it: group 3",
+        ),
+    ],
+)
+def test_every_kind_of_place_is_told_in_words(tmp_path: Path, pipe: Callable[[], Pipe[Any]], words: str) -> None:
+    path = save(tmp_path / "state.json", Loader(pipe()), 3)
+    assert words in place(json.loads(path.read_text())["at"])
+
+
+def test_before_the_first_batch_it_stands_at_the_start(tmp_path: Path) -> None:
+    path = save(tmp_path / "state.json", Loader(Pipe.of(range(10))), 0)
+    assert place(json.loads(path.read_text())["at"]) == "the start of the epoch"
+
+
+@pytest.mark.parametrize("at", [5, [1], [["q", 3], 0, 0], "text", [[], [], []]])
+def test_a_place_that_makes_no_sense_is_shown_as_it_is(at: Any) -> None:
+    assert place(at).startswith("a place that this version cannot read")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("not json", "is not JSON"), ("[]", "is not a snapshot"), ('{"seed": 1}', "no version, epoch, at, pipe in it")],
+)
+def test_a_file_that_is_no_snapshot_is_refused(
+    tmp_path: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(text)
+    assert main(["snapshot", "show", str(path)]) == 2
+    assert words in capsys.readouterr().err
+    assert main(["snapshot", "show", str(tmp_path / "no.json")]) == 2
+    assert "No such file" in capsys.readouterr().err

@@ -1,0 +1,213 @@
+"""`headrace verify`: sound pipes are proved, and each planted fault is found."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cli import main
+from headrace.cli.proofs import Plan, Positions, cuts, foreign, prove
+from headrace.cli.subject import Subject, find
+from headrace.loader import Loader
+from headrace.pipe import Pipe
+from tests.cli.conftest import Headrace
+from tests.cli.subjects import TEXT
+from tests.conftest import RunScript
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "verified.py"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.mark.parametrize("name", ["pipe", "loader", "singles", "make"])
+def test_a_sound_pipe_is_proved(file: Path, headrace: Headrace, name: str) -> None:
+    done = headrace("verify", f"{file}:{name}", "--workers", "1,2", "--ranks", "2", "--cuts", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FAILS" not in done.stdout
+    for words in ("repeat", "once", "workers=2, process", "resume after 0", "ranks"):
+        assert words in done.stdout
+
+
+def test_json_has_every_proof(file: Path, headrace: Headrace) -> None:
+    done = headrace("verify", f"{file}:pipe", "--workers", "1", "--cuts", "2", "--json")
+    data = json.loads(done.stdout)
+    assert (done.returncode, data["holds"]) == (0, True)
+    assert [p["name"] for p in data["proofs"]] == [
+        "repeat", "once, inline", "workers=1, process", "once, workers=1, process", "workers=1, thread",
+        "once, workers=1, thread", "resume after 0", "resume after 13",
+    ]  # fmt: skip
+
+
+def test_threads_that_draw_from_global_generators_are_a_remark_unless_they_were_asked_for(file: Path) -> None:
+    subject = find(f"{file}:pipe")
+    remarks = {p.name: p.holds for p in prove(subject, Plan(workers=(2,), cuts=0))}
+    assert remarks["workers=2, thread"] is None
+    asked = {p.name: p.holds for p in prove(subject, Plan(workers=(2,), kinds=("thread",), cuts=0))}
+    assert asked["workers=2, thread"] is False
+
+
+def test_a_pipe_that_is_no_function_of_its_seed_is_found_first(file: Path, headrace: Headrace) -> None:
+    done = headrace("verify", f"{file}:clocked")
+    assert done.returncode == 1
+    assert "FAILS repeat" in done.stdout
+    assert "no function of the sample" in done.stdout
+
+
+def test_an_empty_epoch_is_a_remark(file: Path, headrace: Headrace) -> None:
+    done = headrace("verify", f"{file}:empty")
+    assert (done.returncode, "nothing to compare" in done.stdout) == (0, True)
+
+
+def test_a_part_of_a_long_epoch_can_be_verified(file: Path, headrace: Headrace) -> None:
+    done = headrace("verify", f"{file}:pipe", "--batches", "5", "--workers", "2", "--cuts", "3")
+    assert done.returncode == 0, done.stdout
+    assert "5 batches" in done.stdout
+    assert "resume after 5" in done.stdout
+
+
+class Lost(Loader[Any]):
+    """A loader that forgets where it was."""
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        if state["at"] is not None and state["at"][0] is not None:
+            state["at"][0][1] += 8
+        return state
+
+
+def test_a_resume_that_loses_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.cli.subject.Loader", Lost)
+    subject = Subject("x:pipe", Pipe.of(range(64)).batch(8))
+    found = {p.name: p for p in prove(subject, Plan(workers=(1,), cuts=3))}
+    assert found["resume after 4"].holds is False
+    assert found["resume after 4"].detail == "batch 4 differs"
+    assert found["resume after 8"].detail.startswith("its own snapshot is refused: the snapshot stands at sample 72")
+
+
+def test_a_position_that_is_fetched_twice_or_never_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Positions.count
+
+    def wrong(self: Positions, stage: int, reply: Any) -> None:
+        counted(self, stage, reply)
+        if reply.ticket.number == 2:
+            self.seen[3] += 1
+            del self.seen[17]
+
+    monkeypatch.setattr(Positions, "count", wrong)
+    proofs = list(prove(Subject("x:pipe", Pipe.of(range(40)).batch(8)), Plan(workers=(1,), cuts=0)))
+    once = [p for p in proofs if p.name.startswith("once")]
+    assert once
+    assert all(p.detail == "fetched too often: 3; never fetched: 17" for p in once)
+
+
+def test_a_torch_style_loader_is_verified_by_its_own_state(tmp_path: Path, headrace: Headrace) -> None:
+    path = tmp_path / "torchy.py"
+    path.write_text(
+        "from headrace.doors.torch import DataLoader\n"
+        "loader = DataLoader(list(range(40)), batch_size=4, shuffle=True, num_workers=1)\n"
+    )
+    done = headrace("verify", f"{path}:loader", "--cuts", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ok    resume after 5" in done.stdout
+
+
+def test_a_foreign_loader_whose_state_is_wrong_is_found() -> None:
+    class Forgets:
+        def __init__(self) -> None:
+            self.at = 0
+
+        def __iter__(self) -> Any:
+            for self.at in range(self.at, 10):  # noqa: B020
+                yield self.at
+
+        def state_dict(self) -> int:
+            return self.at
+
+        def load_state_dict(self, state: int) -> None:
+            self.at = state
+
+    assert [p.holds for p in foreign(Forgets(), 3, None)] == [True, True, False, False]
+
+
+def test_cuts_have_the_ends_and_what_lies_between() -> None:
+    assert cuts(10, 4) == [0, 3, 7, 10]
+    assert cuts(1, 4) == [0, 1]
+    assert cuts(10, 1) == [5]
+    assert cuts(10, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--workers", "0"),
+        ("--workers", "a"),
+        ("--kinds", "magic"),
+        ("--ranks", "0"),
+        ("--cuts", "-1"),
+        ("--batches", "0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    file: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", f"{file}:pipe", option, value]) == 2
+    assert f"{option} " in capsys.readouterr().err
+
+
+# --- quarantine -------------------------------------------------------------------------------------------------------
+
+
+MAIN = """
+import sys
+for epoch in range(2):
+    list(globals()[sys.argv[1]])
+"""
+
+
+def quarantined(run_script: RunScript, name: str, path: Path) -> None:
+    """Two epochs in a program of its own, where the file is not a module but `__main__`."""
+    text = TEXT.replace('on_error="skip"', f'on_error="skip", quarantine={str(path)!r}')
+    done = run_script(text.partition("if __name__")[0] + MAIN, name)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["bad", "bad_stream"])
+def test_the_samples_of_a_quarantine_fail_again(
+    file: Path, tmp_path: Path, headrace: Headrace, run_script: RunScript, name: str
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    quarantined(run_script, name, path)
+    done = headrace("verify", f"{file}:{name}", "--quarantine", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    fails = [line for line in done.stdout.splitlines() if "fails again" in line]
+    assert len(fails) == (8 if name == "bad" else 6)
+    assert sum("ValueError: sample 41" in line for line in fails) == 2
+    assert sum("KeyError" in line for line in fails) == (2 if name == "bad" else 0)
+
+
+def test_samples_that_were_repaired_are_told(tmp_path: Path, headrace: Headrace, run_script: RunScript) -> None:
+    path = tmp_path / "bad.jsonl"
+    quarantined(run_script, "bad", path)
+    mended = tmp_path / "verified.py"
+    mended.write_text(TEXT.replace("(17, 40, 41)", "(17,)"))
+    done = headrace("verify", f"{mended}:bad", "--quarantine", str(path))
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.count("does not fail any more") == 4
+    assert done.stdout.count("fails again") == 4
+
+
+def test_a_quarantine_of_another_pipe_or_seed_is_refused(
+    file: Path, tmp_path: Path, headrace: Headrace, run_script: RunScript
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    quarantined(run_script, "bad", path)
+    done = headrace("verify", f"{file}:pipe", "--quarantine", str(path))
+    assert (done.returncode, "does not belong to this pipe" in done.stderr) == (2, True)
+    text = path.read_text().replace('"seed": 5', '"seed": 6')
+    path.write_text(text)
+    done = headrace("verify", f"{file}:bad", "--quarantine", str(path))
+    assert (done.returncode, "seed=6" in done.stderr) == (2, True)
