@@ -14,6 +14,14 @@ PYTHON = "\n\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | r
 CONSOLE = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
+SAVE = """
+import json
+from data import loader
+next(iter(loader))
+json.dump(loader.state_dict(), open("state.json", "w"))
+"""
+
+
 def commands() -> list[tuple[str, list[str]]]:
     """Each command, and the lines that it is said to print."""
     found: list[tuple[str, list[str]]] = []
@@ -31,9 +39,8 @@ def test_a_command_of_the_page_prints_what_the_page_says(
     command: str, printed: list[str], tmp_path: Path, headrace: Headrace, run_script: RunScript
 ) -> None:
     (tmp_path / "data.py").write_text(PYTHON)
-    save = "import json; from data import loader; next(iter(loader)); json.dump(loader.state_dict(), open('state.json', 'w'))"
     if "state.json" in command:
-        assert run_script(save).returncode == 0
+        assert run_script(SAVE).returncode == 0
     if "bad.jsonl" in command:
         assert run_script(PYTHON).returncode == 0
     done = headrace(*shlex.split(command)[1:])

@@ -206,7 +206,7 @@ def test_a_quarantine_of_another_pipe_or_seed_is_refused(
     path = tmp_path / "bad.jsonl"
     quarantined(run_script, "bad", path)
     done = headrace("verify", f"{file}:pipe", "--quarantine", str(path))
-    assert (done.returncode, "does not belong to this pipe" in done.stderr) == (2, True)
+    assert (done.returncode, "this file is of another pipe: op 2" in done.stderr) == (2, True)
     text = path.read_text().replace('"seed": 5', '"seed": 6')
     path.write_text(text)
     done = headrace("verify", f"{file}:bad", "--quarantine", str(path))

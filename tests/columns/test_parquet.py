@@ -276,8 +276,9 @@ def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunSc
                     total += sum(int(line.split()[1]) for line in file if line.startswith(("Pss_Anon", "Pss_Shmem")))
             return total * 1024
 
-        how = {"inline": {}, "thread": {"workers": 2, "kind": "thread"}, "process": {"workers": 2, "start_method":
-        "fork"}} pipe = Pipe.parquet(path, memory=budget)
+        how = {"inline": {}, "thread": {"workers": 2, "kind": "thread"}}
+        how["process"] = {"workers": 2, "start_method": "fork"}
+        pipe = Pipe.parquet(path, memory=budget)
         with Loader(pipe.header(40_000).batch(512), window=4, **how[kind]) as loader:
             for batch in loader:  # what the packages need once is not the data's
                 pass

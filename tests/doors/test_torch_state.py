@@ -170,6 +170,25 @@ def test_later_epochs_follow_as_without_the_stop(workers: int, persistent: bool)
             assert [batches(again) for _ in range(3 - epoch)] == whole[epoch + 1 :]
 
 
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 1)])
+def test_reproducible_random_values_go_on_after_a_stop(before: int, after: int) -> None:
+    def values(loader: Any) -> list[Any]:
+        return [[sample[0].tolist(), *(v.tolist() for v in sample[4:])] for sample in loader]
+
+    def make(workers: int) -> Any:
+        return DataLoader(
+            data.Told(11), 2, shuffle=True, num_workers=workers, generator=seeded(), reproducible=True
+        )  # fmt: skip
+
+    whole = values(make(before))
+    loader = make(before)
+    it = iter(loader)
+    next(it), next(it)
+    again = make(after)
+    again.load_state_dict(loader.state_dict())
+    assert values(again) == whole[2:]
+
+
 def test_a_state_between_epochs_starts_the_next_one() -> None:
     def make() -> Any:
         return DataLoader(range(6), 2, shuffle=True, generator=seeded())

@@ -73,13 +73,13 @@ def test_a_thousandth_of_bad_samples_is_left_out_listed_and_left_out_again(
     with loader(quarantine=path) as first:
         batches = list(first)
         assert [first.lineage(step).batch() for step in (0, 100, 249)] == [batches[0], batches[100], batches[249]]
-    about, entries = read(path)
+    ((about, entries),) = read(path).items()
     assert (about.seed, about.pipe) == (3, tuple(pipe.fingerprint()))
     assert {entry.error for entry in entries} == {f"ValueError: sample {x} is broken" for x in BAD}
     assert [entry.position for entry in entries] == sorted(entry.position for entry in entries), "in the epoch's order"
     with loader(quarantine=path) as second:
         assert list(second) == batches
-    assert read(path) == (about, entries)
+    assert read(path) == {about: entries}
 
 
 def test_a_budget_that_is_spent_has_its_samples_in_the_file_too(tmp_path: Path) -> None:
@@ -87,7 +87,8 @@ def test_a_budget_that_is_spent_has_its_samples_in_the_file_too(tmp_path: Path) 
     pipe = Pipe.of(range(4000)).map(fragile).batch(16)
     with Loader(pipe, on_error=Budget(count=2), quarantine=path) as loader, pytest.raises(TooManyErrors):
         list(loader)
-    assert [entry.position for entry in read(path)[1]] == [7, 1007, 2007]
+    (entries,) = read(path).values()
+    assert [entry.position for entry in entries] == [7, 1007, 2007]
 
 
 def test_each_rank_writes_a_file_of_its_own(tmp_path: Path) -> None:
@@ -95,7 +96,8 @@ def test_each_rank_writes_a_file_of_its_own(tmp_path: Path) -> None:
     for rank in range(2):
         world = World(rank=rank, ranks=2)
         list(Loader(Pipe.of(range(4000)).map(fragile).batch(16), on_error="skip", world=world, quarantine=path))
-    found = [{entry.position for entry in read(tmp_path / name)[1]} for name in ("bad.jsonl", "bad.1.jsonl")]
+    files = [read(tmp_path / name) for name in ("bad.jsonl", "bad.1.jsonl")]
+    found = [{entry.position for entries in file.values() for entry in entries} for file in files]
     assert found[0] | found[1] == BAD
     assert not found[0] & found[1]
 

@@ -27,35 +27,44 @@ Failures = dict[tuple[int, str], str]
 
 
 def replay(subject: Subject, file: Path) -> Iterator[Proof]:
-    about, entries = read(file)
     loader = subject.loader(workers=0)
-    _belongs(about, subject, loader, file)
-    # What was the main program there is a module here.
-    entries = [replace(entry, op=entry.op.replace("__main__.", f"{subject.module}.")) for entry in entries]
-    program = replace(loader.program, skips=True)
-    world = World(rank=about.rank, ranks=about.ranks)
-    for epoch in sorted({entry.epoch for entry in entries}):
-        mine = [entry for entry in entries if entry.epoch == epoch]
-        if program.indexed and program.countable and len(program.stages) == 1:
-            now: Failures = {}
-            for ticket in sorted({_ticket(program, world, loader.ends, entry) for entry in mine}):
-                now |= {(p, op): error for p, op, error in rerun(program, epoch, *ticket)}
-        else:
-            now = _whole(program, loader, world, epoch)
-        for entry in mine:
-            yield _judge(entry, now)
-    if not entries:
+    runs = read(file)
+    mine = {about: entries for about, entries in runs.items() if _refusal(about, subject, loader) is None}
+    if not mine:
+        *_, last = runs
+        raise BadOption(f"{file}: {_refusal(last, subject, loader)}")
+    for about, entries in mine.items():
+        # What was the main program there is a module here.
+        renamed = [replace(entry, op=entry.op.replace("__main__.", f"{subject.module}.")) for entry in entries]
+        yield from _run(loader, World(rank=about.rank, ranks=about.ranks), renamed)
+    if not any(mine.values()):
         yield Proof("quarantine", None, f"{file} names no samples")
 
 
-def _belongs(about: About, subject: Subject, loader: Loader[Any], file: Path) -> None:
+def _run(loader: Loader[Any], world: World, entries: list[Entry]) -> Iterator[Proof]:
+    program = replace(loader.program, skips=True)
+    for epoch in sorted({entry.epoch for entry in entries}):
+        these = [entry for entry in entries if entry.epoch == epoch]
+        if program.indexed and program.countable and len(program.stages) == 1:
+            now: Failures = {}
+            for ticket in sorted({_ticket(program, world, loader.ends, entry) for entry in these}):
+                now |= {(p, op): error for p, op, error in rerun(program, epoch, *ticket)}
+        else:
+            now = _whole(program, loader, world, epoch)
+        for entry in these:
+            yield _judge(entry, now)
+
+
+def _refusal(about: About, subject: Subject, loader: Loader[Any]) -> str | None:
+    """Why these samples are not of this pipe, or None if they are."""
     ops = subject.known_as(list(about.pipe))
     try:
         check({"version": VERSION, "pipe": ops, "seed": about.seed, "epoch": 0, "at": None}, loader.pipe)
     except SnapshotRefused as refused:
-        raise BadOption(f"{file} does not belong to this pipe: {str(refused).replace('snapshot', 'file')}") from None
+        return str(refused).replace("snapshot", "file")
     if about.seed != loader.seed:
-        raise BadOption(f"{file} was written with seed={about.seed}; name a Loader with that seed, not {loader.seed}")
+        return f"it was written with seed={about.seed}; name a Loader with that seed, not {loader.seed}"
+    return None
 
 
 def _ticket(program: Any, world: World, ends: str, entry: Entry) -> tuple[int, tuple[int, int, tuple[int, ...]]]:

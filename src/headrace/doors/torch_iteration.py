@@ -113,10 +113,8 @@ class Iteration(_BaseDataLoaderIter):
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
     def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool) -> None:
-        style = plan.style(loader)
-        again_drawn = at["drawn"] if at is not None else None
-        drawn = again_drawn or [int(first), 2 if first and loader.num_workers else 1]
-        self._standing = loader._standing = Standing(style, self._crew.count, start, drawn)
+        drawn = at["drawn"] if at is not None else [int(first), 2 if first and loader.num_workers else 1]
+        self._standing = loader._standing = Standing(plan.style(loader), self._crew.count, start, drawn)
         self._standing.base_seed, self._standing.epoch = self._base_seed, self._number
         self._indices: Indices | None = None
         self._done: set[int] | None = None

@@ -1,12 +1,13 @@
 """Quarantine: the samples that failed and were left out, in a file that outlives the run.
 
-JSON lines. The first says whose samples these are, each other one names a sample:
+JSON lines. One says whose samples follow, each other one names a sample:
 
     {"headrace": "quarantine", "version": 1, "pipe": ["3f2a...", ...], "seed": 7, "ranks": 1, "rank": 0}
     {"epoch": 0, "stage": 0, "position": 1234, "op": "map(fn=decode)", "error": "OSError: truncated"}
 
 Lines are written when the sample's turn has come, in the epoch's order, and reach the file before the batch reaches the
-training loop. A run that goes on from a snapshot may write a sample again; `read` gives each once.
+training loop. A later run adds to the file; what it writes again (it went on from a snapshot, or is the same run once
+more) is read once.
 """
 
 import json
@@ -31,7 +32,7 @@ class About:
     rank: int = 0
 
     def line(self) -> str:
-        return json.dumps({"headrace": "quarantine", "version": VERSION, **asdict(self)})
+        return json.dumps({"headrace": "quarantine", "version": VERSION, **asdict(self)}) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,6 @@ class Quarantine:
         self.path = path
         self._about = about
         self._begun = False
-        if path.exists() and b"\n" in path.read_bytes():
-            before, _ = read(path)
-            if before != about:
-                raise BadOption(f"quarantine {path}: it holds samples of another run ({_difference(before, about)})")
 
     def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str]]) -> None:
         """Samples of one ticket: (position, op, error)."""
@@ -75,8 +72,7 @@ class Quarantine:
             whole = text[: text.rfind("\n") + 1]
             if whole != text:
                 file.truncate(len(whole.encode()))  # half a line of a run that was killed
-            if not whole:
-                file.write(self._about.line() + "\n")
+            file.write(self._about.line())
 
 
 def path_of_rank(path: Path, ranks: int, rank: int) -> Path:
@@ -84,52 +80,54 @@ def path_of_rank(path: Path, ranks: int, rank: int) -> Path:
     return path if ranks == 1 or rank == 0 else path.with_name(f"{path.stem}.{rank}{path.suffix}")
 
 
-def read(path: Path) -> tuple[About, list[Entry]]:
-    """Whose samples, and each sample once, in the order of the file."""
+def read(path: Path) -> dict[About, list[Entry]]:
+    """For each run, its samples: each once, in the order of the file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadOption(f"quarantine {path}: {error.strerror}") from None
-    lines = text.split("\n")[:-1]  # what follows the last end of line is half a line of a run that was killed
-    if not lines:
+    found: dict[About, dict[Entry, None]] = {}
+    about: About | None = None
+    # What follows the last end of line is half a line of a run that was killed.
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        where = f"quarantine {path}, line {number}"
+        value = _object(where, line)
+        if "headrace" in value:
+            about = _about(where, value)
+            found.setdefault(about, {})
+        elif about is None:
+            raise BadOption(f"{where}: it does not say whose samples follow; is it a quarantine file?")
+        else:
+            found[about][_entry(where, value)] = None
+    if not found:
         raise BadOption(f"quarantine {path}: it is empty")
-    about = _about(path, _object(path, 1, lines[0]))
-    entries = [_entry(path, n, _object(path, n, line)) for n, line in enumerate(lines[1:], 2)]
-    return about, list(dict.fromkeys(entries))
+    return {about: list(entries) for about, entries in found.items()}
 
 
-def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+def _object(where: str, line: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise BadOption(f"quarantine {path}, line {number}: not a JSON object; is it a quarantine file?")
+        raise BadOption(f"{where}: not a JSON object; is it a quarantine file?")
     return value
 
 
-def _about(path: Path, head: dict[str, Any]) -> About:
-    if head.get("headrace") != "quarantine" or head.get("version") != VERSION:
-        raise BadOption(f"quarantine {path}: the first line is not that of a quarantine file of version {VERSION}")
+def _about(where: str, head: dict[str, Any]) -> About:
+    if head["headrace"] != "quarantine" or head.get("version") != VERSION:
+        raise BadOption(f"{where}: this is not the line of a quarantine file of version {VERSION}")
     try:
         return About(tuple(head["pipe"]), head["seed"], head["ranks"], head["rank"])
     except (KeyError, TypeError) as error:
-        raise BadOption(f"quarantine {path}, line 1: {error} is missing or wrong") from None
+        raise BadOption(f"{where}: {error} is missing or wrong") from None
 
 
-def _entry(path: Path, number: int, line: dict[str, Any]) -> Entry:
+def _entry(where: str, line: dict[str, Any]) -> Entry:
     try:
         entry = Entry(*(line[name] for name in Entry.__slots__))
     except KeyError as error:
-        raise BadOption(f"quarantine {path}, line {number}: {error} is missing") from None
+        raise BadOption(f"{where}: {error} is missing") from None
     if not all(isinstance(n, int) for n in (entry.epoch, entry.stage, entry.position)):
-        raise BadOption(f"quarantine {path}, line {number}: epoch, stage and position are whole numbers")
+        raise BadOption(f"{where}: epoch, stage and position are whole numbers")
     return entry
-
-
-def _difference(before: About, now: About) -> str:
-    names = [name for name in About.__slots__ if getattr(before, name) != getattr(now, name)]
-    return ", ".join(
-        f"{name} was {getattr(before, name)}, is {getattr(now, name)}" if name != "pipe" else "another pipe"
-        for name in names
-    )

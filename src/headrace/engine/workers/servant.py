@@ -23,18 +23,22 @@ import signal
 import socket
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace.engine import codec
-from headrace.engine.arena import HEADER, scratch
+from headrace.engine.arena import HEADER, lease_type, scratch
 from headrace.engine.executor import Executor
 from headrace.engine.messages import FAILED, INLINE, MANY, READY, SLOTTED
 from headrace.engine.shipping import unship
 from headrace.engine.workers.child import _private
+from headrace.op import place
 
+PIECES = 8
+"""Pieces of scratch memory: as many as results of one call that are alive at once."""
 Wire = tuple[Any, ...]
 Tell = Callable[[Any, int, int], None]
 """Tells a witness, which will outlive this process, at which position a ticket is."""
@@ -45,6 +49,7 @@ class Servant:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
+        self._scratch = Scratch()
 
     def start(self, shipped: Any, number: int) -> Wire:
         """Open the program; READY with where this process is, or FAILED."""
@@ -102,14 +107,17 @@ class Servant:
         executor = self.executor
         seq, witness = ticket[0], ticket[6]
         executor.header = [0, 0, 0] if witness is None else _Told(self._tell, witness, seq)
+        place.allocate = self._scratch.allocator()
         try:
             return self._run(ticket, packs, time.perf_counter())
         except Exception as error:
             op, position = executor.where()
-            place = f"worker {self.number} (process {os.getpid()} on {socket.gethostname()})"
-            error.add_note(f"headrace: in {op}, at position {position}, in {place}")
+            where = f"worker {self.number} (process {os.getpid()} on {socket.gethostname()})"
+            error.add_note(f"headrace: in {op}, at position {position}, in {where}")
             text = "".join(traceback.format_exception(error))
             return FAILED, codec.pack_error(error), text
+        finally:
+            place.allocate = None
 
     def _run(self, ticket: Wire, packs: Sequence[Any], started: float) -> Wire:
         _, number_of_stage, epoch, number, payload, avoid, _ = ticket
@@ -135,6 +143,7 @@ class Servant:
         if not buffers:
             return INLINE, head, alone, skipped, (time.perf_counter() - started, executor.timings)
         arrays = [np.frombuffer(raw, np.uint8) for raw in buffers]
+        self._scratch.learn(sum(raw.nbytes + codec.ALIGN for raw in buffers))
         return SLOTTED, head, arrays, alone, skipped, (time.perf_counter() - started, executor.timings)
 
     def _spent(self, handled: int) -> bool:
@@ -142,6 +151,38 @@ class Servant:
         if self._recycle is not None and self._handled >= self._recycle:
             return True
         return self._recycle_memory is not None and _private() > self._recycle_memory
+
+
+class Scratch:
+    """Warm memory to collate into: new memory costs as much as filling it.
+
+    The store copies a result when it has been returned; a piece is used again when nobody looks into it any more.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._pieces: list[tuple[Any, Any]] = []
+        """Each with a weak reference to whoever uses it."""
+
+    def learn(self, size: int) -> None:
+        """A result took so many bytes."""
+        if size > self._size:
+            self._size, self._pieces = size + size // 8, []
+
+    def allocator(self) -> Callable[[tuple[int, ...], Any], Any] | None:
+        """Makes arrays in a piece that nobody looks into."""
+        if not self._size:
+            return None
+        free = next((k for k, (_, lease) in enumerate(self._pieces) if lease() is None), None)
+        if free is None:
+            if len(self._pieces) == PIECES:
+                return None
+            free = len(self._pieces)
+            self._pieces.append((np.empty(self._size, np.uint8), None))
+        piece = self._pieces[free][0]
+        exporter = lease_type(self._size).from_buffer(piece)
+        self._pieces[free] = (piece, weakref.ref(exporter))
+        return codec.Writer(memoryview(exporter).cast("B"), piece.ctypes.data, 0).allocate
 
 
 class _Told:
