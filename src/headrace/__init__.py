@@ -16,6 +16,7 @@ _HOMES = {
     "Budget": "headrace.engine.policy",
     "CheckpointableReadingServiceInterface": "headrace.doors.dataloader2_services",
     "DataChunk": "headrace.doors.datapipes",
+    "DataLoader": "headrace.doors.torch",
     "DataLoader2": "headrace.doors.dataloader2",
     "DataLoader2Iterator": "headrace.doors.dataloader2",
     "DistributedReadingService": "headrace.doors.dataloader2_services",
@@ -39,8 +40,11 @@ _HOMES = {
     "World": "headrace.plan.world",
     "dump": "headrace.loader",
     "functional_datapipe": "headrace.doors.datapipes",
+    "install": "headrace.doors.torch_install",
+    "installed": "headrace.doors.torch_install",
     "rng": "headrace.op",
     "share": "headrace.share",
+    "uninstall": "headrace.doors.torch_install",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])
@@ -70,6 +74,10 @@ if TYPE_CHECKING:
     from headrace.doors.datapipes import SequenceWrapper as SequenceWrapper
     from headrace.doors.datapipes import functional_datapipe as functional_datapipe
     from headrace.doors.swift import SwiftLoader as SwiftLoader
+    from headrace.doors.torch import DataLoader as DataLoader
+    from headrace.doors.torch_install import install as install
+    from headrace.doors.torch_install import installed as installed
+    from headrace.doors.torch_install import uninstall as uninstall
     from headrace.engine.policy import Budget as Budget
     from headrace.loader import Loader as Loader
     from headrace.loader import Stats as Stats

@@ -1,4 +1,24 @@
-"""What the verbs are tried on: written into a file of its own, as a user's would be."""
+"""What the verbs are tried on: written into a file of its own, as a user's would be.
+
+A verb that runs inside the test imports that file: `forgotten` makes the interpreter forget it again.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def forgotten(tmp_path: Path) -> Iterator[None]:
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
 
 TEXT = '''
 """A user's file."""

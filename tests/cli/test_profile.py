@@ -8,6 +8,7 @@ import pytest
 from headrace.cli import main
 from tests.cli.conftest import Headrace
 from tests.cli.subjects import TEXT
+from tests.cli.subjects import forgotten as forgotten
 
 
 @pytest.fixture

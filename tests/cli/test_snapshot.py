@@ -13,6 +13,7 @@ from headrace.cli.snapshot import place
 from headrace.loader import Loader
 from headrace.pipe import Pipe
 from tests.cli.subjects import TEXT
+from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript
 
 

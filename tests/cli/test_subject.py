@@ -1,7 +1,5 @@
 """FILE:name: what can be named, and what is said about everything else."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +9,8 @@ from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.pipe import Pipe
 from tests.cli.subjects import TEXT
+from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript
-
-
-@pytest.fixture(autouse=True)
-def modules_as_before() -> Iterator[None]:
-    path, known = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - known:
-        if not name.startswith(("headrace", "numpy", "torch")):
-            del sys.modules[name]
 
 
 @pytest.fixture

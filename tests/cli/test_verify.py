@@ -13,6 +13,7 @@ from headrace.loader import Loader
 from headrace.pipe import Pipe
 from tests.cli.conftest import Headrace
 from tests.cli.subjects import TEXT
+from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript
 
 

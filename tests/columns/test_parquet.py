@@ -252,6 +252,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", ["inline", "thread", "process"])
 def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunScript, tmp_path: Path) -> None:
     rows, groups = 1_000_000, 200

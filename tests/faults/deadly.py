@@ -131,9 +131,14 @@ class TellsAndHangs:
         self.path = path
 
     def __call__(self) -> Any:
-        with open(self.path, "wb") as pipe:
-            pipe.write(b"yes")
-        return hangs_for_ever()
+        return tells_and_hangs(self.path)
+
+
+def tells_and_hangs(path: str) -> Any:
+    with open(path, "wb") as pipe:
+        pipe.write(b"yes")
+    while True:
+        time.sleep(3600)
 
 
 def init_raises(number: int) -> None:

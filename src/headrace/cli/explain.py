@@ -73,6 +73,8 @@ def _workers(subject: Subject, asked: int | None) -> int:
 
 def _foreign(loader: Any) -> str:
     """A DataLoader in torch's form: what its arguments mean for the engine."""
+    if not hasattr(loader, "dataset"):
+        return f"{type(loader).__name__}: it makes its plan when it starts, and has none to show before"
     workers = getattr(loader, "num_workers", 0)
     iterable = getattr(loader, "shard", None) is not None or not hasattr(loader.dataset, "__getitem__")
     free = getattr(loader, "reproducible", False) or not getattr(loader, "in_order", True)

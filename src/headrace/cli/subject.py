@@ -85,14 +85,14 @@ class Subject:
 def find(text: str) -> Subject:
     """The thing that `FILE:name` names."""
     thing, module = _look_up(text)
-    if callable(thing) and not isinstance(thing, Pipe | type) and not hasattr(thing, "state_dict"):
+    if callable(thing) and not isinstance(thing, Pipe | type) and not hasattr(thing, "load_state_dict"):
         try:
             thing = thing()
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 raise BadOption(f"{text}: a function that is named must take no arguments ({error})") from None
             raise
-    if isinstance(thing, type) or not (isinstance(thing, Pipe) or hasattr(thing, "state_dict")):
+    if isinstance(thing, type) or not (isinstance(thing, Pipe) or hasattr(thing, "load_state_dict")):
         kind = f"the class {thing.__name__}" if isinstance(thing, type) else f"of type {type(thing).__name__}"
         raise BadOption(f"{text} is {kind}; name {TAKES}")
     return Subject(text, thing, module)

@@ -64,7 +64,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         reduced = super().reducer_override(obj)
-        if isinstance(reduced, tuple) and reduced[0].__name__ == "_make_skeleton_class" and "__slots__" in vars(obj):
+        by_value = isinstance(reduced, tuple) and reduced[0].__name__ == "_make_skeleton_class"
+        if by_value and "__slots__" in vars(obj) and not issubclass(obj, tuple):
             make, (meta, name, bases, kwargs, *more), *state = reduced
             return make, (meta, name, bases, {**kwargs, "__slots__": obj.__slots__}, *more), *state
         return reduced

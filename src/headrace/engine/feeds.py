@@ -199,8 +199,10 @@ class Strands:
         self.ended = all(self._over)
 
     def next(self, owner: Any) -> Ticket | None:
-        for s, over in enumerate(self._over):
-            if not over and self._waiting[s] + len(self._queues[s]) < self._depth:
+        # The strand with the least work ahead of it, and among those the one whose turn comes first.
+        strands = len(self._over)
+        for s in sorted(range(strands), key=lambda s: (self._ahead(s), (s - self._turn) % strands)):
+            if not self._over[s] and self._ahead(s) < self._depth:
                 ticket = Ticket(owner, 0, self._epoch, self._asked[s], (s, self._open[s]))
                 ticket.strand = ticket.pin = s
                 self._open[s] = None
@@ -208,6 +210,9 @@ class Strands:
                 self._waiting[s] += 1
                 return ticket
         return None
+
+    def _ahead(self, s: int) -> int:
+        return self._waiting[s] + len(self._queues[s])
 
     def take(self, reply: Reply) -> None:
         """The next block of a strand: blocks of one strand come in order, because one worker has it open."""

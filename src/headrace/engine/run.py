@@ -99,7 +99,7 @@ class Run:
                 continue
             item = self._ready.popleft()
             self._delivered += 1
-            if self._outstanding and self._collect is not None:
+            if self._collect is not None:
                 self._keep_busy()
             self._now, self._taken = item.ticket, 0
             self._kept = item.kept
@@ -108,7 +108,11 @@ class Run:
                 if isinstance(item.error, StopIteration):
                     # It would end the epoch in silence, and the rest of the data would be missing.
                     raise RuntimeError("code of the pipe raised StopIteration") from item.error
-                raise item.error
+                error, item.error, item.ticket.error = item.error, None, None
+                try:
+                    raise error
+                finally:
+                    del error  # or traceback and frame would keep each other, and the workers, until gc finds them
             if item.count == 1 and not self._skip:
                 self._taken = 1
                 return self._open_one(item)
@@ -295,6 +299,8 @@ class Run:
             feed = self._feeds[stage]
             if type(feed) is Strands:
                 feed.take(reply)
+                if stage == self._last and reply.count == 0 and reply.error is None:
+                    self._delivered += 1  # nothing of it will ever be taken, so its place in the window is free
                 for entry in feed.entries():
                     self._hand_on(stage, entry)
             elif stage == self._last:
