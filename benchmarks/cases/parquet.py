@@ -18,7 +18,7 @@ from benchmarks.case import Case, Effort, Figures, Subject, Target
 from benchmarks.machine import private_memory
 from benchmarks.tables import write_parquet
 
-ROWS = 1_000_000
+ROWS = 2_500_000
 COUNT = 100
 SIZE = 1024
 CASE = Case(

@@ -30,11 +30,11 @@ CASE = Case(
 def measure(subject: Subject, effort: Effort) -> Figures:
     data = columns(effort.count(ROWS, least=20 * SIZE))
     seconds = effort.seconds
-    found = {}
+    found = dict.fromkeys(SOURCES, 0.0)
     most = limit(data, seconds) * WORKERS
-    for source in SOURCES:
+    for source in SOURCES * 2:  # the better of two: what is compared lies minutes apart
         with subject.columns(as_source(data, source), size=SIZE, workers=WORKERS, whole=True) as loader:
-            found[source] = rate(loader, seconds)
+            found[source] = max(found[source], rate(loader, seconds))
     with subject.columns(data, size=SIZE, workers=WORKERS, whole=True, start="clean") as loader:
         clean = rate(loader, seconds)
     most = (most + limit(data, seconds) * WORKERS) / 2

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
-from headrace.op import Here, Indexed, Spot
+from headrace.op import Clock, Here, Indexed, Spot
 from headrace.plan.seed import key
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Opening:
         strands: int = 1,
         seed_globals: Callable[[int], None] | None = None,
         spot: Spot | None = None,
-        clock: dict[int, float] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.spot = spot or Spot()
         self.clock = clock
@@ -60,10 +60,11 @@ class Opening:
         return here
 
     def open(self, node: "Pipe[Any]", state: State | None = None, turn: int = 0) -> "Cursor":
+        kind = Cursor if self.clock is None else ClockedCursor
         if not getattr(node.op, "shared", False):
-            return Cursor(self, node, state, turn)
+            return kind(self, node, state, turn)
         if id(node) not in self.opened:
-            self.opened[id(node)] = Cursor(self, node, state, turn)
+            self.opened[id(node)] = kind(self, node, state, turn)
         return self.opened[id(node)]
 
 
@@ -150,6 +151,16 @@ class Cursor(Iterator[Any]):
     def again(self, turn: int) -> None:
         """Start from the beginning, with the random choices of turn number `turn`."""
         self._start(None, turn)
+
+
+class ClockedCursor(Cursor):
+    """A cursor whose seconds are noted."""
+
+    __slots__ = ()
+
+    def __next__(self) -> Any:
+        assert self.here.clock is not None
+        return self.here.clock.note(self.here.ordinal, super().__next__)
 
 
 def op_seed(seed: int, epoch: int, ordinal: int) -> int:

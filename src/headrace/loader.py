@@ -24,7 +24,9 @@ from headrace.engine.pool import Pool
 from headrace.engine.program import Program, cut
 from headrace.engine.snapshot import check, snapshot
 from headrace.errors import BadOption, BadPipe, Closed, NoLength, SnapshotRefused
+from headrace.observe.lineage import Lineage, trace
 from headrace.observe.meter import Meter
+from headrace.observe.quarantine import About, Quarantine, path_of_rank
 from headrace.pipe import Pipe
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
@@ -87,6 +89,7 @@ class Loader(Generic[T]):
         ends: Literal["short", "pad", "repeat", "drop"] = "short",
         autosave: str | os.PathLike[str] | None = None,
         every: int = 1000,
+        quarantine: str | os.PathLike[str] | None = None,
         **more: Any,
     ) -> None:
         if not isinstance(pipe, Pipe):
@@ -124,6 +127,10 @@ class Loader(Generic[T]):
         self._left: tuple[int, Any] | None = None
         """Where the last epoch was broken off: `state_dict()` after a `break` still knows."""
         self._closing = weakref.finalize(self, self._pool.close)
+        self._began: tuple[int, Any] = (epoch, None)
+        """The epoch that was begun last, and the place it went on from."""
+        if quarantine is not None:
+            self._meter.on_skip = self._quarantine(Path(quarantine)).write
         self._autosave = None if autosave is None else Autosave(Path(autosave), every, self.world.rank == 0)
         if self._autosave is not None and (saved := self._autosave.load()) is not None:
             self.load_state_dict(saved)
@@ -137,6 +144,7 @@ class Loader(Generic[T]):
         if not self._verified:
             self._verify()
         at, self._resume = self._resume, None
+        self._began = (self._epoch, at)
         epoch: Epoch[T] = Epoch(
             self._pool,
             self._meter,
@@ -243,6 +251,22 @@ class Loader(Generic[T]):
         self.close()
 
     # --- looking ------------------------------------------------------------------------------------------------------
+
+    def lineage(self, step: int, epoch: int | None = None) -> Lineage:
+        """Batch number `step` of the epoch begun last, or of `epoch`: its samples' positions, and the batch again."""
+        began, at = self._began
+        number = began if epoch is None else epoch
+        return trace(
+            self.program, self.policy, number, step, world=self.world, ends=self.ends,
+            at=at if number == began else None, left_out=bool(self._meter.skips),
+        )  # fmt: skip
+
+    def _quarantine(self, path: Path) -> Quarantine:
+        if not self.policy.skips:
+            raise BadOption("quarantine= is for samples that are left out: set on_error='skip' or a Budget")
+        world = self.world
+        about = About(tuple(self.pipe.fingerprint()), self.seed, world.ranks, world.rank)
+        return Quarantine(path_of_rank(path, world.ranks, world.rank), about)
 
     def stats(self) -> Stats:
         """What has happened so far."""

@@ -23,6 +23,7 @@ dropped. An op that does neither is resumed by replay from the start of the epoc
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -47,7 +48,7 @@ class Here:
         self, seed: int, epoch: int, ordinal: int, strand: int = 0, strands: int = 1, spot: "Spot | None" = None
     ) -> None:
         self.spot = spot if spot is not None else Spot()
-        self.clock: dict[int, float] | None = None
+        self.clock: Clock | None = None
         """Where seconds are noted, by op, while a ticket is being timed."""
         self.seed = seed
         """This op's key: differs for every op, epoch and loader seed; the same in every process."""
@@ -248,21 +249,29 @@ class Source(Op[Any, Out]):
             yield self.get(position)
 
 
+class Clock(dict[int, float]):
+    """Seconds by op. What a call notes inside another is not counted twice: each op has its own seconds only."""
+
+    inner = 0.0
+    """Seconds noted inside the call at hand."""
+
+    def note(self, ordinal: int, call: Callable[..., Out], *args: Any) -> Out:
+        outer, self.inner = self.inner, 0.0
+        started = perf_counter()
+        try:
+            return call(*args)
+        finally:
+            spent = perf_counter() - started
+            self[ordinal] = self.get(ordinal, 0.0) + spent - self.inner
+            self.inner = outer + spent
+
+
 def timed(call: Callable[..., Out], here: Here) -> Callable[..., Out]:
     """The call itself, or, while a ticket is being timed, one that notes its seconds."""
     clock = here.clock
     if clock is None:
         return call
-    ordinal = here.ordinal
-
-    def measured(*args: Any) -> Out:
-        started = perf_counter()
-        try:
-            return call(*args)
-        finally:
-            clock[ordinal] = clock.get(ordinal, 0.0) + perf_counter() - started
-
-    return measured
+    return partial(clock.note, here.ordinal, call)
 
 
 class Spot:

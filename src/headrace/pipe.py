@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from headrace.errors import BadOption, NoLength
-from headrace.op import Indexed, Op, Spot
+from headrace.op import Clock, Indexed, Op, Spot
 from headrace.verbs.branches import BranchVerbs
 from headrace.verbs.columns import ColumnVerbs
 from headrace.verbs.files import FileVerbs
@@ -274,9 +274,7 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
         """The number of each node, by its id."""
         return {id(node): number for number, node in enumerate(self.nodes())}
 
-    def indexed(
-        self, seed: int, epoch: int, spot: Spot | None = None, clock: dict[int, float] | None = None
-    ) -> Indexed | None:
+    def indexed(self, seed: int, epoch: int, spot: Spot | None = None, clock: Clock | None = None) -> Indexed | None:
         """Random access to the samples of this pipe, or None."""
         from headrace.cursor import Opening
 

@@ -24,10 +24,11 @@ ROWS: list[list[str]] = [
     ["headrace headrace.datapipes headrace.replicas"],  # lists of public names
     [
         "headrace.doors",
-        "headrace.observe.lineage headrace.observe.profile headrace.observe.report",
+        "headrace.observe.profile headrace.observe.report",
         "headrace.testing",
     ],
     ["headrace.loader"],
+    ["headrace.observe.lineage"],  # what a loader can say about its past
     ["headrace.engine", "headrace.device", "headrace.distributed"],
     ["headrace.pipe headrace.verbs headrace.cursor"],  # the graph, its verbs by domain, and the graph opened
     ["headrace.ops headrace.sources"],

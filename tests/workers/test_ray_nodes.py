@@ -4,11 +4,18 @@ Each test is a program of its own: `ray.cluster_utils.Cluster` starts real nodes
 may outlive it. Health checks are quicker than usual, so that a dead node is noticed in seconds.
 """
 
+import os
+import signal
+import subprocess
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.conftest import RunScript
+from tests.conftest import SRC, RunScript
+from tests.leaks import describe, in_session, kill
 from tests.workers.ray_head import token
 
 pytestmark = [
@@ -19,9 +26,11 @@ pytestmark = [
 
 CLUSTER = """
 import json
+import os
 import sys
 from pathlib import Path
 import numpy as np
+import psutil
 import ray
 from ray.cluster_utils import Cluster
 from headrace import Loader, Pipe
@@ -51,6 +60,18 @@ def run(main):
     finally:
         ray.shutdown()
         cluster.shutdown()
+        # What served the node that was killed ends by itself, but not at once.
+        psutil.wait_procs(psutil.Process().children(recursive=True) + orphans(), timeout=30)
+
+def orphans():
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and os.getsid(process.pid) == os.getsid(0):
+                found.append(process)
+        except ProcessLookupError:
+            pass
+    return found
 """
 
 NODE_DEATH = """
@@ -131,6 +152,86 @@ def main(cluster, nodes):
 run(main)
 """,
         timeout=300,
+        env=token(),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+ALONE = """
+import os
+import signal
+import sys
+from headrace import Loader, Pipe
+
+class Sample:
+    def __init__(self, number):
+        self.number = number
+
+pipe = Pipe.of(list(range(400))).map(Sample).batch(4)
+"""
+
+
+def test_a_loader_starts_a_cluster_if_there_is_none_and_ends_it(run_script: RunScript) -> None:
+    done = run_script(
+        ALONE
+        + """
+with Loader(pipe, workers=2, kind="ray") as loader:
+    samples = [sample for batch in loader for sample in batch]
+assert [sample.number for sample in samples] == list(range(400))
+assert all(type(sample) is Sample for sample in samples)
+import ray
+assert not ray.is_initialized()
+""",
+        timeout=120,
+        env=token(),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_killed_consumer_leaves_no_actor_and_no_cluster(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        ALONE
+        + """
+with Loader(pipe, workers=2, kind="ray") as loader:
+    for i, batch in enumerate(loader):
+        if i == 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+    )
+    consumer = subprocess.Popen(
+        [sys.executable, str(program)],
+        env={**os.environ, "PYTHONPATH": str(SRC), **token()},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        assert consumer.wait(120) == -signal.SIGKILL
+        # Ray's agents notice it by themselves, but only within a minute or two.
+        left = [process for process in in_session(consumer.pid) if "Agent" not in describe(process)]
+        assert not psutil.wait_procs(left, timeout=20)[1]
+    finally:
+        kill(in_session(consumer.pid))
+
+
+def test_a_loader_runs_inside_an_actor(run_script: RunScript) -> None:
+    done = run_script(
+        CLUSTER
+        + """
+def epoch(rank):
+    from headrace import World
+    pipe = Pipe.of(Arrays(40, 1000)).batch(2).collate()
+    with Loader(pipe, workers=1, kind="ray", world=World(rank=rank, ranks=2)) as loader:
+        return [int(x) for batch in loader for x in batch[:, 0]]
+
+def main(cluster, nodes):
+    task = ray.remote(epoch).options(num_cpus=1)
+    ranks = ray.get([task.remote(rank) for rank in range(2)])
+    assert sorted(ranks[0] + ranks[1]) == list(range(40)), ranks
+
+run(main)
+""",
+        timeout=200,
         env=token(),
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,7 +8,7 @@ from headrace.engine.pool import Pool
 from headrace.engine.run import Run
 from headrace.engine.voting import Voting
 from headrace.errors import HeadraceError
-from headrace.observe.meter import Meter
+from headrace.observe.meter import RUN, Meter
 from headrace.pipe import Pipe
 from headrace.plan.world import World
 
@@ -131,7 +131,7 @@ class _TailOpening(Opening):
 
     def __init__(self, epoch: Epoch[Any]) -> None:
         program = epoch._pool.program
-        super().__init__(program.pipe.ordinals(), program.seed, epoch.epoch)
+        super().__init__(program.pipe.ordinals(), program.seed, epoch.epoch, clock=epoch._meter.tail)
         self._iterator = epoch
         self._bottom = program.tail[0].inputs[0]
 
@@ -150,7 +150,8 @@ class _Bottom(Iterator[Any]):
         epoch._run = epoch._begin(state, turn)
 
     def __next__(self) -> Any:
-        return next(self._epoch._run)
+        clock = self._epoch._meter.tail
+        return next(self._epoch._run) if clock is None else clock.note(RUN, self._epoch._run.__next__)
 
     def state(self) -> Any:
         return [*self._epoch._run.mark(), self._turn]

@@ -20,14 +20,12 @@ from typing import Any
 
 from headrace.cursor import Cursor, Opening
 from headrace.engine.program import Program, Stage
-from headrace.op import Each, Here, Indexed, Spot, place, timed
+from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
 from headrace.plan.seed import Arrivals, key, seed_globals
 
 STRAND_SECONDS = 0.02
 """A strand hands on what it has after this long, so that a slow stream still flows."""
 
-TIMED = 16
-"""One ticket in so many is timed op by op: reading the clock around every sample of every ticket would show."""
 STRAND_BYTES = 64 * 1024
 """About so many bytes of samples make a block: large samples are handed on one by one."""
 
@@ -57,7 +55,7 @@ class Executor:
         """The outputs of one ticket; positions in `avoid` are left out."""
         self._ran += 1
         opened = self._epoch(epoch)
-        if self._ran % TIMED == 0:
+        if self._ran % self.program.timed == 0:
             opened = opened.timed
         stage = self.program.stages[stage_number]
         place.spot = self.spot
@@ -105,6 +103,8 @@ class Executor:
         except StopIteration:
             ended = True
         self.spot.here = None
+        if self.program.timed == 1:
+            self.timings = opened.timed.read_clock()
         opened.strands[strand] = (block + 1, cursor)
         return samples, ended, cursor.state()
 
@@ -117,6 +117,7 @@ class Executor:
             self.program.strands,
             seed_globals if self._seeds else None,
             self.spot,
+            opened.timed.clock if self.program.timed == 1 else None,
         )
         return opening.open(self.program.head, state)
 
@@ -256,11 +257,11 @@ def _weight(sample: Any, depth: int = 3) -> int:
 class _Opened:
     """A program in one epoch."""
 
-    def __init__(self, program: Program, epoch: int, spot: Spot, clock: dict[int, float] | None = None) -> None:
+    def __init__(self, program: Program, epoch: int, spot: Spot, clock: Clock | None = None) -> None:
         self.epoch = epoch
         self.ordinals = program.pipe.ordinals()
         self._spot = spot
-        self._clock = clock
+        self.clock = clock
         opening = Opening(self.ordinals, program.seed, epoch, spot=spot, clock=clock)
         self.strands: dict[int, tuple[int, Cursor]] = {}
         self.inners = [_chain(opening, stage.inner) for stage in program.stages]
@@ -271,19 +272,19 @@ class _Opened:
     @cached_property
     def timed(self) -> "_Opened":
         """The same, with a clock around every op."""
-        return _Opened(self._program, self.epoch, self._spot, {})
+        return _Opened(self._program, self.epoch, self._spot, Clock())
 
     def read_clock(self) -> dict[int, float] | None:
-        if not self._clock:
+        if not self.clock:
             return None
-        seconds = dict(self._clock)
-        self._clock.clear()
+        seconds = dict(self.clock)
+        self.clock.clear()
         return seconds
 
     @property
     def indexed(self) -> Indexed:
         if self._indexed is None:
-            self._indexed = self._program.head.indexed(self._program.seed, self.epoch, self._spot, self._clock)
+            self._indexed = self._program.head.indexed(self._program.seed, self.epoch, self._spot, self.clock)
             assert self._indexed is not None
         return self._indexed
 

@@ -64,7 +64,8 @@ class Reply:
     """What came of a ticket."""
 
     __slots__ = (
-        "count", "ended", "error", "kept", "outputs", "seconds", "skipped", "skips", "slot", "spans", "state", "ticket",
+        "bytes", "count", "ended", "error", "kept", "outputs", "seconds", "skipped", "skips", "slot", "spans", "state",
+        "ticket", "worker",
     )  # fmt: skip
 
     def __init__(self, ticket: Ticket) -> None:
@@ -83,5 +84,10 @@ class Reply:
         self.kept = (0, 0)
         """How many of these a run that goes on from before or from after the ticket will not meet again."""
         self.seconds: Any = ()
+        """How long it took, the seconds by op if it was timed (else None), and when it began, on a shared clock."""
+        self.worker = 0
+        """The number of the worker that ran it."""
+        self.bytes = 0
+        """How much of a slot the outputs take."""
         self.ended = False
         self.state: Any = None

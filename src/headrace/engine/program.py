@@ -20,6 +20,8 @@ from headrace.pipe import Pipe
 BLOCK = 64
 """Positions in one ticket when nothing says how many samples belong together."""
 STRAND_BLOCK = 512
+TIMED = 16
+"""Reading the clock around every sample of every ticket would show, so only one ticket in so many is timed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +67,8 @@ class Program:
     strands: int = 1
     strand_block: int = STRAND_BLOCK
     """The most samples in one reply of a strand."""
+    timed: int = TIMED
+    """One ticket in so many is timed op by op; 1 times everything, streams too."""
 
     @property
     def indexed(self) -> bool:

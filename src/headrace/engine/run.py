@@ -340,7 +340,7 @@ class Run:
         reply.kept = (ticket.kept[0] + before, ticket.kept[1] + now)
         if not reply.skipped:
             return
-        self.meter.skips.extend(reply.skipped)
+        self.meter.skip(self.epoch, stage, reply.skipped)
         budget = self.policy.on_error
         if isinstance(budget, Budget) and budget.spent(reply.skips, self._inputs[stage]):
             position, op, error = reply.skipped[-1]

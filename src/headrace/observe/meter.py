@@ -2,11 +2,14 @@
 
 from typing import Any
 
+RUN = -1
+"""Stands for the engine itself among the numbers of ops."""
+
 
 class Meter:
     """Counters of one loader, over all its epochs."""
 
-    __slots__ = ("batches", "busy", "ops", "sampled", "skips", "tickets", "waited")
+    __slots__ = ("batches", "busy", "on_skip", "ops", "sampled", "skips", "tail", "tickets", "waited")
 
     def __init__(self) -> None:
         self.waited = 0.0
@@ -19,16 +22,25 @@ class Meter:
         self.sampled = 0.0
         """Seconds that the timed tickets took in all, and in each op."""
         self.skips: list[Any] = []
+        self.on_skip: Any = None
+        """Called with epoch, stage and [(position, op, error), ...] when the turn of samples that failed has come."""
+        self.tail: Any = None
+        """A Clock for the ops that run in the consumer, if somebody wants to know; the wait for workers under RUN."""
 
     def count(self, stage: int, reply: Any) -> None:
         self.tickets += 1
         if reply.seconds:
-            seconds, by_op = reply.seconds
+            seconds, by_op = reply.seconds[:2]
             self.busy[stage] = self.busy.get(stage, 0.0) + seconds
             if by_op:
                 self.sampled += seconds
                 for ordinal, spent in by_op.items():
                     self.ops[ordinal] = self.ops.get(ordinal, 0.0) + spent
+
+    def skip(self, epoch: int, stage: int, skipped: Any) -> None:
+        self.skips.extend(skipped)
+        if self.on_skip is not None:
+            self.on_skip(epoch, stage, skipped)
 
     def by_op(self) -> dict[int, float]:
         """Seconds in each op, by its number: what the timed tickets took, scaled up to all tickets."""

@@ -27,8 +27,8 @@ from headrace.share.slots import Slots
 from headrace.sources.columns_table import Tabular
 
 MEMORY = 256 * 1024 * 1024
-FOOTERS = 8
-"""One part in so many of the memory is for the footers of open files."""
+FOOTERS = 4
+"""At the most one part in so many of the memory is for the footers of open files."""
 
 
 class Stored(Protocol):

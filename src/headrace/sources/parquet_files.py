@@ -1,7 +1,6 @@
 """What is known of Parquet and Arrow files from their footers, and how one of their row groups is read."""
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -223,27 +222,42 @@ class _Files:
     """Open Parquet files of this process: each is used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._idle: OrderedDict[tuple[int, str], list[Any]] = OrderedDict()
+        self._idle: list[tuple[tuple[int, str], Any]] = []
+        """The one used last stands last."""
+        self._lent = 0
         self._lock = Lock()
 
     def borrow(self, path: str, most: int) -> "_Borrowed":
         return _Borrowed(self, (os.getpid(), path), most)
 
-    def take(self, key: tuple[int, str]) -> Any:
+    def take(self, key: tuple[int, str], most: int) -> Any:
         with self._lock:
-            idle = self._idle.get(key)
-            if idle:
-                return idle.pop()
+            self._lent += 1
+            for place, (idle, file) in enumerate(self._idle):
+                if idle == key:
+                    del self._idle[place]
+                    return file
+            over = self._over(most)
+        _close(over)
         return _open_parquet(key[1])
 
     def give_back(self, key: tuple[int, str], file: Any, most: int) -> None:
         with self._lock:
-            self._idle.setdefault(key, []).append(file)
-            self._idle.move_to_end(key)
-            over = [self._idle.popitem(last=False)[1] for _ in range(max(0, len(self._idle) - most))]
-        for files in over:
-            for old in files:
-                old.close()
+            self._lent -= 1
+            self._idle.append((key, file))
+            over = self._over(most)
+        _close(over)
+
+    def _over(self, most: int) -> list[Any]:
+        """Files that are one too many, counting those that are lent."""
+        count = max(0, len(self._idle) + self._lent - max(1, most))
+        gone, self._idle = self._idle[:count], self._idle[count:]
+        return [file for _, file in gone]
+
+
+def _close(files: list[Any]) -> None:
+    for file in files:
+        file.close()
 
 
 class _Borrowed:
@@ -253,14 +267,12 @@ class _Borrowed:
         self._most = most
 
     def __enter__(self) -> Any:
-        self._file = self._files.take(self._key)
+        self._file = self._files.take(self._key, self._most)
         return self._file
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is None:
-            self._files.give_back(self._key, self._file, self._most)
-        else:
-            self._file.close()
+    def __exit__(self, *_: Any) -> None:
+        # Also after an error: the file itself is not hurt by it.
+        self._files.give_back(self._key, self._file, self._most)
 
 
 _files = _Files()

@@ -29,6 +29,12 @@ class Worker:
         self.gone = False
         self.pid, self.dump, self.node = 0, -1, ""
 
+    @property
+    def doing(self) -> str:
+        """What it runs, of the calls that it was given."""
+        first = next(iter(self.calls.values()))
+        return describe(first.tickets[0]) if first.tickets else "not started yet: is the cluster full?"
+
 
 class Call:
     """A call under way: its tickets (none: the worker starts), and where samples will be that stay in the store."""

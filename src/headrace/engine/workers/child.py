@@ -137,7 +137,7 @@ class Child:
         payload, outputs = None, []
         # Views of the stage before that user code still holds: their slots must not be used again.
         held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
-        seconds = (time.perf_counter() - started, executor.timings)
+        seconds = (time.perf_counter() - started, executor.timings, started)
         return marshal.dumps((kind, seq, *body, skipped, seconds, extra, held)), fd
 
     def _one(self, writer: Any, result: Any, stage: Any, outputs: Any) -> tuple[int, tuple[Any, ...], int]:

@@ -93,5 +93,5 @@ def answer(executor: Executor, ticket: Ticket) -> Reply:
         reply.outputs = executor.run(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid)
     reply.count = len(reply.outputs)
     reply.skipped = tuple(executor.skipped)
-    reply.seconds = (time.perf_counter() - started, executor.timings)
+    reply.seconds = (time.perf_counter() - started, executor.timings, started)
     return reply

@@ -18,6 +18,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from collections import Counter, deque
 from typing import Any
@@ -29,7 +30,7 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.shipping import ship
 from headrace.engine.workers import start
-from headrace.errors import PoisonSample, WorkerDied
+from headrace.errors import Closed, PoisonSample, WorkerDied
 
 log = logging.getLogger("headrace")
 IN_MESSAGE = 48 * 1024
@@ -84,7 +85,12 @@ class ProcessWorkers:
         self.restarts: list[tuple[float, str]] = []
         """Every death so far: seconds until the replacement was started, and how the worker ended."""
         self._owner = os.getpid()
+        # A loader may be closed by another thread than the one that reads.
+        self._lock = threading.RLock()
+        self._closed = self._polling = False
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
+        self._epoll.register(self._wake, select.EPOLLIN)
         self._workers: list[Worker] = []
         self._by_fd: dict[int, tuple[Worker, bool]] = {}
         self._tickets: dict[int, Ticket] = {}
@@ -137,7 +143,7 @@ class ProcessWorkers:
     def _start(self, number: int) -> None:
         if self._method == "fork":
             # Only what is open now: the number of a closed descriptor may already belong to something new.
-            inherited = [self._epoll.fileno(), *self._by_fd]
+            inherited = [self._epoll.fileno(), self._wake, *self._by_fd]
             with start.signals_wait():
                 self._join(number, start.by_fork(number, self.program, self._extra, inherited))
             return
@@ -171,6 +177,8 @@ class ProcessWorkers:
     # --- tickets out --------------------------------------------------------------------------------------------------
 
     def submit(self, ticket: Ticket) -> bool:
+        if self._closed:
+            self._still_open()
         if self._again and ticket.strand is not None and any(t.strand == ticket.strand for t in self._again):
             return False  # blocks of one strand stay in order
         self._seq += 1
@@ -280,10 +288,27 @@ class ProcessWorkers:
 
     def collect(self, seconds: float = 0.0) -> list[Reply]:
         """The replies that are there, after waiting for any event at most so long."""
-        self.flush()
+        with self._lock:
+            self._still_open()
+            self.flush()
+            self._polling = True
+        try:
+            events = self._epoll.poll(seconds)
+        finally:
+            self._polling = False
+        with self._lock:
+            self._still_open()
+            return self._take(events)
+
+    def _still_open(self) -> None:
+        if self._closed:
+            self.close()  # what had to wait for this thread to come back
+            raise Closed("this loader was closed while it was being read")
+
+    def _take(self, events: list[tuple[int, int]]) -> list[Reply]:
         replies: list[Reply] = []
         ended: list[Worker] = []
-        for fd, _ in self._epoll.poll(seconds):
+        for fd, _ in events:
             worker, is_end = self._by_fd[fd]
             if is_end:
                 ended.append(worker)
@@ -335,6 +360,7 @@ class ProcessWorkers:
                 slot = self.arena.adopt(fds[0])
                 self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
             reply = self._reply(ticket, slot, message)
+            reply.worker = worker.number
             if reply.seconds and self._adaptive:
                 self._learn(reply.seconds[0])
             replies.append(reply)
@@ -354,11 +380,11 @@ class ProcessWorkers:
             reply.count = 1 if alone else -1
             self.arena.give_back(slot)
         elif kind == SLOTTED:
-            _, _, reply.outputs, reply.spans, _, alone, reply.skipped, reply.seconds, _, held = message
+            _, _, reply.outputs, reply.spans, reply.bytes, alone, reply.skipped, reply.seconds, _, held = message
             reply.count = 1 if alone else -1
             reply.slot = slot
         elif kind == MANY:
-            _, _, reply.count, (offset, size), _, reply.skipped, reply.seconds, extra, held = message
+            _, _, reply.count, (offset, size), reply.bytes, reply.skipped, reply.seconds, extra, held = message
             slot.table = (offset, size, ticket.seq)
             reply.slot = slot
             if extra is not None:
@@ -510,6 +536,11 @@ class ProcessWorkers:
     def close(self) -> None:
         if os.getpid() != self._owner:
             return  # a forked copy: the workers belong to the parent
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        self._closed = True
         alive = list({id(w): w for w, _ in self._by_fd.values()}.values())
         for worker in alive:
             if not worker.queue:
@@ -528,8 +559,11 @@ class ProcessWorkers:
         self._tickets.clear()
         self._again.clear()
         self.arena.clear()
-        if not self._epoll.closed:
+        if self._polling:
+            os.eventfd_write(self._wake, 1)
+        elif not self._epoll.closed:
             self._epoll.close()
+            os.close(self._wake)
         if self._shipped >= 0:
             os.close(self._shipped)
             self._shipped = -1

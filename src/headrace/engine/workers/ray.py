@@ -73,8 +73,6 @@ class RayWorkers:
         self._connected = False
 
     def open(self, program: Program) -> None:
-        import numpy as np
-
         self.program = program
         self._last = program.last.number - (1 if program.assembled else 0)
         self._listed = program.stages[0].feed == "listed"
@@ -86,7 +84,7 @@ class RayWorkers:
         cluster.join()
         self._connected = True
         try:
-            self._shipped = ray.put(np.frombuffer(data, np.uint8))
+            self._shipped = cluster.put(data)
             self.arena.budget = min(policy.memory, cluster.store())
             # An actor claims a core where one is free; the others share, so that nobody waits for a core for ever.
             free = cluster.free_cores()
@@ -208,7 +206,7 @@ class RayWorkers:
             if call.fetch:
                 self._count_loss(call.tickets[0])
                 self._fetch(call, self._remake(call.fetch[1].recipe))
-            elif isinstance(error, errors.RayActorError):
+            elif isinstance(error, errors.RayActorError) or call.strand is not None:
                 self._ended(call.worker, error, replies)
             else:
                 self._again(call)
@@ -365,19 +363,12 @@ class RayWorkers:
 
     def stuck(self) -> list[tuple[int, int, str]]:
         """Actors with unanswered calls: number, pid, what they run."""
-        found = []
-        for worker in self._roster.workers:
-            for call in list(worker.calls.values())[:1]:
-                what = describe(call.tickets[0]) if call.tickets else "not started yet: is the cluster full?"
-                found.append((worker.number, worker.pid, what))
-        return found
+        return [(worker.number, worker.pid, worker.doing) for worker in self._roster.workers if worker.calls]
 
     def stack(self, worker_number: int) -> str:
         """The Python stack of an actor at this moment, however stuck it is, wherever it is."""
         worker = self._roster.workers[worker_number]
-        if not worker.ready:
-            return "it has not started"
-        return cluster.look(worker.node, worker.pid, worker.dump)
+        return cluster.look(worker.node, worker.pid, worker.dump) if worker.ready else "it has not started"
 
     def pids(self) -> list[int]:
         return [worker.pid for worker in self._roster.workers if worker.ready]

@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headrace.engine.workers import ray_actor
 from headrace.engine.workers.lineage import Recipe
 from headrace.errors import missing
@@ -58,6 +60,11 @@ def store() -> int:
     """Bytes that may be under way in the object store of any node."""
     sizes = [int(node["Resources"].get("object_store_memory", 0)) for node in ray.nodes() if node["Alive"]]
     return min((size for size in sizes if size), default=sys.maxsize) // STORE_SHARE
+
+
+def put(data: bytes) -> Any:
+    """The bytes in the store, as an array: nodes map it, where they would copy bytes."""
+    return ray.put(np.frombuffer(data, np.uint8))
 
 
 def free_cores() -> int:
@@ -119,7 +126,7 @@ def end(actors: list[Any]) -> None:
 def describe_end(error: Exception) -> str:
     """How an actor ended, in words."""
     text = str(error)
-    if "node has died" in text or "node was terminated" in text:
+    if "node has died" in text or "node was terminated" in text or isinstance(error, ray.exceptions.ObjectLostError):
         return LOST_WITH_NODE
     _, found, detail = text.partition("exit detail: ")
     why = detail.partition(". ")[0] if found else text.strip().rpartition("\n")[2].strip().rstrip(".")

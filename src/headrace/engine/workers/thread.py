@@ -16,6 +16,7 @@ from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.workers.inline import answer
+from headrace.errors import Closed
 
 
 class ThreadWorkers:
@@ -26,9 +27,10 @@ class ThreadWorkers:
         self.deaths = 0
         self.restarts: list[tuple[float, str]] = []
         self._in: list[queue.SimpleQueue[Ticket | None]] = []
-        self._out: queue.SimpleQueue[Reply | BaseException] = queue.SimpleQueue()
+        self._out: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._running = 0
+        self._closed = False
         self._now: dict[int, tuple[int, Executor, Ticket]] = {}
         """By the thread's number: its identity, and what it runs."""
 
@@ -68,6 +70,7 @@ class ThreadWorkers:
                 reply = Reply(ticket)
                 reply.error = error
             self._now.pop(number, None)
+            reply.worker = number
             self._out.put(reply)
             del ticket, reply
 
@@ -82,21 +85,21 @@ class ThreadWorkers:
         pass
 
     def collect(self) -> list[Reply]:
-        replies: list[Any] = []
-        while not self._out.empty():
-            replies.append(self._out.get_nowait())
+        replies: list[Reply] = []
+        while not self._out.empty() and (reply := self._out.get_nowait()) is not None:
+            replies.append(reply)
         self._running -= len(replies)
         return replies
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         try:
-            replies = [self._out.get(timeout=timeout)]
+            first = None if self._closed else self._out.get(timeout=timeout)
         except queue.Empty:
             return []
-        while not self._out.empty():
-            replies.append(self._out.get_nowait())
-        self._running -= len(replies)
-        return replies  # type: ignore[return-value]
+        if first is None:
+            raise Closed("this loader was closed while it was being read")
+        self._running -= 1
+        return [first, *self.collect()]
 
     def stuck(self) -> list[tuple[int, int, str]]:
         """Threads inside a ticket: number, process, what they run."""
@@ -138,3 +141,5 @@ class ThreadWorkers:
                 thread.join(timeout=max(0.0, until - time.monotonic()))
         self._threads.clear()
         self._in.clear()
+        self._closed = True
+        self._out.put(None)  # for whoever waits in another thread

@@ -1,0 +1,225 @@
+"""The servant behind a Ray actor, without Ray: what it says, what it keeps, and what it can make once more."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import Pipe
+from headrace.engine import codec
+from headrace.engine.messages import FAILED, INLINE, MANY, READY, SLOTTED, Reply, Ticket
+from headrace.engine.policy import Policy
+from headrace.engine.program import cut
+from headrace.engine.shipping import ship
+from headrace.engine.workers.blame import Blame
+from headrace.engine.workers.calls import Call, Worker
+from headrace.engine.workers.lineage import States
+from headrace.engine.workers.roster import MOST_TOGETHER, Roster
+from headrace.engine.workers.servant import Scratch, Servant
+from headrace.errors import PoisonSample
+from tests.laws.pipes import Numbers, double, drawn, stream
+
+
+def servant(pipe: Pipe[Any], told: list[Any] | None = None, **extra: Any) -> Servant:
+    options = {"worker_init": None, "recycle": None, "recycle_memory": None, **extra}
+    made = Servant(lambda witness, seq, position: told.append((seq, position)) if told is not None else None)
+    assert made.start(ship(cut(pipe, 3), options)[0], 0)[0] == READY
+    return made
+
+
+def ticket(stage: int, number: int, payload: Any, witness: Any = None, avoid: Any = ()) -> tuple[Any, ...]:
+    return 1, stage, 0, number, payload, avoid, witness
+
+
+def arrays(i: int) -> Any:
+    return np.full(1000, i)
+
+
+# --- replies ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_small_result_is_inline_and_a_large_one_has_its_buffers_beside_it() -> None:
+    [small], _ = servant(Pipe.of(Numbers(8)).batch(4)).deliver([ticket(0, 0, (0, 4, ()))], ())
+    assert (small[0], pickle.loads(small[1]), small[2]) == (INLINE, [0, 1, 2, 3], True)
+    [large], _ = servant(Pipe.of(Numbers(8)).map(arrays).batch(4).collate()).deliver([ticket(0, 0, (0, 4, ()))], ())
+    assert large[0] == SLOTTED
+    assert (codec.load(large[1], large[2]) == np.arange(4)[:, None]).all()
+
+
+def test_samples_that_stay_are_read_by_the_next_stage_and_never_written_to() -> None:
+    def shift(batch: list[Any]) -> list[Any]:
+        for array in batch:
+            array += 10
+        return batch
+
+    made = servant(Pipe.of(Numbers(8)).map(arrays).filter(lambda a: a[0] % 2 == 0).batch(2).map(shift))
+    (reply, _), packed = made.keep(ticket(0, 0, (0, 8, ())), ())
+    assert reply[:3] == (MANY, 4, None)
+    packed[1].flags.writeable = False
+    for _ in range(2):  # a ticket that runs again after a death finds its samples as they were
+        [answer], _ = made.deliver([ticket(1, 0, ([(0, 1, 3)], 0, 1))], [packed])
+        assert [array[0] for array in codec.load(answer[1], answer[2])] == [12, 14]
+
+
+def test_an_error_is_said_and_reaches_whoever_needs_the_samples() -> None:
+    made = servant(Pipe.of(Numbers(8)).map(lambda x: 1 // (x - 2)).filter(bool).batch(2).map(double))
+    (reply, _), packed = made.keep(ticket(0, 0, (0, 4, ())), ())
+    assert reply[0] == FAILED
+    assert packed is reply
+    [answer], _ = made.deliver([ticket(1, 0, ([(0, 0, 2)], 0, 1))], [packed])
+    error = codec.load_error(answer[1])
+    assert isinstance(error, ZeroDivisionError)
+    assert "made again" in "".join(error.__notes__)
+
+
+def test_a_watched_ticket_tells_each_position_beforehand() -> None:
+    told: list[Any] = []
+    made = servant(Pipe.of(Numbers(8)).batch(4), told)
+    made.deliver([ticket(0, 0, (0, 4, ()), witness="somebody", avoid=(2,))], ())
+    assert told == [(1, 0), (1, 1), (1, 3)]
+
+
+def test_a_servant_that_has_done_enough_asks_to_be_replaced() -> None:
+    made = servant(Pipe.of(Numbers(8)).batch(4), recycle=3)
+    both = [ticket(0, 0, (0, 4, ())), ticket(0, 1, (4, 8, ()))]
+    assert [made.deliver(both, ())[1] for _ in range(2)] == [False, True]
+
+
+# --- lost and made again ----------------------------------------------------------------------------------------------
+
+
+def unpacked(packed: Any) -> list[Any]:
+    (offset, size), image = packed
+    memory = memoryview(image)
+    table = codec.read_table(memory, offset, size)
+    return codec.load_many(memory, table, 0, len(table[1]))
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_a_lost_block_of_a_strand_is_made_again_and_the_open_strand_goes_on(start: int) -> None:
+    made = servant(Pipe.of(stream(2000)).shuffle(buffer_size=20).map(drawn).shuffle(buffer_size=5))
+    states, blocks, counts = [None], [], []
+    for number in range(start + 1):
+        (reply, _), packed = made.keep(ticket(0, number, (0, states[-1] if not number else None)), ())
+        states.append(reply[5][1])
+        counts.append(reply[1])
+        blocks.append(unpacked(packed))
+    # Fewer samples than a block would take now: how many there were depended on time.
+    less = counts[start] - 7
+    again = made.again(ticket(0, start, (0, states[start])), less)
+    assert unpacked(again) == blocks[start][:less]
+    (reply, _), packed = made.keep(ticket(0, start + 1, (0, None)), ())
+    fresh = servant(Pipe.of(stream(2000)).shuffle(buffer_size=20).map(drawn).shuffle(buffer_size=5))
+    assert unpacked(packed) == unpacked(fresh.again(ticket(0, start + 1, (0, states[-1])), reply[1]))
+
+
+def test_a_strand_opens_from_its_own_state_before_that_of_another_run() -> None:
+    states = States()
+    states.note(Ticket(None, 0, 0, 4, (1, None)), b"after block 4")
+    assert states.payload(Ticket(None, 0, 0, 5, (1, None))) == (1, b"after block 4")
+    assert states.payload(Ticket(None, 0, 0, 6, (1, None))) == (1, None)
+    assert states.payload(Ticket(None, 0, 0, 5, (1, b"resumed"))) == (1, b"resumed")
+    assert states.payload(Ticket(None, 0, 1, 5, (1, None))) == (1, None)
+
+
+# --- who is to blame --------------------------------------------------------------------------------------------------
+
+
+def test_two_deaths_at_the_same_sample_make_it_poison_and_the_first_of_a_ticket_never_counts() -> None:
+    blame, one = Blame("raise"), Ticket(None, 0, 0, 7, (0, 4, ()))
+    assert not blame.watched(one)
+    blame.strike(one, None, "was killed")
+    assert blame.watched(one)
+    blame.strike(one, 13, "was killed")
+    blame.strike(one, 12, "was killed")
+    with pytest.raises(PoisonSample, match="position 13 ended its worker twice: it was killed"):
+        blame.strike(one, 13, "was killed")
+
+
+def test_poison_is_left_out_where_that_is_asked_for() -> None:
+    blame, one = Blame("skip"), Ticket(None, 0, 0, 7, (0, 4, ()))
+    for _ in range(2):
+        blame.strike(one, 13, "was killed")
+    assert one.avoid == (13,)
+
+
+# --- who gets what ----------------------------------------------------------------------------------------------------
+
+
+def ready(number: int, roster: Roster) -> Worker:
+    worker = Worker(number, None)
+    worker.ready = True
+    roster.join(worker)
+    return worker
+
+
+def test_the_least_busy_worker_is_chosen_and_none_that_is_full() -> None:
+    roster = Roster(Policy(workers=2, kind="ray"))
+    one, two = ready(0, roster), ready(1, roster)
+    some = Ticket(None, 0, 0, 0, (0, 4, ()))
+    one.load = 1
+    assert roster.choose(some, alone=False) is two
+    one.load = two.load = 2
+    assert roster.choose(some, alone=False) is None
+    one.load, some.pin = 0, 3
+    assert roster.choose(some, alone=False) is None
+    two.load = 1
+    assert roster.choose(some, alone=False) is two
+
+
+def test_short_tickets_wait_for_each_other_unless_the_worker_would_run_out() -> None:
+    roster = Roster(Policy(workers=1, kind="ray"))
+    worker, some = ready(0, roster), Ticket(None, 0, 0, 0, (0, 4, ()))
+    assert roster.together(0) == 1
+    for seconds, together in ((0.1, 1), (0.0, MOST_TOGETHER)):
+        for _ in range(100):
+            reply = Reply(some)
+            reply.seconds = (seconds, None)
+            roster.learn(reply)
+        assert roster.together(0) == together
+    worker.outbox = [some]
+    assert roster.due(worker)
+    worker.calls = {k: Call(worker, k, [some]) for k in range(2)}
+    assert not roster.due(worker)
+    worker.outbox = [some] * MOST_TOGETHER
+    assert roster.due(worker)
+
+
+def test_blocks_of_a_strand_are_taken_in_order_whenever_they_arrive() -> None:
+    worker, calls = Worker(0, None), []
+    for number, strand in enumerate((0, 1, 0)):
+        some = Ticket(None, 0, 0, number, (strand, None))
+        some.strand = strand
+        calls.append(Call(worker, number, [some]))
+        worker.calls[number] = calls[-1]
+    assert [call.in_turn for call in calls] == [True, True, False]
+    del worker.calls[0]
+    assert calls[2].in_turn
+
+
+# --- scratch memory ---------------------------------------------------------------------------------------------------
+
+
+def test_scratch_memory_is_used_again_only_when_nobody_looks_into_it() -> None:
+    scratch = Scratch()
+    assert scratch.allocator() is None
+    scratch.learn(100_000)
+    first = scratch.allocator()((50_000,), np.dtype(np.uint8))  # type: ignore[misc]
+    at = first.ctypes.data
+    second = scratch.allocator()((50_000,), np.dtype(np.uint8))  # type: ignore[misc]
+    assert second.ctypes.data != at
+    slice_of_first = first[10:20]
+    del first
+    assert scratch.allocator()((50_000,), np.dtype(np.uint8)).ctypes.data != at  # type: ignore[misc]
+    del slice_of_first
+    assert scratch.allocator()((50_000,), np.dtype(np.uint8)).ctypes.data == at  # type: ignore[misc]
+
+
+def test_batches_that_an_op_keeps_for_itself_stay_as_they_were() -> None:
+    kept: list[Any] = []
+    made = servant(Pipe.of(Numbers(40)).map(arrays).batch(4).collate())
+    for number in range(10):
+        [answer], _ = made.deliver([ticket(0, number, (4 * number, 4 * number + 4, ()))], ())
+        kept.append(codec.load(answer[1], answer[2]))
+    assert all((batch == np.arange(4 * k, 4 * k + 4)[:, None]).all() for k, batch in enumerate(kept))
