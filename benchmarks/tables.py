@@ -1,5 +1,7 @@
 """Tables for the columnar cases: columns of random numbers in memory, and the same in Parquet files."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +49,14 @@ def same(batch: Any) -> Any:
     return batch
 
 
-def write_parquet(folder: Path, rows: int, files: int = 4, group: int = 5000, count: int = 100) -> list[str]:
+def parquet_files(folder: Path, rows: int) -> list[str]:
+    """Files that another process has written, so that this one's memory tells only of reading them."""
+    call = f"from pathlib import Path; from benchmarks.tables import write_parquet; write_parquet(Path({str(folder)!r}), {rows})"
+    subprocess.run([sys.executable, "-c", call], check=True)
+    return sorted(map(str, folder.iterdir()))
+
+
+def write_parquet(folder: Path, rows: int, files: int = 4, group: int = 10_000, count: int = 100) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.case import Case, Effort, Figures, Subject, Target
 from benchmarks.machine import private_memory
-from benchmarks.tables import write_parquet
+from benchmarks.tables import parquet_files
 
 ROWS = 2_500_000
 COUNT = 100
@@ -38,7 +38,7 @@ def measure(subject: Subject, effort: Effort) -> Figures:
     rows = effort.count(ROWS, least=40_000)
     budget = rows * COUNT * 4 // 10
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        paths = write_parquet(Path(folder), rows)
+        paths = parquet_files(Path(folder), rows)
         with subject.parquet(paths, size=SIZE, memory=budget, rows=budget // (COUNT * 4)) as loader:
             before, most = private_memory(), 0
             seen = np.zeros(rows, bool)

@@ -5,12 +5,9 @@ Every public name is listed here. The module behind a name is imported when the 
 """
 
 import importlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-
-logging.getLogger("headrace").addHandler(logging.NullHandler())
 
 _HOMES = {
     "Budget": "headrace.engine.policy",

@@ -19,8 +19,8 @@ KINDS: dict[str, tuple[dict[str, Any], int]] = {
     "thread": ({"workers": 2, "kind": "thread"}, depth(40, 2000)),
     "fork": ({"workers": 1, "start_method": "fork"}, depth(20, 2000)),
     "server": ({"workers": 1, "start_method": "server"}, depth(20, 2000)),
-    "forkserver": ({"workers": 1, "start_method": "forkserver"}, depth(3, 200)),
-    "spawn": ({"workers": 1, "start_method": "spawn"}, depth(3, 200)),
+    "forkserver": ({"workers": 1, "start_method": "forkserver"}, depth(2, 200)),
+    "spawn": ({"workers": 1, "start_method": "spawn"}, depth(2, 200)),
 }
 
 

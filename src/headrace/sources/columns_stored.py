@@ -72,7 +72,7 @@ def from_dataset(dataset: Any) -> Tabular:
         if hasattr(fragment, "split_by_row_group"):
             look = look_into(fragment.metadata, fragment.physical_schema)
             masked |= look.masked
-            weight = max(weight, look.weight)
+            weight += look.weight
             for name, size in look.sizes.items():
                 sizes[name] = sizes.get(name, 0) + size
             pieces += fragment.split_by_row_group()

@@ -41,7 +41,9 @@ class Stored(Protocol):
     @property
     def masked(self) -> frozenset[str]: ...
     @property
-    def weight(self) -> int: ...
+    def weight(self) -> int:
+        """Bytes that the footers of all files take in memory while they are open."""
+        ...
 
     def schema(self) -> Any: ...
     def bytes_of(self, names: set[str]) -> int: ...
@@ -132,7 +134,7 @@ class FromUnits(Tabular):
             masked = frozenset(outer for inner, outer in self.names if inner in self.stored.masked)
             kept = np.flatnonzero(self._counts())
             ends = np.cumsum(self._counts()[kept])
-            footers = min(self.memory // FOOTERS, self.stored.weight * len(self.stored.rows))
+            footers = min(self.memory // FOOTERS, self.stored.weight)
             read = _Reader(self.stored, self.names, kept, self.expression, footers)
             self.opened.table = UnitTable(
                 chosen, masked, ends, read, self.memory - footers, self._text_bytes, self.opened.slots

@@ -38,8 +38,12 @@ class Footer:
     """Bytes of each column, encoded but not compressed, in all files."""
     packed: bytes
     """The Arrow schema; as bytes, so that no package has to be imported to carry it."""
-    weight: int = 0
-    """Bytes that the footer of an open file takes in memory."""
+    heaviest: int = 0
+    """Bytes that the footer of an open file takes in memory, at the most."""
+
+    @property
+    def weight(self) -> int:
+        return self.heaviest * len(self.paths)
 
     def schema(self) -> Any:
         pa = package("pyarrow")
@@ -68,7 +72,7 @@ class Footer:
         elif expression is not None:
             yield from scanned(_fragment(self, unit), columns, expression)
         else:
-            with _files.borrow(path, min(OPEN, memory // max(1, self.weight))) as file:
+            with _files.borrow(path, min(OPEN, memory // max(1, self.heaviest))) as file:
                 yield from file.iter_batches(ROWS, row_groups=[number], columns=columns, use_threads=False)
 
     def describe(self) -> str:
@@ -111,7 +115,7 @@ def read_footer(format: str, paths: list[str]) -> Footer:
         masked=frozenset(name for look in seen for name in look.masked),
         sizes=tuple(sizes.items()),
         packed=first.remove_metadata().serialize().to_pybytes(),
-        weight=max(look.weight for look in seen),
+        heaviest=max(look.weight for look in seen),
     )
 
 
