@@ -51,7 +51,7 @@ def same(batch: Any) -> Any:
 
 def parquet_files(folder: Path, rows: int) -> list[str]:
     """Files that another process has written, so that this one's memory tells only of reading them."""
-    call = f"from pathlib import Path; from benchmarks.tables import write_parquet; write_parquet(Path({str(folder)!r}), {rows})"
+    call = f"import pathlib, benchmarks.tables as t; t.write_parquet(pathlib.Path({str(folder)!r}), {rows})"
     subprocess.run([sys.executable, "-c", call], check=True)
     return sorted(map(str, folder.iterdir()))
 

@@ -4,6 +4,7 @@ Each function stands for the sample at position `BAD` of a data set of `SIZE`; t
 """
 
 import ctypes
+import faulthandler
 import os
 import resource
 import sys
@@ -35,13 +36,19 @@ def raises() -> Any:
     raise KeyError("a bad sample")
 
 
-def segfault() -> Any:
+def _quietly() -> None:
+    """A forked worker has pytest's fault handler; and nobody wants a core."""
+    faulthandler.disable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def segfault() -> Any:
+    _quietly()
     return ctypes.string_at(0)
 
 
 def abort() -> Any:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _quietly()
     os.abort()
 
 

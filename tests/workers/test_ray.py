@@ -47,7 +47,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", depth(["three stages", "assembled", "streamed", "tail"], list(EXAMPLES)))
+@pytest.mark.parametrize("name", depth(["three stages", "assembled", "streamed"], list(EXAMPLES)))
 def test_the_stream_is_the_same_inline_and_in_actors(name: str) -> None:
     assert read(EXAMPLES[name], 2, workers=2, kind="ray") == read(EXAMPLES[name], 2)
 

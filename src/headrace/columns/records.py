@@ -31,9 +31,11 @@ class Layout:
         self.about = {name: (packed_field(c), c.dtype) for name, c in columns.items()}
 
     def fill(self, records: NDArray[Any], columns: Mapping[str, Column]) -> None:
-        """Write the values of these columns into as many records."""
+        """Write the values of these columns into as many records; fields of other columns are left as they are."""
         for i, (name, is_mask) in enumerate(self.order):
-            column = columns[name]
+            column = columns.get(name)
+            if column is None:
+                continue
             assert isinstance(column, Plain)
             if is_mask:
                 records[f"f{i}"] = False if column.mask is None else column.mask

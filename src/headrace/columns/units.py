@@ -23,6 +23,8 @@ from headrace.columns.table import Table, check_names
 from headrace.errors import BadPipe
 from headrace.share.slots import Slots
 
+READ = 1 << 20
+"""Bytes of a unit that are read at a time."""
 Batches = Callable[[int, list[str]], Iterator[Any]]
 """Reads these columns of one unit, as pyarrow record batches."""
 
@@ -39,8 +41,11 @@ class UnitTable:
         memory: int,
         text_bytes: Callable[[tuple[str, ...]], int],
         slots: Slots | None = None,
+        together: bool = False,
     ) -> None:
+        """`together`: all columns are read at once, because each reading has to look at more than what it gives."""
         self.schema = schema
+        self._together = together
         self.ends = ends
         self.length = int(ends[-1]) if len(ends) else 0
         self._starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
@@ -138,11 +143,20 @@ class UnitTable:
 
         def make(memory: memoryview) -> None:
             records = np.frombuffer(memory, dtype, count)
-            for at, batch in self._batches(unit, list(self._plain)):
-                part = {name: self._column(batch, name) for name in self._plain}
-                self.layout.fill(records[at : at + batch.num_rows], part)
+            for names in self._groups(count):
+                for at, batch in self._batches(unit, names):
+                    part = {name: self._column(batch, name) for name in names}
+                    self.layout.fill(records[at : at + batch.num_rows], part)
 
         self.slots.read(unit, lambda memory: _copy(memory, dtype, count, offsets, out), make)
+
+    def _groups(self, rows: int) -> Iterator[list[str]]:
+        """Columns that are read together: few of a large unit, for what is being read needs memory beside its slot."""
+        names = list(self._plain)
+        per_column = max(1, rows * self.layout.dtype.itemsize // max(1, len(names)))
+        step = len(names) if self._together else max(8, READ // per_column)
+        for first in range(0, len(names), step):
+            yield names[first : first + step]
 
     def _text(self, unit: int) -> dict[str, Arrow]:
         return self.texts.get(unit, self._rows(unit) * self._text_size, self._load_text)

@@ -72,7 +72,7 @@ class Run:
         self._inputs = _inputs(len(program.stages), mark, world)
         self.skipped = skipped
         """Samples left out so far, among those delivered."""
-        self.ended = False
+        self.ended = self._abandoned = False
         self._owner = os.getpid()
         self.sound = True
         """False while the loop is inside: whoever finds it so after an error must not use these workers again."""
@@ -94,6 +94,8 @@ class Run:
                 return output
             if not self._ready:
                 if self.ended:
+                    if self._abandoned:
+                        raise Closed("this loader was closed while it was being read")
                     raise StopIteration
                 self._pump()
                 continue
@@ -377,7 +379,7 @@ class Run:
     def abandon(self) -> None:
         """Nobody will ask for more."""
         self.workers.drop(self)
-        self.ended = True
+        self._abandoned = self.ended = True
         for window in self._windows:
             for reply in window.values():
                 if reply.slot is not None:

@@ -137,7 +137,14 @@ class FromUnits(Tabular):
             footers = min(self.memory // FOOTERS, self.stored.weight)
             read = _Reader(self.stored, self.names, kept, self.expression, footers)
             self.opened.table = UnitTable(
-                chosen, masked, ends, read, self.memory - footers, self._text_bytes, self.opened.slots
+                chosen,
+                masked,
+                ends,
+                read,
+                self.memory - footers,
+                self._text_bytes,
+                self.opened.slots,
+                together=self.expression is not None,
             )
         return self.opened.table
 

@@ -1,5 +1,6 @@
 """Calls: what is under way at workers beyond this process, and replies out of what comes back."""
 
+import time
 from typing import Any
 
 from headrace.engine import codec
@@ -64,25 +65,33 @@ class Call:
         return strand is None or next(c for c in self.worker.calls.values() if c.strand == strand) is self
 
 
-def reply_of(ticket: Ticket, body: tuple[Any, ...], arena: Arena) -> Reply:
+def reply_of(ticket: Ticket, worker: Worker, body: tuple[Any, ...], arena: Arena) -> Reply:
     """A reply out of what a servant said; large buffers are copied into a slot."""
     reply = Reply(ticket)
+    reply.worker = worker.number
     kind = body[0]
     if kind == INLINE:
-        _, reply.outputs, alone, reply.skipped, reply.seconds = body
+        _, reply.outputs, alone, reply.skipped, seconds = body
         reply.count = 1 if alone else -1
     elif kind == SLOTTED:
-        _, reply.outputs, arrays, alone, reply.skipped, reply.seconds = body
+        _, reply.outputs, arrays, alone, reply.skipped, seconds = body
         reply.count = 1 if alone else -1
         raw = [memoryview(array) for array in arrays]
-        reply.slot = slot = arena.lend(codec.Writer(memoryview(b""), 0, HEADER).need(raw, 0))
+        reply.bytes = codec.Writer(memoryview(b""), 0, HEADER).need(raw, 0)
+        reply.slot = slot = arena.lend(reply.bytes)
         reply.spans = tuple(codec.Writer(slot.view, slot.address, HEADER).write(raw))
     elif kind == MANY:
-        _, reply.count, packed, reply.skipped, reply.seconds, _ = body
-        fill(reply, packed, arena)
+        _, reply.count, packed, reply.skipped, seconds, extra, reply.bytes = body
+        if extra is not None:
+            reply.ended, reply.state = extra
+        if packed is not None:
+            fill(reply, packed, arena)
     else:
         _, error, text = body
         reply.error = _remote(error, text)
+        return reply
+    # When it began, on this machine's clock: that of another one says nothing here.
+    reply.seconds = (*seconds, time.perf_counter() - seconds[0])
     return reply
 
 

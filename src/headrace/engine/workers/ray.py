@@ -32,7 +32,7 @@ from headrace.engine.workers.lineage import Recipe, Remote, States, recipe
 from headrace.engine.workers.process import _CAUSES, EARLY_DEATHS, _remote
 from headrace.engine.workers.roster import Roster
 from headrace.engine.workers.servant import Wire
-from headrace.errors import WorkerDied
+from headrace.errors import Closed, WorkerDied
 
 if TYPE_CHECKING:
     ray: Any
@@ -184,10 +184,12 @@ class RayWorkers:
         """The replies that are there."""
         self.flush()
         calls = list(self._calls)
-        return self._take_all(ray.wait(calls, num_returns=len(calls), timeout=0)[0]) if calls else []
+        return self._take_all(ray.wait(calls, num_returns=len(calls), timeout=0)[0] if calls else [])
 
     def _take_all(self, done: list[Any]) -> list[Reply]:
         replies: list[Reply] = []
+        if not self._connected:
+            raise Closed("this loader was closed while it was being read")
         for ref in done:
             if ref in self._calls:
                 self._take(self._calls.pop(ref), replies)
@@ -242,7 +244,7 @@ class RayWorkers:
             self._kept(call, body, replies)
         else:
             for ticket, said in zip(call.tickets, body, strict=True):
-                replies.append(reply_of(ticket, said, self.arena))
+                replies.append(reply_of(ticket, worker, said, self.arena))
                 self._roster.learn(replies[-1])
         worker.retiring = worker.retiring or spent
         if worker.retiring and not worker.load and not worker.gone:
@@ -255,18 +257,16 @@ class RayWorkers:
     def _kept(self, call: Call, body: Wire, replies: list[Reply]) -> None:
         """The samples are in the store: they stay there for the next stage, or come here if it is the consumer's."""
         ticket = call.tickets[0]
-        if body[0] == FAILED:
-            replies.append(reply_of(ticket, body, self.arena))
+        reply = reply_of(ticket, call.worker, body, self.arena)
+        if reply.error is not None:
+            replies.append(reply)
             return
-        reply = Reply(ticket)
-        _, reply.count, _, reply.skipped, reply.seconds, extra, size = body
         payload = ticket.payload
         if ticket.strand is not None:
             payload = self._states.payload(ticket)
-            reply.ended, reply.state = extra
             self._states.note(ticket, reply.state)
         reply.outputs = remote = Remote(call.samples, recipe(ticket, payload, reply.count))
-        self.arena.largest = max(self.arena.largest, size)
+        self.arena.largest = max(self.arena.largest, reply.bytes)
         if ticket.stage < self._last:
             replies.append(reply)
         else:

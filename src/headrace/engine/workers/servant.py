@@ -8,7 +8,7 @@ and a reply one of
 
     INLINE   head, alone, skipped, seconds                       a result without large buffers
     SLOTTED  head, arrays, alone, skipped, seconds               a result, and its buffers as they lie in memory
-    MANY     count, packed, skipped, seconds, extra              many samples (`packed` is None when they stay behind)
+    MANY     count, packed, skipped, seconds, extra, size        many samples (`packed` is None when they stay behind)
     FAILED   error, traceback
 
 **Packed** samples are `(table, image)`: an array of bytes that looks like a slot, and where its table lies. Samples of
@@ -83,7 +83,7 @@ class Servant:
             return (reply, spent), reply
         kind, count, packed, *rest = reply
         assert kind == MANY
-        return ((kind, count, None, *rest, packed[1].nbytes), spent), packed
+        return ((kind, count, None, *rest), spent), packed
 
     def again(self, ticket: Wire, count: int) -> Any:
         """The first `count` samples of a strand from a state on: a block that was lost, made once more.
@@ -137,7 +137,8 @@ class Servant:
         skipped = tuple(executor.skipped)
         if extra is not None or number_of_stage != self._last:
             packed = _pack(outputs)
-            return MANY, len(outputs), packed, skipped, (time.perf_counter() - started, executor.timings), extra
+            seconds = (time.perf_counter() - started, executor.timings)
+            return MANY, len(outputs), packed, skipped, seconds, extra, packed[1].nbytes
         alone = stage.single and len(outputs) == 1
         head, buffers = codec.pack(outputs[0] if alone else outputs)
         if not buffers:
