@@ -53,8 +53,6 @@ class Opening:
         ordinal = self.ordinals[id(node)]
         seed = op_seed(self.seed, self.epoch, ordinal)
         mine = key(seed, "turn", turn) if turn else seed
-        if self.strands > 1:
-            mine = key(mine, "strand", self.strand)
         here = Here(mine, self.epoch, ordinal, self.strand, self.strands, self.spot)
         here.clock = self.clock
         return here

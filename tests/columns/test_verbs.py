@@ -216,3 +216,42 @@ def test_a_join_is_the_same_in_workers() -> None:
     pipe = Pipe.of(numbers(40)).shuffle().join({"k": np.arange(0, 40, 3), "third": np.arange(14)}, "k").batch(7)
     with Loader(pipe, workers=2, seed=1) as loader:
         assert repr(list(loader)) == repr(list(Loader(pipe, seed=1)))
+
+
+# --- in workers -------------------------------------------------------------------------------------------------------
+
+
+def changed(columns: Any) -> Any:
+    columns["sum"] = columns["c0"] + columns["c1"]
+    columns["c2"] = columns["c2"][::-1]
+    del columns["even"]
+    return (columns, len(columns))
+
+
+@pytest.mark.parametrize("form", ["numpy", "torch"])
+def test_a_batch_that_was_changed_in_a_worker_arrives_as_it_was_left(form: str) -> None:
+    if form == "torch":
+        pytest.importorskip("torch", reason="not installed")
+    change = changed if form == "numpy" else (lambda c: ({**c, "sum": c["c0"] + c["c1"]}, c["k"]))
+    pipe = Pipe.of(numbers(3000)).shuffle().batch(1000, as_=form).map(change)
+    with Loader(pipe, workers=1) as loader:
+        got = list(loader)
+    assert repr(got) == repr(list(Loader(pipe)))
+    assert type(got[0][0]) is dict
+
+
+def fails_on_seven(columns: Any) -> Any:
+    if (columns["k"] == 7).any():
+        raise ValueError("seven")
+    return columns
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_that_fails_can_be_left_out(workers: int) -> None:
+    pipe = Pipe.of(numbers(20)).map(fails_on_seven, batched=True).batch(4)
+    with Loader(pipe, workers=workers, on_error="skip") as loader:
+        assert values(loader, "k") == [k for k in range(20) if k not in (4, 5, 6, 7)]
+        assert loader.stats().skips == 1
+    with pytest.raises(ValueError, match="seven") as caught, Loader(pipe, workers=workers) as loader:
+        list(loader)
+    assert "in map(" in "".join(caught.value.__notes__)
