@@ -347,7 +347,7 @@ def test_a_sample_that_always_kills_its_worker_is_an_error_that_names_it(
 ) -> None:
     loader = DataLoader(Options(), Deadly(20, 7), 2, num_workers=2, mode="Async")
     made.append(loader)
-    with pytest.raises(PoisonSample, match="position 7 killed its worker twice"):
+    with pytest.raises(PoisonSample, match="position 7 ended its worker twice"):
         list(loader)
     assert "killed by SIGKILL" in caplog.text
 
