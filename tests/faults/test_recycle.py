@@ -59,8 +59,8 @@ def heavy(x: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("kind", PROCESSES)
 def test_workers_that_have_grown_too_large_are_replaced(kind: str) -> None:
-    with Loader(Pipe.of(Numbers(4)).map(private_memory), **KINDS[kind]) as loader:
-        small = max(loader)
+    with Loader(Pipe.of(Numbers(4)).map(private_memory), **KINDS[kind]) as measured:
+        small = max(measured)
     pipe = Pipe.of(Numbers(60)).map(heavy).batch(2)
     with Loader(pipe, recycle_memory=small + 45_000_000, timeout=20, **KINDS[kind]) as loader:
         got = [pair for batch in loader for pair in batch]
