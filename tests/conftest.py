@@ -8,6 +8,7 @@
 * `tests.depth.depth(reduced, deep)` picks a count.
 """
 
+import faulthandler
 import gc
 import os
 import signal
@@ -40,7 +41,27 @@ settings.register_profile(
 settings.register_profile("deep", settings.get_profile("reduced"), max_examples=500, derandomize=False, print_blob=True)
 settings.load_profile(DEPTH)
 
+STDERR = pytest.StashKey[int]()
+"""The true one: while tests run, pytest keeps what goes to descriptor 2."""
 CALL_FAILED = pytest.StashKey[bool]()
+GRACE = 60.0
+"""Seconds after its deadline in which a test must have ended. A main thread that is stuck in native code never sees
+the signal of pytest-timeout: then the whole run ends, with the stacks of all threads."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STDERR] = os.dup(sys.stderr.fileno())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    marker = item.get_closest_marker("timeout")
+    deadline = float(marker.args[0] if marker and marker.args else item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(deadline + GRACE, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,7 +28,7 @@ ROWS: list[list[str]] = [
         "headrace.testing",
     ],
     ["headrace.loader"],
-    ["headrace.observe.lineage"],  # what a loader can say about its past
+    ["headrace.observe.lineage", "headrace.sharing"],  # what a loader says about its past, how ranks share its epochs
     ["headrace.engine", "headrace.device", "headrace.distributed"],
     ["headrace.pipe headrace.verbs headrace.cursor"],  # the graph, its verbs by domain, and the graph opened
     ["headrace.ops headrace.sources"],
@@ -59,7 +59,8 @@ class Danger:
 DANGERS: dict[str, Danger] = {
     "environment": Danger(
         ("os.environ", "os.environb", "os.getenv", "os.putenv", "os.unsetenv"),
-        rooms=("distributed/env.py", "cli/*"),
+        # A worker that a server forks is given the environment of its consumer.
+        rooms=("distributed/env.py", "cli/*", "engine/workers/start.py", "engine/workers/server.py"),
     ),
     "processes": Danger(
         ("multiprocessing", "signal", "os.fork", "os.forkpty", "os.kill", "os.killpg"),
@@ -72,7 +73,7 @@ DANGERS: dict[str, Danger] = {
     ),
     "pickle": Danger(
         ("pickle", "cloudpickle", "marshal", "shelve", "copyreg"),
-        rooms=("engine/codec.py", "engine/shipping.py", "engine/workers/*"),
+        rooms=("engine/codec.py", "engine/fold.py", "engine/shipping.py", "engine/workers/*"),
     ),
     "chance": Danger(
         ("random", "numpy.random"),
@@ -82,7 +83,7 @@ DANGERS: dict[str, Danger] = {
     "torch": Danger(
         ("torch",),
         rooms=("doors/torch*", "device.py", "distributed/*"),
-        late=("engine/codec.py", "columns/*", "ops/collate.py", "plan/seed.py", "share/*", "doors/*"),
+        late=("engine/codec.py", "engine/fold.py", "columns/*", "ops/collate.py", "plan/seed.py", "share/*", "doors/*"),
     ),
     "ray": Danger(("ray",), rooms=("engine/workers/ray*.py", "distributed/detect.py")),
     "print": Danger(("print",), rooms=("cli/*",)),

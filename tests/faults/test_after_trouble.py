@@ -71,7 +71,6 @@ def alarm() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in CPython's own fork hooks
 @pytest.mark.parametrize("method", ["fork", "server"])
 def test_an_interrupt_at_any_moment_leaves_the_loader_whole(method: str, alarm: None) -> None:
     want = [x for x in range(2000) if x % 2]

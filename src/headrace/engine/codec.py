@@ -4,7 +4,8 @@
             --write--> the buffers, once, into a slot; those that were made there already stay where they are
             --load-->  arrays and tensors that look into the slot
 
-Objects travel by plain pickle, protocol 5; what plain pickle refuses goes by cloudpickle. Many samples in one slot are
+Samples of the usual form travel as a folded tree (`fold`), other objects by plain pickle, protocol 5; what plain pickle
+refuses goes by cloudpickle. Many samples in one slot are
 packed one by one with a table of their places, so that a reader can take any of them.
 """
 
@@ -19,11 +20,13 @@ from typing import Any
 
 import cloudpickle
 
+from headrace.engine import fold
+from headrace.engine.fold import IN_BAND
 from headrace.errors import NotPicklable
 
-IN_BAND = 2048
-"""A buffer smaller than this travels inside the head."""
 ALIGN = 64
+PICKLE = 0x80
+"""The first byte of every pickle of protocol 2 and later, and of no folded tree."""
 
 Spans = tuple[int, ...]
 """offset, size, offset, size, ..."""
@@ -31,6 +34,9 @@ Spans = tuple[int, ...]
 
 def pack(sample: Any) -> tuple[bytes, list[Any]]:
     """The head and the buffers of one object."""
+    folded = fold.pack(sample)
+    if folded is not None:
+        return folded
     buffers: list[Any] = []
 
     def keep(buffer: pickle.PickleBuffer) -> bool:
@@ -96,6 +102,8 @@ def _dumps(thing: Any, keep: Callable[[pickle.PickleBuffer], bool] | None = None
 
 def load(head: Any, buffers: Sequence[Any]) -> Any:
     """The object again; its arrays look into `buffers`."""
+    if head[0] != PICKLE:
+        return fold.load(head, buffers)
     return pickle.loads(head, buffers=buffers)
 
 
@@ -212,7 +220,7 @@ def load_many(memory: Any, table: Any, first: int, stop: int) -> list[Any]:
         if spans is not None and spans[i]:
             flat = spans[i]
             buffers = [memory[flat[k] : flat[k] + flat[k + 1]] for k in range(0, len(flat), 2)]
-        out.append(pickle.loads(memory[at:end], buffers=buffers))
+        out.append(load(memory[at:end], buffers))
         at = end
     return out
 

@@ -6,6 +6,7 @@ use plain pickle, and an instance that comes back is of the very class the user 
 """
 
 import io
+import os
 import pickle
 import sys
 from typing import Any
@@ -42,18 +43,26 @@ def ship(program: Program, extra: Any = None) -> tuple[bytes, list[str]]:
         pickler.dump((program, extra))
     except Exception as refused:
         raise _named(program, extra, refused) from refused
+    path = pickle.dumps(search_path())
     whole = io.BytesIO()
+    whole.write(len(path).to_bytes(8, "little") + path)
     # One pickle for all, so that a function and its dataset stay the same objects; the classes stand in front.
-    _Pickler(whole).dump((sys.path, pickler.mains, program, extra))
+    _Pickler(whole).dump((pickler.mains, program, extra))
     return whole.getvalue(), sorted(pickler.modules - {"__main__", "builtins"})
+
+
+def search_path() -> list[str]:
+    """Where modules are found, in a form that holds in another folder too."""
+    return [os.path.abspath(entry) for entry in sys.path]
 
 
 def unship(data: Any) -> tuple[Program, Any]:
     """The program again, in a new process."""
-    path, mains, program, extra = pickle.loads(data)
-    for entry in path:
-        if entry not in sys.path:
-            sys.path.append(entry)
+    view = memoryview(data)
+    start = 8 + int.from_bytes(view[:8], "little")
+    # First where modules are found: what comes next needs them.
+    sys.path.extend(entry for entry in pickle.loads(view[8:start]) if entry not in sys.path)
+    mains, program, extra = pickle.loads(view[start:])
     main = sys.modules["__main__"]
     for name, kind in mains.items():
         outer: Any = main

@@ -8,6 +8,7 @@ a message; both sides read until the message itself has come.
 import errno
 import os
 import socket
+import struct
 from collections.abc import Sequence
 
 from headrace.engine.arena import scratch
@@ -18,6 +19,11 @@ SPILL = 1 << 16
 MOST_FDS = 64
 """Descriptors in one packet; the system takes 253 at the most."""
 _SPILLED, _MORE = b"S", b"M"
+_ANCILLARY = socket.CMSG_LEN(4 * (MOST_FDS + 1))
+# Plain numbers: the arithmetic of enums costs as much as a system call.
+NOW = int(socket.MSG_DONTWAIT)
+_CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
+_CUT_OFF = int(socket.MSG_CTRUNC)
 
 
 def send(sock: socket.socket, message: bytes, fds: Sequence[int] = ()) -> None:
@@ -43,14 +49,28 @@ def receive(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
     """The next message and its descriptors; an empty one when the other side is gone."""
     ahead: list[int] = []
     while True:
-        data, fds, told, _ = socket.recv_fds(sock, PACKET, MOST_FDS + 1, flags)
-        if told & socket.MSG_CTRUNC:
+        # (socket.recv_fds of Python 3.11 leaves the flags out.)
+        data, ancillary, told, _ = sock.recvmsg(PACKET, _ANCILLARY, flags | _CLOSE_ON_EXEC)
+        if not ancillary and data != _SPILLED and not told & _CUT_OFF:
+            return data, ahead
+        fds = _descriptors(ancillary)
+        if told & _CUT_OFF:
+            for fd in fds:
+                os.close(fd)
             raise OSError(errno.EMFILE, "this process has too many open files to take the next batch; raise ulimit -n")
         if data == _SPILLED:
             data = _read(fds.pop(0))
         ahead += fds
         if data != _MORE:
             return data, ahead
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    fds: list[int] = []
+    for level, kind, packed in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds += struct.unpack(f"{len(packed) // 4}i", packed[: len(packed) // 4 * 4])
+    return fds
 
 
 def _read(fd: int) -> bytes:

@@ -37,6 +37,8 @@ PR_SET_PDEATHSIG = 1
 that is the main thread of the consumer."""
 HELD = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait while a process is being started."""
+THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Set to 1 in new interpreters before anything is imported: a process with threads cannot be forked."""
 IN_MESSAGE = 32 * 1024
 """A head larger than this goes into the slot."""
 

@@ -15,7 +15,6 @@ import os
 import pickle
 import select
 import signal
-import socket
 import struct
 import sys
 import threading
@@ -330,7 +329,7 @@ class ProcessWorkers:
     def _receive(self, worker: Worker, replies: list[Reply]) -> bool:
         """One message; False when there is none."""
         try:
-            data, fds = wire.receive(worker.started.sock, socket.MSG_DONTWAIT)
+            data, fds = wire.receive(worker.started.sock, wire.NOW)
         except (BlockingIOError, ConnectionResetError):
             return False
         if not data:

@@ -45,7 +45,7 @@ def main(sock: int, consumer: int) -> None:
 
 def _fork(connection: socket.socket, consumer: int, fds: list[int], question: Any, children: set[int]) -> None:
     sock, shipped, dump = fds
-    _, number, modules, path = question
+    _, number, modules, path, folder, environment = question
     sys.path.extend(entry for entry in path if entry not in sys.path)
     for name in modules:
         # A module that cannot be imported here is reported by the worker that needs it, with its own traceback.
@@ -60,6 +60,8 @@ def _fork(connection: socket.socket, consumer: int, fds: list[int], question: An
             code = 1
             try:
                 connection.close()
+                os.chdir(folder)
+                _surround(environment)
                 child._unpack_and_serve(socket.socket(fileno=sock), consumer, shipped, number, dump)
                 code = 0
             except SystemExit as left:
@@ -74,6 +76,12 @@ def _fork(connection: socket.socket, consumer: int, fds: list[int], question: An
         os.close(pidfd)
     for fd in fds:
         os.close(fd)
+
+
+def _surround(environment: dict[str, str]) -> None:
+    for name in os.environ.keys() - environment.keys() - {*child.THREAD_LIMITS}:
+        del os.environ[name]
+    os.environ.update(environment)
 
 
 def _reap(pid: int, children: set[int]) -> int | None:

@@ -14,15 +14,15 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.engine.arena import scratch
 from headrace.engine.program import Program
+from headrace.engine.shipping import search_path
 from headrace.engine.workers import child
 
-THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Set to 1 in new interpreters before anything is imported: a process with threads cannot be forked."""
 SERVER_DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
 
@@ -34,7 +34,7 @@ SERVER_GRACE = 0.3
 class Started:
     """A worker process, from outside."""
 
-    __slots__ = ("_status", "dump", "pid", "pidfd", "sock")
+    __slots__ = ("__weakref__", "_status", "dump", "pid", "pidfd", "sock")
 
     def __init__(
         self, pid: int, pidfd: int, sock: socket.socket, dump: int, status: Callable[[int], int | None]
@@ -73,18 +73,41 @@ def _pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
+_INTERRUPTS = (*child.HELD, *(getattr(signal, f"SIG{name}") for name in ("HUP", "ALRM", "USR1", "USR2")))
+"""Signals whose handlers raise exceptions in some programs."""
+_handlers: dict[signal.Signals, Any] = {}
+"""Those that wait now."""
+
+
 @contextlib.contextmanager
 def signals_wait() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are held back: here, so that whoever was started is known to somebody, and in the new process.
+    """Signals are held back: here, so that whoever was started is known to somebody, and in the new process.
 
-    It inherits that, until it has set its own mind (`child.own_signals`): it would run the user's handlers, or print
-    a traceback.
+    It inherits that Ctrl-C and SIGTERM wait, until it has set its own mind (`child.own_signals`): it would run the
+    user's handlers, or print a traceback. A mask is not enough here: another thread may take the signal, and the
+    handler would still run in this one, in the middle of what Python does around a fork, and leave its locks locked.
     """
+    came: list[int] = []
+    mine = threading.current_thread() is threading.main_thread() and not _handlers
+    if mine:
+        for number in _INTERRUPTS:
+            if callable(handler := signal.getsignal(number)):
+                _handlers[number] = handler
+                signal.signal(number, lambda number, _: came.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, child.HELD)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if mine:
+            _give_back_handlers()
+        for sent in came:
+            signal.raise_signal(sent)
+
+
+def _give_back_handlers() -> None:
+    while _handlers:
+        signal.signal(*_handlers.popitem())
 
 
 def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: list[int]) -> Started:
@@ -103,6 +126,7 @@ def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: lis
                 with contextlib.suppress(OSError):
                     os.close(fd)
             _Server.forget()
+            _give_back_handlers()
             signal.set_wakeup_fd(-1)
             child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
             code = 0
@@ -139,9 +163,17 @@ def _in_main_thread() -> bool:
 
 def by_server(number: int, shipped: int, modules: list[str], private: "Server | None" = None) -> Started:
     """Forked by the clean server of this process."""
+    try:
+        return _by(private or _Server.running(modules), number, shipped, modules)
+    except Threaded:
+        if private is not None or not _Server.retire(modules):
+            raise
+    return _by(_Server.running(modules), number, shipped, modules)
+
+
+def _by(server: "Server", number: int, shipped: int, modules: list[str]) -> Started:
     ours, theirs = _pair()
     dump = scratch()
-    server = private or _Server.running()
     try:
         pid, pidfd = server.fork(theirs.fileno(), shipped, number, dump, modules)
     except BaseException:
@@ -150,13 +182,19 @@ def by_server(number: int, shipped: int, modules: list[str], private: "Server | 
         raise
     finally:
         theirs.close()
-    return Started(pid, pidfd, ours, dump, server.status)
+    started = Started(pid, pidfd, ours, dump, server.status)
+    server.workers.add(started)
+    return started
 
 
 def _python(call: str) -> list[str]:
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {THREAD_LIMITS}]; "
+    quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {child.THREAD_LIMITS}]; "
     return [sys.executable, "-c", f"{quiet}sys.path.insert(0, {here!r}); {call}"]
+
+
+class Threaded(RuntimeError):
+    """A server whose imports have started threads can fork no more."""
 
 
 class Server:
@@ -174,12 +212,18 @@ class Server:
         ours.settimeout(SERVER_DEADLINE)
         self.sock = ours
         self.owner = os.getpid()
+        self.workers: weakref.WeakSet[Started] = weakref.WeakSet()
+        self.modules: set[str] = set()
+        """What it was asked to import."""
         self._lock = threading.Lock()
 
     def fork(self, sock: int, shipped: int, number: int, dump: int, modules: list[str]) -> tuple[int, int]:
-        answer, fds = self._ask(("fork", number, modules, sys.path), [sock, shipped, dump])
+        self.modules.update(modules)
+        # The server has started some time ago: what a worker inherits is what the consumer has now.
+        inherited = (search_path(), os.getcwd(), dict(os.environ))
+        answer, fds = self._ask(("fork", number, modules, *inherited), [sock, shipped, dump])
         if answer[0] != "forked":
-            raise RuntimeError(f"the worker server could not fork: {answer[1]}")
+            raise Threaded(f"the worker server could not fork: {answer[1]}")
         return answer[1], fds[0]
 
     def status(self, pid: int) -> int | None:
@@ -228,11 +272,17 @@ class _Server:
     """The one server of this process, started at first need."""
 
     _now: Server | None = None
+    _former: ClassVar[list[Server]] = []
+    """Servers that fork no more, but still have workers."""
+    _hopeless: ClassVar[set[frozenset[str]]] = set()
+    """Modules with which even a new server has threads."""
     _lock = threading.Lock()
 
     @classmethod
-    def running(cls) -> Server:
+    def running(cls, modules: list[str]) -> Server:
         with cls._lock:
+            if frozenset(modules) in cls._hopeless:
+                raise Threaded("what the pipe imports starts threads")
             if cls._now is None or not cls._now.alive():
                 with signals_wait():
                     cls._now = Server()
@@ -240,8 +290,25 @@ class _Server:
             return cls._now
 
     @classmethod
+    def retire(cls, modules: list[str]) -> bool:
+        """The server has threads: whether a new one, without what others have made it import, may do better."""
+        with cls._lock:
+            server, cls._now = cls._now, None
+            if server is not None:
+                if server.modules <= {*modules}:
+                    cls._hopeless.add(frozenset(modules))
+                cls._former.append(server)
+            for former in [f for f in cls._former if not f.workers]:
+                cls._former.remove(former)
+                atexit.unregister(former.close)
+                former.close()
+            return frozenset(modules) not in cls._hopeless
+
+    @classmethod
     def forget(cls) -> None:
         """In a forked process: the server belongs to the parent."""
-        if cls._now is not None:
-            cls._now.sock.close()
-            cls._now = None
+        for server in (cls._now, *cls._former):
+            if server is not None:
+                server.sock.close()
+        cls._now = None
+        cls._former.clear()

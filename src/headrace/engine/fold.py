@@ -1,0 +1,135 @@
+"""Fold: batches of the usual form, written as a tree that needs no pickle.
+
+    (ids, {"image": pixels})  --fold-->  (TUPLE, (ARRAY, "<i8", (64,), raw), (DICT, ("image",), (ARRAY, ...)))
+
+The usual form is small: tuples, lists and dicts of arrays, tensors, numbers and strings, a few levels deep. What pickle
+makes of an array's type and shape costs more than all else in a small batch; here an array is four plain values.
+Anything else, and anything that occurs twice (pickle keeps the two the same object), is left to pickle.
+"""
+
+import marshal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+IN_BAND = 2048
+"""A buffer smaller than this travels inside the head."""
+MOST = 64
+"""Arrays and containers in one tree; in larger ones pickle's own walk is the faster one."""
+WHOLE, TUPLE, LIST, DICT, ARRAY, SCALAR, TENSOR = range(7)
+_PLAIN = {int, float, bool, complex, str, bytes, type(None)}
+_SIMPLE = frozenset("biufcSUmM")
+"""Kinds of numpy types that their short name says all about."""
+
+
+class _Unfit(Exception):
+    """Not of the usual form."""
+
+
+class _Numpy:
+    """numpy's types, once it is loaded."""
+
+    array: Any = None
+    scalar: Any = None
+    bytes: Any = None
+    make: Any = None
+    types: dict[str, Any] = {}  # noqa: RUF012
+
+    @classmethod
+    def look(cls) -> None:
+        numpy: Any = sys.modules["numpy"]
+        cls.scalar, cls.bytes, cls.make = numpy.generic, numpy.dtype("u1"), numpy.dtype
+        cls.array = numpy.ndarray
+
+
+def pack(sample: Any) -> tuple[bytes, list[Any]] | None:
+    """The head and the buffers of a sample of the usual form; else None."""
+    if _Numpy.array is None:
+        if not hasattr(sys.modules.get("numpy"), "ndarray"):
+            return None
+        _Numpy.look()
+    buffers: list[Any] = []
+    try:
+        return marshal.dumps(_fold(sample, buffers, set())), buffers
+    except _Unfit:
+        return None
+
+
+def load(head: Any, buffers: Sequence[Any]) -> Any:
+    """The sample again; its large arrays look into `buffers`."""
+    if _Numpy.array is None:
+        import numpy  # noqa: F401
+
+        _Numpy.look()
+    return _unfold(marshal.loads(head), buffers)
+
+
+def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
+    kind = type(node)
+    if kind in _PLAIN:
+        return node
+    if isinstance(node, _Numpy.scalar):
+        if node.dtype.kind not in _SIMPLE:
+            raise _Unfit
+        return SCALAR, node.dtype.str, node.tobytes()
+    if id(node) in seen or len(seen) > MOST:
+        raise _Unfit
+    seen.add(id(node))
+    if kind is _Numpy.array:
+        return ARRAY, *_array(node, buffers)
+    if kind is tuple or kind is list:
+        if len(node) > MOST:
+            if not {*map(type, node)} <= _PLAIN:
+                raise _Unfit
+            return WHOLE, node
+        return TUPLE if kind is tuple else LIST, [_fold(part, buffers, seen) for part in node]
+    if kind is dict:
+        if len(node) > MOST or not {*map(type, node)} <= _PLAIN:
+            raise _Unfit
+        return DICT, [*node], [_fold(part, buffers, seen) for part in node.values()]
+    if kind is getattr(sys.modules.get("torch"), "Tensor", None):
+        try:
+            array = node.numpy()
+        except (RuntimeError, TypeError):  # of a type or in a place that numpy does not know
+            raise _Unfit from None
+        return TENSOR, *_array(array, buffers)
+    raise _Unfit
+
+
+def _array(array: Any, buffers: list[Any]) -> tuple[str, tuple[int, ...], bytes | int]:
+    kind = array.dtype
+    if not array.flags.c_contiguous or kind.kind not in _SIMPLE or kind.metadata is not None:
+        raise _Unfit
+    if array.nbytes < IN_BAND:
+        return kind.str, array.shape, array.tobytes()
+    buffers.append(memoryview(array.reshape(-1).view(_Numpy.bytes)))
+    return kind.str, array.shape, len(buffers) - 1
+
+
+def _unfold(node: Any, buffers: Sequence[Any]) -> Any:
+    if type(node) is not tuple:
+        return node
+    form = node[0]
+    if form in (ARRAY, TENSOR):
+        _, name, shape, raw = node
+        kind = _Numpy.types.get(name)
+        if kind is None:
+            kind = _Numpy.types[name] = _Numpy.make(name)
+        # (A bytearray: whoever gets an array may write into it.)
+        array = _Numpy.array(shape, kind, buffers[raw] if type(raw) is int else bytearray(raw))
+        return array if form == ARRAY else _tensor(array)
+    if form == TUPLE:
+        return tuple([_unfold(part, buffers) for part in node[1]])
+    if form == DICT:
+        return dict(zip(node[1], [_unfold(part, buffers) for part in node[2]], strict=True))
+    if form == LIST:
+        return [_unfold(part, buffers) for part in node[1]]
+    if form == SCALAR:
+        return _Numpy.array((), _Numpy.make(node[1]), node[2])[()]
+    return node[1]
+
+
+def _tensor(array: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(array)

@@ -1,0 +1,105 @@
+"""A worker finds what its consumer has now - folder, environment, modules - however long ago its server was started."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace import Loader, Pipe
+from headrace.engine.workers import start
+from headrace.engine.workers.start import signals_wait
+
+METHODS = ("fork", "server", "forkserver", "spawn")
+
+
+def read(name: str) -> str:
+    return Path(name).read_text()
+
+
+def variable(name: str) -> str | None:
+    return os.environ.get(name)
+
+
+def warm() -> None:
+    with Loader(Pipe.of([1, 2]), workers=1) as loader:
+        assert list(loader) == [1, 2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_relative_files_are_those_of_the_consumers_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    warm()
+    (tmp_path / "here").write_text("found")
+    monkeypatch.chdir(tmp_path)
+    with Loader(Pipe.of(["here"]).map(read), workers=1, start_method=method) as loader:  # type: ignore[arg-type]
+        assert list(loader) == ["found"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_environment_is_the_consumers(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setenv("HEADRACE_TEST_OLD", "old")
+    warm()
+    monkeypatch.delenv("HEADRACE_TEST_OLD")
+    monkeypatch.setenv("HEADRACE_TEST_NEW", "new")
+    names = ["HEADRACE_TEST_OLD", "HEADRACE_TEST_NEW"]
+    with Loader(Pipe.of(names).map(variable), workers=1, start_method=method) as loader:  # type: ignore[arg-type]
+        assert list(loader) == [None, "new"]
+
+
+THREADED = """
+import sys, threading
+if "HEADRACE_TEST_CONSUMER" not in sys.modules:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+def same(x):
+    return x
+"""
+
+
+@pytest.fixture
+def threaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that starts a thread when anybody but this process imports it."""
+    name = f"headrace_threaded_{os.getpid()}"
+    (tmp_path / f"{name}.py").write_text(THREADED)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "HEADRACE_TEST_CONSUMER", sys)
+    return name
+
+
+def test_a_server_whose_imports_have_started_threads_gives_way_to_a_new_one(threaded: str) -> None:
+    warm()
+    before = start._Server._now
+    same = __import__(threaded).same
+    with Loader(Pipe.of([1, 2]).map(same), workers=1) as loader:
+        assert list(loader) == [1, 2]  # as a new interpreter: no server can fork here
+    warm()
+    assert start._Server._now is not before
+    assert start._Server._now is not None
+    assert start._Server._now.alive()
+
+
+def test_a_signal_that_another_thread_takes_does_not_break_into_a_start() -> None:
+    # In the middle of a fork the handler would leave the locks locked that Python holds around it.
+    broke_in: list[bool] = []
+    inside = False
+    former = signal.signal(signal.SIGINT, lambda *_: broke_in.append(inside))
+    go = threading.Event()
+    taker = threading.Thread(target=lambda: (go.wait(), signal.raise_signal(signal.SIGINT)))
+    taker.start()  # before: it would inherit that the signal waits
+    try:
+        with signals_wait():
+            inside = True
+            go.set()
+            taker.join()
+            for _ in range(1000):
+                pass  # bytecode, between which handlers run
+            inside = False
+        assert broke_in == [False]
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert "owner=0" in repr(logging._lock)  # type: ignore[attr-defined]
