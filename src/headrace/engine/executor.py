@@ -21,7 +21,7 @@ from typing import Any
 from headrace.cursor import Cursor, Opening
 from headrace.engine.program import Program, Stage
 from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
-from headrace.plan.seed import Arrivals, key, seed_globals
+from headrace.plan.seed import Arrivals, numbered, seed_globals
 
 STRAND_SECONDS = 0.02
 """A strand hands on what it has after this long, so that a slow stream still flows."""
@@ -60,7 +60,7 @@ class Executor:
         stage = self.program.stages[stage_number]
         place.spot = self.spot
         if self._seeds and stage.feed != "strand":
-            seed_globals(key(self.program.seed, epoch, "ticket", stage_number, number))
+            seed_globals(opened.keys[stage_number](number))
         self.skipped.clear()
         if stage.feed == "positions":
             outputs = self._positions(opened, stage, number, payload, avoid)
@@ -195,12 +195,13 @@ class Executor:
         done: list[Any] = []
         # How many samples of a stream come in one ticket depends on time, so here each sample is seeded by itself.
         each = self._seeds and stage.group is None
+        key = opened.sample_keys[stage.number]
         for position, sample in zip(count(base, stride), samples, strict=False):
             if position in avoid:
                 continue
             self._note(position)
             if each:
-                seed_globals(key(self.program.seed, opened.epoch, "sample", stage.number, position))
+                seed_globals(key(position))
             if stage.group is None:
                 done += self._push(chain, sample, position)
             else:
@@ -266,6 +267,9 @@ class _Opened:
         self.strands: dict[int, tuple[int, Cursor]] = {}
         self.inners = [_chain(opening, stage.inner) for stage in program.stages]
         self.chains = [_chain(opening, stage.nodes) for stage in program.stages]
+        self.keys = [numbered(program.seed, epoch, "ticket", stage.number) for stage in program.stages]
+        """Of each ticket, by its number."""
+        self.sample_keys = [numbered(program.seed, epoch, "sample", stage.number) for stage in program.stages]
         self._program = program
         self._indexed: Indexed | None = None
 

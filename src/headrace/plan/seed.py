@@ -10,6 +10,7 @@ that happens in the user's own process, inside `BorrowedGlobals`, which gives th
 import os
 import random
 import sys
+from collections.abc import Callable
 from hashlib import blake2b
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 def key(*parts: int | str | bytes) -> int:
     """The 64-bit key of these parts. Different parts, or the same bytes cut differently, give different keys."""
+    return int.from_bytes(blake2b(_encode(parts), digest_size=8).digest(), "little")
+
+
+def _encode(parts: tuple[int | str | bytes, ...]) -> bytes:
     encoded = b""
     for part in parts:
         # Every part is written as tag, length, body: no two lists of parts share an encoding.
@@ -35,7 +40,19 @@ def key(*parts: int | str | bytes) -> int:
         else:
             # Any integer type is welcome (numpy's too); floats are not, since equal-looking floats may differ.
             encoded += b"i%d;" % index(part)
-    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "little")
+    return encoded
+
+
+def numbered(*parts: int | str | bytes) -> Callable[[int], int]:
+    """`key(*parts, n)` for many n, at a third of the cost."""
+    start = blake2b(_encode(parts), digest_size=8)
+
+    def at(n: int) -> int:
+        hashed = start.copy()
+        hashed.update(b"i%d;" % n)
+        return int.from_bytes(hashed.digest(), "little")
+
+    return at
 
 
 def generator(k: int) -> "np.random.Generator":

@@ -97,6 +97,8 @@ class ProcessWorkers:
         self._seq = 0
         self._need: dict[int, int] = {}
         self._depth = policy.prefetch
+        self.hurried = False
+        """Tickets are so short that many go out at a time."""
         self._usual = 1.0
         """Seconds that a ticket takes, as a moving average."""
         self._early = 0
@@ -369,7 +371,8 @@ class ProcessWorkers:
     def _learn(self, seconds: float) -> None:
         """Short tickets go out several at a time: waking a worker up costs more than such a ticket."""
         self._usual += 0.1 * (seconds - self._usual)
-        self._depth = self.policy.prefetch * (4 if self._usual < SHORT else 1)
+        self.hurried = self._usual < SHORT
+        self._depth = self.policy.prefetch * (4 if self.hurried else 1)
 
     def _reply(self, ticket: Ticket, slot: Slot, message: tuple[Any, ...]) -> Reply:
         reply = Reply(ticket)

@@ -22,6 +22,8 @@ from headrace.errors import Closed
 class ThreadWorkers:
     """The thread kind."""
 
+    hurried = False
+
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.deaths = 0
