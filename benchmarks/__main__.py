@@ -1,68 +1,87 @@
 """Run benchmarks and print the table of what was reached.
 
-    python -m benchmarks [case ...] [--subjects headrace,torch] [--rounds N] [--json OUT] [--readme README.md]
+    python -m benchmarks                              Headrace, its DataLoader and torch: the table of the README
+    python -m benchmarks small 'images*'              these cases only; '*' is every case
+    python -m benchmarks --report docs/benchmarks.md  every case, every subject, as a page; installs the peers
+    --quick                                           the same in minutes: shorter data, three rounds or fewer
 
-Every figure goes to a JSON file in `benchmarks/results/` (or OUT), with a Markdown report beside it. The exit code is 1
+Every figure goes to a JSON file in `benchmarks/results/` (or OUT), with a Markdown table beside it. The exit code is 1
 when a measurement failed, and 0 when all came to figures, whether or not the targets are reached.
 """
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import cases, harness, machine, report, subjects
+from benchmarks import cases, environments, harness, machine, pages, report, roster, subjects
 from benchmarks.case import Effort
 from benchmarks.harness import Measurement
 
-QUICK = Effort(seconds=0.3, scale=0.1)
+QUICK = Effort(seconds=0.3, scale=0.25)
+QUICK_ROUNDS, ROUNDS = 3, 5
+QUICK_MINUTES = {"table": 6.0, "page": 24.0}
 RESULTS = Path(__file__).parent / "results"
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare Headrace with other loaders.")
-    parser.add_argument("case", nargs="*", help=f"names or patterns of: {', '.join(cases.names())} (default: all)")
-    parser.add_argument("--subjects", default="headrace,torch", help=f"of: {', '.join(subjects.names())}")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work: does it run? No figure to quote")
+    parser.add_argument("case", nargs="*", help=f"names or patterns of: {', '.join(cases.names())}")
+    parser.add_argument("--subjects", help=f"`all`, or of: {', '.join(subjects.names())}")
+    parser.add_argument("--rounds", type=int, help=f"how often each is measured ({ROUNDS}; quick: {QUICK_ROUNDS})")
+    parser.add_argument("--minutes", type=float, help="begin no round that would end later; the first is always run")
+    parser.add_argument("--quick", action="store_true", help="shorter measurements, and an end after minutes")
     parser.add_argument("--json", type=Path, metavar="OUT", help="where the results go (default: benchmarks/results/)")
-    parser.add_argument("--readme", type=Path, help="put the table between the marks of this file; needs every case")
+    parser.add_argument("--readme", type=Path, help="put the table between the marks of this file")
+    parser.add_argument("--report", type=Path, help="write the page that compares all subjects in all cases")
     return parser
 
 
 def main(given: Sequence[str] | None = None) -> int:
     parser = arguments()
     options = parser.parse_args(given)
-    names = options.subjects.split(",")
+    page: Path | None = options.report
+    usual = "all" if page else ",".join(roster.TABLE)
+    asked = options.subjects or usual
+    names = [name for name in subjects.names() if name in roster.ROSTER] if asked == "all" else asked.split(",")
+    names.sort(key=lambda name: list(roster.ROSTER).index(name) if name in roster.ROSTER else len(roster.ROSTER))
     try:
-        chosen = cases.select(options.case)
+        chosen = cases.select(options.case or (["*"] if page else list(cases.TABLE)))
         for name in names:
             subjects.check(name)
     except ValueError as error:
         parser.error(str(error))
-    if options.rounds < 1:
+    rounds = options.rounds if options.rounds is not None else QUICK_ROUNDS if options.quick else ROUNDS
+    if rounds < 1:
         parser.error("--rounds must be at least 1")
-    if options.readme and (options.case or options.quick):
-        parser.error("--readme needs a full run: leave out the case names and --quick")
+    if options.readme and options.case:
+        parser.error("--readme needs the whole table: leave out the case names")
+    minutes = options.minutes or (QUICK_MINUTES["page" if page else "table"] if options.quick else float("inf"))
 
     effort = QUICK if options.quick else Effort()
     hardware, versions = machine.hardware(), machine.versions(harness.ROOT)
-    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    found = harness.run(chosen, names, options.rounds, harness.in_process(effort), progress)
+    when = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime())
+    pythons, absent = environments.pythons(names, say)
+    measure = harness.in_process(effort, pythons)
+    found = harness.run(chosen, list(pythons), rounds, measure, progress, minutes)
     rows = report.rows(chosen, names, found)
     text = report.document(rows, names, found, hardware, versions)
 
-    out: Path = options.json or RESULTS / f"{when}.json"
+    out: Path = options.json or RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
+    by_subject = {name: environments.versions(python) for name, python in pythons.items()} if page else {}
     results = {
-        "version": 1,
+        "version": 2,
         "when": when,
         "hardware": hardware,
         "versions": versions,
-        "rounds": options.rounds,
+        "subjects": by_subject,
+        "absent": absent,
+        "rounds": rounds,
         "effort": asdict(effort),
         "rows": report.as_json(rows),
         "measurements": [asdict(measurement) for measurement in found],
@@ -71,13 +90,28 @@ def main(given: Sequence[str] | None = None) -> int:
     out.with_suffix(".md").write_text(text)
     if options.readme:
         report.into_readme(options.readme, text)
+    if page:
+        about = {
+            "command": shlex.join(["scripts/bench", *(sys.argv[1:] if given is None else given)]),
+            "hardware": hardware,
+            "versions": by_subject,
+            "python": versions["python"],
+            "torch": environments.TORCH,
+            "when": when,
+            "commit": versions.get("commit", "unknown"),
+        }
+        page.write_text(pages.page(chosen, names, found, absent, about))
     print(text)
-    failed = [measurement for measurement in found if measurement.error]
-    for measurement in failed:
-        print(
-            f"{measurement.case} {measurement.subject}, round {measurement.round}: {measurement.error}", file=sys.stderr
-        )
-    return 1 if failed else 0
+    for name, reason in absent.items():
+        say(f"{name}: not installed: {reason}")
+    for measurement in found:
+        if measurement.error:
+            say(f"{measurement.case} {measurement.subject}, round {measurement.round}: {measurement.error}")
+    return int(any(measurement.figures is None for measurement in found))
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def progress(done: int, total: int, last: Measurement) -> None:
@@ -88,7 +122,7 @@ def progress(done: int, total: int, last: Measurement) -> None:
     if sys.stderr.isatty():
         print(f"\r\x1b[2K{line[:150]}", end="\n" if done == total else "", file=sys.stderr, flush=True)
     else:
-        print(line, file=sys.stderr, flush=True)
+        say(line)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 A module in `cases/` holds `CASE` and `measure(subject, effort)`. `measure` runs in a process of its own and answers
 with figures by name; a figure that several subjects give is compared within one round. A wrong stream (a lost batch,
 another order) raises: a fast wrong answer is no answer.
+
+A case needs one method of a subject (`needs`); `roster.py` lists which subject has which. The methods:
 """
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 Figures = dict[str, float]
@@ -26,8 +28,14 @@ class Epochs(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
+class Resumable(Epochs, Protocol):
+    """A running loader that says where it stands."""
+
+    def state(self) -> Any: ...
+
+
 class Subject(Protocol):
-    """A loader under test."""
+    """A loader under test; few have all of this."""
 
     def batches(
         self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
@@ -45,6 +53,24 @@ class Subject(Protocol):
 
     def parquet(self, paths: list[str], *, size: int, memory: int, rows: int) -> AbstractContextManager[Epochs]:
         """Shuffled batches of Parquet files, with about `memory` bytes, which are `rows` rows, to shuffle in."""
+        ...
+
+    def tar(
+        self, paths: Sequence[str], decode: Callable[[bytes, bytes], Any], *, size: int, workers: int
+    ) -> AbstractContextManager[Epochs]:
+        """Batches of `decode(bin, num)`, for samples that are neighbours `KEY.bin`, `KEY.num` of a tar file."""
+        ...
+
+    def resumable(
+        self, dataset: Dataset, *, size: int, workers: int, state: Any = None
+    ) -> AbstractContextManager[Resumable]:
+        """Shuffled batches, from the start or from a state taken between two batches."""
+        ...
+
+    def graph(
+        self, name: str, paths: Sequence[str], body: Callable[[Any], Any], *, size: int, workers: int
+    ) -> AbstractContextManager[Epochs]:
+        """A graph of DataPipes by its name in `benchmarks.graphs`."""
         ...
 
 
@@ -69,6 +95,8 @@ class Target:
     ratio: tuple[str, str] | None = None  # (numerator, denominator); None: the figure of Headrace itself
     at_least: float | None = None
     at_most: float | None = None
+    less: bool = False  # a time or a size: the smaller is the better
+    ranked: bool = True  # False: says something of the machine, or of one subject only
 
     def keeps(self, value: float) -> bool | None:
         """Is the bound kept? None where the row has no bound."""
@@ -89,5 +117,8 @@ class Case:
     name: str
     question: str
     targets: tuple[Target, ...]
-    subjects: tuple[str, ...] = ()  # empty: every subject
+    subjects: tuple[str, ...] = ()  # empty: every subject that has what the case needs
+    needs: str = "batches"
+    peers: bool = True  # False: of interest beside torch only
     deadline: float = 120.0
+    why: Mapping[str, str] = field(default_factory=dict)  # why that subject is faster here, where it is

@@ -2,9 +2,13 @@
 
 Samples are rows of a small pool made once, so making one costs an index. Nothing here imports torch: a worker that
 needs only this module need not pay for it.
+
+Some loaders read only files of their own format. For them a data set may say what of a sample is stored
+(`stored(index)`) and what is done to it when it is read (`loaded(value)`); without these the sample itself is stored.
 """
 
 import io
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -88,9 +92,16 @@ class Jpegs:
         return self.length
 
     def __getitem__(self, index: int, /) -> npt.NDArray[np.uint8]:
+        return self.loaded(self.stored(index))
+
+    def stored(self, index: int) -> bytes:
+        return self.files[index % POOL]
+
+    @staticmethod
+    def loaded(content: bytes) -> npt.NDArray[np.uint8]:
         from PIL import Image
 
-        with Image.open(io.BytesIO(self.files[index % POOL])) as picture:
+        with Image.open(io.BytesIO(content)) as picture:
             return np.array(picture.convert("RGB"))[75:299, 138:362]
 
 
@@ -109,3 +120,38 @@ class HeavyTail:
     def __getitem__(self, index: int, /) -> int:
         self.sleep(float(self.seconds[index]))
         return index
+
+    stored = int
+    loaded = __getitem__
+
+
+class Stamped:
+    """`(position, process)`: who made the sample, after a short sleep."""
+
+    def __init__(self, length: int, seconds: float) -> None:
+        self.length = length
+        self.seconds = seconds
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int, /) -> tuple[int, int]:
+        time.sleep(self.seconds)
+        return index, os.getpid()
+
+    stored = int
+    loaded = __getitem__
+
+
+class Listed:
+    """`(number, label)` out of a list of small dicts, which `hold` keeps in its own way."""
+
+    def __init__(self, length: int, hold: Callable[[Any], Any] = list) -> None:
+        self.samples = hold([{"number": i, "name": f"sample {i}", "label": i % 10} for i in range(length)])
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int, /) -> tuple[int, int]:
+        sample = self.samples[index]
+        return sample["number"], sample["label"] + 0 * len(sample["name"])

@@ -6,6 +6,7 @@
 The subjects of a case follow one another within a round and take turns to go first, so that a machine that slows down
 slows all of them. A ratio is taken within one round, and then the median over the rounds. A measurement that fails or
 passes its deadline is recorded with its reason and leaves no process of its group behind; it never becomes a figure.
+A round is begun only while it can be expected to end in time; the first one always is.
 """
 
 import json
@@ -16,11 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import machine, roster
 from benchmarks.case import Case, Effort, Figures
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,7 +30,7 @@ LAST_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one process found: figures, or the reason why there are none."""
+    """What one process found: figures, or the reason why there are none; both, if it found them but did not end."""
 
     round: int
     case: str
@@ -59,36 +60,49 @@ Progress = Callable[[int, int, Measurement], None]
 
 
 def run(
-    cases: Sequence[Case], subjects: Sequence[str], rounds: int, measure: Measure, progress: Progress
+    cases: Sequence[Case],
+    subjects: Sequence[str],
+    rounds: int,
+    measure: Measure,
+    progress: Progress,
+    minutes: float = float("inf"),
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[Measurement]:
-    plan = list(schedule(cases, subjects, rounds))
+    plan = [list(schedule(cases, subjects, number)) for number in range(1, rounds + 1)]
+    total = sum(map(len, plan))
     done: list[Measurement] = []
-    for number, case, subject in plan:
-        done.append(measure(case, subject, number))
-        progress(len(done), len(plan), done[-1])
+    began = clock()
+    for number, turn in enumerate(plan):
+        spent = clock() - began
+        if number and spent * (number + 1) / number > 60 * minutes:
+            break
+        for case, subject in turn:
+            done.append(measure(case, subject, number + 1))
+            progress(len(done), total, done[-1])
     return done
 
 
-def schedule(cases: Sequence[Case], subjects: Sequence[str], rounds: int) -> Iterable[tuple[int, Case, str]]:
-    for number in range(1, rounds + 1):
-        for case in cases:
-            turn = [subject for subject in subjects if not case.subjects or subject in case.subjects]
-            first = (number - 1) % len(turn) if turn else 0
-            for subject in turn[first:] + turn[:first]:
-                yield number, case, subject
+def schedule(cases: Sequence[Case], subjects: Sequence[str], number: int) -> Iterable[tuple[Case, str]]:
+    """Who is measured in a round, in which order."""
+    for case in cases:
+        turn = [subject for subject in subjects if roster.reason(case, subject) is None]
+        first = (number - 1) % len(turn) if turn else 0
+        for subject in turn[first:] + turn[:first]:
+            yield case, subject
 
 
-def in_process(effort: Effort) -> Measure:
-    """Measure in a process of its own, with nothing left of the one before."""
+def in_process(effort: Effort, pythons: Mapping[str, str] | None = None) -> Measure:
+    """Measure in a process of its own, by the subject's own interpreter, with nothing left of the one before."""
 
     def measure(case: Case, subject: str, number: int) -> Measurement:
         with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
             out = Path(folder) / "figures.json"
-            command = [sys.executable, "-m", "benchmarks.measure", case.name, subject, str(out)]
+            python = (pythons or {}).get(subject, sys.executable)
+            command = [python, "-m", "benchmarks.measure", case.name, subject, str(out)]
             began, others = time.perf_counter(), machine.Others()
             error = launch([*command, str(effort.seconds), str(effort.scale)], case.deadline)
             seconds = time.perf_counter() - began
-            figures = None if error else json.loads(out.read_text())
+            figures = json.loads(out.read_text()) if out.exists() else None  # some find, and then cannot end
         return Measurement(number, case.name, subject, seconds, figures, error, others.cores())
 
     return measure
@@ -135,11 +149,11 @@ def figures(measurements: Iterable[Measurement], case: str, subject: str, name: 
     return {
         found.round: found.figures[name]
         for found in measurements
-        if found.case == case and found.subject == subject and found.figures is not None
+        if found.case == case and found.subject == subject and found.figures is not None and name in found.figures
     }
 
 
 def ratios(measurements: Sequence[Measurement], case: str, name: str, pair: tuple[str, str]) -> list[float]:
     """The ratio of two subjects in every round in which both have the figure."""
     above, below = (figures(measurements, case, subject, name) for subject in pair)
-    return [above[number] / below[number] for number in above if number in below]
+    return [above[number] / below[number] for number in above if below.get(number)]

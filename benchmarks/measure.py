@@ -10,16 +10,19 @@ from pathlib import Path
 
 
 def main() -> None:
-    from benchmarks import cases, subjects
+    from benchmarks import cases, roster, subjects
     from benchmarks.case import Effort
 
     name, subject, out, seconds, scale = sys.argv[1:]
     effort = Effort(seconds=float(seconds), scale=float(scale))
     case = cases.load(name)
     figures = case.measure(subjects.find(subject), effort)
-    if missing := {target.figure for target in case.CASE.targets} - set(figures):
+    others = set(roster.ROSTER) - {"headrace"}  # may lack a part of what is asked
+    if subject not in others and (missing := {target.figure for target in case.CASE.targets} - set(figures)):
         raise AssertionError(f"the case {name} has targets for {sorted(missing)} but does not measure them")
-    Path(out).write_text(json.dumps(figures))
+    part = Path(f"{out}.part")
+    part.write_text(json.dumps(figures))
+    part.rename(out)  # whole or not at all: the deadline may pass while it is written
 
 
 if __name__ == "__main__":

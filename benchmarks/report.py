@@ -1,7 +1,7 @@
-"""The report: measurements to rows, rows to JSON and to a Markdown table, the table into a README.
+"""The table of targets: measurements to rows, rows to JSON and to Markdown, the Markdown into a README.
 
 A cell reads `median (lowest-highest)` over the rounds. A ratio is of the same round; a row is reached when its median
-keeps the bound.
+keeps the bound. A row about Headrace beside torch asks the same of `headrace.DataLoader`, where that was measured too.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import roster
 from benchmarks.case import Case, Target
 from benchmarks.harness import Measurement, Stat, figures, ratios, stat
 
+OURS, DOOR, THEIRS = roster.TABLE
 START = "<!-- bench:start -->"
 END = "<!-- bench:end -->"
 
@@ -23,25 +25,42 @@ class Row:
     subjects: dict[str, Stat | None]
     answer: Stat | None  # the ratio, or the figure of Headrace itself
     failures: int
+    door: Stat | None = None  # the same through `headrace.DataLoader`
 
     @property
     def reached(self) -> bool | None:
-        return None if self.answer is None else self.target.keeps(self.answer.median)
+        return self._keeps(self.answer)
+
+    @property
+    def door_reached(self) -> bool | None:
+        return self._keeps(self.door)
+
+    def _keeps(self, value: Stat | None) -> bool | None:
+        return None if value is None else self.target.keeps(value.median)
 
 
 def rows(cases: Sequence[Case], subjects: Sequence[str], measurements: Sequence[Measurement]) -> list[Row]:
     found: list[Row] = []
     for case in cases:
         mine = [m for m in measurements if m.case == case.name]
-        failures = sum(m.figures is None for m in mine)
         for target in case.targets:
+            asked = {*subjects, *(target.ratio or ())}
+            failures = sum(m.figures is None and m.subject in asked for m in mine)
             values = {name: stat(list(figures(mine, case.name, name, target.figure).values())) for name in subjects}
             if target.ratio:
-                answer = stat(ratios(mine, case.name, target.figure, target.ratio))
+                answer, door = (stat(ratios(mine, case.name, target.figure, pair)) for pair in pairs(target.ratio))
             else:
-                answer = values.get("headrace")
-            found.append(Row(case.name, target, values, answer, failures))
+                answer, door = values.get(OURS), values.get(DOOR)
+            found.append(Row(case.name, target, values, answer, failures, door))
     return found
+
+
+def pairs(ratio: tuple[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Whom a ratio compares; and the same with the door in our place, or nobody where torch is not the other."""
+    if set(ratio) != {OURS, THEIRS}:
+        return ratio, ("", "")
+    above, below = (DOOR if name == OURS else name for name in ratio)
+    return ratio, (above, below)
 
 
 def as_json(found: Sequence[Row]) -> list[dict[str, Any]]:
@@ -57,6 +76,8 @@ def as_json(found: Sequence[Row]) -> list[dict[str, Any]]:
             "subjects": {name: plain(value) for name, value in row.subjects.items()},
             "answer": plain(row.answer),
             "reached": row.reached,
+            "door": plain(row.door),
+            "door reached": row.door_reached,
             "failures": row.failures,
         }
         for row in found
@@ -64,17 +85,30 @@ def as_json(found: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def table(found: Sequence[Row], subjects: Sequence[str]) -> str:
-    head = ["case", "what", *subjects, "ratio", "target", "reached"]
-    lines = [head, ["---"] * 2 + ["---:"] * (len(subjects) + 1) + ["---"] * 2]
+    door = DOOR in subjects
+    head = ["case", "what", *map(roster.title, subjects), "ratio", *(["ratio, DataLoader"] if door else [])]
+    lines = [[*head, "target", "reached"]]
+    lines.append(["---"] * 2 + ["---:"] * (len(head) - 2) + ["---"] * 2)
     for row in found:
-        ratio = cell(row.answer, "x") if row.target.ratio else "-"
-        values = [cell(row.subjects[name], row.target.unit) for name in subjects]
-        lines.append([row.case, row.target.label, *values, ratio, bound(row.target), verdict(row)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        ratio = [
+            cell(value, "x") if row.target.ratio else "-"
+            for value in ([row.answer, row.door] if door else [row.answer])
+        ]
+        values = [cell(row.subjects[name]) for name in subjects]
+        what = row.target.label if row.target.unit == "x" else f"{row.target.label} ({row.target.unit})"
+        lines.append([row.case, what, *values, *ratio, bound(row.target), verdict(row)])
+    return markdown(lines)
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def verdict(row: Row) -> str:
-    word = {True: "yes", False: "**no**", None: "-"}[row.reached]
+    words = {True: "yes", False: "**no**", None: "-"}
+    word = words[row.reached]
+    if row.door_reached is not None and row.door_reached is not row.reached:
+        word += f", DataLoader {words[row.door_reached]}"
     return f"{word} ({row.failures} failed)" if row.failures else word
 
 
@@ -87,11 +121,11 @@ def bound(target: Target) -> str:
     return "-"
 
 
-def cell(value: Stat | None, unit: str) -> str:
+def cell(value: Stat | None, mark: str = "") -> str:
     if value is None:
         return "-"
-    mark = unit if unit == "x" else f" {unit}"
-    return f"{number(value.median)}{mark} ({number(value.low)}-{number(value.high)})"
+    ends = f" ({number(value.low)}-{number(value.high)})" if value.count > 1 else ""
+    return f"{number(value.median)}{mark}{ends}"
 
 
 def number(value: float) -> str:

@@ -7,6 +7,12 @@ from typing import Protocol, cast
 
 from benchmarks.case import Case, Effort, Figures, Subject
 
+TABLE = (
+    "small", "single", "arrays", "images_uint8", "images_float32", "jpeg", "heavy_tail", "filter_images",
+    "spawn_first_batch", "spawn_first_batch_torch", "epochs", "ticket_cost", "order",
+)  # fmt: skip
+"""The cases of the README's table, in its order."""
+
 
 class CaseModule(Protocol):
     CASE: Case
@@ -23,11 +29,12 @@ def load(name: str) -> CaseModule:
 
 
 def select(patterns: list[str]) -> list[Case]:
-    """The cases that match any pattern (`spawn*`), in the order of the names; no pattern selects all."""
+    """The cases that match any pattern (`spawn*`); those of the table first, in its order; no pattern selects all."""
     chosen: list[str] = []
     for pattern in patterns or ["*"]:
         matches = [name for name in names() if fnmatchcase(name, pattern)]
         if not matches:
             raise ValueError(f"no case {pattern!r}; there are: {', '.join(names())}")
         chosen += [name for name in matches if name not in chosen]
+    chosen.sort(key=lambda name: TABLE.index(name) if name in TABLE else len(TABLE))
     return [load(name).CASE for name in chosen]

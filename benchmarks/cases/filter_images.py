@@ -13,6 +13,8 @@ CASE = Case(
     name="filter_images",
     question="How many batches of 64x3x224x224 float32 a second, when half of the images are filtered out first?",
     targets=(Target("`filter` before `batch`, float32 images", "batches/s", "batches/s", FASTER, at_least=3),),
+    needs="filtered",
+    peers=False,
 )
 
 

@@ -17,17 +17,18 @@ CASE = Case(
     question="Which share of the ideal time is kept, when 1 % of the samples are 100 times slower (4 workers)?",
     targets=(
         Target("1 % of samples 100x slower: share of the ideal", "share of ideal", "%", at_least=85),
-        Target("1 % of samples 100x slower", "samples/s", "samples/s", FASTER),
+        Target("1 % of samples 100x slower", "samples/s", "samples/s", FASTER, ranked=False),
     ),
 )
 
 
 def measure(subject: Subject, effort: Effort) -> Figures:
-    dataset = HeavyTail(SIZE * effort.count(400, least=WORKERS), USUAL)
+    dataset = HeavyTail(SIZE * effort.count(800, least=WORKERS), USUAL)
     awake = HeavyTail(len(dataset), USUAL, sleep=bool)
     with subject.batches(awake, size=SIZE, workers=0) as loader:
         expected = [index for batch in loader for index in batch.tolist()]
-    with subject.batches(dataset, size=SIZE, workers=WORKERS) as loader:
+    uneven = getattr(subject, "uneven", subject.batches)  # a subject may have a way of its own for this
+    with uneven(dataset, size=SIZE, workers=WORKERS) as loader:
         for _ in loader:  # the warm epoch starts the workers
             pass
         arrived: list[int] = []

@@ -19,8 +19,8 @@ CASE = Case(
     question="How many JPEG images a second, and which share of twice one core's rate?",
     targets=(
         Target("JPEG decode", "images/s", "images/s", FASTER, at_least=1.0),
-        Target("JPEG decode: share of twice one core's rate", "share of two cores", "%", at_least=85),
-        Target("two bare processes: share of twice one core's rate", "bare share", "%"),
+        Target("JPEG decode: share of twice one core's rate", "share of two cores", "%", at_least=85, ranked=False),
+        Target("two bare processes: share of twice one core's rate", "bare share", "%", ranked=False),
     ),
 )
 

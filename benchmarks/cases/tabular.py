@@ -12,6 +12,7 @@ CASE = Case(
         Target("100 columns, beside a data set of rows", "rows/s by rows", "rows/s", FASTER, at_least=20),
         Target("100 columns, beside `__getitems__`", "rows/s by batches", "rows/s", FASTER, at_least=3),
     ),
+    needs="columns",
     deadline=300.0,
 )
 

@@ -23,6 +23,7 @@ CASE = Case(
         Target("slowest of dict, pandas, polars, pyarrow: of the fastest", "slowest source", "%", at_least=80),
     ),
     subjects=("headrace",),
+    needs="columns",
     deadline=300.0,
 )
 

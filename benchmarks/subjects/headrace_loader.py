@@ -1,10 +1,12 @@
 """Headrace's own Loader, and its DataLoader2 for graphs, with nothing set that a user would not set."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
-from benchmarks.case import Dataset, Epochs, Start
+from benchmarks import graphs
+from benchmarks.case import Dataset, Epochs, Resumable, Start
+from benchmarks.tarfiles import Decode, FromDict
 from headrace import (
     DataLoader2,
     InProcessReadingService,
@@ -12,12 +14,28 @@ from headrace import (
     Loader,
     MultiProcessingReadingService,
     Pipe,
+    share,
 )
 
 METHOD: dict[Start, Literal["fork", "spawn"] | None] = {"fork": "fork", "spawn": "spawn", "clean": None}
 
 
+class Saved:
+    """A Loader, with the name that cases have for its state."""
+
+    def __init__(self, loader: "Loader[Any]") -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.loader)
+
+    def state(self) -> Any:
+        return self.loader.state_dict()
+
+
 class HeadraceLoader:
+    share = staticmethod(share)
+
     def batches(
         self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
     ) -> AbstractContextManager[Epochs]:
@@ -28,9 +46,6 @@ class HeadraceLoader:
     ) -> AbstractContextManager[Epochs]:
         return self._loader(Pipe.of(dataset).filter(keep).batch(size).collate(), workers, "fork")
 
-    sources = True
-    """Takes frames of any kind."""
-
     def columns(
         self, data: Any, *, size: int, workers: int, whole: bool, start: Start = "fork"
     ) -> AbstractContextManager[Epochs]:
@@ -39,17 +54,30 @@ class HeadraceLoader:
     def parquet(self, paths: list[str], *, size: int, memory: int, rows: int) -> AbstractContextManager[Epochs]:
         return Loader(Pipe.parquet(paths, memory=memory).shuffle().batch(size), workers=2, kind="thread")
 
-    def csv(self, paths: Sequence[str], parse: Any, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
-        """The tutorial's graph of DataPipes, in a DataLoader2."""
-        graph = IterableWrapper(list(paths)).open_files(encoding="utf-8").parse_csv()
-        graph = graph.shuffle().sharding_filter().map(parse).batch(size)
-        service = MultiProcessingReadingService(num_workers=workers) if workers else InProcessReadingService()
-        return DataLoader2(graph, reading_service=service)
+    def tar(self, paths: Sequence[str], decode: Decode, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        pipe = Pipe.shards(list(paths)).map(FromDict(decode)).batch(size).collate()
+        return self._loader(pipe, workers, "fork", strands=workers)  # as many archives at a time
 
-    def _loader(self, pipe: Any, workers: int, start: Start) -> AbstractContextManager[Epochs]:
+    @contextmanager
+    def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Iterator[Resumable]:
+        pipe = Pipe.of(dataset).shuffle().batch(size).collate()
+        with Loader(pipe, workers=workers, seed=7, start_method="fork") as loader:
+            if state is not None:
+                loader.load_state_dict(state)
+            yield Saved(loader)
+
+    def graph(
+        self, name: str, paths: Sequence[str], body: Callable[[Any], Any], *, size: int, workers: int
+    ) -> AbstractContextManager[Epochs]:
+        service = MultiProcessingReadingService(num_workers=workers) if workers else InProcessReadingService()
+        return DataLoader2(graphs.build(name, IterableWrapper, paths, body, size), reading_service=service)
+
+    def _loader(
+        self, pipe: Any, workers: int, start: Start, strands: int | None = None
+    ) -> AbstractContextManager[Epochs]:
         if workers == 0:
             return Loader(pipe)
-        return Loader(pipe, workers=workers, kind="process", start_method=METHOD[start])
+        return Loader(pipe, workers=workers, kind="process", start_method=METHOD[start], strands=strands)
 
 
 SUBJECT = HeadraceLoader()

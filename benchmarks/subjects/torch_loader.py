@@ -1,13 +1,15 @@
 """torch's own DataLoader, set as its users set it for speed: persistent workers, everything else as it comes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from typing import Any
 
+from torch import Generator
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from benchmarks.case import Dataset, Epochs, Start
 from benchmarks.tables import ManyRows, Rows, same
+from benchmarks.tarfiles import Decode, read
 
 METHOD: dict[Start, str] = {"fork": "fork", "spawn": "spawn", "clean": "spawn"}
 
@@ -20,6 +22,10 @@ class Running:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.loader)
+
+    def state(self) -> Any:
+        """Of those that have one."""
+        return self.loader.state_dict()  # type: ignore[attr-defined]
 
     def close(self) -> None:
         # DataLoader has no close of its own: its iterator's end is the only way to stop persistent workers now.
@@ -45,7 +51,23 @@ class Filtered(IterableDataset[Any]):
                 yield sample
 
 
+class Shards(IterableDataset[Any]):
+    """The samples of tar files, which are dealt to the workers in turn."""
+
+    def __init__(self, paths: Sequence[str], decode: Decode) -> None:
+        self.paths = list(paths)
+        self.decode = decode
+
+    def __iter__(self) -> Iterator[Any]:
+        here = get_worker_info()
+        for path in self.paths[here.id :: here.num_workers] if here else self.paths:
+            for content, label in read(path):
+                yield self.decode(content, label)
+
+
 class TorchLoader:
+    loader: Any = DataLoader
+
     def batches(
         self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
     ) -> AbstractContextManager[Epochs]:
@@ -60,31 +82,27 @@ class TorchLoader:
         self, data: Any, *, size: int, workers: int, whole: bool, start: Start = "fork"
     ) -> AbstractContextManager[Epochs]:
         dataset: Any = ManyRows(data) if whole else Rows(data)
-        loader: DataLoader[Any] = DataLoader(
-            dataset,
-            size,
-            shuffle=True,
-            num_workers=workers,
-            multiprocessing_context=METHOD[start],
-            persistent_workers=True,
-            collate_fn=same if whole else None,
-        )
-        return closing(Running(loader))
+        return self._running(dataset, size, workers, start, shuffle=True, collate_fn=same if whole else None)
 
-    def _running(self, dataset: Any, size: int, workers: int, start: Start) -> AbstractContextManager[Epochs]:
-        if workers == 0:
-            return closing(Running(DataLoader(dataset, batch_size=size)))
-        return closing(
-            Running(
-                DataLoader(
-                    dataset,
-                    batch_size=size,
-                    num_workers=workers,
-                    multiprocessing_context=METHOD[start],
-                    persistent_workers=True,
-                )
-            )
-        )
+    def tar(self, paths: Sequence[str], decode: Decode, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        return self._running(Shards(paths, decode), size, workers, "fork")
+
+    def _resumable(self, dataset: Dataset, size: int, workers: int, state: Any) -> "closing[Running]":
+        """For loaders of this kind that can be saved."""
+        generator = Generator().manual_seed(7)
+        loading = self._running(dataset, size, workers, "fork", shuffle=True, generator=generator)
+        if state is not None:
+            loading.thing.loader.load_state_dict(state)  # type: ignore[attr-defined]
+        return loading
+
+    def _running(self, dataset: Any, size: int, workers: int, start: Start, **options: Any) -> "closing[Running]":
+        if workers:
+            options |= {
+                "num_workers": workers,
+                "multiprocessing_context": METHOD[start],
+                "persistent_workers": True,
+            }
+        return closing(Running(self.loader(dataset, batch_size=size, **options)))
 
 
 SUBJECT = TorchLoader()

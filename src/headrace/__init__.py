@@ -31,6 +31,7 @@ _HOMES = {
     "SeedGenerator": "headrace.doors.dataloader2_seeds",
     "SequenceWrapper": "headrace.doors.datapipes",
     "SequentialReadingService": "headrace.doors.dataloader2_services",
+    "SharedPool": "headrace.engine.shared_pool",
     "Stats": "headrace.loader",
     "SwiftLoader": "headrace.doors.swift",
     "WorkerInfo": "headrace.doors.dataloader2_workers",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from headrace.doors.torch_install import installed as installed
     from headrace.doors.torch_install import uninstall as uninstall
     from headrace.engine.policy import Budget as Budget
+    from headrace.engine.shared_pool import SharedPool as SharedPool
     from headrace.loader import Loader as Loader
     from headrace.loader import Stats as Stats
     from headrace.loader import dump as dump

@@ -5,31 +5,31 @@
         for batch in loader: ...          # epoch 1, another order
 
 Samples, batches and random values are the same for any number and kind of workers. Workers start at the first batch and
-live until `close()`. `state_dict()` between any two batches says where the epoch stands.
+live until `close()`. `state_dict()` between any two batches says where the epoch stands: on every rank, where the whole
+job stands.
 """
 
 import os
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from headrace.distributed.agree import Agreement
+from headrace.distributed.mesh import is_mesh, world_of
 from headrace.engine.autosave import Autosave
 from headrace.engine.epoch import Epoch
-from headrace.engine.places import check_place
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program, cut
 from headrace.engine.snapshot import check, snapshot
-from headrace.errors import BadOption, BadPipe, Closed, NoLength, SnapshotRefused
+from headrace.errors import BadOption, Closed, SnapshotRefused
 from headrace.observe.lineage import Lineage, trace
 from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, Quarantine, path_of_rank
 from headrace.pipe import Pipe
-from headrace.plan.share import Share, deal
 from headrace.plan.world import World
+from headrace.sharing import FEW, Sharing, known, make, with_passing, without_sync
 
 T = TypeVar("T", covariant=True)
 
@@ -78,7 +78,7 @@ class Loader(Generic[T]):
         ordered: bool = True,
         seed: int = 0,
         epoch: int = 0,
-        world: World | None = None,
+        world: Any = None,
         timeout: float | None = None,
         start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None,
         strands: int | None = None,
@@ -87,6 +87,8 @@ class Loader(Generic[T]):
         restarts: int = 100,
         on_error: Literal["raise", "skip"] | Budget = "raise",
         ends: Literal["short", "pad", "repeat", "drop"] = "short",
+        sharding: Literal["static", "dynamic"] = "static",
+        store: Any = None,
         autosave: str | os.PathLike[str] | None = None,
         every: int = 1000,
         quarantine: str | os.PathLike[str] | None = None,
@@ -106,29 +108,38 @@ class Loader(Generic[T]):
         )  # fmt: skip
         self.pipe = pipe
         self.seed = seed
-        self.world = world or World()
+        self.world = world_of(world) if is_mesh(world) else world or World()
         self.ends = ends
-        self.program = cut(
-            pipe,
+        if sharding == "dynamic" and self.policy.window is None:
+            # A slow rank must not hold many blocks that others could do.
+            self.policy = replace(self.policy, window=self.policy.workers + 1)
+        plain, sync = without_sync(pipe)
+        program = cut(
+            plain,
             seed,
             keyed=self.policy.randomness == "keyed",
             skips=self.policy.skips,
             strands=strands,
             divided=self.world.share_ranks > 1,
         )
-        self._agreement: Agreement | None = None
-        self._verified = self.world.ranks == 1
+        if sharding == "dynamic":
+            program = with_passing(program)
+        elif self.world.share_ranks > 1 and not known(program):
+            program = with_passing(program, FEW)
+        self._sharing = make(program, pipe, self.policy, self.world, ends, sharding, store, sync)
         self._epoch = epoch
         self._epochs = 0
         self._meter = Meter()
-        self._pool = Pool(self.program, self.policy)
+        self._pool = Pool(program, self.policy)
         self._current: weakref.ref[Epoch[T]] | None = None
         self._resume: Any = None
         self._left: tuple[int, Any] | None = None
         """Where the last epoch was broken off: `state_dict()` after a `break` still knows."""
-        self._closing = weakref.finalize(self, self._pool.close)
+        self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
         self._began: tuple[int, Any] = (epoch, None)
         """The epoch that was begun last, and the place it went on from."""
+        self._stands: Callable[[], Any] | None = None
+        """Where the whole job stands in it, if that is more than this rank knows by itself."""
         if quarantine is not None:
             self._meter.on_skip = self._quarantine(Path(quarantine)).write
         self._autosave = None if autosave is None else Autosave(Path(autosave), every, self.world.rank == 0)
@@ -141,9 +152,9 @@ class Loader(Generic[T]):
     def __iter__(self) -> "Epoch[T]":
         if self._pool.closed:
             raise Closed("this loader is closed; make a new one")
-        if not self._verified:
-            self._verify()
-        at, self._resume = self._resume, None
+        at = self._resume
+        start = self._sharing.begin(self._epoch, at)
+        self._resume = None
         self._began = (self._epoch, at)
         epoch: Epoch[T] = Epoch(
             self._pool,
@@ -151,11 +162,13 @@ class Loader(Generic[T]):
             self._epoch,
             self.world,
             ends=self.ends,
-            state=at,
+            state=start.place,
+            listed=start.listed,
             keep=self,
-            vote=self._voting(),
+            watch=start.watch,
         )
-        epoch.on_break = _Left(self)
+        epoch.on_break = _Left(self, start.stands)
+        self._stands = start.stands
         self._left = None
         if self._autosave is not None:
             epoch.after_each = self._autosave.counter(self.state_dict)
@@ -164,40 +177,14 @@ class Loader(Generic[T]):
         self._epochs += 1
         return epoch
 
-    def _verify(self) -> None:
-        """Once: ranks that can talk to each other make sure that they were given the same thing."""
-        self._agreement = Agreement.of(self.world)
-        if self._agreement is not None:
-            self._agreement.same(
-                {
-                    "pipe": self.pipe.fingerprint(),
-                    "seed": self.seed,
-                    "length": self.pipe.length(),
-                    "batch size": [s.group for s in self.program.stages],
-                    "ends": self.ends,
-                }
-            )
-        self._verified = True
-
-    def _voting(self) -> Callable[[int], int] | None:
-        """How ranks settle equal step counts, where arithmetic cannot."""
-        if self.world.share_ranks == 1 or self.program.countable:
-            return None
-        if self._agreement is None:
-            raise BadPipe(
-                "the ops after the division decide how many samples each rank gets, so ranks have to agree on the end "
-                "of the epoch while they run: initialise torch.distributed in every rank before iterating"
-            )
-        return self._agreement.minimum
-
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) that one epoch delivers on this rank."""
-        known = length(self.program, self.world, self.ends)
-        if known is None:
-            raise NoLength(
-                "the length of this loader is not known in advance: an op of the pipe decides it while it runs"
-            )
-        return known
+        return self._sharing.length()
+
+    def mask(self) -> list[bool] | None:
+        """Of the batch delivered last: which samples are real, where some only fill it (ends="pad" or "repeat")."""
+        current = self._current() if self._current is not None else None
+        return None if current is None else self._sharing.mask(current._run)
 
     @property
     def epoch(self) -> int:
@@ -212,17 +199,23 @@ class Loader(Generic[T]):
         self._resume = None
         self._left = None
         self._current = None
+        self._sharing.turn_away()
+
+    @property
+    def program(self) -> Program:
+        """The pipe, cut into stages."""
+        return self._sharing.program
 
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, as plain data: loads at any number and kind of workers."""
         current = self._current() if self._current is not None else None
-        if current is None or current.ended or current.closed:
-            if self._left is not None:
-                return snapshot(self.pipe, self.seed, *self._left)
-            return snapshot(self.pipe, self.seed, self._epoch, self._resume)
-        return snapshot(self.pipe, self.seed, current.epoch, current.state())
+        if current is not None and not current.ended and not current.closed:
+            at = current.state() if self._stands is None else self._stands()
+            return snapshot(self.pipe, self.seed, current.epoch, at)
+        unfinished = self._sharing.last(self._began[0]) or self._left
+        return snapshot(self.pipe, self.seed, *(unfinished or (self._epoch, self._resume)))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the snapshot was taken."""
@@ -231,24 +224,37 @@ class Loader(Generic[T]):
             raise SnapshotRefused(
                 f"the snapshot was taken with seed={seed}; make the loader with that seed, not {self.seed}"
             )
-        at = check_place(at, self.program)
+        if self._sharing.needs_passing(at) and (program := with_passing(self.program, FEW)) is not self.program:
+            self._sharing.program = program
+            self._pool.close()
+            self._pool = Pool(self.program, self.policy)
+            self._closing.detach()
+            self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
+        at = self._sharing.check(at)
         self.set_epoch(epoch)
         self._resume = at
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Stop the workers. Iterating again is an error."""
+    def close(self, wait: bool = True) -> None:
+        """Stop the workers. Iterating again is an error.
+
+        Where this process holds the counter of sharding="dynamic", wait until the other ranks need it no more.
+        """
         current = self._current() if self._current is not None else None
         if current is not None:
             current.close()
+        self._pool.close()
+        if self._autosave is not None:
+            self._autosave.close()
+        self._sharing.close(wait)
         self._closing()
 
     def __enter__(self) -> "Loader[T]":
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    def __exit__(self, failed: object, *_: object) -> None:
+        self.close(wait=failed is None)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -258,7 +264,7 @@ class Loader(Generic[T]):
         number = began if epoch is None else epoch
         return trace(
             self.program, self.policy, number, step, world=self.world, ends=self.ends,
-            at=at if number == began else None, left_out=bool(self._meter.skips),
+            at=self._sharing.retraced(at if number == began else None), left_out=bool(self._meter.skips),
         )  # fmt: skip
 
     def _quarantine(self, path: Path) -> Quarantine:
@@ -305,28 +311,16 @@ class Loader(Generic[T]):
 class _Left:
     """Tells a loader, if it is still there, where an epoch was broken off."""
 
-    def __init__(self, loader: Loader[Any]) -> None:
+    def __init__(self, loader: Loader[Any], stands: Callable[[], Any] | None) -> None:
         self._loader = weakref.ref(loader)
+        self._stands = stands
 
     def __call__(self, epoch: int, at: Any) -> None:
         loader = self._loader()
         if loader is not None:
-            loader._left = (epoch, at)
+            loader._left = (epoch, at if self._stands is None else self._stands())
 
 
-def length(program: Program, world: World, ends: str) -> int | None:
-    """What one epoch delivers on this rank, or None when that cannot be known."""
-    total = program.pipe.length()
-    if total is None:
-        return None
-    first = program.stages[0]
-    if program.indexed and len(program.stages) == 1:
-        samples = program.head.length()
-        if samples is None:
-            return None
-        if first.group is not None and not program.tail and first.single:
-            policy = "drop" if first.drop_last else ends
-            return Share(samples, first.group, world.share_ranks, world.share_rank, policy).steps  # type: ignore[arg-type]
-        if first.group is None and not program.tail:
-            return len(deal(total, world.share_ranks, world.share_rank))
-    return total if world.share_ranks == 1 else None
+def _close(pool: Pool, sharing: Sharing, wait: bool = False) -> None:
+    pool.close()
+    sharing.close(wait)

@@ -1,22 +1,15 @@
 """A subject without workers: a loop that stacks samples, so that the cases can be tried without any loader."""
 
 import csv
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from benchmarks.case import Dataset, Epochs, Start
-
-
-def stack(samples: list[Any]) -> Any:
-    first = samples[0]
-    if isinstance(first, dict):
-        return {name: np.stack([sample[name] for sample in samples]) for name in first}
-    if isinstance(first, tuple):
-        return tuple(np.asarray(column) for column in zip(*samples, strict=True))
-    return np.asarray(samples)
+from benchmarks.collate import stack
+from benchmarks.tarfiles import Decode, read
 
 
 class Loop:
@@ -34,6 +27,8 @@ class Loop:
 
 
 class PlainLoop:
+    share = staticmethod(list)
+
     def batches(
         self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
     ) -> AbstractContextManager[Epochs]:
@@ -56,13 +51,42 @@ class PlainLoop:
         table = pq.read_table(paths)
         return nullcontext(_Slices({name: table.column(name).to_numpy() for name in table.column_names}, size))
 
-    def csv(self, paths: list[str], parse: Any, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+    def tar(self, paths: Sequence[str], decode: Decode, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        samples = lambda: (decode(*pair) for path in paths for pair in read(path))  # noqa: E731
+        return nullcontext(Loop(samples, size))
+
+    @contextmanager
+    def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Iterator[Any]:
+        yield _Counted(dataset, size, state or 0)
+
+    def graph(
+        self, name: str, paths: Sequence[str], body: Callable[[Any], Any], *, size: int, workers: int
+    ) -> AbstractContextManager[Epochs]:
         def samples() -> Iterator[Any]:
+            if name == "range":
+                yield from range(int(paths[0]))
+                return
             for path in paths:
                 with open(path, newline="", encoding="utf-8") as file:
-                    yield from map(parse, csv.reader(file))
+                    yield from map(body, csv.reader(file))
 
         return nullcontext(Loop(samples, size))
+
+
+class _Counted:
+    """A loop that knows how many batches it gave."""
+
+    def __init__(self, dataset: Dataset, size: int, given: int) -> None:
+        self.dataset, self.size, self.given = dataset, size, given
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.given * self.size < len(self.dataset):
+            start = self.given * self.size
+            self.given += 1
+            yield stack([self.dataset[index] for index in range(start, start + self.size)])
+
+    def state(self) -> int:
+        return self.given
 
 
 class _Slices:

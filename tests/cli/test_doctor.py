@@ -57,7 +57,7 @@ def test_variables_that_cannot_be_true_are_shown_and_give_code_1(headrace: Headr
     assert "RANK=5, WORLD_SIZE=4" in done.stdout
 
 
-def test_it_names_torchrun_and_the_replicas_of_headrace_run(headrace: Headrace) -> None:
+def test_it_names_headrace_run_and_its_replicas(headrace: Headrace) -> None:
     pytest.importorskip("torch", reason="the torch engine needs torch")
     done = headrace("run", "--num-replicas", "4", "--num-instances", "2", *DOCTOR)
     assert done.returncode == 0, done.stderr
@@ -66,7 +66,7 @@ def test_it_names_torchrun_and_the_replicas_of_headrace_run(headrace: Headrace) 
         report = json.loads(
             "".join(line.removeprefix(tag) for line in done.stdout.splitlines() if line.startswith(tag))
         )
-        assert (report["launcher"]["name"], report["launcher"]["world"]["rank"]) == ("torchrun", rank)
+        assert (report["launcher"]["name"], report["launcher"]["world"]["rank"]) == ("headrace run", rank)
         assert report["launcher"]["replicas"] == {"total": 4, "local": 2, "offset": 2 * rank}
 
 

@@ -23,7 +23,7 @@ def test_each_process_knows_its_rank_and_its_replicas(headrace: Headrace) -> Non
     done = headrace("run", "--num-replicas", "8", "--num-instances", "4", sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
-        f"[1,{rank}]<stdout>:torchrun {rank} 4 {rank} 1 Replicas(total=8, local=2, offset={2 * rank})"
+        f"[1,{rank}]<stdout>:headrace run {rank} 4 {rank} 1 Replicas(total=8, local=2, offset={2 * rank})"
         for rank in range(4)
     ]
 

@@ -55,6 +55,7 @@ FIVE_OF_EIGHT: dict[str, dict[str, str]] = {
         "OMPI_COMM_WORLD_SIZE": "8",
         "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
     },
+    "headrace run": TORCHRUN | {"HEADRACE_RUN": "5/8"},
     "torchrun": TORCHRUN,
     "torch variables": {name: value for name, value in TORCHRUN.items() if name != "TORCHELASTIC_RUN_ID"},
     "horovod": {
@@ -160,6 +161,11 @@ def test_torchrun_started_by_srun_has_the_truth_and_srun_is_listed_as_disagreein
     assert found.disagree[0].variables["SLURM_PROCID"] == "1"
 
 
+def test_torchrun_started_inside_headrace_run_has_the_truth() -> None:
+    found = says(TORCHRUN | {"HEADRACE_RUN": "0/2"})
+    assert (found.launcher, found.world.rank, found.world.ranks) == ("torchrun", 5, 8)
+
+
 def test_mpirun_inside_sbatch_has_the_truth() -> None:
     found = says(OPENMPI | {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "1"})
     assert (found.launcher, found.world.rank, found.warnings) == ("openmpi", 5, ())
@@ -169,6 +175,7 @@ def test_mpirun_inside_sbatch_has_the_truth() -> None:
     ("inner", "outer"),
     [
         ("poprun", "openmpi"),
+        ("headrace run", "torchrun"),
         ("torchrun", "torch variables"),
         ("torch variables", "horovod"),
         ("horovod", "openmpi"),

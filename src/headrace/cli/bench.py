@@ -17,10 +17,12 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="headrace bench", description="Measure headrace against other loaders on this machine."
     )
-    parser.add_argument("case", nargs="*", help="names or patterns of cases; all, if none is given")
+    parser.add_argument(
+        "case", nargs="*", help="names or patterns of cases ('*': all); those of the README, if none is given"
+    )
     parser.add_argument("--subjects", help="whom to measure, such as headrace,torch")
     parser.add_argument("--rounds", type=int, help="how often each is measured")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work: does it run? No figure to quote")
+    parser.add_argument("--quick", action="store_true", help="shorter measurements, and an end after minutes")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     args = parser.parse_args(argv)
     root = repository()

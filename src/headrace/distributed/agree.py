@@ -1,7 +1,8 @@
 """Agree: what ranks of one job settle among themselves, on a gloo group of their own and never on the training group.
 
     Agreement.of(world)      None when there is nothing to agree on, or nobody to ask
-    minimum(number)          the smallest number that any rank gives
+    rows(numbers)            what every rank gives, by rank
+    texts(text)              the same for bytes of any length
     first(number)            what rank 0 gives
     same(facts)              an error that names the rank whose facts differ
 
@@ -17,7 +18,6 @@ from typing import Any
 from headrace.errors import RanksDisagree
 from headrace.plan.world import World
 
-FAILED = -1
 TIMEOUT = 1800.0
 
 
@@ -38,13 +38,26 @@ class Agreement:
             return None
         return cls(timeout)
 
-    def minimum(self, number: int) -> int:
+    def rows(self, row: list[int]) -> list[list[int]]:
+        """What every rank gives, by rank; all give equally many numbers."""
         import torch
         import torch.distributed as dist
 
-        votes = torch.tensor([number], dtype=torch.int64)
-        dist.all_reduce(votes, op=dist.ReduceOp.MIN, group=self._group)
-        return int(votes[0])
+        mine = torch.tensor(row, dtype=torch.int64)
+        everyone = [torch.zeros_like(mine) for _ in range(self.ranks)]
+        dist.all_gather(everyone, mine, group=self._group)
+        return [theirs.tolist() for theirs in everyone]
+
+    def texts(self, text: bytes) -> list[bytes]:
+        """What every rank gives, by rank."""
+        import torch
+        import torch.distributed as dist
+
+        sizes = [row[0] for row in self.rows([len(text)])]
+        mine = torch.frombuffer(bytearray(text.ljust(max(*sizes, 1), b" ")), dtype=torch.uint8)
+        everyone = [torch.zeros_like(mine) for _ in range(self.ranks)]
+        dist.all_gather(everyone, mine, group=self._group)
+        return [bytes(theirs.numpy())[:size] for theirs, size in zip(everyone, sizes, strict=True)]
 
     def first(self, number: int) -> int:
         import torch
@@ -56,15 +69,10 @@ class Agreement:
 
     def same(self, facts: dict[str, Any]) -> None:
         """Every rank must give the same facts; the error says which rank differs, and in what."""
-        import torch
-        import torch.distributed as dist
-
         names = sorted(facts)
-        mine = torch.tensor([_digest(facts[name]) for name in names], dtype=torch.int64)
-        everyone = [torch.zeros_like(mine) for _ in range(self.ranks)]
-        dist.all_gather(everyone, mine, group=self._group)
+        everyone = self.rows([_digest(facts[name]) for name in names])
         for rank, theirs in enumerate(everyone):
-            differing = [n for n, a, b in zip(names, everyone[0].tolist(), theirs.tolist(), strict=True) if a != b]
+            differing = [n for n, a, b in zip(names, everyone[0], theirs, strict=True) if a != b]
             if differing:
                 raise RanksDisagree(
                     f"rank {rank} was given another {' and '.join(differing)} than rank 0 (here: "
@@ -72,9 +80,9 @@ class Agreement:
                 )
 
     def close(self) -> None:
-        import torch.distributed as dist
-
-        if self._group is not None and dist.is_initialized():
+        # It may be closed while the interpreter ends, when nothing can be imported any more.
+        dist: Any = sys.modules.get("torch.distributed")
+        if self._group is not None and dist is not None and dist.is_initialized():
             dist.destroy_process_group(self._group)
         self._group = None
 

@@ -47,6 +47,9 @@ def voices(environ: Mapping[str, str], modules: Mapping[str, ModuleType]) -> Ite
     yield partial(_variables, env.OWN, environ)
     for library in (_ray, _torch, _jax, _mpi):
         yield partial(library, modules)
+    if environ.get(env.OWN_RUN) == f"{environ.get(env.RANK)}/{environ.get(env.RANKS)}":
+        # Otherwise another launcher was started inside ours, and torch's variables are that one's.
+        yield partial(_variables, env.RUN, environ)
     for launcher in env.LAUNCHERS:
         yield partial(_variables, launcher, environ)
 

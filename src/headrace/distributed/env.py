@@ -10,7 +10,8 @@ An empty value counts as not set.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.errors import BadOption
@@ -23,7 +24,10 @@ OWN_LOCAL_RANKS = "HEADRACE_LOCAL_WORLD_SIZE"
 OWN_NODE = "HEADRACE_NODE_RANK"
 OWN_NODES = "HEADRACE_NODES"
 
-# What `headrace run` says about replicas, and PopRun's names for the same.
+# What `headrace run` says: "rank/ranks" of the process that it started.
+OWN_RUN = "HEADRACE_RUN"
+
+# What it says about replicas, and PopRun's names for the same.
 TOTAL_REPLICAS = "HEADRACE_NUM_TOTAL_REPLICAS"
 LOCAL_REPLICAS = "HEADRACE_NUM_LOCAL_REPLICAS"
 REPLICA_OFFSET = "HEADRACE_REPLICA_INDEX_OFFSET"
@@ -44,6 +48,7 @@ MASTER_PORT = "MASTER_PORT"
 RUN_ID = "TORCHELASTIC_RUN_ID"
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
+OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # "1": ranks make a store of their own, instead of using the agent's
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
 SLURM_PROCID = "SLURM_PROCID"
@@ -109,6 +114,18 @@ OWN = Launcher(
     local_ranks=(OWN_LOCAL_RANKS,),
     node=(OWN_NODE,),
     nodes=(OWN_NODES,),
+)
+
+# What `headrace run` sets are torch's variables; the mark says that they are still its own.
+RUN = Launcher(
+    "headrace run",
+    marks=(OWN_RUN,),
+    rank=(RANK,),
+    ranks=(RANKS,),
+    local_rank=(LOCAL_RANK,),
+    local_ranks=(LOCAL_RANKS,),
+    node=(GROUP_RANK,),
+    nodes=(GROUP_RANKS,),
 )
 
 # The order is the order of trust: a launcher started by another one stands before it. `srun torchrun` leaves both sets
@@ -257,6 +274,19 @@ class Replicas:
 def current() -> Mapping[str, str]:
     """The environment of this process, as it is now."""
     return os.environ
+
+
+@contextmanager
+def with_variable(name: str, value: str) -> Iterator[None]:
+    """The variable has this value inside, unless the user has given it one."""
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def integer(environ: Mapping[str, str], name: str) -> int | None:

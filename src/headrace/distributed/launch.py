@@ -9,8 +9,9 @@ Two engines start the ranks:
   there is no engine of our own: it would be a second set of rules for the same job, to start programs that want torch.
 * mpi: `mpirun` (`launch_mpi`), which reaches other machines by itself and needs no torch.
 
-Both give a rank torch's variables (RANK, WORLD_SIZE, LOCAL_RANK, ..., MASTER_ADDR, MASTER_PORT) and three about
-replicas (`env.replicas`), show its output through one Screen, and leave no process: a rank dies with its launcher.
+Both give a rank torch's variables (RANK, WORLD_SIZE, LOCAL_RANK, ..., MASTER_ADDR, MASTER_PORT), a mark
+(`env.OWN_RUN`) and three about replicas (`env.replicas`), show its output through one Screen, and leave no process: a
+rank dies with its launcher.
 """
 
 import os
@@ -36,6 +37,7 @@ _OURS = {
     env.GROUP_RANKS,
     env.MASTER_ADDR,
     env.MASTER_PORT,
+    env.OWN_RUN,
     env.TOTAL_REPLICAS,
     env.LOCAL_REPLICAS,
     env.REPLICA_OFFSET,
@@ -189,6 +191,7 @@ class Job:
         """What a rank's environment gets besides torch's variables."""
         local = self.local_replicas
         given = {
+            env.OWN_RUN: f"{rank}/{ranks}",
             env.TOTAL_REPLICAS: str(local * ranks),  # of the ranks that are there: an elastic job may have fewer
             env.LOCAL_REPLICAS: str(local),
             env.REPLICA_OFFSET: str(local * rank),

@@ -19,7 +19,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -46,7 +46,7 @@ def run(job: Job, screen: Screen) -> int:
     screen.on_broken = lambda: os.kill(os.getpid(), signal.SIGTERM)
     pump = Pump(screen)
     try:
-        with _signals_raise():
+        with _signals_raise(), _fresh_stores(job):
             pipes = Pipes(job, pump)
             spec = _spec(job)
             agent = Agent(spec, pipes, job, pump)
@@ -70,6 +70,17 @@ def _quiet(level: int) -> None:
     place = "torch.distributed.elastic"
     for name in [place, *(name for name in logging.root.manager.loggerDict if name.startswith(f"{place}."))]:
         logging.getLogger(name).setLevel(level)
+
+
+def _fresh_stores(job: Job) -> AbstractContextManager[None]:
+    """Ranks that are started again must not find what those before them wrote.
+
+    torch's agent has one store for all attempts, and gloo reads in it where the others listen: after a restart it finds
+    the addresses of the dead as often as not, and gives up or waits for half an hour.
+    """
+    lowest, highest = job.nodes
+    again = job.max_restarts > 0 or lowest != highest
+    return env.with_variable(env.OWN_STORE, "1") if again else nullcontext()
 
 
 @contextmanager

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _DatasetKind
 
 from headrace.doors.torch_collate import shorter
 from headrace.doors.torch_fetch import Fetch
+from headrace.doors.torch_orders import KNOWN
 from headrace.doors.torch_shard import (
     Batched,
     Collated,
@@ -108,10 +110,20 @@ def policy(loader: Any, crew: Crew) -> Policy:
         start_method=start_method(loader),
         worker_init=Setup(crew),
         # torch has this many batches under way, and asks its sampler for the next one when it hands one out.
+        # More only where nobody can tell: of torch's own samplers, and of small batches.
         window=None if free else ahead * max(workers, 2 * strands),
+        stretch=free or _indifferent(loader),
         stealing=free,
         randomness="keyed" if loader.reproducible else "carried",
     )
+
+
+def _indifferent(loader: Any) -> bool:
+    """Whether indices may be drawn some batches earlier than torch draws them: nobody else has a hand in it."""
+    batches = loader.batch_sampler
+    if batches is not None and type(batches) is not BatchSampler:
+        return False
+    return type(loader.sampler if batches is None else batches.sampler) in KNOWN
 
 
 def start_method(loader: Any) -> Any:

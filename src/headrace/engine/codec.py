@@ -38,7 +38,34 @@ def pack(sample: Any) -> tuple[bytes, list[Any]]:
     if folded is not None:
         return folded
     buffers: list[Any] = []
+    try:
+        stream, pickler = _pickler(buffers)
+        pickler.dump(sample)
+        return stream.getvalue(), buffers
+    except _REFUSED as refused:
+        buffers.clear()
+        try:
+            return _dumps(sample, _keeper(buffers)), buffers
+        except Exception:
+            raise NotPicklable(
+                f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; "
+                f"return plain data, arrays or tensors from the last op that runs in the worker"
+            ) from refused
 
+
+_REFUSED = (pickle.PicklingError, AttributeError, TypeError)
+
+
+def _pickler(buffers: list[Any]) -> tuple[io.BytesIO, pickle.Pickler]:
+    """A pickler of tensors too, that puts large buffers aside, and what it writes to."""
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, 5, buffer_callback=_keeper(buffers))
+    if "torch" in sys.modules:
+        pickler.dispatch_table = _torch_table()
+    return stream, pickler
+
+
+def _keeper(buffers: list[Any]) -> Callable[[pickle.PickleBuffer], bool]:
     def keep(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if raw.nbytes < IN_BAND:
@@ -46,23 +73,7 @@ def pack(sample: Any) -> tuple[bytes, list[Any]]:
         buffers.append(raw)
         return False
 
-    try:
-        if "torch" not in sys.modules:
-            return pickle.dumps(sample, 5, buffer_callback=keep), buffers
-        stream = io.BytesIO()
-        pickler = pickle.Pickler(stream, 5, buffer_callback=keep)
-        pickler.dispatch_table = _torch_table()
-        pickler.dump(sample)
-        return stream.getvalue(), buffers
-    except (pickle.PicklingError, AttributeError, TypeError) as refused:
-        buffers.clear()
-        try:
-            return _dumps(sample, keep), buffers
-        except Exception:
-            raise NotPicklable(
-                f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; "
-                f"return plain data, arrays or tensors from the last op that runs in the worker"
-            ) from refused
+    return keep
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -178,12 +189,25 @@ def unpack_state(packed: bytes) -> Any:
 
 def pack_many(samples: Sequence[Any]) -> tuple[list[bytes], list[list[Any]]]:
     """Heads and buffers of many samples."""
-    heads, buffers = [], []
+    heads, found = [], []
+    # One pickler for all: making one costs more than a small sample.
+    buffers: list[Any] = []
+    stream, pickler = _pickler(buffers)
     for sample in samples:
-        head, raw = pack(sample)
-        heads.append(head)
-        buffers.append(raw)
-    return heads, buffers
+        folded = fold.pack(sample)
+        if folded is None:
+            try:
+                pickler.dump(sample)
+                folded = stream.getvalue(), buffers[:]
+            except _REFUSED:
+                folded = pack(sample)
+            stream.seek(0)
+            stream.truncate()
+            pickler.clear_memo()
+            buffers.clear()
+        heads.append(folded[0])
+        found.append(folded[1])
+    return heads, found
 
 
 def need_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence[Any]]) -> int:

@@ -6,7 +6,6 @@ from typing import Any, Generic, TypeVar
 from headrace.cursor import Cursor, Opening
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
-from headrace.engine.voting import Voting
 from headrace.errors import HeadraceError
 from headrace.observe.meter import RUN, Meter
 from headrace.pipe import Pipe
@@ -31,7 +30,7 @@ class Epoch(Iterator[T], Generic[T]):
         state: Any = None,
         listed: Iterator[Any] | None = None,
         keep: Any = None,
-        vote: Callable[[int], int] | None = None,
+        watch: Callable[[Iterator[Any], Callable[[], Any]], Iterator[Any]] | None = None,
     ) -> None:
         self.epoch = epoch
         self._keep = keep
@@ -58,8 +57,8 @@ class Epoch(Iterator[T], Generic[T]):
             self._workers = None
             raise
         self._samples: Iterator[Any] = self._tail if self._tail is not None else self._run
-        if vote is not None:
-            self._samples = Voting(self._samples, vote)
+        if watch is not None:
+            self._samples = watch(self._samples, self._run.mark if self._tail is None else self._tail.state)
 
     def _begin(self, state: Any, turn: int = 0) -> Run:
         mark, skip, skipped = (None, 0, 0) if state is None else state[:3]

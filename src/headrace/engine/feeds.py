@@ -2,9 +2,11 @@
 
     Batches     arithmetic: positions of the head, in the batches of this rank
     Items       arithmetic: positions of the head, in blocks
+    Dealt       positions of the head that somebody else deals out: in turns, by a counter that ranks share
     Listed      an iterator of the consumer's, one ticket per item
     Strands     credits for the next block of each strand
-    Regroup     samples of the stage before, cut into groups; only references move
+
+and `regroup.Regroup`, which cuts the samples of the stage before into groups.
 
 `next()` is the next ticket, or None if there is none now; `ended` says that there will be none any more. Every ticket
 knows where the epoch stands before and after it (a *mark*: nested tuples of plain data), so that a snapshot between
@@ -12,11 +14,12 @@ any two deliveries is a look at the ticket at hand.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from headrace.engine.messages import Reply, Ticket
 from headrace.engine.program import Stage
+from headrace.engine.turns import Spot
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 
@@ -64,6 +67,10 @@ class _Arithmetic:
     def blocks(self) -> list[Block]:
         return []
 
+    def mask(self, ticket: Ticket) -> list[bool] | None:
+        """Which samples of a ticket are real, where some only fill it."""
+        return None
+
 
 class Batches(_Arithmetic):
     """Positions of the head, in the batches of this rank."""
@@ -73,7 +80,7 @@ class Batches(_Arithmetic):
         policy = "drop" if stage.drop_last else ends
         ranks, rank = world.share_ranks, world.share_rank
         self.share = Share(length, stage.group, ranks, rank, policy, start)  # type: ignore[arg-type]
-        self._before = start // (stage.group * ranks)
+        self._before = start // stage.group
         self._epoch = epoch
         self._step = 0
         self.ended = False
@@ -88,11 +95,15 @@ class Batches(_Arithmetic):
         extra = tuple(block.positions()[block.stop - block.start :]) if block.filled else ()
         # The number of the batch among those of all ranks: random values hang on it, so they do not depend on the
         # world.
-        number = (self._before + step) * share.ranks + share.rank
+        number = self._before + step * share.ranks + share.rank
         ticket = Ticket(owner, 0, self._epoch, number, (block.start, block.stop, extra))
         ticket.before = _Step(share, step)
         ticket.after = _Step(share, step + 1)
         return ticket
+
+    def mask(self, ticket: Ticket) -> list[bool] | None:
+        block = self.share.block(ticket.before.step)
+        return block.mask() if block.filled else None
 
 
 class _Step(NamedTuple):
@@ -106,6 +117,8 @@ def plain(mark: Mark) -> Mark:
     """The mark as plain data."""
     if type(mark) is _Step:
         return ("p", mark.share.delivered(mark.step))
+    if type(mark) is Spot:
+        return mark.plain()
     if type(mark) is tuple and mark and mark[0] == "r":
         return ("r", plain(mark[1]), *mark[2:])
     return mark
@@ -139,8 +152,28 @@ class Items(_Arithmetic):
             number = payload[2][0]
         self._at = stop
         ticket = Ticket(owner, 0, self._epoch, number, payload)
-        ticket.before = ("p", start + at * ranks)
+        # Where samples are regrouped the place is inside a block; its size is for a world that divides the rest.
+        ticket.before = ("p", start + at * ranks, stop - at)
         ticket.after = ("p", start + stop * ranks)
+        return ticket
+
+
+class Dealt(_Arithmetic):
+    """Positions that somebody else deals out, as (number, payload, mark before, mark after)."""
+
+    def __init__(self, deals: Iterator[tuple[int, Any, Mark, Mark]], epoch: int) -> None:
+        self._deals = deals
+        self._epoch = epoch
+        self.ended = False
+
+    def next(self, owner: Any) -> Ticket | None:
+        deal = next(self._deals, None)
+        if deal is None:
+            self.ended = True
+            return None
+        number, payload, before, after = deal
+        ticket = Ticket(owner, 0, self._epoch, number, payload)
+        ticket.before, ticket.after = before, after
         return ticket
 
 
@@ -253,6 +286,9 @@ class Strands:
         """Blocks with samples that were not handed on."""
         return [block for queue in self._queues for block, _ in queue]
 
+    def mask(self, ticket: Ticket) -> list[bool] | None:
+        return None
+
     def _next_block(self, s: int) -> None:
         block, state = self._queues[s].popleft()
         self._taken[s] = max(0, self._taken[s] - block.count)
@@ -265,202 +301,3 @@ class Strands:
             for s in range(len(self._queues))
         ]
         return ("s", self._turn % len(saved), saved)
-
-
-class Regroup:
-    """Samples of the stage before, in groups; those of other ranks are passed over.
-
-    Ranks that all see the same stream share it by arithmetic: at each step they take whole groups in turn, and the end
-    is dealt as `Share` says. A full step is handed out only when what follows it can be dealt by itself, so that the
-    end never has to ask for it back.
-    """
-
-    def __init__(
-        self,
-        stage: Stage,
-        epoch: int,
-        free: Callable[[Block], None],
-        mark: Mark = None,
-        ranks: int = 1,
-        rank: int = 0,
-        ends: str = "short",
-        block: int = 64,
-    ) -> None:
-        self._stage = stage.number
-        self._size = stage.group
-        self._ends = "drop" if stage.drop_last else ends
-        self._ranks = ranks
-        self._rank = rank
-        self._block = block
-        self._epoch = epoch
-        self._free = free
-        self._entries: deque[Entry] = deque()
-        self._offset: int
-        self._base: int
-        self._number: int
-        self._offset, self._base, self._number = (0, 0, 0) if mark is None else mark[2:]
-        """Samples of the first entry that are gone; the number of the next sample; the number of the next step."""
-        self._waiting = -self._offset
-        self._failing = 0
-        self.surplus = 0
-        """Samples that no rank gets, because not every rank would get one."""
-        self.closed = False
-        """The stage before has ended."""
-        self.ended = False
-
-    @property
-    def backlog(self) -> int:
-        """Groups that wait to be handed out. What does not fill a group yet does not count: it waits for more."""
-        held_back = self._ranks if self._ranks > 1 else 0
-        if self._size is None:
-            return len(self._entries) if self._ranks == 1 else self._waiting // (self._block * self._ranks)
-        return max(0, self._waiting - held_back) // (self._size * self._ranks)
-
-    def blocks(self) -> list[Block]:
-        """Blocks with samples that were not handed on."""
-        return [entry.block for entry in self._entries]
-
-    def push(self, entry: Entry) -> None:
-        self._entries.append(entry)
-        if entry.block.error is not None:
-            self._failing += 1
-        else:
-            self._waiting += entry.stop - entry.first
-
-    def next(self, owner: Any) -> Ticket | None:
-        entries = self._entries
-        while entries and entries[0].block.error is None and entries[0].stop - entries[0].first <= self._offset:
-            self._spend()
-        if not entries:
-            self.ended = self.closed
-            return None
-        if entries[0].block.error is not None:
-            return self._failed(owner)
-        step = self._step()
-        if step is None:
-            return None
-        before, take, stride, after = step
-        start, kept = ("r", *self._at(), self._base, self._number), self._kept()
-        self._pass(before)
-        base = self._base
-        refs: list[tuple[Block, int, int]] = []
-        if stride == 1:
-            self._take(take, refs)
-        else:
-            for left in range(take, 0, -1):
-                self._take(1, refs)
-                self._pass(stride - 1 if left > 1 else 0)
-        self._pass(after)
-        ticket = Ticket(owner, self._stage, self._epoch, self._number * self._ranks + self._rank, (refs, base, stride))
-        self._number += 1
-        ticket.blocks = [ref[0] for ref in refs]
-        ticket.skips = refs[-1][0].skips if refs else 0
-        ticket.kept = (kept, self._kept())
-        ticket.before = start
-        ticket.after = ("r", *self._at(), self._base, self._number)
-        return ticket
-
-    def _failed(self, owner: Any) -> Ticket:
-        """An error of the stage before, at its own place."""
-        front = self._entries.popleft()
-        self._failing -= 1
-        ticket = Ticket(owner, self._stage, self._epoch, self._number, ([], self._base, 1))
-        ticket.error = front.block.error
-        ticket.skips, ticket.kept = front.block.skips, front.block.kept
-        ticket.before = ("r", front.before, 0, self._base, self._number)
-        ticket.after = ("r", front.after, 0, self._base, self._number)
-        return ticket
-
-    def _step(self) -> tuple[int, int, int, int] | None:
-        """The next step: samples to pass over, samples to take, how far apart these lie, samples to pass over."""
-        size, ranks = self._size, self._ranks
-        if self._failing:
-            # What came before the error is handed out as it is; nothing waits for what will never come.
-            ahead = -self._offset
-            for entry in self._entries:
-                if entry.block.error is not None:
-                    break
-                ahead += entry.stop - entry.first
-            return 0, min(size or ahead, ahead), 1, 0
-        if size is None:
-            if ranks == 1:
-                return 0, self._entries[0].stop - self._entries[0].first - self._offset, 1, 0
-            rounds = min(self._block, self._waiting // ranks)
-            if rounds:
-                return self._rank, rounds, ranks, ranks - 1 - self._rank
-            if self.closed:
-                self._leave_out()
-            return None
-        whole = size * ranks
-        if not self.closed:
-            if self._waiting < (size if ranks == 1 else whole + ranks):
-                return None
-            return self._rank * size, size, 1, whole - (self._rank + 1) * size
-        share = Share(self._waiting, size, ranks, self._rank, self._ends)  # type: ignore[arg-type]
-        if not share.steps:
-            self._leave_out()
-            return None
-        block = share.block(0)
-        return block.start, block.stop - block.start, 1, share.delivered(1) - block.stop
-
-    def _leave_out(self) -> None:
-        self.surplus += self._waiting
-        while self._entries:
-            self._spend()
-        self._waiting = 0
-        self.ended = True
-
-    def _at(self) -> tuple[Mark, int]:
-        """Where the stage before stands at the next sample."""
-        if self._entries:
-            front = self._entries[0]
-            return (front.before, self._offset) if self._offset else (front.before, 0)
-        return self._last_after, 0
-
-    def _kept(self) -> int:
-        """Samples left out before the block at the front: going on from here meets those inside it again."""
-        return self._entries[0].block.kept[0] if self._entries else self._last_kept
-
-    def _take(self, count: int, refs: list[tuple[Block, int, int]]) -> None:
-        entries = self._entries
-        self._base += count
-        self._waiting -= count
-        while count:
-            entry = entries[0]
-            first = entry.first + self._offset
-            stop = min(entry.stop, first + count)
-            if stop == first:
-                self._spend()
-                continue
-            if refs and refs[-1][0] is entry.block and refs[-1][2] == first:
-                refs[-1] = (entry.block, refs[-1][1], stop)
-            else:
-                refs.append((entry.block, first, stop))
-                entry.block.users += 1
-            count -= stop - first
-            self._offset = stop - entry.first
-            if stop == entry.stop:
-                self._spend()
-
-    def _pass(self, count: int) -> None:
-        self._base += count
-        self._waiting -= count
-        while count:
-            entry = self._entries[0]
-            left = entry.stop - entry.first - self._offset
-            if left > count:
-                self._offset += count
-                return
-            count -= left
-            self._offset = entry.stop - entry.first
-            self._spend()
-
-    def _spend(self) -> None:
-        entry = self._entries.popleft()
-        self._last_after, self._last_kept = entry.after, entry.block.kept[1]
-        self._offset = max(0, self._offset - (entry.stop - entry.first))
-        block = entry.block
-        if entry.stop == block.count:
-            block.spent = True
-            if block.users == 0:
-                self._free(block)

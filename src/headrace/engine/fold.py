@@ -2,22 +2,23 @@
 
     (ids, {"image": pixels})  --fold-->  (TUPLE, (ARRAY, "<i8", (64,), raw), (DICT, ("image",), (ARRAY, ...)))
 
-The usual form is small: tuples, lists and dicts of arrays, tensors, numbers and strings, a few levels deep. What pickle
-makes of an array's type and shape costs more than all else in a small batch; here an array is four plain values.
-Anything else, and anything that occurs twice (pickle keeps the two the same object), is left to pickle.
+The usual form is a collated batch: tuples, lists and dicts of arrays, tensors, numbers and strings, a few levels deep.
+What pickle makes of an array's type and shape costs more than all else in a small batch; here an array is four plain
+values. Anything else, and anything that occurs twice (pickle keeps the two the same object), is left to pickle.
 """
 
 import marshal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 IN_BAND = 2048
 """A buffer smaller than this travels inside the head."""
 MOST = 64
-"""Arrays and containers in one tree; in larger ones pickle's own walk is the faster one."""
+"""Arrays and containers in one tree."""
 WHOLE, TUPLE, LIST, DICT, ARRAY, SCALAR, TENSOR = range(7)
 _PLAIN = {int, float, bool, complex, str, bytes, type(None)}
+_CONTAINERS = {tuple, list, dict}
 _SIMPLE = frozenset("biufcSUmM")
 """Kinds of numpy types that their short name says all about."""
 
@@ -33,12 +34,15 @@ class _Numpy:
     scalar: Any = None
     bytes: Any = None
     make: Any = None
-    types: dict[str, Any] = {}  # noqa: RUF012
+    types: ClassVar[dict[str, Any]] = {}
+    arrays: ClassVar[set[Any]] = set()
+    """And torch's."""
 
     @classmethod
     def look(cls) -> None:
         numpy: Any = sys.modules["numpy"]
         cls.scalar, cls.bytes, cls.make = numpy.generic, numpy.dtype("u1"), numpy.dtype
+        cls.arrays.add(numpy.ndarray)
         cls.array = numpy.ndarray
 
 
@@ -48,11 +52,22 @@ def pack(sample: Any) -> tuple[bytes, list[Any]] | None:
         if not hasattr(sys.modules.get("numpy"), "ndarray"):
             return None
         _Numpy.look()
+    # Without an array near the top there is nothing to win.
+    kind = type(sample)
+    parts = sample.values() if kind is dict else sample if kind is tuple or kind is list else (sample,)
+    if _arrays().isdisjoint(map(type, parts)):
+        return None
     buffers: list[Any] = []
     try:
         return marshal.dumps(_fold(sample, buffers, set())), buffers
     except _Unfit:
         return None
+
+
+def _arrays() -> set[Any]:
+    if len(_Numpy.arrays) == 1 and hasattr(sys.modules.get("torch"), "Tensor"):
+        _Numpy.arrays.add(sys.modules["torch"].Tensor)
+    return _Numpy.arrays
 
 
 def load(head: Any, buffers: Sequence[Any]) -> Any:
@@ -78,10 +93,12 @@ def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
     if kind is _Numpy.array:
         return ARRAY, *_array(node, buffers)
     if kind is tuple or kind is list:
-        if len(node) > MOST:
-            if not {*map(type, node)} <= _PLAIN:
-                raise _Unfit
+        kinds = {*map(type, node)}
+        if kinds <= _PLAIN:
             return WHOLE, node
+        # A list of samples, not of columns: pickle's own walk is the faster one.
+        if len(node) > MOST or (kind is list and not _CONTAINERS.isdisjoint(kinds)):
+            raise _Unfit
         return TUPLE if kind is tuple else LIST, [_fold(part, buffers, seen) for part in node]
     if kind is dict:
         if len(node) > MOST or not {*map(type, node)} <= _PLAIN:

@@ -13,6 +13,7 @@ from headrace.errors import BadOption
 KINDS = ("inline", "thread", "process", "ray")
 START_METHODS = ("server", "fork", "forkserver", "spawn")
 MEMORY = 256 * 1024 * 1024
+STRETCH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,14 @@ class Policy:
     """Replace a worker whose private memory exceeds this many bytes."""
     window: int | None = None
     """Tickets issued but not delivered; None: 8 per worker, as far as `memory` allows."""
+    stretch: bool = True
+    """While tickets are short, `prefetch`, and `window` if it is given, are STRETCH times as large."""
     stealing: bool = True
     """Any worker may take any ticket; False: ticket k belongs to worker k mod workers."""
     randomness: Literal["keyed", "carried"] = "keyed"
     """Global generators: seeded before each ticket, or only once per worker."""
+    pool: Any = None
+    """Workers that several processes share (`SharedPool`), instead of own ones."""
 
     def __post_init__(self) -> None:
         whole = {"workers": 0, "prefetch": 1, "restarts": 0, "memory": 1}
@@ -112,11 +117,24 @@ class Policy:
                     f"unknown option {name!r}"
                     + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
                 )
+        if options.get("pool") is not None:
+            options = _shared(options)
         if options.get("kind") is None:
             options = {**options, "kind": "process" if options.get("workers") else "inline"}
         if options.get("memory") is None:
             options = {**options, "memory": MEMORY}
         return cls(**options)
+
+
+def _shared(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a loader that shares a pool: how many workers there are, and of what kind, is settled there."""
+    from headrace.engine.shared_pool import joined
+
+    for name in ("workers", "kind", "start_method"):
+        if options.get(name):
+            raise BadOption(f"{name}= belongs to the pool, not to a loader that shares it: leave it out beside pool=")
+    pool = joined(options["pool"])
+    return {**options, "pool": pool, "workers": pool.workers, "kind": "process"}
 
 
 def _one_of(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:

@@ -89,6 +89,10 @@ def make(policy: Policy) -> Any:
         from headrace.engine.workers.ray import RayWorkers
 
         return RayWorkers(policy)
+    if policy.pool is not None:
+        from headrace.engine.workers.shared import SharedWorkers
+
+        return SharedWorkers(policy)
     from headrace.engine.workers.process import ProcessWorkers
 
     return ProcessWorkers(policy)

@@ -11,13 +11,15 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from operator import length_hint
 from typing import Any
 
 from headrace.engine import codec
-from headrace.engine.feeds import Batches, Block, Entry, Items, Listed, Mark, Regroup, Strands, inputs_of, plain
+from headrace.engine.feeds import Batches, Block, Dealt, Entry, Items, Listed, Mark, Strands, inputs_of, plain
 from headrace.engine.messages import Reply, Ticket
-from headrace.engine.policy import Budget, Policy
+from headrace.engine.policy import STRETCH, Budget, Policy
 from headrace.engine.program import Program
+from headrace.engine.regroup import Regroup
 from headrace.engine.workers.inline import STREAMED
 from headrace.errors import Closed, SnapshotRefused, TooManyErrors, WorkerStuck
 from headrace.observe.meter import Meter
@@ -73,6 +75,7 @@ class Run:
         self.skipped = skipped
         """Samples left out so far, among those delivered."""
         self.ended = self._abandoned = False
+        self._half = 0
         self._owner = os.getpid()
         self.sound = True
         """False while the loop is inside: whoever finds it so after an error must not use these workers again."""
@@ -101,7 +104,10 @@ class Run:
                 continue
             item = self._ready.popleft()
             self._delivered += 1
-            if self._collect is not None:
+            # Short tickets are sent out many at a time: then it is enough to look when half of them are used up.
+            if self._collect is not None and (
+                not self.workers.hurried or self._issued[self._last] - self._delivered <= self._half
+            ):
                 self._keep_busy()
             self._now, self._taken = item.ticket, 0
             self._kept = item.kept
@@ -246,6 +252,9 @@ class Run:
         if policy.kind == "inline":
             return STREAMED if type(self._feeds[0]) is Strands else 1
         wanted = policy.window or 8 * policy.workers
+        if policy.window is not None and self.workers.hurried:
+            wanted *= STRETCH
+        self._half = wanted // 2
         arena = self._arena
         if arena is not None and arena.largest:
             wanted = min(wanted, arena.budget // arena.largest)
@@ -369,11 +378,8 @@ class Run:
         """Where the epoch stands: the mark of the ticket at hand, how many of its outputs are gone, and the skips."""
         if self._now is None:
             return self._start
-        left = next(self._outputs, _NOTHING)
-        if left is _NOTHING:
+        if not length_hint(self._outputs):
             return plain(self._now.after), 0, self._kept[1]
-        rest = self._outputs
-        self._outputs = _chain_one(left, rest)
         return plain(self._now.before), self._taken, self._kept[0]
 
     def abandon(self) -> None:
@@ -403,11 +409,6 @@ class Run:
                 self._free(block)
         self._ready.clear()
         self._outputs = iter(())
-
-
-def _chain_one(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 class _Gathered:
@@ -490,7 +491,9 @@ def _feeds(
     marks.reverse()
     first = program.stages[0]
     feeds: list[Any] = []
-    if first.feed == "positions":
+    if first.feed == "positions" and listed is not None:
+        feeds.append(Dealt(listed, epoch))
+    elif first.feed == "positions":
         indexed = program.head.indexed(program.seed, epoch)
         assert indexed is not None
         start = 0 if marks[0] is None else marks[0][1]
@@ -507,6 +510,7 @@ def _feeds(
     # Ranks that read the same stream divide it at the first stage after it; what comes later is a rank's own.
     ranks, rank = (world.share_ranks, world.share_rank) if first.feed == "strand" else (1, 0)
     for stage, its in zip(program.stages[1:], marks[1:], strict=True):
-        feeds.append(Regroup(stage, epoch, free, its, ranks, rank, ends, program.block))
+        own = (world.share_ranks, world.share_rank) if ranks == 1 else (1, 0)
+        feeds.append(Regroup(stage, epoch, free, its, ranks, rank, ends, program.block, own))
         ranks, rank = 1, 0
     return feeds

@@ -17,19 +17,19 @@ VERSION = 1
 
 def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: Any) -> dict[str, Any]:
     """A snapshot; `at` is what `Epoch.state()` said, None before the epoch."""
-    return {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": _plain(at)}
+    return {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": plain_state(at)}
 
 
-def _plain(value: Any) -> Any:
+def plain_state(value: Any) -> Any:
     """Tuples as lists, and the states of strands (which travel packed) opened."""
     if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
+        return [plain_state(v) for v in value]
     if isinstance(value, bytes):
-        return _plain(unpack_state(value))
+        return plain_state(unpack_state(value))
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict) and all(isinstance(k, str) for k in value):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: plain_state(v) for k, v in value.items()}
     raise SnapshotRefused(f"the state of an op holds a {type(value).__name__}; only JSON values can be in a snapshot")
 
 

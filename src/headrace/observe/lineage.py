@@ -98,7 +98,7 @@ class Lineage:
         block = share.block(self.step)
         self.positions, self.mask = tuple(block.positions()), tuple(block.mask())
         real = block.stop - block.start
-        number = (start // (stage.group * ranks) + self.step) * ranks + rank
+        number = start // stage.group + self.step * ranks + rank
         return Redo(number, (block.start, block.stop, self.positions[real:]), 0)
 
     def _single(self, length: int, start: int) -> Redo:

@@ -7,6 +7,7 @@ A World is a value: it is passed in, never looked up. What depends on the job's 
     node       this machine, among all `nodes` machines
     replicas   size of a model-parallel group: `replicas` consecutive ranks work on one copy of the model, so they
                receive the same samples; data is shared among `share_ranks` groups, of which this is `share_rank`
+    share      (share_rank, share_ranks) where groups are not made of consecutive ranks (a device mesh)
 """
 
 from contextlib import AbstractContextManager
@@ -25,11 +26,12 @@ class World:
     nodes: int = 1
     replicas: int = 1
     source: str = "none"
+    share: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name != "source" and (not isinstance(value, int) or isinstance(value, bool)):
+            if field.name not in ("source", "share") and (not isinstance(value, int) or isinstance(value, bool)):
                 raise BadOption(f"World({field.name}={value!r}): give an int, not {type(value).__name__}")
         for one, many in (("rank", "ranks"), ("local_rank", "local_ranks"), ("node", "nodes")):
             index, count = getattr(self, one), getattr(self, many)
@@ -44,11 +46,18 @@ class World:
                 f"World(ranks={self.ranks}, replicas={self.replicas}): replicas must divide ranks; "
                 "choose a group size that fills the job with whole groups"
             )
+        if self.share is not None:
+            mine, all_of_them = self.share
+            if self.replicas * all_of_them != self.ranks or not 0 <= mine < all_of_them:
+                raise BadOption(
+                    f"World(share={self.share}, replicas={self.replicas}, ranks={self.ranks}): give (index, count) "
+                    "of this rank's group, with count x replicas = ranks"
+                )
 
     @property
     def share_rank(self) -> int:
         """Which share of the data this process receives."""
-        return self.rank // self.replicas
+        return self.rank // self.replicas if self.share is None else self.share[0]
 
     @property
     def share_ranks(self) -> int:

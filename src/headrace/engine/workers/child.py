@@ -52,6 +52,7 @@ class Child:
         self.program = program
         self.slots: dict[int, Mapped] = {}
         self.executor = Executor(program, seeds=True)
+        self._single = [stage.single for stage in program.stages]
         self._last = program.last.number
         self._assembled = program.assembled
 
@@ -134,17 +135,16 @@ class Child:
         if many:
             kind, body, fd = self._many(writer, outputs)
         else:
-            result = outputs[0] if stage.single and len(outputs) == 1 else outputs
-            kind, body, fd = self._one(writer, result, stage, outputs)
+            alone = self._single[stage.number] and len(outputs) == 1
+            kind, body, fd = self._one(writer, outputs[0] if alone else outputs, alone)
         payload, outputs = None, []
         # Views of the stage before that user code still holds: their slots must not be used again.
         held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
         seconds = (time.perf_counter() - started, executor.timings, started)
         return marshal.dumps((kind, seq, *body, skipped, seconds, extra, held)), fd
 
-    def _one(self, writer: Any, result: Any, stage: Any, outputs: Any) -> tuple[int, tuple[Any, ...], int]:
+    def _one(self, writer: Any, result: Any, alone: bool) -> tuple[int, tuple[Any, ...], int]:
         """Pack one object: in the message if it is small, else in the slot, else in memory of its own."""
-        alone = stage.single and len(outputs) == 1
         head, buffers = codec.pack(result)
         if not buffers and len(head) <= IN_MESSAGE:
             return INLINE, (head, alone), -1

@@ -25,7 +25,7 @@ from typing import Any
 from headrace.engine import codec, wire
 from headrace.engine.arena import SMALLEST, Arena, Slot, anonymous
 from headrace.engine.messages import BEGUN, INLINE, MANY, PACKING, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
-from headrace.engine.policy import Policy
+from headrace.engine.policy import STRETCH, Policy
 from headrace.engine.program import Program
 from headrace.engine.shipping import ship
 from headrace.engine.workers import start
@@ -114,7 +114,6 @@ class ProcessWorkers:
 
     def open(self, program: Program) -> None:
         self.program = program
-        self._adaptive = self.policy.window is None and self.policy.stealing
         self._listed = program.stages[0].feed == "listed"
         policy = self.policy
         self._extra = {
@@ -362,7 +361,7 @@ class ProcessWorkers:
                 self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
             reply = self._reply(ticket, slot, message)
             reply.worker = worker.number
-            if reply.seconds and self._adaptive:
+            if reply.seconds and self.policy.stretch:
                 self._learn(reply.seconds[0])
             replies.append(reply)
         if worker.retiring and not worker.queue:
@@ -372,7 +371,7 @@ class ProcessWorkers:
         """Short tickets go out several at a time: waking a worker up costs more than such a ticket."""
         self._usual += 0.1 * (seconds - self._usual)
         self.hurried = self._usual < SHORT
-        self._depth = self.policy.prefetch * (4 if self.hurried else 1)
+        self._depth = self.policy.prefetch * (STRETCH if self.hurried else 1)
 
     def _reply(self, ticket: Ticket, slot: Slot, message: tuple[Any, ...]) -> Reply:
         reply = Reply(ticket)

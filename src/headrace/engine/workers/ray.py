@@ -47,6 +47,8 @@ LOSSES = 20
 class RayWorkers:
     """The ray kind."""
 
+    hurried = False
+
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.arena = Arena(policy.memory)

@@ -1,0 +1,5 @@
+"""torchdata.nodes with threads."""
+
+from benchmarks.subjects.nodes_loader import Nodes
+
+SUBJECT = Nodes("thread")

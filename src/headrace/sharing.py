@@ -1,0 +1,324 @@
+"""Sharing: how the ranks of a job share an epoch, and where the whole of it stands.
+
+    Sharing    arithmetic settles everything: ranks know their parts and lengths without a word
+    Voted      what each rank will have shows only while it runs: ranks vote on how far they go
+    Counted    sharding="dynamic": ranks take the next block from a counter, and may take as many as they can
+
+A loader asks its sharing to begin an epoch at a place (None: at its start) and gets what its own engine has to do.
+A place is where the job stands, the same on every rank, and loads in another world.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headrace.distributed.agree import Agreement
+from headrace.distributed.counter import Counter, find_store, leave
+from headrace.distributed.env import job
+from headrace.engine.dynamic import Done, Dynamic, check_program
+from headrace.engine.places import check_done, check_place
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program, Stage
+from headrace.engine.run import Run
+from headrace.engine.snapshot import plain_state
+from headrace.engine.turns import enter, in_turns
+from headrace.engine.voting import Ballot
+from headrace.errors import BadOption, BadPipe, NoLength, SnapshotRefused
+from headrace.op import Each
+from headrace.ops.same import FullSync
+from headrace.pipe import Pipe
+from headrace.plan.seed import key
+from headrace.plan.share import Share, deal
+from headrace.plan.world import World
+
+_dynamic: Tally[int] = Tally()
+
+
+class Start(NamedTuple):
+    """What an engine has to do: where to begin, which tickets to take if they are dealt, and who looks on.
+
+    `stands` says where the whole job stands, if that is more than where this rank does.
+    """
+
+    place: Any = None
+    listed: Iterator[Any] | None = None
+    watch: Callable[[Iterator[Any], Callable[[], Any]], Iterator[Any]] | None = None
+    stands: Callable[[], Any] | None = None
+
+
+class Sharing:
+    """Ranks share by arithmetic."""
+
+    def __init__(self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float) -> None:
+        self.program = program
+        self._pipe = pipe
+        self._world = world
+        self._ends = ends
+        self._timeout = timeout
+        self._agreement: Agreement | None = None
+        self._verified = world.ranks == 1
+
+    def needs_passing(self, at: Any) -> bool:
+        """Whether a place out of a snapshot is of ranks that counted samples one by one; this program does not."""
+        regrouped = isinstance(at, list) and at and isinstance(at[0], list) and at[0][:1] == ["r"]
+        return bool(regrouped) and len(self.program.stages) == 1
+
+    def check(self, at: Any) -> Any:
+        """The place out of a snapshot, if it fits."""
+        of_ranks = isinstance(at, list) and len(at) == 3 and at[0] == "w" and isinstance(at[2], list)
+        if of_ranks and len(at[2]) != self._world.share_ranks:
+            self._refuse(len(at[2]))
+        if passing(self.program) and isinstance(at, list) and len(at) == 3 and isinstance(at[0], list) and at[0]:
+            mark, gone, skipped = at
+            if mark[0] in ("p", "j"):  # of a loader that handed samples on one by one without looking
+                at = [["r", mark, gone, 0, 0], 0, skipped]
+        return check_place(at, self.program)
+
+    def begin(self, epoch: int, at: Any) -> Start:
+        if not self._verified:
+            self._verify(epoch, at)
+        if at is None or not _in_turn(at, self.program):
+            return Start(at)
+        place, listed = enter(at, self.program, self._world, self._length(epoch))
+        return Start(place, listed)
+
+    def mask(self, run: Run) -> list[bool] | None:
+        """Which samples of the batch delivered last are real, where some only fill it."""
+        ticket = run._now
+        return None if ticket is None else run._feeds[ticket.stage].mask(ticket)
+
+    def retraced(self, at: Any) -> Any:
+        """The place that an epoch went on from, if its batches can be found again from there."""
+        if at is not None and (at[0] == "w" or _in_turn(at, self.program)):
+            raise BadOption(
+                "this epoch went on where ranks had come to different places: its batches cannot be traced from there; "
+                "ask for those of an epoch that began at its start"
+            )
+        return at
+
+    def turn_away(self) -> None:
+        """The epoch begun last is of no interest any more."""
+
+    def last(self, epoch: int) -> tuple[int, Any] | None:
+        """Where the job stands after this rank has come to the end of an epoch, if that is not the end of it."""
+        return None
+
+    def length(self) -> int:
+        """Batches of one epoch on this rank."""
+        program, ranks, rank = self.program, self._world.share_ranks, self._world.share_rank
+        total, first = program.pipe.length(), program.stages[0]
+        whole = all(isinstance(node.op, Each) for node in program.tail)
+        if total is not None and program.indexed and len(program.stages) == 1 and whole:
+            samples = program.head.length()
+            if samples is not None and first.group is not None and first.single:
+                policy = "drop" if first.drop_last else self._ends
+                return Share(samples, first.group, ranks, rank, policy).steps  # type: ignore[arg-type]
+            if first.group is None:
+                return len(deal(total, ranks, rank))
+        if total is None or ranks > 1:
+            raise NoLength(
+                "the length of this loader is not known in advance: an op of the pipe decides it while it runs"
+            )
+        return total
+
+    def close(self, wait: bool = True) -> None:
+        """No more epochs."""
+        if self._agreement is not None:
+            self._agreement.close()
+
+    def _verify(self, epoch: int, at: Any) -> None:
+        """Once: ranks that can talk to each other make sure that they were given the same thing."""
+        self._agreement = Agreement.of(self._world, self._timeout)
+        if self._agreement is not None:
+            self._agreement.same(self._facts(epoch, at))
+        self._verified = True
+
+    def _facts(self, epoch: int, at: Any) -> dict[str, Any]:
+        return {
+            "pipe": self._pipe.fingerprint(),
+            "seed": self.program.seed,
+            "length": self._pipe.length(),
+            "batch size": [stage.group for stage in self.program.stages],
+            "ends": self._ends,
+            "epoch": epoch,
+            # A stream's place has several names, and any of them will do.
+            "snapshot": plain_state(at) if self.program.indexed else None,
+        }
+
+    def _length(self, epoch: int) -> int:
+        indexed = self.program.head.indexed(self.program.seed, epoch)
+        assert indexed is not None
+        return indexed.length
+
+    def _refuse(self, ranks: int) -> None:
+        raise SnapshotRefused(
+            f"this snapshot was taken on {ranks} ranks, and this loader runs on {self._world.share_ranks}: behind the "
+            "place where ranks part this pipe does more than filter, map and batch once, so what each rank held cannot "
+            f"be given to others; go on with {ranks} ranks, or start the epoch anew"
+        )
+
+
+class Voted(Sharing):
+    """Ranks vote on how far they go."""
+
+    def begin(self, epoch: int, at: Any) -> Start:
+        if not self._verified:
+            self._verify(epoch, at)
+        if self._agreement is None:
+            raise BadPipe(
+                "the ops after the division decide how many samples each rank gets, so ranks have to agree on the end "
+                "of the epoch while they run: initialise torch.distributed in every rank before iterating"
+            )
+        rank = self._world.share_rank
+        place, listed, behind = at, None, 0
+        turns = in_turns(self.program)
+        if turns:
+            place, listed = enter(at, self.program, self._world, self._length(epoch))
+        elif at is not None:
+            if at[0] != "w":
+                self._refuse(1)
+            place, behind = at[2][rank], at[1]
+        before = place[0][4] if turns and place is not None else 0
+        ballot = Ballot(
+            self._agreement.rows,
+            self._agreement.texts,
+            rank,
+            at,
+            (before, self.program.last.group or 0) if turns else None,
+            behind,
+        )
+        return Start(place, listed, ballot.watch, ballot.place)
+
+    def mask(self, run: Run) -> list[bool] | None:
+        raise BadOption(
+            "which samples of a batch only fill it is not told where ranks vote, since batches are made ahead of the "
+            "vote; use ends='short' or 'drop'"
+        )
+
+
+class Counted(Sharing):
+    """Ranks take blocks from a counter."""
+
+    def __init__(
+        self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float, store: Any = None
+    ) -> None:
+        super().__init__(program, pipe, world, ends, timeout)
+        check_program(program)
+        self._given = store
+        self._store: Any = None
+        self._hosts = False
+        digest = key("dynamic", program.seed, *pipe.fingerprint())
+        # Ranks that make several loaders of the same thing make them in the same order.
+        self._key = f"headrace/dynamic/{job()}/{digest}/{_dynamic[digest]}"
+        _dynamic[digest] += 1
+        self._begun = 0
+        self._counter: Counter | None = None
+        self._dynamic: Dynamic | None = None
+
+    def check(self, at: Any) -> Any:
+        return check_done(at)
+
+    def begin(self, epoch: int, at: Any) -> Start:
+        if self._store is None:
+            self._store, self._hosts = find_store(self._world, self._given, self._timeout)
+        counter = Counter(self._store, f"{self._key}/{self._begun}", self._world)
+        self._begun += 1
+        counter.meet(self._facts(epoch, at), self._timeout)
+        if self._counter is not None:
+            self._counter.forget()
+        self._counter = counter
+        self._dynamic = Dynamic(self.program, epoch, counter, Done.of(at))
+        return Start(None, self._dynamic.tickets(), self._dynamic.watch, self._dynamic.place)
+
+    def retraced(self, at: Any) -> Any:
+        raise BadOption("with sharding='dynamic' which rank takes which batch is left to chance, so none can be traced")
+
+    def turn_away(self) -> None:
+        self._dynamic = None
+
+    def last(self, epoch: int) -> tuple[int, Any] | None:
+        place = None if self._dynamic is None else self._dynamic.place()
+        return None if place is None else (epoch, place)
+
+    def length(self) -> int:
+        raise NoLength(
+            "with sharding='dynamic' each rank takes as many batches as it can, so nobody knows how many in advance"
+        )
+
+    def close(self, wait: bool = True) -> None:
+        if self._store is not None:
+            store, self._store = self._store, None
+            leave(store, self._key, self._world.ranks, wait and self._hosts, self._timeout)
+
+
+def make(
+    program: Program, pipe: Pipe[Any], policy: Policy, world: World, ends: str, sharding: str, store: Any,
+    timeout: float | None,
+) -> Sharing:  # fmt: skip
+    """The sharing of a loader; `timeout` is that of a fullsync at the end of the pipe."""
+    seconds = 1800.0 if timeout is None else timeout
+    if sharding not in ("static", "dynamic"):
+        raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
+    if sharding == "dynamic":
+        _check_dynamic(program, policy, world, ends, timeout)
+        return Counted(program, pipe, world, ends, seconds, store)
+    if store is not None:
+        raise BadOption("store= is where ranks share a counter: set sharding='dynamic' with it")
+    kind = Voted if world.share_ranks > 1 and not known(program) else Sharing
+    return kind(program, pipe, world, ends, seconds)
+
+
+def _check_dynamic(program: Program, policy: Policy, world: World, ends: str, timeout: float | None) -> None:
+    equal = "with sharding='dynamic' a fast rank makes more steps than a slow one, so"
+    if timeout is not None:
+        raise BadOption(f"{equal} fullsync, which makes steps equal, cannot be combined with it; leave one of them out")
+    if ends != "short":
+        raise BadOption(f"{equal} there is no last step to fill or to drop: leave ends= at 'short', not {ends!r}")
+    if world.replicas > 1:
+        raise BadOption(
+            f"{equal} the {world.replicas} ranks of one copy of the model would not take the same samples; "
+            "leave sharding at 'static'"
+        )
+    if not policy.ordered and len(program.stages) > 1:
+        raise BadOption(
+            "sharding='dynamic' with ordered=False needs batches that are made of one block each, and this pipe "
+            "regroups samples: leave ordered=True"
+        )
+
+
+def known(program: Program) -> bool:
+    """Ranks can know by arithmetic how many steps each of them will take."""
+    nodes = [*program.tail, *(n for s in program.stages for n in (*s.inner, *s.nodes))]
+    return all(isinstance(node.op, Each) for node in nodes)
+
+
+def without_sync(pipe: Pipe[Any]) -> tuple[Pipe[Any], float | None]:
+    """The pipe without a fullsync at its end, and its time-out: every loader keeps ranks in step anyway."""
+    timeout: float | None = None
+    while isinstance(pipe.op, FullSync):
+        timeout = pipe.op.timeout if timeout is None else min(timeout, pipe.op.timeout)
+        pipe = pipe.inputs[0]
+    return pipe, timeout
+
+
+FEW = 8
+"""Positions of one ticket where ranks take them in turn: a ticket that was begun is finished by a single rank."""
+
+
+def with_passing(program: Program, block: int | None = None) -> Program:
+    """The program with a last stage in which the consumer hands samples on, and can leave some of a ticket out."""
+    if len(program.stages) > 1 or not program.indexed or program.stages[0].single or program.tail:
+        return program
+    last = Stage(1, (), (), "refs", None, False, "ranks count samples one by one")
+    return replace(program, stages=(*program.stages, last), block=min(program.block, block or program.block))
+
+
+def passing(program: Program) -> bool:
+    return program.indexed and program.last.feed == "refs" and program.last.group is None
+
+
+def _in_turn(at: Any, program: Program) -> bool:
+    """Whether a place is one of ranks that took positions in turn."""
+    mark = None if program.tail else at[0]
+    return mark is not None and mark[0] == "r" and mark[1] is not None and bool(mark[1][0] == "j")

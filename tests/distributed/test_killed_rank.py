@@ -1,0 +1,119 @@
+"""A rank killed by SIGKILL under `headrace run --max-restarts 3` with autosave: the job goes on, exactly.
+
+Two pipes are read side by side, one by arithmetic and one by votes. Steps after the last snapshot are done again; what
+counts of an attempt is what it delivered up to the snapshot that the next one loads.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SRC
+
+pytest.importorskip("torch", reason="the torch engine needs torch")
+
+PROGRAM = """
+import json, os, signal, sys
+from itertools import zip_longest
+import torch.distributed as dist
+from headrace import Loader, Pipe, World
+
+folder = sys.argv[1]
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+dist.init_process_group("gloo")
+world = World.detect()
+
+class Numbers:
+    def __init__(self, n): self.n = n
+    def __len__(self): return self.n
+    def __getitem__(self, i): return i
+
+def most(x): return x % 5 > 1
+
+pipes = {
+    "indexed": Pipe.of(Numbers(211)).shuffle().batch(4),
+    "filtered": Pipe.of(Numbers(411)).shuffle().filter(most).batch(4),
+}
+paths = {name: f"{folder}/{name}.json" for name in pipes}
+loaders = {
+    name: Loader(pipe, seed=7, world=world, workers=1, autosave=paths[name], every=5) for name, pipe in pipes.items()
+}
+logs = {name: open(f"{folder}/{name} {attempt} {world.rank}", "w") for name in pipes}
+for name, path in paths.items():
+    done = json.load(open(path))["steps"] if os.path.exists(path) else 0
+    print(done, file=logs[name])
+dist.barrier()  # all have seen where the last attempt stood
+for step, batches in enumerate(zip_longest(*loaders.values())):
+    for name, batch in zip(pipes, batches):
+        if batch is not None:
+            print(json.dumps(batch), file=logs[name], flush=True)
+    if attempt == 0 and step == 12 and world.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()  # as a training step would
+for loader in loaders.values():
+    loader.close()
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "headrace.cli", "run", "--num-instances", "2", "--max-restarts", "3"]
+    done = subprocess.run(
+        [*command, sys.executable, str(folder / "program.py"), str(folder)],
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+        capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder, done
+
+
+def attempts(folder: Path, name: str) -> list[list[tuple[int, list[list[int]]]]]:
+    """Of each attempt, for each rank: the steps it began after, and the batches it got."""
+    found = []
+    for attempt in range(2):
+        logs = [folder / f"{name} {attempt} {rank}" for rank in range(2)]
+        if all(log.exists() for log in logs):
+            lines = [log.read_text().splitlines() for log in logs]
+            found.append([(int(first), [json.loads(line) for line in rest]) for first, *rest in lines])
+    return found
+
+
+pytestmark = pytest.mark.timeout(200)
+
+
+@pytest.mark.parametrize(("name", "left_out"), [("indexed", 0), ("filtered", 4 * 2 * 4)])
+def test_what_was_delivered_before_the_snapshot_and_after_it_is_exact(job: Any, name: str, left_out: int) -> None:
+    folder, _ = job
+    counted: Counter[int] = Counter()
+    tries = attempts(folder, name)
+    for number, ranks in enumerate(tries):
+        until = tries[number + 1][0][0] if number + 1 < len(tries) else None
+        for begun, batches in ranks:
+            kept = batches if until is None else batches[: max(0, until - begun)]
+            assert until is None or begun + len(kept) == until
+            counted.update(x for batch in kept for x in batch)
+    expected = set(range(211)) if name == "indexed" else {x for x in range(411) if x % 5 > 1}
+    assert max(counted.values()) == 1
+    assert set(counted) <= expected
+    assert len(expected) - len(counted) <= left_out, "ranks behind a filter stop together"
+
+
+def test_the_steps_that_are_done_again_are_printed(job: Any) -> None:
+    folder, done = job
+    assert done.stderr.count("rank 1 was ended by SIGKILL; all ranks are started again (1 of 3)") == 1
+    said = re.findall(r"(\w+)\.json: epoch 0 goes on after step (\d+); (\d+) steps that were delivered", done.stderr)
+    # Steps 0..12 of each pipe were delivered when the rank died, and every fifth step there is a snapshot.
+    assert sorted(said) == [("filtered", "10", "3"), ("indexed", "10", "3")]
+    again = [batch for _, batches in attempts(folder, "indexed")[1] for batch in batches[:3]]
+    assert again == [batch for _, batches in attempts(folder, "indexed")[0] for batch in batches[10:13]]
