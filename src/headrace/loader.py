@@ -12,7 +12,7 @@ job stands.
 import os
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -23,6 +23,7 @@ from headrace.engine.policy import Budget, Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program, cut
 from headrace.engine.snapshot import check, snapshot
+from headrace.engine.tuning import Trial, Tuner, available
 from headrace.errors import BadOption, Closed, SnapshotRefused
 from headrace.observe.lineage import Lineage, trace
 from headrace.observe.meter import Meter
@@ -55,6 +56,11 @@ class Stats:
     """Workers that ended and were replaced."""
     skips: int
     """Samples that failed and were left out."""
+    workers: int = 0
+    """How many there are now: what was asked for, or what "auto" has come to."""
+    prefetch: int = 2
+    tried: dict[int, float] = field(default_factory=dict)
+    """With workers="auto": batches a second by the number of workers, as far as they were tried."""
 
 
 _LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
@@ -72,9 +78,9 @@ class Loader(Generic[T]):
         self,
         pipe: Pipe[T],
         *,
-        workers: int = 0,
+        workers: int | Literal["auto"] = 0,
         kind: Literal["inline", "thread", "process", "ray"] | None = None,
-        prefetch: int = 2,
+        prefetch: int | Literal["auto"] = 2,
         ordered: bool = True,
         seed: int = 0,
         epoch: int = 0,
@@ -99,9 +105,12 @@ class Loader(Generic[T]):
         for name, value in (("seed", seed), ("epoch", epoch)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise BadOption(f"{name} must be a whole number >= 0, not {value!r}")
-        self.policy = Policy.of(
+        auto = workers == "auto"
+        policy = Policy.of(
             {
-                "workers": workers, "kind": kind, "prefetch": prefetch, "ordered": ordered, "timeout": timeout,
+                "workers": available() if auto else workers, "kind": kind,
+                # (The engine stretches it by itself while tickets are short.)
+                "prefetch": 2 if prefetch == "auto" else prefetch, "ordered": ordered, "timeout": timeout,
                 "start_method": start_method, "memory": memory, "worker_init": worker_init, "restarts": restarts,
                 "on_error": on_error, **more,
             }
@@ -110,15 +119,15 @@ class Loader(Generic[T]):
         self.seed = seed
         self.world = world_of(world) if is_mesh(world) else world or World()
         self.ends = ends
-        if sharding == "dynamic" and self.policy.window is None:
+        if sharding == "dynamic" and policy.window is None:
             # A slow rank must not hold many blocks that others could do.
-            self.policy = replace(self.policy, window=self.policy.workers + 1)
+            policy = replace(policy, window=policy.workers + 1, stretch=False)
         plain, sync = without_sync(pipe)
         program = cut(
             plain,
             seed,
-            keyed=self.policy.randomness == "keyed",
-            skips=self.policy.skips,
+            keyed=policy.randomness == "keyed",
+            skips=policy.skips,
             strands=strands,
             divided=self.world.share_ranks > 1,
         )
@@ -126,11 +135,13 @@ class Loader(Generic[T]):
             program = with_passing(program)
         elif self.world.share_ranks > 1 and not known(program):
             program = with_passing(program, FEW)
-        self._sharing = make(program, pipe, self.policy, self.world, ends, sharding, store, sync)
+        self._sharing = make(program, pipe, policy, self.world, ends, sharding, store, sync)
         self._epoch = epoch
         self._epochs = 0
         self._meter = Meter()
-        self._pool = Pool(program, self.policy)
+        # (Ranks that settle the epoch's course among themselves must not stop to change workers.)
+        self._tuner = Tuner(policy) if auto and self.world.share_ranks == 1 and sharding == "static" else None
+        self._pool = Pool(program, policy if self._tuner is None else self._tuner.policy())
         self._current: weakref.ref[Epoch[T]] | None = None
         self._resume: Any = None
         self._left: tuple[int, Any] | None = None
@@ -168,6 +179,8 @@ class Loader(Generic[T]):
             watch=start.watch,
         )
         epoch.on_break = _Left(self, start.stands)
+        if self._tuner is not None and not self._tuner.settled:
+            epoch.trial = Trial(self._tuner, self._meter)
         self._stands = start.stands
         self._left = None
         if self._autosave is not None:
@@ -176,6 +189,11 @@ class Loader(Generic[T]):
         self._epoch += 1
         self._epochs += 1
         return epoch
+
+    @property
+    def policy(self) -> Policy:
+        """How the pipe is run now."""
+        return self._pool.policy
 
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) that one epoch delivers on this rank."""
@@ -291,6 +309,9 @@ class Loader(Generic[T]):
             copies=sum(a.copies for a in arenas),
             retries=self._pool.replaced(),
             skips=len(self._meter.skips),
+            workers=self.policy.workers,
+            prefetch=self.policy.prefetch,
+            tried=dict(self._tuner.rates) if self._tuner is not None else {},
         )
 
     def worker_pids(self) -> list[int]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from headrace.cursor import Cursor, Opening
+from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
 from headrace.errors import HeadraceError
@@ -44,8 +45,15 @@ class Epoch(Iterator[T], Generic[T]):
         self._closed = False
         self.after_each: Callable[[], None] | None = None
         """Called after each batch was taken and before it is handed over."""
+        self.trial: Callable[[Epoch[T]], None] | None = None
+        """Called after each batch too; may move the epoch to other workers."""
         self.on_break: Callable[[int, Any], None] | None = None
         """Told where the epoch stands when it is left before its end."""
+        self._watch = watch
+        self._open(state)
+
+    def _open(self, state: Any) -> None:
+        pool = self._pool
         self._workers = pool.take()
         try:
             if pool.program.tail:
@@ -57,8 +65,8 @@ class Epoch(Iterator[T], Generic[T]):
             self._workers = None
             raise
         self._samples: Iterator[Any] = self._tail if self._tail is not None else self._run
-        if watch is not None:
-            self._samples = watch(self._samples, self._run.mark if self._tail is None else self._tail.state)
+        if self._watch is not None:
+            self._samples = self._watch(self._samples, self._run.mark if self._tail is None else self._tail.state)
 
     def _begin(self, state: Any, turn: int = 0) -> Run:
         mark, skip, skipped = (None, 0, 0) if state is None else state[:3]
@@ -78,6 +86,8 @@ class Epoch(Iterator[T], Generic[T]):
                 self.close()
             raise
         self._meter.batches += 1
+        if self.trial is not None:
+            self.trial(self)
         if self.after_each is not None:
             self.after_each()
         return sample  # type: ignore[no-any-return]
@@ -85,6 +95,14 @@ class Epoch(Iterator[T], Generic[T]):
     def start(self) -> None:
         """Send the first work out now, without waiting for the first batch to be asked for."""
         self._run.start()
+
+    def move(self, policy: Policy) -> None:
+        """Go on from here with other workers."""
+        state = self.state()
+        self._run.abandon()
+        self._give_back()
+        self._pool.change(policy)
+        self._open(state)
 
     def state(self) -> Any:
         """Where this epoch stands, as plain data."""

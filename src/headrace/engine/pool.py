@@ -49,6 +49,14 @@ class Pool:
         if not keep:
             self._end(workers)
 
+    def change(self, policy: Policy) -> None:
+        """From now on, workers of another policy; those that are idle end."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            self.policy = policy
+        for workers in idle:
+            self._end(workers)
+
     def discard(self, workers: Any) -> None:
         """Workers that are in no fit state."""
         self._end(workers)  # first: if this is interrupted, the pool's own end closes them
