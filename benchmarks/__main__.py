@@ -47,7 +47,7 @@ def main(given: Sequence[str] | None = None) -> int:
     page: Path | None = options.report
     usual = "all" if page else ",".join(roster.TABLE)
     asked = options.subjects or usual
-    names = [name for name in subjects.names() if name in roster.ROSTER] if asked == "all" else asked.split(",")
+    names = subjects.names() if asked == "all" else asked.split(",")
     names.sort(key=lambda name: list(roster.ROSTER).index(name) if name in roster.ROSTER else len(roster.ROSTER))
     try:
         chosen = cases.select(options.case or (["*"] if page else list(cases.TABLE)))
@@ -68,8 +68,9 @@ def main(given: Sequence[str] | None = None) -> int:
     pythons, absent = environments.pythons(names, say)
     measure = harness.in_process(effort, pythons)
     found = harness.run(chosen, list(pythons), rounds, measure, progress, minutes)
-    rows = report.rows(chosen, names, found)
-    text = report.document(rows, names, found, hardware, versions)
+    shown = [name for name in names if name in roster.TABLE] if page else names
+    rows = report.rows(chosen, shown, found)
+    text = report.document(rows, shown, found, hardware, versions)
 
     out: Path = options.json or RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -120,5 +120,13 @@ class Case:
     subjects: tuple[str, ...] = ()  # empty: every subject that has what the case needs
     needs: str = "batches"
     peers: bool = True  # False: of interest beside torch only
+    door: bool = False  # True: `headrace.DataLoader` should keep the bounds too
     deadline: float = 120.0
-    why: Mapping[str, str] = field(default_factory=dict)  # why that subject is faster here, where it is
+    why: Mapping[str, str] = field(default_factory=dict)  # why that subject ("*": any) is faster here, where it is
+
+
+ONE_PROCESS = dict.fromkeys(
+    ("spdl", "grain_threads", "nodes_threads"),
+    "Its threads make a batch in the process that uses it, so that nothing crosses a boundary; work that holds the "
+    "interpreter's lock gains nothing from them.",
+)

@@ -98,7 +98,8 @@ def beaten(case: Case, target: Target, ranks: Sequence[tuple[str, Stat]], found:
     first = ranks[0][0]
     by = times(found, case, target, first, ours)
     close = " The spreads overlap." if by is not None and by.low <= 1 <= by.high else ""
-    why = f" {case.why[first]}" if first in case.why else ""
+    reason = case.why.get(first, case.why.get("*"))
+    why = f" {reason}" if reason else ""
     return f"**{roster.title(first)} is first here**: {cell(by, 'x')} of {roster.title(ours)}.{close}{why}"
 
 

@@ -1,7 +1,7 @@
 """The table of targets: measurements to rows, rows to JSON and to Markdown, the Markdown into a README.
 
 A cell reads `median (lowest-highest)` over the rounds. A ratio is of the same round; a row is reached when its median
-keeps the bound. A row about Headrace beside torch asks the same of `headrace.DataLoader`, where that was measured too.
+keeps the bound. Cases for the door ask the same of `headrace.DataLoader`, where that was measured too.
 """
 
 from collections.abc import Sequence
@@ -51,6 +51,8 @@ def rows(cases: Sequence[Case], subjects: Sequence[str], measurements: Sequence[
                 answer, door = (stat(ratios(mine, case.name, target.figure, pair)) for pair in pairs(target.ratio))
             else:
                 answer, door = values.get(OURS), values.get(DOOR)
+            if not case.door:
+                door = None
             found.append(Row(case.name, target, values, answer, failures, door))
     return found
 

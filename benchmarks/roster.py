@@ -1,7 +1,8 @@
 """Who is measured: every subject with its environment, what it can be asked for, and why not for the rest.
 
 Data only, so that a report can speak of a subject that is not installed. `takes` names methods of `case.Subject`;
-`lacks` says why a method, or one case, is missing. A name with a dot is a module of one's own and takes everything.
+`lacks` says why a method, or one case, is missing. A name with a dot is a module of one's own and takes everything; a
+subject that is not listed here takes the cases that name it.
 """
 
 from collections.abc import Mapping
@@ -209,7 +210,7 @@ def reason(case: Case, subject: str) -> str | None:
         return None if subject in case.subjects else ELSEWHERE
     entry = ROSTER.get(subject)
     if entry is None:
-        return None
+        return None if "." in subject else ELSEWHERE
     if not case.peers and subject not in TABLE:
         return ELSEWHERE
     if case.name in entry.lacks:

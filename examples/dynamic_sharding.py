@@ -12,8 +12,6 @@ import sys
 import time
 from typing import Literal
 
-import torch.distributed as dist
-
 from headrace import Loader, Pipe, World
 
 
@@ -33,6 +31,8 @@ class Slow:
 
 def epoch(world: World, data: Slow, sharding: Literal["static", "dynamic"]) -> tuple[float, list[list[int]]]:
     """How long the slowest rank took, and what each of them got."""
+    import torch.distributed as dist
+
     with Loader(Pipe.of(data).shuffle().batch(4), seed=1, world=world, sharding=sharding, workers=1) as loader:
         dist.barrier()
         begin = time.perf_counter()
@@ -54,6 +54,8 @@ def main() -> int:
     if world.source == "none":
         ranks = [sys.executable, "-m", "headrace.cli", "run", "--num-instances", str(args.ranks)]
         return subprocess.run([*ranks, "--only-output-from-instance", "0", sys.executable, *sys.argv]).returncode
+    import torch.distributed as dist
+
     dist.init_process_group("gloo")
     last = world.rank == world.ranks - 1
     data = Slow(args.samples, args.seconds * (args.slower if last else 1.0))

@@ -44,9 +44,16 @@ settings.load_profile(DEPTH)
 STDERR = pytest.StashKey[int]()
 """The true one: while tests run, pytest keeps what goes to descriptor 2."""
 CALL_FAILED = pytest.StashKey[bool]()
+MORE_TIME = 20
+"""Times the deadline of a test that runs its full counts."""
 GRACE = 60.0
 """Seconds after its deadline in which a test must have ended. A main thread that is stuck in native code never sees
 the signal of pytest-timeout: then the whole run ends, with the stacks of all threads."""
+
+
+def _deadline(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0] if marker and marker.args else item.config.getini("timeout"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,9 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    marker = item.get_closest_marker("timeout")
-    deadline = float(marker.args[0] if marker and marker.args else item.config.getini("timeout"))
-    faulthandler.dump_traceback_later(deadline + GRACE, exit=True, file=item.config.stash[STDERR])
+    faulthandler.dump_traceback_later(_deadline(item) + GRACE, exit=True, file=item.config.stash[STDERR])
     try:
         return (yield)
     finally:
@@ -66,6 +71,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if DEPTH == "deep":
+            item.add_marker(pytest.mark.timeout(MORE_TIME * _deadline(item)), append=False)
         if DEPTH != "deep" and item.get_closest_marker("deep"):
             item.add_marker(pytest.mark.skip(reason="runs under scripts/test --deep"))
         if not os.environ.get("HEADRACE_TEST_INTEGRATIONS") and item.get_closest_marker("integrations"):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headrace import Budget, Loader, Pipe
-from headrace.errors import BadOption, Closed, NoLength, NotPicklable, TooManyErrors
+from headrace.errors import BadOption, BadPipe, Closed, NoLength, NotPicklable, SnapshotRefused, TooManyErrors
 from tests.laws.pipes import KINDS, Numbers, stream
 
 Point = namedtuple("Point", "x y")
@@ -247,3 +247,22 @@ def test_a_loader_that_is_dropped_leaves_nothing(no_new_fds: Any) -> None:
         next(iter(loader))
         del loader
         gc.collect()
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 1, "kind": "thread"}, {"workers": 1}], ids=str)
+def test_an_iterator_that_an_earlier_epoch_has_used_up_is_no_empty_epoch(options: dict[str, Any]) -> None:
+    with Loader(Pipe.of(iter([1, 2])), **options) as loader:
+        assert list(loader) == [1, 2]
+        with pytest.raises(BadPipe, match="can be iterated again"):
+            list(loader)
+
+
+def test_a_snapshot_beyond_the_end_of_shorter_data_is_refused() -> None:
+    loader = Loader(Pipe.of(range(10)))
+    reader = iter(loader)
+    for _ in range(9):
+        next(reader)
+    shorter = Loader(Pipe.of(range(5)))
+    shorter.load_state_dict(loader.state_dict())
+    with pytest.raises(SnapshotRefused, match="beyond the end of the data"):
+        list(shorter)

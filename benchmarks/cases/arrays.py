@@ -10,6 +10,7 @@ CASE = Case(
     question="How many batches of 16 dicts of 16 small arrays a second?",
     targets=(Target("16 samples of 16 small arrays", "batches/s", "batches/s", FASTER, at_least=15),),
     peers=False,
+    door=True,
 )
 
 

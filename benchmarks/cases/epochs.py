@@ -1,6 +1,6 @@
 """Short epochs: what the turn from one epoch to the next costs with workers that stay."""
 
-from benchmarks.case import TIMES_LESS, Case, Effort, Figures, Subject, Target
+from benchmarks.case import ONE_PROCESS, TIMES_LESS, Case, Effort, Figures, Subject, Target
 from benchmarks.data import Pairs
 from benchmarks.timing import timed
 
@@ -10,6 +10,8 @@ CASE = Case(
     name="epochs",
     question="How long is an epoch of 20 batches of 64 `(int, float32)`?",
     targets=(Target("epochs of 20 small batches", "ms an epoch", "ms", TIMES_LESS, at_least=7, less=True),),
+    door=True,
+    why=ONE_PROCESS,
 )
 
 

@@ -1,6 +1,6 @@
 """Batches of one: the price of a message."""
 
-from benchmarks.case import FASTER, Case, Effort, Figures, Subject, Target
+from benchmarks.case import FASTER, ONE_PROCESS, Case, Effort, Figures, Subject, Target
 from benchmarks.data import Pairs
 from benchmarks.timing import timed
 
@@ -9,6 +9,8 @@ CASE = Case(
     name="single",
     question="How many batches of one `(int, float32)` a second?",
     targets=(Target("batches of 1", "batches/s", "batches/s", FASTER, at_least=20),),
+    door=True,
+    why=ONE_PROCESS,
 )
 
 

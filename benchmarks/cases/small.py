@@ -1,6 +1,6 @@
 """Small batches: what a loader costs when the samples cost nothing."""
 
-from benchmarks.case import FASTER, Case, Effort, Figures, Subject, Target
+from benchmarks.case import FASTER, ONE_PROCESS, Case, Effort, Figures, Subject, Target
 from benchmarks.data import Pairs
 from benchmarks.timing import timed
 
@@ -9,6 +9,8 @@ CASE = Case(
     name="small",
     question="How many batches of 64 `(int, float32)` a second?",
     targets=(Target("batches of 64 `(int, float32)`", "batches/s", "batches/s", FASTER, at_least=15),),
+    door=True,
+    why=ONE_PROCESS,
 )
 
 

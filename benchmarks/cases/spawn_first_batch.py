@@ -20,6 +20,7 @@ CASE = Case(
         Target("the same, `start_method='spawn'`", "spawn", "s", OF_TIME, at_most=1 / 5, less=True),
         Target("the same, second loader of the process", "second", "s", OF_TIME, at_most=1 / 10, less=True),
     ),
+    door=True,
 )
 
 

@@ -12,6 +12,7 @@ CASE = Case(
         Target("the same, second loader of the process", "second", "s", OF_TIME, at_most=1 / 10, less=True),
     ),
     peers=False,
+    door=True,
 )
 
 

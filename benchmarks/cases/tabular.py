@@ -13,6 +13,7 @@ CASE = Case(
         Target("100 columns, beside `__getitems__`", "rows/s by batches", "rows/s", FASTER, at_least=3),
     ),
     needs="columns",
+    why={"ray": "Ray shuffles inside a buffer of 100,000 rows; Headrace draws from a permutation of all rows."},
     deadline=300.0,
 )
 

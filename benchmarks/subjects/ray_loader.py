@@ -88,7 +88,7 @@ class Decoded:
 
 @contextmanager
 def cluster(cores: int, store: int = 1_000_000_000) -> Iterator[None]:
-    ray.init(num_cpus=cores, object_store_memory=store, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=cores, object_store_memory=store, include_dashboard=False, log_to_driver=False)
     try:
         ray.data.DataContext.get_current().enable_progress_bars = False
         yield

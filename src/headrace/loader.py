@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from headrace.distributed.mesh import is_mesh, world_of
+from headrace.distributed.mesh import Mesh, is_mesh, world_of
 from headrace.engine.autosave import Autosave
 from headrace.engine.epoch import Epoch
 from headrace.engine.policy import Budget, Policy
@@ -84,7 +84,7 @@ class Loader(Generic[T]):
         ordered: bool = True,
         seed: int = 0,
         epoch: int = 0,
-        world: Any = None,
+        world: World | Mesh | None = None,
         timeout: float | None = None,
         start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None,
         strands: int | None = None,
@@ -117,7 +117,7 @@ class Loader(Generic[T]):
         )  # fmt: skip
         self.pipe = pipe
         self.seed = seed
-        self.world = world_of(world) if is_mesh(world) else world or World()
+        self.world = _world(world)
         self.ends = ends
         if sharding == "dynamic" and policy.window is None:
             # A slow rank must not hold many blocks that others could do.
@@ -340,6 +340,14 @@ class _Left:
         loader = self._loader()
         if loader is not None:
             loader._left = (epoch, at if self._stands is None else self._stands())
+
+
+def _world(given: World | Mesh | None) -> World:
+    if given is None or isinstance(given, World):
+        return given or World()
+    if not is_mesh(given):
+        raise BadOption(f"world= takes a World or torch's DeviceMesh, not {type(given).__name__}")
+    return world_of(given)
 
 
 def _close(pool: Pool, sharing: Sharing, wait: bool = False) -> None:

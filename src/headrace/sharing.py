@@ -271,7 +271,7 @@ def make(
 
 def _check_dynamic(program: Program, policy: Policy, world: World, ends: str, timeout: float | None) -> None:
     equal = "with sharding='dynamic' a fast rank makes more steps than a slow one, so"
-    if timeout is not None:
+    if timeout is not None or any(isinstance(node.op, FullSync) for node in program.pipe.nodes()):
         raise BadOption(f"{equal} fullsync, which makes steps equal, cannot be combined with it; leave one of them out")
     if ends != "short":
         raise BadOption(f"{equal} there is no last step to fill or to drop: leave ends= at 'short', not {ends!r}")

@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import headrace
 from headrace import Loader, Pipe, World
 from headrace.engine.dynamic import Blocks, Done, merged
 from headrace.errors import BadOption, BadPipe, NoLength, RanksDisagree, SnapshotRefused, WorkerStuck
+from headrace.op import Each
 from tests.depth import depth
 from tests.faults.test_snapshots import mutated
 from tests.laws.pipes import Numbers, drawn, odd, some, stream
@@ -220,6 +222,8 @@ def test_what_contradicts_it_is_refused_with_the_reason(options: dict[str, Any],
 def test_equal_steps_streams_and_two_regroupings_are_refused_with_the_reason() -> None:
     with pytest.raises(BadOption, match="fullsync"):
         Loader(Pipe.of(Numbers(40)).batch(4).fullsync(), sharding="dynamic")
+    with pytest.raises(BadOption, match="fullsync"):
+        Loader(Pipe.of(Numbers(40)).batch(4).fullsync().map(len), sharding="dynamic")
     with pytest.raises(BadPipe, match="is a stream"):
         Loader(Pipe.of(stream(40)).batch(4), sharding="dynamic")
     with pytest.raises(BadPipe, match="more than once"):
@@ -228,6 +232,27 @@ def test_equal_steps_streams_and_two_regroupings_are_refused_with_the_reason() -
         Loader(Pipe.of(Numbers(40)).filter(odd).batch(4), sharding="dynamic", ordered=False)
     with pytest.raises(BadOption, match="MASTER_ADDR"):
         iter(Loader(Pipe.of(Numbers(40)).batch(4), sharding="dynamic", world=World(rank=0, ranks=2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Here(Each[Any, Any]):
+    """Runs in the training process."""
+
+    consumer = True
+
+    def apply(self, sample: Any) -> Any:
+        return sample
+
+
+def test_ops_in_the_training_process_change_nothing() -> None:
+    pipe = SHAPES["filtered batches"]().then(Here())
+    job = Job(pipe, 2)
+    first = job.read([0, 1, 1, 0, 1])
+    state = job.loaders[0].state_dict()
+    job.close()
+    job = Job(pipe, 1, state)
+    assert sorted(x for x, _ in flat([b for r in (*first, *job.read()) for b in r])) == list(range(1, 403, 2))
+    job.close()
 
 
 def test_batches_may_come_out_of_order_within_a_rank() -> None:

@@ -68,12 +68,12 @@ def test_workers_fill_the_same_and_give_every_slot_back(ends: str, left: bool) -
         assert repr([(b, loader.mask()) for b in loader]) == repr(alone[2])
         slots = []
         for _ in range(2):
-            for _ in range(10):
+            for _ in range(20):
                 batches = iter(loader)
                 assert len([b for b, _ in zip(batches, range(2 if left else 100), strict=False)]) == (2 if left else 5)
                 batches.close()
             slots.append(loader.stats().slots)
-        assert slots[1] <= slots[0] + 2
+        assert slots[1] < slots[0] + 10, "a slot that each epoch keeps would make it 20"
 
 
 def test_a_batch_keeps_its_number_in_another_world() -> None:

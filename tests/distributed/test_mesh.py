@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from headrace import Loader, Pipe
 from headrace.errors import BadOption
 from headrace.plan.world import World
 from tests.conftest import RunScript
@@ -14,6 +15,7 @@ import json, sys
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from headrace import Loader, Pipe
 from headrace import Loader, Pipe
 from headrace.errors import BadOption
 
@@ -62,3 +64,8 @@ def test_a_share_that_does_not_fit_the_world_is_refused() -> None:
     for share in ((2, 2), (0, 3)):
         with pytest.raises(BadOption, match="count x replicas = ranks"):
             World(rank=3, ranks=4, replicas=2, share=share)
+
+
+def test_something_else_than_a_world_is_refused() -> None:
+    with pytest.raises(BadOption, match="DeviceMesh, not int"):
+        Loader(Pipe.of(range(8)), world=3)  # type: ignore[arg-type]

@@ -84,8 +84,8 @@ def values(pipe: Pipe[Any]) -> list[tuple[int, float]]:
 
 def part(pipe: Pipe[Any], world: World, state: Any, steps: int | None, workers: int) -> tuple[list[Any], Any]:
     """What one rank gets of a job that stops after so many steps, and the snapshot then."""
-    how: dict[str, Any] = {"workers": workers, "kind": "thread"} if workers else {}
-    with Loader(pipe, seed=5, world=world, **how) as loader:
+    # Never inline: it lends itself the generators of the whole process, and here the ranks are threads of one.
+    with Loader(pipe, seed=5, world=world, workers=workers, kind="thread") as loader:
         if state is not None:
             loader.load_state_dict(json.loads(state))
         got: list[Any] = []
@@ -112,7 +112,7 @@ def test_a_job_stopped_twice_goes_on_in_other_worlds(
     delivered: list[tuple[int, float]] = []
     for number, ranks in enumerate(worlds):
         until = steps if number < len(worlds) - 1 else None
-        workers = (0, 2, 1)[number]
+        workers = (1, 2, 3)[number]
         ranks_got = together(ranks, lambda w, s=state, u=until, n=workers: part(pipe, w, s, u, n), monkeypatch)
         assert len({len(got) for got, _ in ranks_got}) == 1, "steps are equal"
         assert len({text for _, text in ranks_got}) == 1, "one snapshot for the whole job"
@@ -135,9 +135,9 @@ def test_a_job_stopped_twice_goes_on_in_other_worlds(
 
 def test_going_on_in_the_same_world_gives_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = SHAPES["filtered batches"]
-    whole = together(3, lambda w: part(pipe, w, None, None, 0)[0], monkeypatch)
+    whole = together(3, lambda w: part(pipe, w, None, None, 1)[0], monkeypatch)
     for steps in (1, 7, 8, 9, 15):
-        first = together(3, lambda w, u=steps: part(pipe, w, None, u, 0), monkeypatch)
+        first = together(3, lambda w, u=steps: part(pipe, w, None, u, 1), monkeypatch)
         then = together(3, lambda w, s=first[0][1]: part(pipe, w, s, None, 2), monkeypatch)
         assert [a + b for (a, _), (b, _) in zip(first, then, strict=True)] == whole
 
@@ -152,30 +152,30 @@ def test_going_on_in_the_same_world_gives_the_same_batches(monkeypatch: pytest.M
     ids=["stream", "batches", "twice"],
 )
 def test_other_pipes_go_on_in_a_world_of_the_same_size_only(pipe: Pipe[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = together(3, lambda w: part(pipe, w, None, None, 0)[0], monkeypatch)
+    whole = together(3, lambda w: part(pipe, w, None, None, 1)[0], monkeypatch)
     for steps in (3, 8, 10):
         first = together(3, lambda w, u=steps: part(pipe, w, None, u, 2), monkeypatch)
         assert len({text for _, text in first}) == 1
         state = first[0][1]
-        then = together(3, lambda w, s=state: part(pipe, w, s, None, 0), monkeypatch)
+        then = together(3, lambda w, s=state: part(pipe, w, s, None, 1), monkeypatch)
         assert [a + b for (a, _), (b, _) in zip(first, then, strict=True)] == whole
         for ranks in (1, 2):
             with pytest.raises(SnapshotRefused, match="taken on 3 ranks"):
-                together(ranks, lambda w, s=state: part(pipe, w, s, None, 0), monkeypatch)
+                together(ranks, lambda w, s=state: part(pipe, w, s, None, 1), monkeypatch)
 
 
 def test_ranks_of_one_replica_group_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = SHAPES["filtered batches"]
-    four = together(4, lambda w: part(pipe, w, None, 5, 0), monkeypatch, replicas=2)
+    four = together(4, lambda w: part(pipe, w, None, 5, 1), monkeypatch, replicas=2)
     assert four[0] == four[1]
     assert four[2] == four[3]
-    two = together(2, lambda w: part(pipe, w, None, 5, 0), monkeypatch)
+    two = together(2, lambda w: part(pipe, w, None, 5, 1), monkeypatch)
     assert [four[0], four[2]] == two
 
 
 def test_no_two_ranks_draw_the_same_values_for_their_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = Pipe.of(Numbers(100)).filter(most).batch(3).map(lambda b: float(headrace.rng().random()))
-    drawn = together(3, lambda w: part(pipe, w, None, None, 0)[0], monkeypatch)
+    drawn = together(3, lambda w: part(pipe, w, None, None, 1)[0], monkeypatch)
     everything = [v for rank in drawn for v in rank]
     assert len(set(everything)) == len(everything)
 
@@ -184,8 +184,8 @@ def test_no_two_ranks_draw_the_same_values_for_their_batches(monkeypatch: pytest
 def test_a_mutated_snapshot_of_a_job_is_refused_or_gives_samples(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(shape)
     pipe, told = SHAPES[shape], 0
-    first = together(3, lambda w: part(pipe, w, None, 5, 0), monkeypatch)
-    then = together(2, lambda w: part(pipe, w, first[0][1], 3, 0), monkeypatch)
+    first = together(3, lambda w: part(pipe, w, None, 5, 1), monkeypatch)
+    then = together(2, lambda w: part(pipe, w, first[0][1], 3, 1), monkeypatch)
     for i in range(depth(300, 5000)):
         state = mutated(json.loads((first if i % 2 else then)[0][1]), chance)
         try:

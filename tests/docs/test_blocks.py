@@ -1,7 +1,8 @@
 """Every block of the README and of the docs runs, in the order in which a reader meets them.
 
 Blocks of Python run here, those of one page in one process. Commands (`console`, `bash`) are run by the tests named
-below. What is neither (`text`, or no word at all) is a drawing, an output, or a program of another library.
+below; those of the README that install something, by scripts/newcomer (tests/docs/test_ci.py). What is neither
+(`text`, or no word at all) is a drawing, an output, or a program of another library.
 """
 
 import re

@@ -54,3 +54,11 @@ assert list(share([1, 2, 3])) == [1, 2, 3]
 def test_threads_need_nothing_of_linux(system: str, run_script: RunScript) -> None:
     done = run_script(system + RUN)
     assert done.returncode == 0, done.stderr
+
+
+def test_worker_processes_are_refused_with_what_to_do(run_script: RunScript) -> None:
+    program = "from headrace import Loader, Pipe\nlist(Loader(Pipe.of(range(4)), workers=2))"
+    done = run_script(MACOS + program)
+    assert done.returncode == 1
+    assert "BadOption: worker processes need Linux" in done.stderr
+    assert "kind='thread'" in done.stderr

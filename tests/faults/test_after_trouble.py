@@ -71,6 +71,7 @@ def alarm() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.timeout(depth(120, 1500))
 @pytest.mark.parametrize("method", ["fork", "server"])
 def test_an_interrupt_at_any_moment_leaves_the_loader_whole(method: str, alarm: None) -> None:
     want = [x for x in range(2000) if x % 2]

@@ -1,9 +1,12 @@
-"""Ray actors as workers, on a cluster of one node: a reduced form of laws 2 to 5. (Nodes die in test_ray_nodes.)"""
+"""Ray actors as workers, on a cluster of one node: laws 2 to 5. (Nodes die in test_ray_nodes.)
+
+A reduced form runs always; everything under `scripts/test --integrations` and `--deep`.
+"""
 
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,7 +17,7 @@ from hypothesis import given, settings
 from headrace import Loader, Pipe
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
 from tests.conftest import RunScript
-from tests.depth import depth
+from tests.depth import DEPTH
 from tests.laws.pipes import RANDOM_STEPS, Numbers, double, drawn, odd, pipes, read, some, stream
 from tests.workers.ray_head import head
 
@@ -22,6 +25,23 @@ pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: it comes with headrace[ray]"),
 ]
+
+INTEGRATIONS = bool(os.environ.get("HEADRACE_TEST_INTEGRATIONS"))
+FULL = [
+    pytest.mark.skipif(not INTEGRATIONS and DEPTH != "deep", reason="runs under scripts/test --integrations or --deep"),
+    *([pytest.mark.integrations] if INTEGRATIONS else []),
+]
+
+
+def full(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in FULL:
+        test = mark(test)
+    return test
+
+
+def more(reduced: list[str], names: dict[str, Any]) -> list[Any]:
+    """These always, all the others in full runs."""
+    return [name if name in reduced else pytest.param(name, marks=FULL) for name in names]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,20 +67,20 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", depth(["three stages", "assembled", "streamed"], list(EXAMPLES)))
+@pytest.mark.parametrize("name", more(["three stages", "streamed"], EXAMPLES))
 def test_the_stream_is_the_same_inline_and_in_actors(name: str) -> None:
     assert read(EXAMPLES[name], 2, workers=2, kind="ray") == read(EXAMPLES[name], 2)
 
 
-@pytest.mark.deep
+@full
 @pytest.mark.timeout(900)
-@settings(max_examples=60)
+@settings(max_examples=40 if DEPTH == "deep" else 12)
 @given(pipes(RANDOM_STEPS))
 def test_the_stream_of_any_pipe_is_the_same_inline_and_in_actors(pipe: Pipe[Any]) -> None:
     assert read(pipe, 2, workers=2, kind="ray") == read(pipe, 2)
 
 
-@pytest.mark.deep
+@full
 def test_strands_give_one_stream_for_any_number_of_actors() -> None:
     pipe = Pipe.of(stream(90)).map(drawn).batch(4)
     assert read(pipe, workers=3, kind="ray", strands=2) == read(pipe, workers=1, kind="ray", strands=2)
@@ -78,7 +98,9 @@ INLINE: dict[str, Any] = {}
     [
         ("streamed", RAY, INLINE),
         ("filtered", INLINE, RAY),
-        *depth([], [(name, RAY, {**RAY, "workers": 1}) for name in EXAMPLES]),
+        *(pytest.param(name, RAY, {**RAY, "workers": 1}, marks=FULL) for name in EXAMPLES),
+        *(pytest.param(name, {"workers": 2}, RAY, marks=FULL) for name in EXAMPLES),
+        *(pytest.param(name, RAY, {"workers": 3}, marks=FULL) for name in ("assembled", "tail")),
     ],
 )
 def test_a_snapshot_loads_on_any_kind(name: str, first: dict[str, Any], then: dict[str, Any]) -> None:
@@ -102,7 +124,7 @@ DEADLY = {
 }
 
 
-@pytest.mark.parametrize("name", depth(["filtered", "streamed"], list(DEADLY)))
+@pytest.mark.parametrize("name", more(["streamed"], DEADLY))
 def test_killed_actors_do_not_change_the_stream(name: str) -> None:
     want, got = read(DEADLY[name]), []
     with Loader(DEADLY[name], seed=3, workers=2, kind="ray") as loader:
@@ -130,7 +152,7 @@ def deadly(x: int) -> int:
     return x
 
 
-@pytest.mark.deep
+@full
 def test_a_sample_that_kills_twice_is_named() -> None:
     pipe = Pipe.of(Numbers(20)).map(deadly).batch(4)
     with pytest.raises(PoisonSample, match="position 13"), Loader(pipe, workers=1, kind="ray") as loader:
@@ -143,7 +165,7 @@ def test_a_sample_that_kills_twice_can_be_left_out() -> None:
         assert list(loader) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 14, 15], [16, 17, 18, 19]]
 
 
-@pytest.mark.deep
+@full
 def test_actors_that_cannot_start_are_given_up() -> None:
     def die(number: int) -> None:
         os._exit(3)
@@ -221,7 +243,7 @@ def test_an_error_while_an_actor_starts_is_raised_as_it_is() -> None:
         next(iter(loader))
 
 
-@pytest.mark.deep
+@full
 def test_actors_are_replaced_after_so_many_tickets() -> None:
     pipe = Pipe.of(Numbers(40)).map(lambda x: (x, os.getpid())).batch(4)
     with Loader(pipe, workers=1, kind="ray", recycle=4) as loader:
@@ -237,16 +259,16 @@ def wait_for_ever(x: int) -> int:
     return x
 
 
-@pytest.mark.deep
+@full
 def test_a_stuck_actor_is_named_with_its_stack() -> None:
-    with Loader(Pipe.of(Numbers(8)).map(wait_for_ever).batch(2), workers=1, kind="ray", timeout=5) as loader:
+    with Loader(Pipe.of(Numbers(8)).map(wait_for_ever).batch(2), workers=1, kind="ray", timeout=20) as loader:
         batches = iter(loader)
         assert next(batches) == [0, 1]
         with pytest.raises(WorkerStuck, match="in wait_for_ever"):
             list(batches)
 
 
-@pytest.mark.deep
+@full
 def test_two_loaders_share_the_cluster() -> None:
     with (
         Loader(Pipe.of(Numbers(40)).map(double).batch(4), workers=1, kind="ray") as one,

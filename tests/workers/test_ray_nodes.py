@@ -105,11 +105,17 @@ def main(cluster, nodes):
         want = [seen(batch) for batch in loader]
     got = []
     with Loader(make, seed=3, workers=3, kind="ray", strands=strands) as loader:
+        workers = None
+        while workers is None or len(workers.pids()) < 3:  # an actor on every node
+            for _ in loader:
+                pass
+            workers = loader._pool.all()[0]
+        loader.set_epoch(0)
         for i, batch in enumerate(loader):
             got.append(seen(batch))
             if i == len(want) // 4:
-                cluster.remove_node(nodes.pop(), allow_graceful=False)
-        workers = loader._pool.all()[0]
+                busy = {worker.node for worker in workers._roster.workers}
+                cluster.remove_node(next(node for node in nodes if node.node_id in busy), allow_graceful=False)
         assert workers.restarts, "no actor was on the node that died"
         print("ends:", [why for _, why in workers.restarts], "losses:", sum(workers._lost.values()))
     assert got == want, "the stream has changed"

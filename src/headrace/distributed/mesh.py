@@ -8,7 +8,7 @@ Which dimensions carry data is read off their names (`DATA`); a mesh of one dime
 else is refused: a wrong guess would train a tensor-parallel group on different samples, and nothing would fail.
 """
 
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 from headrace.errors import BadOption
 from headrace.plan.world import World
@@ -17,12 +17,23 @@ DATA = frozenset({"batch", "data", "ddp", "dp", "dp_replicate", "dp_shard", "fsd
 MODEL = frozenset({"cp", "ep", "etp", "model", "pp", "sp", "tp"})
 
 
-def is_mesh(thing: Any) -> bool:
+class Mesh(Protocol):
+    """What is asked of a DeviceMesh."""
+
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def mesh_dim_names(self) -> Any: ...
+    def get_coordinate(self) -> Any: ...
+    def size(self, mesh_dim: int | None = None) -> int: ...
+
+
+def is_mesh(thing: object) -> TypeGuard[Mesh]:
     """Whether this is torch's DeviceMesh; torch need not be loaded."""
     return any(c.__name__ == "DeviceMesh" and c.__module__.startswith("torch.") for c in type(thing).__mro__)
 
 
-def world_of(mesh: Any) -> World:
+def world_of(mesh: Mesh) -> World:
     """Where this process stands, and which share of the data its place in the mesh receives."""
     import torch.distributed as dist
 
@@ -46,7 +57,7 @@ def world_of(mesh: Any) -> World:
     )  # fmt: skip
 
 
-def _data_dims(mesh: Any) -> list[int]:
+def _data_dims(mesh: Mesh) -> list[int]:
     names = mesh.mesh_dim_names
     if names is None:
         if mesh.ndim == 1:

@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.doors.torch_workers import Crew, Replica
 from headrace.engine import codec
-from headrace.engine.workers.process import RemoteTraceback
+from headrace.engine.workers.remote import RemoteTraceback
 from headrace.op import Here, Source, place
 from headrace.plan.seed import key, seed_globals
 

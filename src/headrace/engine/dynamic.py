@@ -118,7 +118,10 @@ class Dynamic:
     def watch(self, source: Iterator[Any], mark: Any) -> Iterator[Any]:
         """The samples of a run; the others are told of each block that is finished."""
         for sample in source:
-            self._note(*mark())
+            place = mark()
+            while len(place) == 5:  # one-to-one ops that run in the consumer, on top of the run
+                place = place[4][0]
+            self._note(*place[:3])
             yield sample
         self._finish(list(self._open), None)
 

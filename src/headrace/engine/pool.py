@@ -11,6 +11,7 @@ from typing import Any
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.workers.inline import InlineWorkers
+from headrace.errors import BadOption
 
 
 class Pool:
@@ -101,6 +102,8 @@ def make(policy: Policy) -> Any:
         from headrace.engine.workers.shared import SharedWorkers
 
         return SharedWorkers(policy)
+    if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
+        raise BadOption("worker processes need Linux (5.3 or later); kind='thread' runs the same pipe in threads")
     from headrace.engine.workers.process import ProcessWorkers
 
     return ProcessWorkers(policy)

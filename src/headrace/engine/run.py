@@ -99,6 +99,10 @@ class Run:
                 if self.ended:
                     if self._abandoned:
                         raise Closed("this loader was closed while it was being read")
+                    if self._skip:
+                        raise SnapshotRefused(
+                            f"the snapshot stands {self._skip} samples beyond the end of the data as it is now"
+                        )
                     raise StopIteration
                 self._pump()
                 continue

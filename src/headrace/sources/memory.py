@@ -43,13 +43,15 @@ class FromIterable(Source[T]):
     def flow(self, *inputs: Any) -> Iterator[T]:
         (here,) = inputs
         samples = iter(self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data)
-        if samples is self.data and here.epoch != 0 and not hasattr(self.data, "__next__"):
-            raise BadPipe(
-                "this source is its own iterator and is used up; give Pipe.of() something that can be iterated again"
-            )
+        position = -1
         for position, sample in enumerate(islice(samples, here.strand, None, here.strands)):
             place.at(here, position)
             yield sample
+        if position < 0 and here.epoch != 0 and samples is self.data:
+            raise BadPipe(
+                f"the source is an iterator ({type(self.data).__name__}) that an earlier epoch has used up; give "
+                f"Pipe.of() something that can be iterated again, or a function that makes a new iterator"
+            )
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         try:

@@ -7,7 +7,7 @@ from headrace.engine import codec
 from headrace.engine.arena import HEADER, Arena
 from headrace.engine.messages import INLINE, MANY, SLOTTED, Reply, Ticket
 from headrace.engine.workers.lineage import Remote
-from headrace.engine.workers.process import _remote
+from headrace.engine.workers.remote import remote
 
 
 class Worker:
@@ -88,7 +88,7 @@ def reply_of(ticket: Ticket, worker: Worker, body: tuple[Any, ...], arena: Arena
             fill(reply, packed, arena)
     else:
         _, error, text = body
-        reply.error = _remote(error, text)
+        reply.error = remote(error, text)
         return reply
     # When it began, on this machine's clock: that of another one says nothing here.
     reply.seconds = (*seconds, time.perf_counter() - seconds[0])

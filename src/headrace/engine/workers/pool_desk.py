@@ -34,7 +34,8 @@ from headrace.engine.workers.pool_accounts import (
     made_of,
 )
 from headrace.engine.workers.pool_readings import Reading, Readings
-from headrace.engine.workers.process import ProcessWorkers, RemoteTraceback
+from headrace.engine.workers.process import ProcessWorkers
+from headrace.engine.workers.remote import RemoteTraceback
 from headrace.errors import BadOption
 
 

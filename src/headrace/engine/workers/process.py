@@ -15,21 +15,21 @@ import os
 import pickle
 import select
 import signal
-import struct
-import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from typing import Any
 
 from headrace.engine import codec, wire
-from headrace.engine.arena import SMALLEST, Arena, Slot, anonymous
-from headrace.engine.messages import BEGUN, INLINE, MANY, PACKING, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
+from headrace.engine.arena import SMALLEST, Arena, Slot
+from headrace.engine.messages import INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
 from headrace.engine.policy import STRETCH, Policy
 from headrace.engine.program import Program
-from headrace.engine.shipping import ship
 from headrace.engine.workers import start
-from headrace.errors import Closed, PoisonSample, WorkerDied
+from headrace.engine.workers.deaths import Deaths, describe, doing, running
+from headrace.engine.workers.launch import Launcher
+from headrace.engine.workers.remote import CAUSES, describe_end, remote
+from headrace.errors import Closed, WorkerDied
 
 log = logging.getLogger("headrace")
 IN_MESSAGE = 48 * 1024
@@ -37,22 +37,8 @@ FDS = 32
 """The most descriptors in one message."""
 SHORT = 150e-6
 """Seconds; a ticket that takes less is short."""
-STREAM_DEATHS = 5
-"""Deaths at one place of a stream before it is given up: which sample it was is not known there."""
 EARLY_DEATHS = 3
 """Deaths before any worker was ready, after which starting is given up."""
-_PLACE = struct.Struct("<qqq")
-
-
-class RemoteTraceback(Exception):
-    """The traceback of an error, as it was in the worker."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f"\n{self.text}"
 
 
 class Worker:
@@ -106,62 +92,25 @@ class ProcessWorkers:
         """A worker has been ready: the program can be started, and whoever dies early was killed from outside."""
         self._fresh = False
         """A worker was replaced: there may be room where there was none."""
-        self._struck: Counter[tuple[int, int, int]] = Counter()
+        self._blame = Deaths(policy.on_poison)
         self._strands: dict[tuple[int, int], tuple[int, bytes]] = {}
-        self._shipped = -1
-        self._modules: list[str] = []
-        self._private: start.Server | None = None
+        self._launcher: Launcher | None = None
 
     def open(self, program: Program) -> None:
         self.program = program
         self._listed = program.stages[0].feed == "listed"
-        policy = self.policy
-        self._extra = {
-            "worker_init": policy.worker_init, "recycle": policy.recycle, "recycle_memory": policy.recycle_memory
-        }  # fmt: skip
-        self._method = policy.start_method or "server"
-        if self._method == "fork":
-            _warn_of_threads()
-            for node in program.pipe.nodes():
-                node.op.settle()
-        else:
-            data, self._modules = ship(program, self._extra)
-            self._shipped = anonymous(len(data))
-            with open(self._shipped, "wb", closefd=False) as file:
-                file.write(data)
-        if self._method == "forkserver":
-            self._modules = []
-            with start.signals_wait():
-                self._private = start.Server()
+        self._launcher = Launcher(program, self.policy)
         try:
-            for number in range(policy.workers):
+            for number in range(self.policy.workers):
                 self._start(number)
         except BaseException:
             self.close()
             raise
 
     def _start(self, number: int) -> None:
-        if self._method == "fork":
-            # Only what is open now: the number of a closed descriptor may already belong to something new.
-            inherited = [self._epoll.fileno(), self._wake, *self._by_fd]
-            with start.signals_wait():
-                self._join(number, start.by_fork(number, self.program, self._extra, inherited))
-            return
-        if self._method != "spawn":
-            if self._private is not None and not self._private.alive():
-                self._private.close()
-                with start.signals_wait():
-                    self._private = start.Server()
-            try:
-                # (The server may have to import much first: that can be interrupted.)
-                started = start.by_server(number, self._shipped, self._modules, self._private)
-            except (RuntimeError, OSError) as refused:
-                log.info("worker %d starts as a new interpreter: %s", number, refused)
-            else:
-                self._join(number, started)
-                return
-        with start.signals_wait():
-            self._join(number, start.by_spawn(number, self._shipped))
+        assert self._launcher is not None
+        # Only what is open now: the number of a closed descriptor may already belong to something new.
+        self._launcher.start(number, self._join, [self._epoll.fileno(), self._wake, *self._by_fd])
 
     def _join(self, number: int, started: start.Started) -> None:
         worker = Worker(number, started)
@@ -350,7 +299,7 @@ class ProcessWorkers:
         if kind == RETIRED:
             worker.retiring = True
         elif seq == -1:
-            raise _remote(message[2], message[3])
+            raise remote(message[2], message[3])
         else:
             ticket = self._tickets.pop(seq)
             worker.queue.remove(ticket)
@@ -394,7 +343,7 @@ class ProcessWorkers:
                 self._strands[ticket.epoch, strand] = (ticket.number + 1, reply.state)
         else:
             _, _, packed, text, _ = message
-            reply.error = _remote(packed, text)
+            reply.error = remote(packed, text)
             held = ()
             self.arena.give_back(slot)
         ticket.slot = None
@@ -422,17 +371,16 @@ class ProcessWorkers:
             # (Killed from outside says nothing about the program: that counts among the restarts only.)
             self._early += 1
             if self._early >= EARLY_DEATHS and not self._proven:
-                raise WorkerDied(f"workers end while they start ({why}); {_CAUSES}")
+                raise WorkerDied(f"workers end while they start ({why}); {CAUSES}")
+        at_hand = running(lost)
         if self.deaths > self.policy.restarts:
-            running = self._running(lost)
-            at = f" while it ran {self._describe(running)}" if running is not None else ""
+            at = f" while it ran {describe(at_hand)}" if at_hand is not None else ""
             raise WorkerDied(
                 f"worker {worker.number} (process {worker.started.pid}) {why}{at}; {len(lost)} tickets were with it "
-                f"and {self.policy.restarts} restarts are allowed. {_CAUSES}"
+                f"and {self.policy.restarts} restarts are allowed. {CAUSES}"
             )
-        running = self._running(lost)
-        if running is not None:
-            self._strike(running, why)
+        if at_hand is not None:
+            self._blame.strike(at_hand, why)
         self._start(worker.number)
         log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
         for ticket in lost:
@@ -441,42 +389,6 @@ class ProcessWorkers:
             ticket.seq = self._seq
             self._again.append(ticket)
         self.restarts.append((time.perf_counter() - noticed, why))
-
-    def _running(self, lost: list[Ticket]) -> Ticket | None:
-        """The one that had begun a sample and not answered: queued tickets, and finished ones, never count."""
-        for ticket in lost:
-            seq, _, begun = _PLACE.unpack_from(ticket.slot.map, 0)
-            if seq == ticket.seq and begun in (BEGUN, PACKING):
-                return ticket
-        return None
-
-    def _strike(self, ticket: Ticket, why: str) -> None:
-        """The ticket was running when its worker died: note the sample; at the second time it is poison."""
-        _, position, begun = _PLACE.unpack_from(ticket.slot.map, 0)
-        # Which sample of a ticket it was that could not be packed is not known: that is held against the ticket.
-        sample = (ticket.stage, ticket.epoch, position if begun == BEGUN else -1 - ticket.number)
-        self._struck[sample] += 1
-        if self._struck[sample] < 2 or ticket.strand is not None:
-            if self._struck[sample] > STREAM_DEATHS:
-                raise PoisonSample(
-                    f"the worker that reads a stream {why}, {self._struck[sample]} times near sample {position}; "
-                    f"look at it with workers=0"
-                )
-            return
-        if begun == PACKING:
-            raise PoisonSample(
-                f"a worker {why}, twice, while it was packing what it had made ({self._describe(ticket)}): a sample "
-                f"there ends the process that pickles it; look at it with workers=0, or return plain data and arrays"
-            )
-        if self.policy.on_poison == "raise":
-            raise PoisonSample(
-                f"the sample at position {position} ended its worker twice: it {why} ({self._describe(ticket)}); "
-                f"look at it with workers=0, or leave such samples out with on_poison='skip'"
-            )
-        ticket.avoid = (*ticket.avoid, position)
-
-    def _describe(self, ticket: Ticket) -> str:
-        return f"ticket {ticket.number} of stage {ticket.stage} in epoch {ticket.epoch}"
 
     def _retire(self, worker: Worker) -> None:
         with contextlib.suppress(OSError):
@@ -496,15 +408,7 @@ class ProcessWorkers:
 
     def stuck(self) -> list[tuple[int, int, str]]:
         """Workers with unanswered tickets: number, pid, what they run."""
-        return [(w.number, w.started.pid, self._doing(w)) for w in self._workers if w.queue]
-
-    def _doing(self, worker: Worker) -> str:
-        ticket = self._running(list(worker.queue))
-        if ticket is None:
-            return f"{self._describe(worker.queue[0])}, not begun"
-        _, position, begun = _PLACE.unpack_from(ticket.slot.map, 0)
-        where = f"at position {position}" if begun == BEGUN else "packing its results"
-        return f"{where}, {self._describe(ticket)}: {self.program.ops(ticket.stage)}"
+        return [(w.number, w.started.pid, doing(w.queue, self.program)) for w in self._workers if w.queue]
 
     def stack(self, worker_number: int) -> str:
         """The Python stack of a worker at this moment, however stuck it is."""
@@ -565,39 +469,5 @@ class ProcessWorkers:
         elif not self._epoll.closed:
             self._epoll.close()
             os.close(self._wake)
-        if self._shipped >= 0:
-            os.close(self._shipped)
-            self._shipped = -1
-        if self._private is not None:
-            self._private.close()
-            self._private = None
-
-
-_CAUSES = (
-    "Likely causes: out of memory (see dmesg), a crash in native code, or a call to exit() in the dataset; "
-    "workers=0 runs everything in this process and shows where"
-)
-
-
-def describe_end(status: int | None) -> str:
-    """How a process ended, in words."""
-    if status is None:
-        return "ended"
-    if status >= 0:
-        return f"exited with code {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was killed by signal {-status}"
-
-
-def _remote(packed: bytes, text: str) -> BaseException:
-    error = codec.load_error(packed)
-    error.__cause__ = RemoteTraceback(text)
-    return error
-
-
-def _warn_of_threads() -> None:
-    threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
-    if threads > 1:
-        log.info("fork in a process with %d threads: a lock that one of them holds stays locked in the worker", threads)
+        if self._launcher is not None:
+            self._launcher.close()

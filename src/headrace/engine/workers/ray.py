@@ -29,7 +29,8 @@ from headrace.engine.workers import ray_cluster as cluster
 from headrace.engine.workers.blame import Blame
 from headrace.engine.workers.calls import Call, Worker, describe, fill, name_of, reply_of
 from headrace.engine.workers.lineage import Recipe, Remote, States, recipe
-from headrace.engine.workers.process import _CAUSES, EARLY_DEATHS, _remote
+from headrace.engine.workers.process import EARLY_DEATHS
+from headrace.engine.workers.remote import CAUSES, remote
 from headrace.engine.workers.roster import Roster
 from headrace.engine.workers.servant import Wire
 from headrace.errors import Closed, WorkerDied
@@ -79,10 +80,7 @@ class RayWorkers:
         self._last = program.last.number - (1 if program.assembled else 0)
         self._listed = program.stages[0].feed == "listed"
         policy = self.policy
-        extra = {
-            "worker_init": policy.worker_init, "recycle": policy.recycle, "recycle_memory": policy.recycle_memory
-        }  # fmt: skip
-        data, _ = ship(program, extra)
+        data, _ = ship(program, {name: getattr(policy, name) for name in ("worker_init", "recycle", "recycle_memory")})
         cluster.join()
         self._connected = True
         try:
@@ -198,39 +196,43 @@ class RayWorkers:
         return replies
 
     def _take(self, call: Call, replies: list[Reply]) -> None:
-        """A call has ended: with an answer, or with its actor, or because something that it needs is gone."""
-        errors = ray.exceptions
         try:
             answer = ray.get(call.samples if call.fetch else call.ref)
-        except errors.RayTaskError as error:
-            if call.fetch or not isinstance(error.cause, (errors.ObjectLostError, errors.RayActorError)):
-                raise
-            self._inputs_lost(call, getattr(error.cause, "object_ref_hex", None))
-        except (errors.RayActorError, errors.ObjectLostError) as error:
-            if call.fetch:
-                self._count_loss(call.tickets[0])
-                self._fetch(call, self._remake(call.fetch[1].recipe))
-            elif isinstance(error, errors.RayActorError) or call.strand is not None:
-                self._ended(call.worker, error, replies)
-            else:
-                self._again(call)
+        except ray.exceptions.RayError as error:
+            self._failed(call, error, replies)
+            return
+        if call.fetch:
+            self._fetching -= 1
+            reply, _ = call.fetch
+            reply.outputs = None
+            fill(reply, answer, self.arena)
+            replies.append(reply)
+        elif call.tickets:
+            self._answered(call, answer, replies)
         else:
-            if call.fetch:
-                self._fetching -= 1
-                reply, _ = call.fetch
-                reply.outputs = None
-                fill(reply, answer, self.arena)
-                replies.append(reply)
-            elif call.tickets:
-                self._answered(call, answer, replies)
-            else:
-                self._started(call, answer)
+            self._started(call, answer)
+
+    def _failed(self, call: Call, error: Any, replies: list[Reply]) -> None:
+        """A call has ended with its actor, or because something that it needs, or what it made, is gone."""
+        cause = cluster.loss(error)
+        if call.fetch:
+            # Whoever was to make the samples: it may have had nothing else to do, and nobody has noticed its end.
+            for worker in [w for w in self._roster.workers if cluster.is_end_of(w.actor, cause)]:
+                self._ended(worker, cause, replies)
+            self._count_loss(call.tickets[0])
+            self._fetch(call, self._remake(call.fetch[1].recipe))
+        elif cause is not error:
+            self._inputs_lost(call, getattr(cause, "object_ref_hex", None))
+        elif isinstance(error, ray.exceptions.RayActorError) or call.strand is not None:
+            self._ended(call.worker, error, replies)
+        else:
+            self._again(call)
 
     def _started(self, call: Call, answer: Wire) -> None:
         worker = call.worker
         del worker.calls[call.ref]
         if answer[0] == FAILED:
-            raise _remote(answer[1], answer[2])
+            raise remote(answer[1], answer[2])
         _, worker.pid, worker.dump, worker.node = answer
         worker.ready = self._proven = self._fresh = True
 
@@ -294,12 +296,12 @@ class RayWorkers:
             if getattr(error, "actor_init_failed", False):
                 raise WorkerDied(f"an actor {why}: headrace has to be installed on every node") from error
             if self._early >= EARLY_DEATHS and not self._proven:
-                raise WorkerDied(f"workers end while they start ({why}); {_CAUSES}") from error
+                raise WorkerDied(f"workers end while they start ({why}); {CAUSES}") from error
         if self.deaths > self.policy.restarts:
             at = f" while it ran {describe(tickets[0])}" if tickets else ""
             raise WorkerDied(
                 f"worker {worker.number} (process {worker.pid}) {why}{at}; {len(tickets)} tickets were with it "
-                f"and {self.policy.restarts} restarts are allowed. {_CAUSES}"
+                f"and {self.policy.restarts} restarts are allowed. {CAUSES}"
             ) from error
         if lost and why != cluster.LOST_WITH_NODE:
             for ticket in lost[0].tickets:
@@ -349,13 +351,10 @@ class RayWorkers:
         return cluster.remake(self._roster.least_busy().actor, made, inputs)
 
     def _count_loss(self, ticket: Ticket) -> None:
-        name = name_of(ticket)
-        self._lost[name] += 1
-        if self._lost[name] > LOSSES:
-            raise WorkerDied(
-                f"the samples of {describe(ticket)} were lost {LOSSES} times; nodes of the cluster come and go: "
-                f"look at `ray status`"
-            )
+        self._lost[name_of(ticket)] += 1
+        if self._lost[name_of(ticket)] > LOSSES:
+            what = f"the samples of {describe(ticket)} were lost {LOSSES} times"
+            raise WorkerDied(f"{what}; nodes of the cluster come and go: look at `ray status`")
 
     # --- looking and ending -------------------------------------------------------------------------------------------
 

@@ -123,6 +123,19 @@ def end(actors: list[Any]) -> None:
             ray.kill(actor)
 
 
+def loss(error: Any) -> Any:
+    """What was lost, an actor or an object; any other error is raised."""
+    cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
+    if not isinstance(cause, (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError)):
+        raise error
+    return cause
+
+
+def is_end_of(actor: Any, error: Any) -> bool:
+    """Whether the error says that this actor is gone."""
+    return bool(getattr(error, "actor_id", None) == actor._actor_id.hex())
+
+
 def describe_end(error: Exception) -> str:
     """How an actor ended, in words."""
     text = str(error)

@@ -23,7 +23,7 @@ from headrace.engine.program import Program
 from headrace.engine.shipping import ship
 from headrace.engine.workers import pool_line as line
 from headrace.engine.workers.borrowed import Borrowed
-from headrace.engine.workers.process import _remote
+from headrace.engine.workers.remote import remote
 from headrace.errors import Closed, WorkerDied
 
 
@@ -68,7 +68,7 @@ class SharedWorkers:
                 self._say((line.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
                 answer = self._hear()
             if answer[0] == line.BROKEN:
-                raise _remote(answer[1], answer[2])
+                raise remote(answer[1], answer[2])
         except BaseException:
             self.close()
             raise
@@ -148,7 +148,7 @@ class SharedWorkers:
                 except BlockingIOError:
                     return replies
                 if message[0] == line.BROKEN:
-                    raise _remote(message[1], message[2])
+                    raise remote(message[1], message[2])
                 if message[0] == line.GONE:
                     self.arena.forget(message[1])
                 else:
@@ -169,7 +169,7 @@ class SharedWorkers:
             reply.outputs, reply.ended = [], True
             return
         if kind == FAILED:
-            reply.error = _remote(*body)
+            reply.error = remote(*body)
             return
         if kind == INLINE:
             reply.outputs, reply.count, reply.skipped, reply.seconds, reply.worker = body
