@@ -61,6 +61,8 @@ class Stats:
     prefetch: int = 2
     tried: dict[int, float] = field(default_factory=dict)
     """With workers="auto": batches a second by the number of workers, as far as they were tried."""
+    advice: str = ""
+    """Said when workers cost more than they give."""
 
 
 _LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
@@ -312,7 +314,13 @@ class Loader(Generic[T]):
             workers=self.policy.workers,
             prefetch=self.policy.prefetch,
             tried=dict(self._tuner.rates) if self._tuner is not None else {},
+            advice=self._meter.advice() if self.policy.kind == "process" else "",
         )
+
+    def explain(self) -> str:
+        """The plan of the pipe, and what has shown since about the use of workers."""
+        plan, advice = self.pipe.explain(workers=self.policy.workers), self.stats().advice
+        return f"{plan}\nadvice: {advice}" if advice else plan
 
     def worker_pids(self) -> list[int]:
         """The process numbers of the workers that are alive now."""

@@ -241,3 +241,39 @@ run(main)
         env=token(),
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ray_train_tells_the_ranks(run_script: RunScript) -> None:
+    done = run_script(
+        CLUSTER
+        + """
+def train(config):
+    import ray.train
+    from headrace import World
+    world = World.detect()
+    pipe = Pipe.of(Arrays(40, 1000)).batch(2).collate()
+    with Loader(pipe, workers=1, kind="ray", world=world) as loader:
+        seen = [int(x) for batch in loader for x in batch[:, 0]]
+    Path(config["folder"], f"{world.rank} of {world.ranks}").write_text(json.dumps(seen))
+
+def main(cluster, nodes):
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+    folder = Path.cwd() / "seen"
+    folder.mkdir()
+    TorchTrainer(
+        train,
+        train_loop_config={"folder": str(folder)},
+        scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}, use_gpu=False),
+        run_config=RunConfig(storage_path=str(Path.cwd() / "results")),
+    ).fit()
+    shares = {path.name: json.loads(path.read_text()) for path in folder.iterdir()}
+    assert sorted(shares) == ["0 of 2", "1 of 2"], shares
+    assert sorted(shares["0 of 2"] + shares["1 of 2"]) == list(range(40)), shares
+
+run(main)
+""",
+        timeout=300,
+        env={**token(), "RAY_TRAIN_V2_ENABLED": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -82,7 +82,7 @@ class Loaded:
         return self._loader.stats()
 
     def explain(self) -> str:
-        return self._loader.pipe.explain(workers=self._settings.workers)
+        return self._loader.explain()
 
     def pids(self) -> list[int]:
         return self._loader.worker_pids()

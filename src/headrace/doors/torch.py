@@ -6,6 +6,7 @@ their order, random values and errors are torch's to the bit. What is added are 
 
     reproducible    random values in workers hang on the batch, not on the worker: the same for any number of workers
     shard="auto"    an iterable-style dataset is divided exactly among workers and ranks
+    num_workers     may be "auto": another number each epoch, until the best one is found
     shuffle_window  an iterable-style dataset is shuffled inside windows of so many samples
     world           among which ranks `shard="auto"` divides; found out from the launcher when not given
     state_dict, load_state_dict
@@ -14,8 +15,9 @@ their order, random values and errors are torch's to the bit. What is added are 
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from headrace.engine.tuning import Tuner
 from headrace.errors import BadOption, SnapshotRefused, missing
 
 try:
@@ -29,6 +31,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
 
 from headrace.doors import torch_plan as plan
+from headrace.doors.torch_auto import Stopwatch, without_auto
 from headrace.doors.torch_indices import pass_epoch, start_of
 from headrace.doors.torch_iteration import Iteration, Standing
 from headrace.doors.torch_state import check, snapshot
@@ -57,6 +60,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     reproducible: bool
     shard: str | None
     shuffle_window: int | None
+    _tuner: Tuner | None
     world: World | None
     _standing: Standing | None
     _resume: dict[str, Any] | None
@@ -71,7 +75,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             shuffle: bool | None = None,
             sampler: Sampler[Any] | Iterable[Any] | None = None,
             batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
-            num_workers: int = 0,
+            num_workers: int | Literal["auto"] = 0,
             collate_fn: Callable[[list[Any]], Any] | None = None,
             pin_memory: bool = False,
             drop_last: bool = False,
@@ -96,6 +100,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             self._standing, self._resume, self._loaded = None, None, {}
             self.reproducible, self.shard, self.shuffle_window, self.world = reproducible, shard, shuffle_window, world
             _check_ours(self)
+            args, kwargs, self._tuner = without_auto(args, kwargs)
             if shard is not None or shuffle_window is not None:
                 args, kwargs = _with_iterable(args, kwargs)
             try:
@@ -112,12 +117,15 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     def _get_iterator(self) -> Any:
         if isinstance(self.dataset, IterDataPipe | MapDataPipe):
             return super()._get_iterator()  # torch's own graph of pipes, on torch's own workers
-        if self.num_workers:
+        if self.num_workers and self._tuner is None:
             self.check_worker_number_rationality()
         resume, self._resume = self._resume, None
         if resume is not None and resume.get("over"):
             resume = self._after(resume)
-        return Iteration(self, resume)
+        iteration = Iteration(self, resume)
+        if self._tuner is not None and not self._tuner.settled:
+            iteration.stopwatch = Stopwatch(self)
+        return iteration
 
     # --- state --------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from torch.utils.data import _utils
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from headrace.doors import torch_plan as plan
+from headrace.doors.torch_auto import Stopwatch
 from headrace.doors.torch_fetch import Skipped
 from headrace.doors.torch_indices import Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch_seeds import base_seed
@@ -77,6 +78,7 @@ class Iteration(_BaseDataLoaderIter):
         self._persistent = loader.persistent_workers and loader.num_workers > 0
         self._number = 0 if resume is None else resume["epoch"]
         self._warned = False
+        self.stopwatch: Stopwatch | None = None
         self._twins: Twins | None = None
         if loader._standing is None and resume is None and plan.has_replicas(loader):
             self._twins = Twins()
@@ -209,6 +211,8 @@ class Iteration(_BaseDataLoaderIter):
             kind = type(data)
             if kind is Skipped:
                 continue
+            if self.stopwatch is not None:
+                self.stopwatch.batch(self._meter.waited)
             if kind is Raised:
                 raise data.take()
             if self._twins is not None and self._seen_twins(data):
@@ -292,6 +296,9 @@ class Iteration(_BaseDataLoaderIter):
         self._twins = None
         self._standing.ended = True
         self._epoch = None
+        if self.stopwatch is not None:
+            self.stopwatch.end(self._meter.waited)
+            self.stopwatch = None
         if not self._persistent:
             self._close()
 

@@ -10,6 +10,7 @@ from headrace.engine.run import Run
 from headrace.errors import HeadraceError
 from headrace.observe.meter import RUN, Meter
 from headrace.pipe import Pipe
+from headrace.plan.seed import BorrowedGlobals, seed_globals
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
@@ -65,6 +66,8 @@ class Epoch(Iterator[T], Generic[T]):
             self._workers = None
             raise
         self._samples: Iterator[Any] = self._tail if self._tail is not None else self._run
+        if self._tail is not None and _draws(pool):
+            self._samples = _Lent(self._tail)
         if self._watch is not None:
             self._samples = self._watch(self._samples, self._run.mark if self._tail is None else self._tail.state)
 
@@ -143,12 +146,32 @@ class Epoch(Iterator[T], Generic[T]):
             self.close()
 
 
+def _draws(pool: Pool) -> bool:
+    """Whether user code runs in the tail, and may draw from the global generators. (Threads never touch them.)"""
+    return pool.program.keyed and pool.policy.kind != "thread" and any(node.op.user for node in pool.program.tail)
+
+
+class _Lent(Iterator[Any]):
+    """The tail, with the user's generators put aside while it runs."""
+
+    def __init__(self, tail: Iterator[Any]) -> None:
+        self._tail = tail
+        self._borrowed = BorrowedGlobals()
+
+    def __next__(self) -> Any:
+        with self._borrowed:
+            return next(self._tail)
+
+
 class _TailOpening(Opening):
     """Opens the ops that run in the consumer on top of a run."""
 
     def __init__(self, epoch: Epoch[Any]) -> None:
         program = epoch._pool.program
-        super().__init__(program.pipe.ordinals(), program.seed, epoch.epoch, clock=epoch._meter.tail)
+        seeding = seed_globals if _draws(epoch._pool) else None
+        super().__init__(
+            program.pipe.ordinals(), program.seed, epoch.epoch, seed_globals=seeding, clock=epoch._meter.tail
+        )
         self._iterator = epoch
         self._bottom = program.tail[0].inputs[0]
 

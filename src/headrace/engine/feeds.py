@@ -14,7 +14,7 @@ any two deliveries is a look at the ticket at hand.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from headrace.engine.messages import Reply, Ticket
@@ -215,8 +215,11 @@ class Entry:
 class Strands:
     """Credits for blocks of strands, and the order in which their samples follow each other: in turn, one from each."""
 
-    def __init__(self, strands: int, epoch: int, depth: int, mark: Mark = None) -> None:
+    def __init__(
+        self, strands: int, epoch: int, depth: int, mark: Mark = None, free: Callable[[Block], None] | None = None
+    ) -> None:
         self._epoch = epoch
+        self._free = free
         self._depth = depth
         turn, saved = (0, [(None, 0, 0, False)] * strands) if mark is None else (mark[1], mark[2])
         self._turn = turn
@@ -291,6 +294,8 @@ class Strands:
 
     def _next_block(self, s: int) -> None:
         block, state = self._queues[s].popleft()
+        if not block.count and self._free is not None:
+            self._free(block)  # the end of a strand has no samples, and nobody else will
         self._taken[s] = max(0, self._taken[s] - block.count)
         self._states[s] = state
         self._numbers[s] += 1

@@ -510,7 +510,7 @@ def _feeds(
     elif first.feed == "listed":
         feeds.append(Listed(listed or iter(()), epoch, 0 if marks[0] is None else marks[0][1]))
     else:
-        feeds.append(Strands(program.strands, epoch, policy.prefetch, marks[0]))
+        feeds.append(Strands(program.strands, epoch, policy.prefetch, marks[0], free))
     # Ranks that read the same stream divide it at the first stage after it; what comes later is a rank's own.
     ranks, rank = (world.share_ranks, world.share_rank) if first.feed == "strand" else (1, 0)
     for stage, its in zip(program.stages[1:], marks[1:], strict=True):

@@ -77,6 +77,8 @@ class SharedPool(Joined):
     def __init__(
         self, workers: int, *, consumers: int = 1, same: bool = False, skew: int | None = None, wait: float = 120.0
     ) -> None:
+        if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
+            raise BadOption("a shared pool needs Linux (5.3 or later); kind='thread' runs the same pipe in threads")
         for name, value in (("workers", workers), ("consumers", consumers), ("skew", 1 if skew is None else skew)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise BadOption(f"{name} must be a whole number >= 1, not {value!r}")

@@ -33,10 +33,10 @@ def available() -> int:
 class Tuner:
     """Tries settings one after the other and keeps the best."""
 
-    def __init__(self, policy: Policy, cores: int | None = None) -> None:
+    def __init__(self, policy: Policy, cores: int | None = None, first: int = 0) -> None:
         self._policy = policy
         self._cores = cores or available()
-        self.workers = 0
+        self.workers = first
         """The number that is tried, or was chosen."""
         self.rates: dict[int, float] = {}
         """Batches a second, by the number of workers."""
@@ -73,7 +73,7 @@ class Tuner:
 
     def _gained(self, most: int) -> bool:
         others = [rate for workers, rate in self.rates.items() if workers != most]
-        return self.rates[most] > FASTER * max(others)
+        return self.rates[most] > FASTER * max(others, default=0.0)
 
 
 class Trial:

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+BRINGING = 40e-6
+"""Seconds that the consumer and the system spend on a small ticket, and no worker sees."""
+MEANINGFUL = 50
+"""Tickets before anything is said about them."""
 RUN = -1
 """Stands for the engine itself among the numbers of ops."""
 
@@ -41,6 +45,20 @@ class Meter:
         self.skips.extend(skipped)
         if self.on_skip is not None:
             self.on_skip(epoch, stage, skipped)
+
+    def advice(self) -> str:
+        """Where workers cost more than they give: what that would have taken without them; else nothing."""
+        if self.tickets < MEANINGFUL or not self.sampled:
+            return ""
+        busy = sum(self.busy.values())
+        work = busy * sum(self.ops.values()) / self.sampled
+        brought = busy - work + self.tickets * BRINGING
+        if work >= brought:
+            return ""
+        return (
+            f"workers cost more than they give: a ticket is {1e6 * work / self.tickets:.0f} us of work, and about "
+            f"{1e6 * brought / self.tickets:.0f} us of packing and bringing it over; workers=0 is likely faster"
+        )
 
     def by_op(self) -> dict[int, float]:
         """Seconds in each op, by its number: what the timed tickets took, scaled up to all tickets."""

@@ -1,0 +1,54 @@
+"""`num_workers="auto"`: another number each epoch, until the best one is found.
+
+Batch k is made by worker k mod num_workers, so the number changes between epochs only, and random values that are drawn
+in workers change with it, as they do in torch (`reproducible=True` has the same ones for any number).
+"""
+
+import time
+import weakref
+from typing import Any
+
+from headrace.engine.policy import Policy
+from headrace.engine.tuning import Tuner, available
+
+_PLACE = 5
+"""Of `num_workers` among torch's positional arguments."""
+
+
+def without_auto(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Tuner | None]:
+    """The arguments with a number in place of "auto", and the tuner if there was one."""
+    cores = available()
+    if kwargs.get("num_workers") == "auto":
+        kwargs = {**kwargs, "num_workers": cores}
+    elif len(args) > _PLACE and args[_PLACE] == "auto":
+        args = (*args[:_PLACE], cores, *args[_PLACE + 1 :])
+    else:
+        return args, kwargs, None
+    return args, kwargs, Tuner(Policy(workers=cores, kind="process"), cores, first=cores)
+
+
+class Stopwatch:
+    """Measures an epoch, and sets the number of workers for the next one."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = weakref.ref(loader)
+        self._batches = 0
+        self._began, self._waited = time.perf_counter(), 0.0
+        # Workers that stay are started once: that is not held against their number.
+        self._forgets_start = loader.persistent_workers
+
+    def batch(self, waited: float) -> None:
+        self._batches += 1
+        if self._forgets_start:
+            self._forgets_start = False
+            self._batches, self._began, self._waited = 0, time.perf_counter(), waited
+
+    def end(self, waited: float) -> None:
+        """Everything was delivered. An epoch of very few batches says nothing."""
+        loader = self._loader()
+        if loader is None or self._batches < 2 * loader.num_workers:
+            return
+        took = time.perf_counter() - self._began
+        if loader._tuner.learn(self._batches / took, (waited - self._waited) / took):
+            loader.num_workers = loader._tuner.workers
+            loader._iterator = None  # persistent workers are as many as they were
