@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ Batch = npt.NDArray[np.float64]
 
 
 class Samples:
-    """Each costs some tenths of a millisecond of work."""
+    """Each costs about half a millisecond of work."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -41,8 +42,8 @@ class Samples:
 
     def __getitem__(self, index: int) -> Batch:
         sample = np.random.default_rng(index).random((64, 64))
-        for _ in range(6):
-            sample = np.tanh(sample @ sample / 64)
+        for _ in range(4):
+            sample = np.cos(sample @ sample)
         return sample
 
 
@@ -128,21 +129,25 @@ def main() -> None:
     parser.add_argument("--consumers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--skew", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=1, help="the figures are medians of so many")
+    parser.add_argument("--rounds", type=int, default=1, help="seconds and ratios are medians of so many")
     parser.add_argument("--consume", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.consume:
         consume(*json.loads(options.consume))
         return
+    # Round by round, so that a machine that others use too slows all of them alike.
+    rounds = [
+        {count: run(options.batches, count, options.workers, options.skew) for count in options.consumers}
+        for _ in range(options.rounds)
+    ]
     print("consumers  processor s   of one  batches made  given again  most kept  longest lead")
-    one = 0.0
     for count in options.consumers:
-        found = [run(options.batches, count, options.workers, options.skew) for _ in range(options.rounds)]
-        spent = sorted(each["seconds"] for each in found)[len(found) // 2]
-        one = one or spent
+        found = [each[count] for each in rounds]
+        spent = median(each["seconds"] for each in found)
+        ratio = median(each[count]["seconds"] / each[options.consumers[0]]["seconds"] for each in rounds)
         kept, lead = (max(each[name] for each in found) for name in ("fullest", "lead"))
         made, again = found[-1]["run"], found[-1]["shared"]
-        print(f"{count:9} {spent:12.2f} {spent / one:7.2f}x {made:13} {again:12} {kept:10} {lead:13}")
+        print(f"{count:9} {spent:12.2f} {ratio:7.2f}x {made:13} {again:12} {kept:10} {lead:13}")
     count = max(2, *options.consumers)
     last = run(options.batches, count, options.workers, options.skew, die_after=options.batches // 3)
     print(f"\n{count} consumers, one of them killed: exit codes {last['codes']}, {last['run']} batches made")

@@ -114,3 +114,18 @@ def test_a_file_that_is_no_snapshot_is_refused(
     assert words in capsys.readouterr().err
     assert main(["snapshot", "show", str(tmp_path / "no.json")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_the_places_of_several_ranks_have_words() -> None:
+    from headrace.cli.snapshot import place
+
+    assert place([["d", [[0, 64], [128, 160]], [[[[160, 192]], 3]]], 0, 0]) == (
+        "96 samples of blocks that are finished, 1 blocks begun"
+    )
+    turns = [["r", ["j", 0, [40, [], []], 8, [[3, 0], [2, 0]]], 0, 32, 8], 0, 0]
+    assert place(turns) == (
+        "group 8 (sample 32), read from positions taken in turn from 40: 3, 2 blocks of 8 by 2 ranks"
+    )
+    assert place(["w", 4, [[["p", 8], 0, 0], [["p", 16], 0, 0]]]) == (
+        "4 steps after a vote of 2 ranks, which stood at: sample 8; sample 16"
+    )

@@ -18,7 +18,7 @@ from headrace.op import Op
 from tests.depth import depth
 from tests.laws.pipes import KINDS, Numbers
 
-HOW: dict[str, Any] = {"workers": 2, "start_method": "fork", "timeout": 5}
+HOW: dict[str, Any] = {"workers": 2, "start_method": "fork", "timeout": 30}
 
 
 def worker_pids(loader: Loader[Any]) -> list[int]:

@@ -120,6 +120,8 @@ def _place(at: Any) -> str:
     if len(at) == 5:  # an op that runs in the consumer, on top of the rest
         emitted, _, _, _, inputs = at
         return f"{emitted} emitted by the last op in the consumer; below it: {_place(inputs[0])}"
+    if at[0] == "w":
+        return f"{at[1]} steps after a vote of {len(at[2])} ranks, which stood at: {'; '.join(map(_place, at[2]))}"
     mark, skip, skipped, *_ = at
     words = "the start of the epoch" if mark is None else _mark(mark)
     if skip:
@@ -136,6 +138,12 @@ def _mark(mark: Any) -> str:
     if letter == "s":
         strands = [f"block {block}" + (f" + {skip}" if skip else "") for _, block, skip, _ in mark[2]]
         return f"{', '.join(strands)} of {len(strands)} strand{'s' * (len(strands) > 1)}"
+    if letter == "j":
+        tickets = ", ".join(str(number) for number, _ in mark[4])
+        return f"positions taken in turn from {mark[2][0]}: {tickets} blocks of {mark[3]} by {len(mark[4])} ranks"
+    if letter == "d":
+        done = sum(stop - start for start, stop in mark[1])
+        return f"{done} samples of blocks that are finished" + (f", {len(mark[2])} blocks begun" if mark[2] else "")
     _, inner, offset, base, number = mark
     rest = f" + {offset}" if offset else ""
     return f"group {number} (sample {base}), read from {_mark(inner) if inner is not None else 'the start'}{rest}"
