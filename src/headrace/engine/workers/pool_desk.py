@@ -57,6 +57,8 @@ class Desk:
         self._loans: dict[int, Loan] = {}
         self._jobs: dict[Key, Job] = {}
         self._shelf: dict[Key, Result] = {}
+        self._again: list[Job] = []
+        """Blocks of streams whose worker did not know where it was."""
         self._readings = Readings(program.strands, settings.same)
         self.workers = ProcessWorkers(replace(policy, workers=settings.workers, kind="process"))
         self.workers.arena = self.arena = Watched(policy.memory)
@@ -152,9 +154,7 @@ class Desk:
             self._tidy()
         for reply in self.workers.collect():
             self._answered(reply)
-        for job in self._readings.again():
-            if not self._submit(job):
-                job.asked.reading.again[job.asked.strand].insert(0, job)
+        self._again = [job for job in self._again if not self._submit_again(job)]
         moving = True
         while moving:
             moving = False
@@ -190,7 +190,7 @@ class Desk:
                 return True
             if self._is_full(key) and self._is_awaited(key):
                 return False
-        if reading is not None and (asked.number != reading.next[asked.strand] or reading.again.get(asked.strand)):
+        if reading is not None and (asked.number != reading.next[asked.strand] or reading.lost[asked.strand]):
             return False
         if not self.settings.same and any(asked.number in loan.read for loan in asked.loans):
             self._tell(consumer, asked, _twice())
@@ -206,6 +206,14 @@ class Desk:
             self._jobs[key] = job
         if reading is not None:
             reading.next[asked.strand] += 1
+        return True
+
+    def _submit_again(self, job: Job) -> bool:
+        """Blocks that were lost are asked for in their order, each when it is known where it starts."""
+        reading, strand = job.asked.reading, job.asked.strand
+        if reading.flying[strand] or not self._submit(job):
+            return False
+        reading.lost[strand] -= 1
         return True
 
     def _submit(self, job: Job) -> bool:
@@ -255,7 +263,7 @@ class Desk:
             loan.held = loan.held or read.held
             self._release(loan)
         if asked.reading is not None and not asked.reading.heard(asked.strand, asked.number, reply):
-            asked.reading.again.setdefault(asked.strand, []).append(job)
+            self._again.append(job)
             self.arena.give_back(reply.slot)
             return
         result = self._result(reply, key)

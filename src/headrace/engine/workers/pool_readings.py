@@ -12,7 +12,6 @@ asked again with the state that the strand had.
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from headrace.engine import codec
 from headrace.engine.messages import Reply
@@ -20,6 +19,8 @@ from headrace.engine.workers.pool_accounts import Consumer, made_of
 
 APART = 1 << 32
 """More blocks than any reading has."""
+EPOCHS = 64
+"""Epochs whose readings are remembered when they are over, for whoever comes late."""
 LOST = codec.pack_state(None)
 """What a worker says of a strand that it does not have open."""
 
@@ -46,15 +47,15 @@ class Reading:
         """By strand: the next block that nobody has asked for."""
         self.flying: Counter[int] = Counter()
         """By strand: blocks that are being read."""
-        self.again: dict[int, list[Any]] = {}
-        """By strand: jobs to ask for again."""
+        self.lost: Counter[int] = Counter()
+        """By strand: blocks that have to be asked for again."""
         self.last: dict[int, int] = {}
         """Of strands that have ended: the last block."""
         self._state: dict[int, bytes | None] = {}
 
     @property
     def alive(self) -> bool:
-        return bool(self.readers) or self.flying.total() > 0
+        return bool(self.readers) or self.flying.total() + self.lost.total() > 0
 
     def begin(self, strand: int, beginning: Beginning) -> None:
         self.began[strand] = beginning
@@ -74,6 +75,7 @@ class Reading:
         """Take note of a block; False if the worker did not have the strand."""
         self.flying[strand] -= 1
         if reply.state == LOST and strand not in self.last:
+            self.lost[strand] += 1
             return False
         self._state[strand] = reply.state
         if reply.ended or reply.error is not None:
@@ -131,17 +133,15 @@ class Readings:
         self._count += 1
         reading = Reading(self._count, serial, private)
         self._epochs[epoch] = [*others, reading]
+        for old in list(self._epochs)[:-EPOCHS]:
+            if not any(reading.alive for reading in self._epochs[old]):
+                del self._epochs[old]
         return reading
 
     def now(self, consumer: Consumer, epoch: int) -> Reading | None:
         """The reading of an epoch that a consumer is in."""
         its, reading = self._mine.get(consumer, (-1, None))
         return reading if its == epoch else None
-
-    def again(self) -> list[Any]:
-        """Jobs that can be asked for again now."""
-        waiting = [(r, strand) for rs in self._epochs.values() for r in rs for strand in r.again if r.again[strand]]
-        return [reading.again[strand].pop(0) for reading, strand in waiting if not reading.flying[strand]]
 
     def leave(self, consumer: Consumer) -> None:
         """A consumer needs no more blocks of the epoch at hand."""
