@@ -1,7 +1,10 @@
 """The number of workers is found while an epoch runs, and nobody can tell but by the clock."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,3 +114,11 @@ def test_prefetch_may_be_left_to_the_engine_and_other_words_are_refused() -> Non
         assert loader.stats().prefetch >= 1
     with pytest.raises(BadOption, match="workers must be a whole number"):
         Loader(Pipe.of(range(8)), workers="many")  # type: ignore[arg-type]
+
+
+def test_the_lab_compares_it_with_fixed_numbers() -> None:
+    lab = Path(__file__).resolve().parents[1] / "examples" / "labs" / "autotune.py"
+    command = [sys.executable, str(lab), "--seconds", "0.3", "--one", "is trivial", "auto"]
+    rate, workers = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50).stdout.split()
+    assert float(rate) > 0
+    assert int(workers) >= 0

@@ -332,7 +332,7 @@ class Desk:
             "pids": self.workers.pids(), "consumers": len(self.consumers), "run": self.run, "shared": self.shared,
             "shelf": len(self._shelf), "fullest": self.fullest, "loans": len(self._loans), "bytes": self.arena.total,
             "waiting": sum(len(consumer.queue) for consumer in self.consumers), "running": self.workers.running(),
-            "restarts": len(self.workers.restarts), "again": len(self._again),
+            "restarts": len(self.workers.restarts),
         }  # fmt: skip
 
 
