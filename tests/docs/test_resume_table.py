@@ -1,4 +1,4 @@
-"""The table of what it costs to resume, in docs/snapshots.md, is the one that is made here out of an example of each op.
+"""The table of what it costs to resume, in docs/snapshots.md, is the one that is made here from examples of all ops.
 
 After a change, `python -m tests.docs.test_resume_table` writes it anew.
 """
