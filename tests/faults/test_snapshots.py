@@ -40,7 +40,7 @@ def mutated(state: Any, chance: random.Random) -> Any:
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         *path, last = chance.choice(places(state) or [()]) or [None]
         if last is None:
-            return chance.choice(NASTY)
+            return copy.deepcopy(chance.choice(NASTY))
         inner = state
         for key in path:
             inner = inner[key]
@@ -52,7 +52,7 @@ def mutated(state: Any, chance: random.Random) -> Any:
         elif act == 2 and isinstance(inner[last], list):
             inner[last] = inner[last] * 2
         else:
-            inner[last] = chance.choice(NASTY)
+            inner[last] = copy.deepcopy(chance.choice(NASTY))
     return state
 
 

@@ -32,6 +32,8 @@ class Key(NamedTuple):
     """Or -1."""
     at: int
     """Where its samples stand among those of its stage, or of its strand; the same order for all consumers."""
+    origin: int
+    """The last position of the head that it is made of; past all of them if that is a stream."""
     made_of: bytes
     """Its number, and its inputs down to the positions of the head, or to the reading of a stream."""
 
@@ -106,6 +108,8 @@ class Consumer:
         """The keys of these."""
         self.place: dict[tuple[int, int], tuple[int, int]] = {}
         """By stage and strand: the epoch, and where the last ticket stands that it has asked for."""
+        self.began = (-1, 0)
+        """The epoch, and the position of the head where it began that epoch: no ticket is made of what lies before."""
         self.apart: set[int] = set()
         """Epochs that it has left, or came too late for: nothing of them is done for it and others together."""
         self.holds: dict[int, int] = {}
@@ -118,8 +122,10 @@ class Consumer:
 
     def awaits(self, key: Key) -> bool:
         """It has not asked for this yet, but will."""
-        behind = self.place.get((key.stage, key.strand), (-1, -1)) < (key.epoch, key.at)
-        return behind and key.epoch not in self.apart
+        if self.place.get((key.stage, key.strand), (-1, -1)) >= (key.epoch, key.at) or key.epoch in self.apart:
+            return False
+        epoch, first = self.began
+        return key.epoch != epoch or key.origin >= first
 
 
 class Job:

@@ -119,6 +119,8 @@ class Desk:
             asked.loans = [self._loans[number] for number, _, _ in asked.payload[0]]
         asked.key = self._key(consumer, asked)
         place = (asked.epoch, asked.at)
+        if asked.where == (0, -1) and (asked.epoch != consumer.began[0] or place < consumer.place[0, -1]):
+            consumer.began = place
         if asked.strand is not None and asked.number != asked.reading.began[asked.strand][0]:
             place = max(place, consumer.place[asked.where])  # it may have got the end meanwhile
         consumer.place[asked.where] = place
@@ -129,15 +131,22 @@ class Desk:
     def _key(self, consumer: Consumer, asked: Asked) -> Key | None:
         where = (asked.epoch, *asked.where, asked.at)
         if asked.reading is not None:
-            return None if asked.reading.private else Key(*where, asked.reading.name)
+            return None if asked.reading.private else Key(*where, OVER, asked.reading.name)
         if not self.settings.same or asked.epoch in consumer.apart:
             return None
-        inputs = asked.payload
+        inputs, origin = asked.payload, asked.at
         if asked.loans:
             refs, base, stride = asked.payload
-            read = zip(asked.loans, refs, strict=True)
-            inputs = ([(tuple(loan.key or ()), first, stop) for loan, (_, first, stop) in read], base, stride)
-        return Key(*where, made_of(asked.number, inputs))
+            keys = [loan.key for loan in asked.loans if loan.key is not None]
+            if len(keys) < len(refs):
+                return None  # made of what nobody else has
+            origin = max(key.origin for key in keys)
+            inputs = (
+                [(tuple(key), first, stop) for key, (_, first, stop) in zip(keys, refs, strict=True)],
+                base,
+                stride,
+            )
+        return Key(*where, origin, made_of(asked.number, inputs))
 
     def _is_there(self, reading: Reading, strand: int, number: int) -> bool:
         return any(
@@ -155,18 +164,25 @@ class Desk:
         for reply in self.workers.collect():
             self._answered(reply)
         self._again = [job for job in self._again if not self._submit_again(job)]
-        moving = True
-        while moving:
-            moving = False
-            for k in range(len(self.consumers)):
-                moving = self._one_of(self.consumers[(self._turn + k) % len(self.consumers)]) or moving
-            self._turn += 1
+        while self._hand_out():
+            pass
+        idle = not self.workers.running() and not self._incomplete
+        if idle and all(consumer.queue and not consumer.outbox for consumer in self.consumers):
+            # Everybody waits for somebody else: their streams are not quite the same.
+            self._hand_out(bounded=False)
         self.workers.flush()
 
-    def _one_of(self, consumer: Consumer) -> bool:
+    def _hand_out(self, bounded: bool = True) -> bool:
+        """Something to each consumer, as far as there is something for it now; whether there was."""
+        self._turn += 1
+        in_turn = [self.consumers[(self._turn + k) % len(self.consumers)] for k in range(len(self.consumers))]
+        served = [self._one_of(consumer, bounded) for consumer in in_turn]
+        return any(served)
+
+    def _one_of(self, consumer: Consumer, bounded: bool) -> bool:
         """The first thing that a consumer wants and can have now."""
         for asked in consumer.queue:
-            if self._serve(consumer, asked):
+            if self._serve(consumer, asked, bounded):
                 consumer.queue.remove(asked)
                 if asked.key is not None:
                     consumer.wanted.discard(asked.key)
@@ -174,7 +190,7 @@ class Desk:
                 return True
         return False
 
-    def _serve(self, consumer: Consumer, asked: Asked) -> bool:
+    def _serve(self, consumer: Consumer, asked: Asked, bounded: bool) -> bool:
         key, reading = asked.key, asked.reading
         if reading is not None and asked.number > reading.last.get(asked.strand, OVER):
             self._tell(consumer, asked, Result((line.PAST,)))
@@ -188,7 +204,7 @@ class Desk:
                 self._jobs[key].waiters.append((consumer, asked))
                 self.shared += 1
                 return True
-            if self._is_full(key) and self._is_awaited(key):
+            if bounded and self._is_full(key) and self._is_awaited(key):
                 return False
         if reading is not None and (asked.number != reading.next[asked.strand] or reading.lost[asked.strand]):
             return False
