@@ -242,6 +242,29 @@ def test_ranks_that_go_on_from_different_places_do_not_wait_for_each_other(stran
     assert got == whole
 
 
+def test_one_that_goes_on_and_others_that_begin_do_not_wait_for_each_other() -> None:
+    whole = alone("filtered")
+    with Loader(PIPES["filtered"], seed=3) as loader:
+        batches = iter(loader)
+        before = [told(next(batches)) for _ in range(15)]
+        state = loader.state_dict()
+    got: dict[int, list[str]] = {}
+
+    def consume(number: int) -> None:
+        with Loader(PIPES["filtered"], seed=3, pool=pool) as loader:
+            if number == 0:
+                loader.load_state_dict(state)
+            got[number] = [told(batch) for batch in loader]
+
+    with SharedPool(workers=1, consumers=3, same=True, skew=2) as pool:
+        threads = [threading.Thread(target=consume, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (before + got[0], got[1], got[2]) == (whole, whole, whole)
+
+
 def test_the_same_share_of_a_stream_twice_is_an_error() -> None:
     with (
         SharedPool(workers=1) as pool,
