@@ -95,6 +95,18 @@ def test_the_stream_is_the_same_while_workers_are_tried(name: str) -> None:
         assert loader.stats().workers == loader.policy.workers
 
 
+@pytest.mark.parametrize("name", PIPES)
+def test_an_epoch_may_be_moved_between_any_two_kinds_of_workers(name: str) -> None:
+    want = list(Loader(PIPES[name](), seed=3))
+    with Loader(PIPES[name](), workers=2, seed=3) as loader:
+        reader = iter(loader)
+        got = []
+        for kinds in range(12):
+            got += [next(reader) for _ in range(5)]
+            reader.move(Policy() if kinds % 2 == 0 else Policy(workers=1 + kinds % 3, kind="process"))
+        assert [*got, *reader] == want
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_snapshot_may_be_taken_at_any_moment_of_it() -> None:
     pipe = PIPES["indexed"]

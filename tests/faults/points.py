@@ -22,7 +22,7 @@ import pytest
 from headrace.engine import codec
 from headrace.engine.workers import child
 
-_FIELDS = struct.Struct("<qq")
+_FIELD, _FIELDS = struct.Struct("<q"), struct.Struct("<qq")
 
 
 class Points:
@@ -68,8 +68,10 @@ class Points:
 
     def moment(self) -> None:
         count, armed = _FIELDS.unpack_from(self._shared, 0)
-        _FIELDS.pack_into(self._shared, 0, count + 1, armed)
+        _FIELD.pack_into(self._shared, 0, count + 1)
         if count + 1 == armed:
+            # Others count at the same time, and one of them may set the count back: once is once all the same.
+            _FIELD.pack_into(self._shared, _FIELD.size, -1)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, work: Callable[[], Any]) -> Any:

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from headrace.cursor import Cursor, Opening
+from headrace.engine.places import check_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
+from headrace.engine.snapshot import plain_state
 from headrace.errors import HeadraceError
 from headrace.observe.meter import RUN, Meter
 from headrace.pipe import Pipe
@@ -101,7 +103,7 @@ class Epoch(Iterator[T], Generic[T]):
 
     def move(self, policy: Policy) -> None:
         """Go on from here with other workers."""
-        state = self.state()
+        state = check_place(plain_state(self.state()), self._pool.program)
         self._run.abandon()
         self._give_back()
         self._pool.change(policy)

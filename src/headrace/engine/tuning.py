@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.engine.policy import Policy
+from headrace.errors import SnapshotRefused
 from headrace.observe.meter import Meter
 
 WAITING = 0.05
@@ -104,6 +105,10 @@ class Trial:
         enough = took >= SECONDS and self._batches >= 8 + 4 * self._tuner.workers
         if not enough and not (took >= PATIENCE and self._batches >= 2):
             return
+        before = self._tuner.workers
         if self._tuner.learn(self._batches / took, (self._meter.waited - waited) / took):
-            epoch.move(self._tuner.policy())
+            try:
+                epoch.move(self._tuner.policy())
+            except SnapshotRefused:  # an op that cannot say where it stands must be left where it is
+                self._tuner.workers, self._tuner.settled = before, True
         self._begin()

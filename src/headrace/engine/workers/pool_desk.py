@@ -164,22 +164,19 @@ class Desk:
         for reply in self.workers.collect():
             self._answered(reply)
         self._again = [job for job in self._again if not self._submit_again(job)]
-        while self._hand_out():
-            pass
-        idle = not self.workers.running() and not self._incomplete
+        moving = True
+        while moving:
+            self._turn += 1
+            in_turn = [self.consumers[(self._turn + k) % len(self.consumers)] for k in range(len(self.consumers))]
+            moving = any([self._one_of(consumer) for consumer in in_turn])  # noqa: C419 - all of them
+        idle = self.consumers and not self.workers.running() and not self._incomplete
         if idle and all(consumer.queue and not consumer.outbox for consumer in self.consumers):
             # Everybody waits for somebody else: their streams are not quite the same.
-            self._hand_out(bounded=False)
+            last = min(self.consumers, key=lambda consumer: min((asked.epoch, asked.at) for asked in consumer.queue))
+            self._one_of(last, bounded=False)
         self.workers.flush()
 
-    def _hand_out(self, bounded: bool = True) -> bool:
-        """Something to each consumer, as far as there is something for it now; whether there was."""
-        self._turn += 1
-        in_turn = [self.consumers[(self._turn + k) % len(self.consumers)] for k in range(len(self.consumers))]
-        served = [self._one_of(consumer, bounded) for consumer in in_turn]
-        return any(served)
-
-    def _one_of(self, consumer: Consumer, bounded: bool) -> bool:
+    def _one_of(self, consumer: Consumer, bounded: bool = True) -> bool:
         """The first thing that a consumer wants and can have now."""
         for asked in consumer.queue:
             if self._serve(consumer, asked, bounded):
@@ -263,12 +260,13 @@ class Desk:
         return reading is None or reading.name == key.made_of
 
     def _is_full(self, key: Key) -> bool:
-        """Enough results of the same stage wait for somebody, or will; or they take all the memory."""
-        ahead = sum(1 for k in (*self._shelf, *self._jobs) if (k.stage, k.strand) == (key.stage, key.strand))
-        if ahead >= self.settings.skew:
+        """Enough results before this one wait for somebody, or will; or what waits takes all the memory."""
+        there = (key.stage, key.strand)
+        kept = [k for k in (*self._shelf, *self._jobs) if (k.stage, k.strand) == there and k < key]
+        if len(kept) >= self.settings.skew:
             return True
-        kept = sum(result.loan.slot.size for result in self._shelf.values() if result.loan is not None)
-        return ahead > 0 and kept > self.arena.budget
+        taken = sum(result.loan.slot.size for result in self._shelf.values() if result.loan is not None)
+        return bool(kept) and taken > self.arena.budget
 
     # --- results ------------------------------------------------------------------------------------------------------
 
