@@ -35,6 +35,7 @@ def start(options: list[str], paths: list[str], output: IO[str] | None) -> subpr
 def main(options: list[str]) -> int:
     # Whoever runs this in the background may have told it to ignore Ctrl-C; tests that send it must not inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the lanes, which are sessions, end too
     first, second = lanes()
     with tempfile.TemporaryFile("w+") as log:
         running = [start(options, first, None), start(options, second, log)]

@@ -77,7 +77,7 @@ DANGERS: dict[str, Danger] = {
     ),
     "chance": Danger(
         ("random", "numpy.random"),
-        rooms=("plan/seed.py", "doors/torch_seeds.py"),  # the torch door draws what torch draws
+        rooms=("plan/seed.py", "doors/torch_seeds.py", "doors/torch_crew.py"),  # the torch door seeds as torch does
         harmless=("numpy.random.Generator",),  # the type that users receive
     ),
     "torch": Danger(

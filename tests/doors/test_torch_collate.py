@@ -11,7 +11,10 @@ from torch.utils.data._utils import collate as torchs
 from torch.utils.data._utils import worker
 
 from headrace.doors.torch import DataLoader
-from headrace.doors.torch_collate import default_collate, shorter
+from headrace.doors.torch_collate import shorter
+from headrace.doors.torch_light import Unusual, _collate, default_collate
+from headrace.engine import codec
+from tests.doors.torch_free_datasets import Asking, Numbers
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -75,6 +78,38 @@ def same(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("batch", BATCHES, ids=lambda b: str(b)[:40])
 def test_the_result_is_torchs(batch: Any) -> None:
     assert same(result(default_collate, batch), result(torchs.default_collate, batch))
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=lambda b: str(b)[:40])
+def test_without_torch_the_result_is_the_same_or_left_to_torch(batch: Any) -> None:
+    try:
+        head, buffers = codec.pack(_collate(batch))
+    except Unusual:
+        return
+    assert same(codec.load(head, [bytearray(raw) for raw in buffers]), result(torchs.default_collate, batch))
+
+
+def test_most_usual_batches_are_not_left_to_torch() -> None:
+    usual = [[1, 2], [True, False], [1.5, 2.5], ["a"], [np.float32(1)], LARGE, [(1, "a")], [{"a": [1, LARGE[0]]}]]
+    for batch in usual:
+        _collate(batch)
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_workers_that_need_no_torch_do_not_import_it(context: str) -> None:
+    batches = list(DataLoader(Numbers(), batch_size=8, num_workers=2, multiprocessing_context=context))
+    assert [b[0].tolist() for b in batches] == [list(range(k, k + 8)) for k in range(0, 40, 8)]
+    assert all(type(b[1]) is torch.Tensor and b[1].shape == (8, 3000) for b in batches)
+    assert not any(bool(b[2].any()) for b in batches)
+
+
+def test_torch_that_comes_late_finds_a_worker_as_torch_makes_it() -> None:
+    def batches(kind: Any, context: str) -> list[Any]:
+        generator = torch.Generator().manual_seed(5)
+        return list(kind(Asking(), batch_size=8, num_workers=2, generator=generator, multiprocessing_context=context))
+
+    ours, torchs_own = batches(DataLoader, "spawn"), batches(torch.utils.data.DataLoader, "fork")
+    assert all(map(same, ours, torchs_own))
 
 
 def test_a_changed_table_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,8 +97,8 @@ class Socket:
     def sendmsg(self, *args: Any) -> Any:
         return self._points.around(lambda: self._sock.sendmsg(*args))
 
-    def recvmsg(self, *args: Any) -> Any:
-        return self._points.around(lambda: self._sock.recvmsg(*args))
+    def recvmsg_into(self, *args: Any) -> Any:
+        return self._points.around(lambda: self._sock.recvmsg_into(*args))
 
 
 class Header:

@@ -14,23 +14,22 @@ import torch
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils import collate as torchs
 
+from headrace.doors import torch_light
 from headrace.op import place
 
 Table = dict[Any, Callable[..., Any]]
 
 _SCALARS = (np.bool_, np.number, np.object_)
-_NUMBERS = frozenset(map(np.dtype, ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u1", "?")))
-_INT64, _BOOL, _FLOAT64 = np.dtype("i8"), np.dtype("?"), np.dtype("f8")
 
 
-def default_collate(batch: Any) -> Any:
-    """In place of torch's, as a loader's collate_fn: the result travels at once."""
+def with_torch(batch: Any) -> Any:
+    """The batch collated here, where torch is."""
     return torchs.collate(batch, collate_fn_map=_Latest.table())
 
 
 def shorter(collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The function itself, or ours for torch's."""
-    return default_collate if collate_fn is torchs.default_collate else collate_fn
+    return torch_light.default_collate if collate_fn is torchs.default_collate else collate_fn
 
 
 def use_everywhere() -> None:
@@ -39,50 +38,37 @@ def use_everywhere() -> None:
 
 
 def ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    array = _array(batch)
-    if array is None or (array.dtype != _INT64 and array.dtype != _BOOL):
+    try:
+        return torch.from_numpy(torch_light.ints(batch))
+    except torch_light.Unusual:
         return _TORCHS[int](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-    return torch.from_numpy(array)
 
 
 def floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    array = _array(batch)
-    if array is None or array.dtype != _FLOAT64:
+    try:
+        return torch.from_numpy(torch_light.floats(batch))
+    except torch_light.Unusual:
         return _TORCHS[float](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-    return torch.from_numpy(array)
 
 
 def scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    # Torch and numpy do not promote alike: only scalars of one type go through numpy.
-    array = _array(batch) if len(set(map(type, batch))) == 1 else None
-    if array is None or array.dtype not in _NUMBERS:
-        return _TORCHS[_SCALARS](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-    return torch.from_numpy(array)
-
-
-def _array(batch: Sequence[Any]) -> Any:
     try:
-        array = np.array(batch)
-    except (ValueError, OverflowError, TypeError):
-        return None
-    return array if array.ndim == 1 else None
+        return torch.from_numpy(torch_light.scalars(batch))
+    except torch_light.Unusual:
+        return _TORCHS[_SCALARS](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
 
 
 def _stacking(travels: bool) -> Table:
     """The functions for arrays and tensors; their results lie in the travelling memory, or not."""
 
     def arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-        first = batch[0]
-        dtype, shape = first.dtype, first.shape
         by_torch = collate_fn_map is None or collate_fn_map.get(torch.Tensor) not in (tensors, _TORCHS[torch.Tensor])
-        if by_torch or dtype not in _NUMBERS or not shape or not _alike(batch, dtype, shape):
-            return _TORCHS[np.ndarray](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-        whole = (len(batch), *shape)
-        if not travels or first.nbytes * len(batch) < place.worth:
-            return torch.from_numpy(np.concatenate(batch).reshape(whole))
-        room = place.empty(whole, dtype)
-        np.concatenate(batch, out=room.reshape(-1, *shape[1:]))
-        return torch.from_numpy(room)
+        try:
+            if not by_torch:
+                return torch.from_numpy(torch_light.stacked(batch, travels))
+        except torch_light.Unusual:
+            pass
+        return _TORCHS[np.ndarray](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
 
     def tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
         """The tensors on top of each other, in a worker in the type of the first one; that is torch's rule too."""
@@ -98,10 +84,6 @@ def _stacking(travels: bool) -> Table:
         return torch.stack(batch, out=room)  # type: ignore[arg-type]
 
     return {torch.Tensor: tensors, np.ndarray: arrays}
-
-
-def _alike(batch: Sequence[Any], dtype: Any, shape: Any) -> bool:
-    return all(type(a) is np.ndarray and a.dtype == dtype and a.shape == shape for a in batch)
 
 
 def _plain(tensor: Any) -> bool:

@@ -13,6 +13,7 @@ from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _DatasetKind
 
 from headrace.doors.torch_collate import shorter
+from headrace.doors.torch_crew import Crew, Setup
 from headrace.doors.torch_fetch import Fetch
 from headrace.doors.torch_orders import KNOWN
 from headrace.doors.torch_shard import (
@@ -25,7 +26,6 @@ from headrace.doors.torch_shard import (
     as_it_is,
 )
 from headrace.doors.torch_stream import Stream
-from headrace.doors.torch_workers import Crew, Setup
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, Stage
 from headrace.ops.batch import Batch

@@ -20,13 +20,6 @@ def base_seed(generator: torch.Generator | None) -> int:
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 
-def seed_worker(base: int, worker: int) -> None:
-    """Seed the global generators as torch does in a new worker."""
-    random.seed(base + worker)
-    torch.manual_seed(base + worker)
-    np.random.seed(np.random.SeedSequence([worker, base]).generate_state(4))
-
-
 class Globals:
     """The state of the global generators, to be put back later."""
 

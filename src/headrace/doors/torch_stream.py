@@ -15,7 +15,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.doors.torch_workers import Crew, Replica
+from headrace.doors.torch_crew import Crew
+from headrace.doors.torch_workers import Replica
 from headrace.engine import codec
 from headrace.engine.workers.remote import RemoteTraceback
 from headrace.op import Here, Source, place

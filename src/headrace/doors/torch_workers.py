@@ -1,61 +1,37 @@
-"""What a worker of torch's DataLoader finds around it: worker info, seeds, one thread, the user's `worker_init_fn`.
+"""What a worker of torch's DataLoader finds of torch around it: worker info, seed, one thread.
 
-Setup      runs first in a new worker process: everything above, in torch's order
+enter      makes this process a worker (see `torch_crew`)
 Replica    a worker that is only played: several of them share a process, each with its own copy of the dataset, its
            own worker info and its own generators (a snapshot of 3 workers goes on in 1 process, or in none)
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.data._utils import worker as torchs
 
 from headrace.doors.torch_collate import use_everywhere
-from headrace.doors.torch_seeds import Globals, seed_worker
+from headrace.doors.torch_crew import Crew, seed_others
+from headrace.doors.torch_seeds import Globals
 from headrace.errors import SnapshotRefused
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Crew:
-    """What all workers of one iterator have in common."""
-
-    dataset: Any
-    collate_fn: Callable[[Any], Any]
-    init_fn: Callable[[int], None] | None
-    base_seed: int
-    count: int
-    """How many workers there are, as the worker info tells it; 0: the main process."""
-    played: bool = False
-    """Workers are played: processes serve any number of them."""
-    reader: bool = False
-    """Only worker 0 reads the dataset, and reads all of it."""
-
-    def info(self, number: int, dataset: Any) -> Any:
-        """The worker info; only what every version of torch has is given."""
-        place, count = (0, 1) if self.reader and number == 0 else (number, self.count)
-        return torchs.WorkerInfo(id=place, num_workers=count, seed=self.base_seed + number, dataset=dataset)
+def enter(crew: Crew, number: int) -> None:
+    """Make this process a worker."""
+    torch.set_num_threads(1)
+    use_everywhere()
+    if not crew.played:
+        torch.manual_seed(crew.base_seed + number)
+        torchs._worker_info = _info(crew, number, crew.dataset)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Setup:
-    """Makes a new process a worker."""
-
-    crew: Crew
-
-    def __call__(self, number: int) -> None:
-        torch.set_num_threads(1)
-        use_everywhere()
-        crew = self.crew
-        if crew.played:
-            return
-        seed_worker(crew.base_seed, number)
-        torchs._worker_info = crew.info(number, crew.dataset)
-        if crew.init_fn is not None:
-            crew.init_fn(number)
+def _info(crew: Crew, number: int, dataset: Any) -> Any:
+    """The worker info; only what every version of torch has is given."""
+    place, count = (0, 1) if crew.reader and number == 0 else (number, crew.count)
+    return torchs.WorkerInfo(id=place, num_workers=count, seed=crew.base_seed + number, dataset=dataset)
 
 
 class Replica:
@@ -76,9 +52,10 @@ class Replica:
                 f"this snapshot was taken with num_workers={crew.count}; to go on with another number each of them "
                 f"needs a copy of the dataset, which cannot be copied: {refused}. Load it with that number"
             ) from refused
-        self._info = crew.info(number, self.dataset)
+        self._info = _info(crew, number, self.dataset)
         outside = Globals()
-        seed_worker(crew.base_seed, number)
+        torch.manual_seed(crew.base_seed + number)
+        seed_others(crew.base_seed, number)
         self._globals = Globals()
         outside.put_back()
         if init_fn is not None:

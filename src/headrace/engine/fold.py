@@ -4,7 +4,8 @@
 
 The usual form is a collated batch: tuples, lists and dicts of arrays, tensors, numbers and strings, a few levels deep.
 What pickle makes of an array's type and shape costs more than all else in a small batch; here an array is four plain
-values. Anything else, and anything that occurs twice (pickle keeps the two the same object), is left to pickle.
+values. A row, which is one tuple, list or dict of numbers and strings, is written as it is. Anything else, and anything
+that occurs twice (pickle keeps the two the same object), is left to pickle.
 """
 
 import marshal
@@ -21,6 +22,18 @@ _PLAIN = {int, float, bool, complex, str, bytes, type(None)}
 _CONTAINERS = {tuple, list, dict}
 _SIMPLE = frozenset("biufcSUmM")
 """Kinds of numpy types that their short name says all about."""
+
+
+class AsTensor:
+    """An array that is a tensor where it arrives: whoever packs it need not have torch."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __reduce__(self) -> Any:
+        return _tensor, (self.array,)
 
 
 class _Unfit(Exception):
@@ -42,19 +55,21 @@ class _Numpy:
     def look(cls) -> None:
         numpy: Any = sys.modules["numpy"]
         cls.scalar, cls.bytes, cls.make = numpy.generic, numpy.dtype("u1"), numpy.dtype
-        cls.arrays.add(numpy.ndarray)
+        cls.arrays |= {numpy.ndarray, AsTensor}
         cls.array = numpy.ndarray
 
 
 def pack(sample: Any) -> tuple[bytes, list[Any]] | None:
     """The head and the buffers of a sample of the usual form; else None."""
+    kind = type(sample)
+    parts = sample.values() if kind is dict else sample if kind is tuple or kind is list else (sample,)
+    if _PLAIN.issuperset(map(type, parts)) and (kind is not dict or _PLAIN.issuperset(map(type, sample))):
+        return marshal.dumps((WHOLE, sample)), []
     if _Numpy.array is None:
         if not hasattr(sys.modules.get("numpy"), "ndarray"):
             return None
         _Numpy.look()
     # Without an array near the top there is nothing to win.
-    kind = type(sample)
-    parts = sample.values() if kind is dict else sample if kind is tuple or kind is list else (sample,)
     if _arrays().isdisjoint(map(type, parts)):
         return None
     buffers: list[Any] = []
@@ -65,18 +80,21 @@ def pack(sample: Any) -> tuple[bytes, list[Any]] | None:
 
 
 def _arrays() -> set[Any]:
-    if len(_Numpy.arrays) == 1 and hasattr(sys.modules.get("torch"), "Tensor"):
+    if len(_Numpy.arrays) == 2 and hasattr(sys.modules.get("torch"), "Tensor"):
         _Numpy.arrays.add(sys.modules["torch"].Tensor)
     return _Numpy.arrays
 
 
 def load(head: Any, buffers: Sequence[Any]) -> Any:
     """The sample again; its large arrays look into `buffers`."""
+    tree = marshal.loads(head)
+    if tree[0] == WHOLE:
+        return tree[1]
     if _Numpy.array is None:
         import numpy  # noqa: F401
 
         _Numpy.look()
-    return _unfold(marshal.loads(head), buffers)
+    return _unfold(tree, buffers)
 
 
 def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
@@ -92,6 +110,8 @@ def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
     seen.add(id(node))
     if kind is _Numpy.array:
         return ARRAY, *_array(node, buffers)
+    if kind is AsTensor:
+        return TENSOR, *_array(node.array, buffers)
     if kind is tuple or kind is list:
         kinds = {*map(type, node)}
         if kinds <= _PLAIN:

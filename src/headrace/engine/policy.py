@@ -13,7 +13,7 @@ from headrace.errors import BadOption
 KINDS = ("inline", "thread", "process", "ray")
 START_METHODS = ("server", "fork", "forkserver", "spawn")
 MEMORY = 256 * 1024 * 1024
-STRETCH = 4
+STRETCH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Policy:
     window: int | None = None
     """Tickets issued but not delivered; None: 8 per worker, as far as `memory` allows."""
     stretch: bool = True
-    """While tickets are short, `prefetch`, and `window` if it is given, are STRETCH times as large."""
+    """While tickets are short, `prefetch` is STRETCH times as large, and the window large enough for that."""
     stealing: bool = True
     """Any worker may take any ticket; False: ticket k belongs to worker k mod workers."""
     randomness: Literal["keyed", "carried"] = "keyed"

@@ -75,7 +75,8 @@ class Run:
         self.skipped = skipped
         """Samples left out so far, among those delivered."""
         self.ended = self._abandoned = False
-        self._half = 0
+        self._looked = 0.0
+        """Until when the workers have enough to do, as far as one can tell."""
         self._owner = os.getpid()
         self.sound = True
         """False while the loop is inside: whoever finds it so after an error must not use these workers again."""
@@ -108,10 +109,7 @@ class Run:
                 continue
             item = self._ready.popleft()
             self._delivered += 1
-            # Short tickets are sent out many at a time: then it is enough to look when half of them are used up.
-            if self._collect is not None and (
-                not self.workers.hurried or self._issued[self._last] - self._delivered <= self._half
-            ):
+            if self._collect is not None and (not self.workers.rest or time.perf_counter() > self._looked):
                 self._keep_busy()
             self._now, self._taken = item.ticket, 0
             self._kept = item.kept
@@ -180,6 +178,7 @@ class Run:
             self._accept(reply)
         self._issue()
         self.workers.flush()
+        self._looked = time.perf_counter() + self.workers.rest
         self.sound = True
 
     def _enter(self) -> None:
@@ -256,9 +255,8 @@ class Run:
         if policy.kind == "inline":
             return STREAMED if type(self._feeds[0]) is Strands else 1
         wanted = policy.window or 8 * policy.workers
-        if policy.window is not None and self.workers.hurried:
-            wanted *= STRETCH
-        self._half = wanted // 2
+        if self.workers.rest:
+            wanted = max(wanted, 2 * policy.workers * policy.prefetch * STRETCH)
         arena = self._arena
         if arena is not None and arena.largest:
             wanted = min(wanted, arena.budget // arena.largest)

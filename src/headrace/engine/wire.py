@@ -9,11 +9,11 @@ import errno
 import os
 import socket
 import struct
+import threading
 from collections.abc import Sequence
 
 from headrace.engine.arena import scratch
 
-PACKET = 1 << 18
 SPILL = 1 << 16
 """A message larger than this travels as memory of its own."""
 MOST_FDS = 64
@@ -24,6 +24,16 @@ _ANCILLARY = socket.CMSG_LEN(4 * (MOST_FDS + 1))
 NOW = int(socket.MSG_DONTWAIT)
 _CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 _CUT_OFF = int(socket.MSG_CTRUNC)
+
+
+class _Landing(threading.local):
+    """Where packets of this thread arrive: memory made anew for the largest one costs more than reading a usual one."""
+
+    def __init__(self) -> None:
+        self.memory = memoryview(bytearray(SPILL))
+
+
+_landing = _Landing()
 
 
 def send(sock: socket.socket, message: bytes, fds: Sequence[int] = ()) -> None:
@@ -48,9 +58,11 @@ def send(sock: socket.socket, message: bytes, fds: Sequence[int] = ()) -> None:
 def receive(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
     """The next message and its descriptors; an empty one when the other side is gone."""
     ahead: list[int] = []
+    memory = _landing.memory
     while True:
         # (socket.recv_fds of Python 3.11 leaves the flags out.)
-        data, ancillary, told, _ = sock.recvmsg(PACKET, _ANCILLARY, flags | _CLOSE_ON_EXEC)
+        size, ancillary, told, _ = sock.recvmsg_into((memory,), _ANCILLARY, flags | _CLOSE_ON_EXEC)
+        data = bytes(memory[:size])
         if not ancillary and data != _SPILLED and not told & _CUT_OFF:
             return data, ahead
         fds = _descriptors(ancillary)

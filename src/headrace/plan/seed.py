@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from operator import index
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,11 +91,15 @@ class Arrivals(MetaPathFinder):
     """
 
     latest: int | None = None
+    _after_torch: ClassVar[list[Callable[[], None]]] = []
     _installed = False
     _looking = False
 
     @classmethod
-    def watch(cls) -> None:
+    def watch(cls, after_torch: Callable[[], None] | None = None) -> None:
+        """Begin; `after_torch` is called once torch has been imported."""
+        if after_torch is not None:
+            cls._after_torch.append(after_torch)
         if not cls._installed and not {"numpy", "torch"} <= sys.modules.keys():
             cls._installed = True
             sys.meta_path.insert(0, cls())
@@ -113,6 +117,9 @@ class Arrivals(MetaPathFinder):
 
             def run_and_seed(module: Any) -> None:
                 run(module)
+                if fullname == "torch":
+                    for call in Arrivals._after_torch:
+                        call()
                 if Arrivals.latest is not None:
                     seed_globals(Arrivals.latest)
 

@@ -30,7 +30,7 @@ from headrace.engine.program import Program
 from headrace.engine.shipping import unship
 from headrace.op import place
 
-TOGETHER = 300e-6
+TOGETHER = 1e-3
 """Seconds for which a reply may wait for the next one."""
 PR_SET_PDEATHSIG = 1
 """Dies with the thread that started it, even inside native code that holds the interpreter; so only asked for where

@@ -35,7 +35,7 @@ log = logging.getLogger("headrace")
 IN_MESSAGE = 48 * 1024
 FDS = 32
 """The most descriptors in one message."""
-SHORT = 150e-6
+SHORT = 1e-3
 """Seconds; a ticket that takes less is short."""
 EARLY_DEATHS = 3
 """Deaths before any worker was ready, after which starting is given up."""
@@ -83,8 +83,10 @@ class ProcessWorkers:
         self._seq = 0
         self._need: dict[int, int] = {}
         self._depth = policy.prefetch
-        self.hurried = False
-        """Tickets are so short that many go out at a time."""
+        self._low = self._depth - 1
+        """A worker that has no more tickets than this is given new ones, up to the depth."""
+        self.rest = 0.0
+        """Seconds for which workers need not be looked after, once they were: above 0 while tickets are short."""
         self._usual = 1.0
         """Seconds that a ticket takes, as a moving average."""
         self._early = 0
@@ -139,14 +141,21 @@ class ProcessWorkers:
         return True
 
     def _choose(self, ticket: Ticket) -> Worker | None:
-        depth = self._depth
+        if ticket.strand is not None:
+            # A block of a stream feeds all the others: it does not wait until its worker has less to do.
+            worker = self._workers[ticket.pin % len(self._workers)]
+            ahead = sum(t.strand is not None for t in worker.queue)
+            return worker if ahead < self.policy.prefetch and not worker.retiring else None
+        low = self._low
         if ticket.pin is not None:
             worker = self._workers[ticket.pin % len(self._workers)]
-            return worker if len(worker.queue) < depth and not worker.retiring else None
-        best, load = None, depth
+            waiting = len(worker.queue)
+            room = waiting <= low or (worker.outbox and waiting < self._depth)
+            return worker if room and not worker.retiring else None
+        best, load = None, self._depth
         for worker in self._workers:
             waiting = len(worker.queue)
-            if waiting < load and not worker.retiring:
+            if waiting < load and (waiting <= low or worker.outbox) and not worker.retiring:
                 best, load = worker, waiting
         return best
 
@@ -310,17 +319,23 @@ class ProcessWorkers:
                 self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
             reply = self._reply(ticket, slot, message)
             reply.worker = worker.number
-            if reply.seconds and self.policy.stretch:
+            if reply.seconds and self.policy.stretch and ticket.strand is None:
                 self._learn(reply.seconds[0])
             replies.append(reply)
         if worker.retiring and not worker.queue:
             self._retire(worker)
 
     def _learn(self, seconds: float) -> None:
-        """Short tickets go out several at a time: waking a worker up costs more than such a ticket."""
+        """Short tickets go out several at a time: waking a worker up costs as much as such a ticket."""
         self._usual += 0.1 * (seconds - self._usual)
-        self.hurried = self._usual < SHORT
-        self._depth = self.policy.prefetch * (STRETCH if self.hurried else 1)
+        if self._usual < SHORT:
+            self._depth = self.policy.prefetch * STRETCH
+            self._low = self._depth // 2
+            self.rest = self._low * self._usual / 2
+        else:
+            self._depth = self.policy.prefetch
+            self._low = self._depth - 1
+            self.rest = 0.0
 
     def _reply(self, ticket: Ticket, slot: Slot, message: tuple[Any, ...]) -> Reply:
         reply = Reply(ticket)

@@ -48,7 +48,7 @@ LOSSES = 20
 class RayWorkers:
     """The ray kind."""
 
-    hurried = False
+    rest = 0.0
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

@@ -30,7 +30,7 @@ from headrace.errors import Closed, WorkerDied
 class SharedWorkers:
     """The shared kind."""
 
-    hurried = False
+    rest = 0.0
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

@@ -22,7 +22,7 @@ from headrace.errors import Closed
 class ThreadWorkers:
     """The thread kind."""
 
-    hurried = False
+    rest = 0.0
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
