@@ -130,8 +130,10 @@ def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
     reach = 0  # the longest prefix with random access
     while reach < len(chain) and chain[reach].indexed(0, 0) is not None:
         reach += 1
-    if reach and _serial(chain[reach:]) is None:
-        # A batch that only one-to-one ops follow is cut by the plan: ranks share whole batches.
+    mark = next((i for i, node in enumerate(chain) if isinstance(node.op, Sharding)), None)
+    if reach and (_serial(chain[reach:]) is None or (mark is not None and mark < reach)):
+        # Positions are known, so they are divided. A batch that only one-to-one ops follow is cut by the plan: ranks
+        # share whole batches.
         batch = reach - 1
         while batch > 0 and isinstance(chain[batch].op, Each):
             batch -= 1
@@ -140,7 +142,6 @@ def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
         return chain[reach - 1], chain[reach:]
     # A stream: everything up to the last op that must see all of it runs in one place, unless a mark divides it
     # earlier.
-    mark = next((i for i, node in enumerate(chain) if isinstance(node.op, Sharding)), None)
     if mark is not None:
         return chain[mark - 1], chain[mark:]
     last = _serial(chain[1:])

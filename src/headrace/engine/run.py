@@ -256,7 +256,7 @@ class Run:
             return STREAMED if type(self._feeds[0]) is Strands else 1
         wanted = policy.window or 8 * policy.workers
         if self.workers.rest:
-            wanted = max(wanted, 2 * policy.workers * policy.prefetch * STRETCH)
+            wanted = max(wanted, policy.workers * policy.prefetch * STRETCH)
         arena = self._arena
         if arena is not None and arena.largest:
             wanted = min(wanted, arena.budget // arena.largest)
