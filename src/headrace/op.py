@@ -22,7 +22,7 @@ dropped. An op that does neither is resumed by replay from the start of the epoc
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -286,12 +286,17 @@ class Spot:
         self.rng: Any = None
 
 
+LARGE = 64 * 1024
+"""Bytes of an array from which on it is worth looking where it lies."""
+
+
 class Place(threading.local):
     """Where the running thread is."""
 
     def __init__(self) -> None:
         self.spot = Spot()
         self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
+        self.extend: Callable[[Any, int, int], Any] | None = None
         self.worth = 4096
         """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
 
@@ -310,6 +315,24 @@ class Place(threading.local):
             if array is not None:
                 return array
         return np.empty(shape, dtype)
+
+    def grown(self, arrays: Sequence[Any]) -> tuple[Any, int]:
+        """An array for all of these alike ones on top of each other, and how many of them are in it already.
+
+        Those that lie one behind the other at the end of the travelling memory stay where they are.
+        """
+        first = arrays[0]
+        if self.extend is not None and first.nbytes >= LARGE:
+            at, size = first.__array_interface__["data"][0], first.nbytes
+            count = 0
+            for array in arrays:
+                if array.__array_interface__["data"][0] != at + count * size or not array.flags.c_contiguous:
+                    break
+                count += 1
+            whole = self.extend(first, count, len(arrays)) if count else None
+            if whole is not None:
+                return whole, count
+        return self.empty((len(arrays), *first.shape), first.dtype), 0
 
     def rng(self) -> "np.random.Generator":
         spot = self.spot

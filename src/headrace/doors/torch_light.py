@@ -35,7 +35,7 @@ def default_collate(batch: Any) -> Any:
 
 
 def _collate(batch: Sequence[Any]) -> Any:
-    first = batch[0] if isinstance(batch, list | tuple) and batch else None
+    first: Any = batch[0] if isinstance(batch, list | tuple) and batch else None
     kind = type(first)
     if kind is np.ndarray:
         return AsTensor(stacked(batch, travels=True))

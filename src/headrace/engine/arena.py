@@ -60,7 +60,7 @@ def anonymous(size: int, named: bool = False) -> int:
 class Slot:
     """One piece of shared memory."""
 
-    __slots__ = ("address", "fd", "map", "number", "size", "table", "view")
+    __slots__ = ("address", "fd", "map", "number", "size", "spoiled", "table", "view")
 
     def __init__(self, number: int, fd: int, size: int) -> None:
         self.number = number
@@ -68,6 +68,8 @@ class Slot:
         self.size = size
         self.map = mmap.mmap(fd, size)
         self.view = memoryview(self.map)
+        self.spoiled = False
+        """Somebody looks into it for ever: it must not be used again."""
         self.table = (0, 0, 0)
         """Where the table of its samples lies, and which ticket wrote it."""
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
@@ -211,7 +213,7 @@ class Arena:
             if type(slot) is _Lease:
                 slot = slot.slot
                 del self._leases[slot.number]
-            if self.total <= 2 * self.budget:
+            if self.total <= 2 * self.budget and not slot.spoiled:
                 self._free.setdefault(slot.size, []).append(slot)
             else:
                 self.retire(slot)

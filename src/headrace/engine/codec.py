@@ -143,6 +143,20 @@ class Writer:
         self.used = start + nbytes
         return np.ndarray(shape, dtype, self.memory, start)
 
+    def extend(self, first: Any, count: int, total: int) -> Any:
+        """An array of `total` parts like the array `first`, of which `count` are there, at the end of the slot.
+
+        None if they do not lie there, or if there is no room for the rest behind them.
+        """
+        import numpy as np
+
+        start = first.__array_interface__["data"][0] - self.address
+        end = start + total * first.nbytes
+        if start + count * first.nbytes != self.used or end > self.size:
+            return None
+        self.used = end
+        return np.ndarray((total, *first.shape), first.dtype, self.memory, start)
+
     def need(self, buffers: Sequence[Any], extra: int) -> int:
         """How large the slot has to be so that these buffers and `extra` bytes fit too."""
         total = self.used
@@ -216,7 +230,7 @@ def need_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence
 
 
 def write_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence[Any]]) -> tuple[int, int]:
-    """Put packed samples into the slot; where their table lies."""
+    """Put packed samples into the slot; where their table lies: at its end, so that there is room behind them."""
     start = writer.put(b"".join(heads))
     ends = []
     at = start
@@ -225,7 +239,9 @@ def write_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequenc
         ends.append(at)
     spans = [writer.write(raw) if raw else None for raw in buffers]
     table = marshal.dumps((start, ends, spans if any(spans) else None))
-    return writer.put(table), len(table)
+    offset = writer.size - len(table)
+    writer.memory[offset:] = table
+    return offset, len(table)
 
 
 def read_table(memory: Any, offset: int, size: int) -> Any:

@@ -30,7 +30,8 @@ class Block:
     """Many samples that one ticket made, wherever they lie."""
 
     __slots__ = (
-        "after", "before", "count", "error", "held", "kept", "lease", "outputs", "skips", "slot", "spent", "users",
+        "after", "before", "count", "end", "error", "given", "held", "kept", "lease", "outputs", "skips", "slot",
+        "spent", "users",
     )  # fmt: skip
 
     def __init__(self, reply: Reply) -> None:
@@ -48,6 +49,10 @@ class Block:
         """All its samples have been handed on."""
         self.held = False
         """A worker's user code still looks into it: the slot must not be used again."""
+        self.end = reply.bytes
+        """Where its samples end in the slot."""
+        self.given = False
+        """A batch has grown in its slot, and has the slot now."""
         self.lease: Any = None
 
 

@@ -2,7 +2,7 @@
 
 On the wire these are plain tuples (a frozen dataclass costs seven times as much); these classes are the reader's view.
 
-    consumer -> worker     TICKETS [(seq, stage, epoch, number, payload, slot, avoid, forget, new), ...]
+    consumer -> worker     TICKETS [(seq, stage, epoch, number, payload, slot, avoid, forget, new, room), ...]
                                                                    (+ the descriptors of the slots that are `new`)
                            FAR     size                            too large for a message: it is in a descriptor
                            STOP
@@ -28,8 +28,8 @@ class Ticket:
     """One unit of work."""
 
     __slots__ = (
-        "after", "avoid", "before", "blocks", "epoch", "error", "kept", "number", "order", "owner", "payload", "pin",
-        "seq", "skips", "slot", "stage", "strand",
+        "after", "avoid", "before", "blocks", "epoch", "error", "home", "kept", "number", "order", "owner", "payload",
+        "pin", "seq", "skips", "slot", "stage", "strand",
     )  # fmt: skip
 
     def __init__(self, owner: Any, stage: int, epoch: int, number: int, payload: Any) -> None:
@@ -51,6 +51,8 @@ class Ticket:
         self.strand: int | None = None
         self.blocks: Any = ()
         """Blocks that the payload refers to, kept until the reply."""
+        self.home: Any = None
+        """The block behind whose samples the result may be written: its last ones come first in this ticket."""
         self.skips = 0
         """Samples that earlier stages have left out, up to here."""
         self.kept = (0, 0)

@@ -139,6 +139,8 @@ class Regroup:
         ticket = Ticket(owner, self._stage, self._epoch, number, payload)
         self._number += 1
         ticket.blocks = [ref[0] for ref in refs]
+        if refs and self._ends in ("short", "drop") and refs[0][2] == refs[0][0].count:
+            ticket.home = refs[0][0]  # no later group needs anything of it
         ticket.skips = self._skips
         ticket.kept = (kept, self._kept())
         ticket.before = start

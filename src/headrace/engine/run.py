@@ -276,8 +276,7 @@ class Run:
     def _accept(self, reply: Reply) -> None:
         ticket = reply.ticket
         if ticket.owner is not self:
-            if reply.slot is not None:
-                self.workers.release(reply.slot)
+            self._put_away(reply)
             ticket.owner.let_go(ticket)
             return
         self._outstanding -= 1
@@ -334,8 +333,16 @@ class Run:
         else:
             self._feeds[stage + 1].push(entry)
 
+    def _put_away(self, reply: Reply) -> None:
+        """Nobody will ask for what it holds."""
+        home = reply.ticket.home
+        if home is not None and home.given and home.slot is not None:
+            home.given = False  # others still read the block that it has grown in: the last of them frees it
+        elif reply.slot is not None:
+            self.workers.release(reply.slot)
+
     def _free(self, block: Block) -> None:
-        if block.slot is not None and block.lease is None:
+        if block.slot is not None and block.lease is None and not block.given:
             if block.held:
                 self._arena.retire(block.slot)
             else:
@@ -390,8 +397,7 @@ class Run:
         self._abandoned = self.ended = True
         for window in self._windows:
             for reply in window.values():
-                if reply.slot is not None:
-                    self.workers.release(reply.slot)
+                self._put_away(reply)
             window.clear()
         blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:
@@ -399,8 +405,8 @@ class Run:
                 for block, _, _ in reply.refs:
                     block.users -= 1
                     blocks.append(block)
-            elif reply.slot is not None:
-                self.workers.release(reply.slot)
+            else:
+                self._put_away(reply)
         for ticket in self._pending:
             if ticket is not None:
                 self.let_go(ticket)

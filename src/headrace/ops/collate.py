@@ -72,10 +72,11 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
                 f"cannot collate{_where(path)}: sample 0 of the batch has shape {shape}, sample {i} has shape "
                 f"{getattr(array, 'shape', None)}; give .collate(fn) a function that pads, or keep them as lists"
             )
-    out = place.empty((len(samples), *shape), dtype)
+    out, there = place.grown(samples)
     if not out.size or not shape:
         return np.stack(samples, out=out)
-    np.concatenate(samples, out=out.reshape(-1, *shape[1:]))  # a fraction of what stack() costs
+    if there < len(samples):
+        np.concatenate(samples[there:], out=out[there:].reshape(-1, *shape[1:]))  # a fraction of what stack() costs
     return out
 
 

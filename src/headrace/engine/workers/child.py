@@ -80,7 +80,7 @@ class Child:
 
     def handle(self, told: tuple[Any, ...]) -> tuple[bytes, int]:
         """Run one ticket; the packed reply, and a descriptor that goes with it or -1."""
-        seq, stage, epoch, number, payload, lent, avoid, forget, _ = told
+        seq, stage, epoch, number, payload, lent, avoid, forget, _, room = told
         for gone in forget:
             self.slots.pop(gone, None)
         slot = self.slots[lent]
@@ -88,15 +88,15 @@ class Child:
         header[2] = 0
         header[1] = -1
         header[0] = seq
-        writer = codec.Writer(slot.view, slot.address, HEADER)
-        place.allocate = writer.allocate
+        writer = codec.Writer(slot.view[: room[1]] if room else slot.view, slot.address, room[0] if room else HEADER)
+        place.allocate, place.extend = writer.allocate, writer.extend
         started = time.perf_counter()
         try:
             answer = self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)
         except Exception as error:
             answer = self._fail(seq, error, started), -1
         finally:
-            place.allocate = None
+            place.allocate = place.extend = None
         # (Not after sys.exit() in user code: that is a death inside the sample.)
         header[2] = DONE
         return answer
@@ -166,7 +166,7 @@ class Child:
         if need > writer.size:
             fd, writer = _overflow(need)
         table = codec.write_many(writer, heads, buffers)
-        return MANY, (len(outputs), table, need), fd
+        return MANY, (len(outputs), table, writer.used), fd
 
     def _fail(self, seq: int, error: Exception, started: float) -> bytes:
         op, position = self.executor.where()

@@ -35,6 +35,8 @@ log = logging.getLogger("headrace")
 IN_MESSAGE = 48 * 1024
 FDS = 32
 """The most descriptors in one message."""
+GROWS = 1 << 20
+"""Bytes of a batch from which on it is worth growing in the slot of its first samples."""
 SHORT = 1e-3
 """Seconds; a ticket that takes less is short."""
 EARLY_DEATHS = 3
@@ -101,6 +103,7 @@ class ProcessWorkers:
     def open(self, program: Program) -> None:
         self.program = program
         self._listed = program.stages[0].feed == "listed"
+        self._last = program.last.number
         self._launcher = Launcher(program, self.policy)
         try:
             for number in range(self.policy.workers):
@@ -143,7 +146,7 @@ class ProcessWorkers:
     def _choose(self, ticket: Ticket) -> Worker | None:
         if ticket.strand is not None:
             # A block of a stream feeds all the others: it does not wait until its worker has less to do.
-            worker = self._workers[ticket.pin % len(self._workers)]
+            worker = self._workers[ticket.strand % len(self._workers)]
             ahead = sum(t.strand is not None for t in worker.queue)
             return worker if ahead < self.policy.prefetch and not worker.retiring else None
         low = self._low
@@ -162,7 +165,8 @@ class ProcessWorkers:
     def _send(self, worker: Worker, ticket: Ticket) -> None:
         slot = ticket.slot
         if slot is None:
-            slot = ticket.slot = self.arena.lend(self._need.get(ticket.stage, SMALLEST))
+            home = self._home(ticket)
+            slot = ticket.slot = self.arena.lend(self._need.get(ticket.stage, SMALLEST)) if home is None else home
         known = worker.known
         new: tuple[int, ...] = ()
         fds: list[int] = []
@@ -191,8 +195,28 @@ class ProcessWorkers:
             forget, worker.forget = worker.forget, []
         worker.queue.append(ticket)
         self._tickets[ticket.seq] = ticket
+        room = None if ticket.home is None else (ticket.home.end, slot.table[0])
         told = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, forget, new)
-        worker.outbox.append((told, fds))
+        worker.outbox.append(((*told, room), fds))
+
+    def _home(self, ticket: Ticket) -> Slot | None:
+        """The slot of the ticket's first block, if the whole result has room behind the block's samples.
+
+        There the samples of that block need not be copied again. (Only in order: nobody must need the block any more
+        when the batch is used up. A ticket that avoids a sample does not take all of the block.)
+        """
+        block, ticket.home = ticket.home, None
+        need = self._need.get(ticket.stage, 0)
+        if block is None or need < GROWS or ticket.avoid or not self.policy.ordered or ticket.stage != self._last:
+            return None
+        slot: Slot = block.slot
+        if slot.spoiled:
+            return None
+        if slot.table[0] - block.end < need:
+            self._need[ticket.stage - 1] = max(self._need.get(ticket.stage - 1, 0), block.end + need + SMALLEST)
+            return None
+        ticket.home = block
+        return slot
 
     def flush(self) -> None:
         """Send what was submitted: all tickets of one worker in one message, where that is small enough."""
@@ -314,7 +338,8 @@ class ProcessWorkers:
             worker.queue.remove(ticket)
             slot = ticket.slot
             if fds:
-                self.arena.give_back(slot)
+                self._take_slot_back(ticket)
+                ticket.home = None
                 slot = self.arena.adopt(fds[0])
                 self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
             reply = self._reply(ticket, slot, message)
@@ -343,11 +368,13 @@ class ProcessWorkers:
         if kind == INLINE:
             _, _, reply.outputs, alone, reply.skipped, reply.seconds, _, held = message
             reply.count = 1 if alone else -1
-            self.arena.give_back(slot)
+            self._take_slot_back(ticket)
         elif kind == SLOTTED:
             _, _, reply.outputs, reply.spans, reply.bytes, alone, reply.skipped, reply.seconds, _, held = message
             reply.count = 1 if alone else -1
             reply.slot = slot
+            if ticket.home is not None:
+                ticket.home.given = True
         elif kind == MANY:
             _, _, reply.count, (offset, size), reply.bytes, reply.skipped, reply.seconds, extra, held = message
             slot.table = (offset, size, ticket.seq)
@@ -360,13 +387,18 @@ class ProcessWorkers:
             _, _, packed, text, _ = message
             reply.error = remote(packed, text)
             held = ()
-            self.arena.give_back(slot)
+            self._take_slot_back(ticket)
         ticket.slot = None
         for number in held:
             for block, *_ in ticket.payload[0]:
                 if block.slot.number == number:
-                    block.held = True
+                    block.held = block.slot.spoiled = True
         return reply
+
+    def _take_slot_back(self, ticket: Ticket) -> None:
+        """The slot that a ticket was lent is not used; that of a block stays the block's."""
+        if ticket.home is None:
+            self.arena.give_back(ticket.slot)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -446,7 +478,7 @@ class ProcessWorkers:
         """Tickets of an owner that no longer wants them: those not yet sent are forgotten."""
         for ticket in self._again:
             if ticket.owner is owner:
-                self.arena.give_back(ticket.slot)
+                self._take_slot_back(ticket)
                 owner.let_go(ticket)
         self._again = deque(t for t in self._again if t.owner is not owner)
 
