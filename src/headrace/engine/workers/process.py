@@ -84,6 +84,8 @@ class ProcessWorkers:
         self._again: deque[Ticket] = deque()
         self._seq = 0
         self._need: dict[int, int] = {}
+        self._grows = True
+        """Batches that are made behind their first samples have these in them, so that only the rest needs room."""
         self._depth = policy.prefetch
         self._low = self._depth - 1
         """A worker that has no more tickets than this is given new ones, up to the depth."""
@@ -200,7 +202,7 @@ class ProcessWorkers:
         worker.outbox.append(((*told, room), fds))
 
     def _home(self, ticket: Ticket) -> Slot | None:
-        """The slot of the ticket's first block, if the whole result has room behind the block's samples.
+        """The slot of the ticket's first block, if the rest of the result has room behind the block's samples.
 
         There the samples of that block need not be copied again. (Only in order: nobody must need the block any more
         when the batch is used up. A ticket that avoids a sample does not take all of the block.)
@@ -212,6 +214,9 @@ class ProcessWorkers:
         slot: Slot = block.slot
         if slot.spoiled:
             return None
+        if self._grows:
+            counts = [stop - first for _, first, stop in ticket.payload[0]]
+            need = need * sum(counts[1:]) // sum(counts)
         if slot.table[0] - block.end < need:
             self._need[ticket.stage - 1] = max(self._need.get(ticket.stage - 1, 0), block.end + need + SMALLEST)
             return None
@@ -339,7 +344,8 @@ class ProcessWorkers:
             slot = ticket.slot
             if fds:
                 self._take_slot_back(ticket)
-                ticket.home = None
+                if ticket.home is not None:
+                    ticket.home, self._grows = None, False
                 slot = self.arena.adopt(fds[0])
                 self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
             reply = self._reply(ticket, slot, message)
@@ -375,6 +381,7 @@ class ProcessWorkers:
             reply.slot = slot
             if ticket.home is not None:
                 ticket.home.given = True
+                self._grows = reply.spans[0] < ticket.home.end
         elif kind == MANY:
             _, _, reply.count, (offset, size), reply.bytes, reply.skipped, reply.seconds, extra, held = message
             slot.table = (offset, size, ticket.seq)
