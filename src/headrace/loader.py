@@ -204,7 +204,7 @@ class Loader(Generic[T]):
     def mask(self) -> list[bool] | None:
         """Of the batch delivered last: which samples are real, where some only fill it (ends="pad" or "repeat")."""
         current = self._current() if self._current is not None else None
-        return None if current is None else self._sharing.mask(current._run)
+        return None if current is None else self._sharing.mask(current)
 
     @property
     def epoch(self) -> int:

@@ -14,13 +14,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headrace.distributed.agree import Agreement
+from headrace.distributed.booth import Booth
 from headrace.distributed.counter import Counter, find_store, leave
 from headrace.distributed.env import job
 from headrace.engine.dynamic import Done, Dynamic, check_program
+from headrace.engine.epoch import Epoch, Watch
 from headrace.engine.places import check_done, check_place
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, Stage
-from headrace.engine.run import Run
 from headrace.engine.snapshot import plain_state
 from headrace.engine.turns import enter, in_turns
 from headrace.engine.voting import Ballot
@@ -43,7 +44,7 @@ class Start(NamedTuple):
 
     place: Any = None
     listed: Iterator[Any] | None = None
-    watch: Callable[[Iterator[Any], Callable[[], Any]], Iterator[Any]] | None = None
+    watch: Watch | None = None
     stands: Callable[[], Any] | None = None
 
 
@@ -83,10 +84,9 @@ class Sharing:
         place, listed = enter(at, self.program, self._world, self._length(epoch))
         return Start(place, listed)
 
-    def mask(self, run: Run) -> list[bool] | None:
+    def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
-        ticket = run._now
-        return None if ticket is None else run._feeds[ticket.stage].mask(ticket)
+        return epoch.mask()
 
     def retraced(self, at: Any) -> Any:
         """The place that an epoch went on from, if its batches can be found again from there."""
@@ -162,6 +162,9 @@ class Sharing:
 class Voted(Sharing):
     """Ranks vote on how far they go."""
 
+    _booth: Booth | None = None
+    _ballot: Ballot | None = None
+
     def begin(self, epoch: int, at: Any) -> Start:
         if not self._verified:
             self._verify(epoch, at)
@@ -170,6 +173,8 @@ class Voted(Sharing):
                 "the ops after the division decide how many samples each rank gets, so ranks have to agree on the end "
                 "of the epoch while they run: initialise torch.distributed in every rank before iterating"
             )
+        if self._booth is None:
+            self._booth = Booth(self._agreement, self._timeout)
         rank = self._world.share_rank
         place, listed, behind = at, None, 0
         turns = in_turns(self.program)
@@ -180,21 +185,39 @@ class Voted(Sharing):
                 self._refuse(1)
             place, behind = at[2][rank], at[1]
         before = place[0][4] if turns and place is not None else 0
-        ballot = Ballot(
-            self._agreement.rows,
-            self._agreement.texts,
+        self._ballot = Ballot(
+            self._booth.begin(epoch),
             rank,
             at,
             (before, self.program.last.group or 0) if turns else None,
             behind,
+            masks=self._ends in ("pad", "repeat"),
         )
-        return Start(place, listed, ballot.watch, ballot.place)
+        return Start(place, listed, self._ballot.watch, self._ballot.place)
 
-    def mask(self, run: Run) -> list[bool] | None:
-        raise BadOption(
-            "which samples of a batch only fill it is not told where ranks vote, since batches are made ahead of the "
-            "vote; use ends='short' or 'drop'"
-        )
+    def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
+        program = self.program
+        filling = [stage for stage in program.stages if stage.group is not None and not stage.drop_last]
+        if self._ends in ("short", "drop") or not filling:
+            return None
+        if (
+            filling != [program.last]
+            or not program.last.single
+            or not all(isinstance(n.op, Each) for n in program.tail)
+        ):
+            raise BadOption(
+                f"with ends={self._ends!r} batches are filled before ops that leave out or regroup what they get, so "
+                "which samples of the result are real is not known; batch at the end of the pipe, or use ends='short' "
+                "or 'drop'"
+            )
+        # Batches are made ahead of the vote: the one delivered last is not the one made last.
+        return None if self._ballot is None else self._ballot.mask
+
+    def close(self, wait: bool = True) -> None:
+        if self._booth is None:
+            super().close(wait)
+        else:
+            self._booth.close()
 
 
 class Counted(Sharing):
@@ -229,7 +252,8 @@ class Counted(Sharing):
             self._counter.forget()
         self._counter = counter
         self._dynamic = Dynamic(self.program, epoch, counter, Done.of(at))
-        return Start(None, self._dynamic.tickets(), self._dynamic.watch, self._dynamic.place)
+        dynamic = self._dynamic
+        return Start(None, dynamic.tickets(), lambda source, mark, _: dynamic.watch(source, mark), dynamic.place)
 
     def retraced(self, at: Any) -> Any:
         raise BadOption("with sharding='dynamic' which rank takes which batch is left to chance, so none can be traced")

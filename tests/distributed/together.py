@@ -1,4 +1,4 @@
-"""Ranks as threads of one process: what they settle over gloo is settled over a barrier here."""
+"""Ranks as threads of one process: what they settle over gloo is settled under a lock here."""
 
 import threading
 from collections.abc import Callable
@@ -15,18 +15,29 @@ class Meeting:
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
-        self._given: list[Any] = [None] * ranks
-        self._barrier = threading.Barrier(ranks, timeout=20)
+        self._given: list[list[Any]] = [[] for _ in range(ranks)]
+        """Of each rank, in order."""
+        self._changed = threading.Condition()
+        self._left: set[int] = set()
 
     def gather(self, rank: int, thing: Any) -> list[Any]:
-        self._given[rank] = thing
-        self._barrier.wait()
-        everyone = list(self._given)
-        self._barrier.wait()  # nobody gives the next thing before all have seen this one
-        return everyone
+        with self._changed:
+            number = len(self._given[rank])
+            self._given[rank].append(thing)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._missing(number) <= self._left, timeout=20)
+            if missing := self._missing(number):
+                raise ConnectionError(f"another rank (of {sorted(missing)}) does not come any more")
+            return [theirs[number] for theirs in self._given]
 
-    def leave(self) -> None:
-        self._barrier.abort()
+    def _missing(self, number: int) -> set[int]:
+        return {rank for rank, theirs in enumerate(self._given) if len(theirs) <= number}
+
+    def leave(self, rank: int) -> None:
+        """Nobody waits any longer for what this rank has not given."""
+        with self._changed:
+            self._left.add(rank)
+            self._changed.notify_all()
 
 
 class Seat:
@@ -43,7 +54,7 @@ class Seat:
         return self._meeting.gather(self._rank, text)
 
     def close(self) -> None:
-        pass
+        self._meeting.leave(self._rank)
 
     def same(self, facts: dict[str, Any]) -> None:
         everyone = self._meeting.gather(self._rank, facts)
@@ -62,7 +73,7 @@ def together(ranks: int, body: Callable[[World], Any], monkeypatch: pytest.Monke
             results[rank] = body(World(rank=rank, ranks=ranks, replicas=replicas))
         except BaseException as error:
             errors.append(error)
-            meeting.leave()
+            meeting.leave(rank)
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
     for thread in threads:

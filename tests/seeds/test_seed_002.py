@@ -6,7 +6,7 @@ The programs are the seed's. Only the data set is generated, and the imports of 
 """
 
 import re
-import subprocess
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -89,9 +89,10 @@ def course(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("step", "lines"), [("step1", said(1562, 32)), ("step2", said(390, 32)), ("step3", said(195, 64, replicas=2))]
-)
+STEPS = [("step1", said(1562, 32)), ("step2", said(390, 32)), ("step3", said(195, 64, replicas=2))]
+
+
+@pytest.mark.parametrize(("step", "lines"), STEPS)
 def test_a_step_on_four_processes_with_eight_replicas(
     run_script: RunScript, course: Path, step: str, lines: list[str]
 ) -> None:
@@ -139,13 +140,11 @@ def test_setting_the_replicas_by_hand_is_the_seeds_error(run_script: RunScript) 
     assert done.stderr.splitlines()[-1] == "RuntimeError: Cannot call replicationFactor with popdist.poptorch.Options"
 
 
-def test_the_same_over_mpirun(run_script: RunScript, course: Path) -> None:
-    try:
-        subprocess.run(["mpirun", "--version"], capture_output=True, check=True, timeout=30)
-    except FileNotFoundError:
-        pytest.skip("mpirun is not installed")
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun (Open MPI) is not installed")
+@pytest.mark.parametrize(("step", "lines"), STEPS)
+def test_the_same_over_mpirun(run_script: RunScript, course: Path, step: str, lines: list[str]) -> None:
     run = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"
-    program = [sys.executable, str(course / "step3.py")]
+    program = [sys.executable, str(course / f"{step}.py")]
     done = run_script(run, "run", "--engine", "mpi", "--num-replicas", 8, "--num-instances", 4, *program, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert dict(tagged(done.stdout)) == dict.fromkeys(range(4), said(195, 64, replicas=2))
+    assert dict(tagged(done.stdout)) == dict.fromkeys(range(4), lines)

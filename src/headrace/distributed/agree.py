@@ -11,6 +11,7 @@ A rank that fails says so at the next vote, and the others raise instead of wait
 
 import hashlib
 import json
+import os
 import sys
 from datetime import timedelta
 from typing import Any
@@ -30,6 +31,7 @@ class Agreement:
         self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
         self.rank = dist.get_rank()
         self.ranks = dist.get_world_size()
+        self._owner = os.getpid()
 
     @classmethod
     def of(cls, world: World, timeout: float = TIMEOUT) -> "Agreement | None":
@@ -80,11 +82,16 @@ class Agreement:
                 )
 
     def close(self) -> None:
+        if self._group is None or self._owner != os.getpid():
+            return  # in a forked copy the group's threads do not exist: ending it would wait for them forever
         # It may be closed while the interpreter ends, when nothing can be imported any more.
         dist: Any = sys.modules.get("torch.distributed")
-        if self._group is not None and dist is not None and dist.is_initialized():
-            dist.destroy_process_group(self._group)
-        self._group = None
+        group, self._group = self._group, None
+        if dist is not None and dist.is_initialized():
+            try:
+                dist.destroy_process_group(group)
+            except ValueError:
+                pass  # the job was ended meanwhile, with all its groups, and another one begun
 
 
 def connected(ranks: int) -> bool:

@@ -153,6 +153,10 @@ class DataLoader2(Generic[T]):
             raise RuntimeError("Please provide datapipe or use load_state_dict to load datapipe from state")
         return self._prepared().length()
 
+    def mask(self) -> list[bool] | None:
+        """Of the batch delivered last: which samples are real, where some only fill it (policy="pad" or "repeat")."""
+        return None if self._feed is None else self._feed.mask()
+
     # --- seeds, limits ------------------------------------------------------------------------------------------------
 
     def seed(self, seed: int) -> None:

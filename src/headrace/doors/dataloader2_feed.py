@@ -22,6 +22,7 @@ class Feed(Protocol):
     def leave(self) -> None: ...
     def close(self) -> None: ...
     def length(self) -> int: ...
+    def mask(self) -> list[bool] | None: ...
     def stats(self) -> Any: ...
     def explain(self) -> str: ...
     def pids(self) -> list[int]: ...
@@ -78,6 +79,9 @@ class Loaded:
     def length(self) -> int:
         return len(self._loader)
 
+    def mask(self) -> list[bool] | None:
+        return self._loader.mask()
+
     def stats(self) -> Any:
         return self._loader.stats()
 
@@ -121,6 +125,9 @@ class Plain:
 
     def length(self) -> int:
         return len(self._iterable)
+
+    def mask(self) -> list[bool] | None:
+        return None
 
     def stats(self) -> Any:
         raise BadPipe("what a reading service of your own does is not measured")

@@ -1,6 +1,7 @@
 """Epoch: the iterator that a user holds. It borrows workers from the pool and gives them back at the end."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from headrace.cursor import Cursor, Opening
@@ -16,6 +17,8 @@ from headrace.plan.seed import BorrowedGlobals, seed_globals
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
+Watch = Callable[[Iterator[Any], Callable[[], Any], Callable[[], list[bool] | None]], Iterator[Any]]
+"""Samples, where they stand, the mask of the last one -> the same samples. May have leave(): nobody wants more."""
 TURN = 2**32
 """What a further turn of a cycle in the tail adds to the epoch's number, so that its random choices are its own."""
 
@@ -34,7 +37,7 @@ class Epoch(Iterator[T], Generic[T]):
         state: Any = None,
         listed: Iterator[Any] | None = None,
         keep: Any = None,
-        watch: Callable[[Iterator[Any], Callable[[], Any]], Iterator[Any]] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.epoch = epoch
         self._keep = keep
@@ -71,7 +74,10 @@ class Epoch(Iterator[T], Generic[T]):
         if self._tail is not None and _draws(pool):
             self._samples = _Lent(self._tail)
         if self._watch is not None:
-            self._samples = self._watch(self._samples, self._run.mark if self._tail is None else self._tail.state)
+            # (With a tail this object is part of a circle anyway; without, it ends when nobody holds it any more.)
+            look = partial(_mask, self._run) if self._tail is None else self.mask
+            mark = self._run.mark if self._tail is None else self._tail.state
+            self._samples = self._watch(self._samples, mark, look)
 
     def _begin(self, state: Any, turn: int = 0) -> Run:
         mark, skip, skipped = (None, 0, 0) if state is None else state[:3]
@@ -84,6 +90,8 @@ class Epoch(Iterator[T], Generic[T]):
         try:
             sample = next(self._samples)
         except StopIteration:
+            if self._watch is not None and self._workers is not None and not self._run.ended:
+                self._run.abandon()  # ranks have agreed to stop here
             self._give_back()
             raise
         except BaseException as error:
@@ -113,6 +121,10 @@ class Epoch(Iterator[T], Generic[T]):
         """Where this epoch stands, as plain data."""
         return self._tail.state() if self._tail is not None else list(self._run.mark())
 
+    def mask(self) -> list[bool] | None:
+        """Which samples of the batch delivered last are real, where some only fill it."""
+        return _mask(self._run)
+
     @property
     def closed(self) -> bool:
         """Broken off before the end."""
@@ -141,11 +153,21 @@ class Epoch(Iterator[T], Generic[T]):
                 # An error came out of the middle of the loop: a reply may be lost, a worker may be missing.
                 workers, self._workers = self._workers, None
                 self._pool.discard(workers)
+        if hasattr(self._samples, "leave"):
+            self._samples.leave()
         self._samples = iter(())
 
     def __del__(self) -> None:
         if getattr(self, "_workers", None) is not None:
             self.close()
+
+
+def _mask(run: Run) -> list[bool] | None:
+    ticket = run._now
+    if ticket is None:
+        return None
+    found: list[bool] | None = run._feeds[ticket.stage].mask(ticket)
+    return found
 
 
 def _draws(pool: Pool) -> bool:

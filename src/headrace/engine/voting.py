@@ -1,15 +1,27 @@
 """Voting: equal step counts for ranks that cannot know their lengths in advance, and one snapshot for all of them.
 
-Before each handful of steps the ranks vote: each says how many batches it has ready, and all take the smallest number.
-When a rank has fewer than a handful, that vote is the last: everybody stops after the same step, and what others had
-left over is counted and named in one warning.
+Ranks vote on handfuls of steps: each says how many batches it has ready, and all take the smallest number. When a rank
+has fewer than a handful, that vote is the last: everybody stops after the same step, and what others had left over is
+counted and named in one warning. A rank that fails says so in its vote; all ranks make the steps before it, then it
+raises its error and the others raise too.
+
+Nobody waits for a vote while there is something to deliver. Where handfuls are of 4:
+
+    pulled     0 1 2 3 | 4 5   6 7   8 9   10 | 11   12   13   14 | 15   16 ...   in the consumer, one or two at a step
+    cast            v0         v1               v2                  v3             with the last batch of a handful
+    delivered          | 0     1     2     3  | 4    5    6    7  | 8    9 ...
+    needed             v0                     v1                  v2               and usually there
+
+How many votes a rank has cast follows from the steps that it has made, and from nothing else. So ranks that leave an
+epoch after the same step have cast the same votes. At most two handfuls are held. Votes are exchanged by a thread (a
+`Poll`: see `headrace.distributed.booth`); the samples and their marks are touched by the consumer only.
 
 With its vote a rank says where it will stand after each of these steps. So after any step every rank can say where the
-whole job stands:
+whole job stands, and what is only voted on does not count:
 
     turns      positions are dealt one by one, samples are regrouped once at most: two numbers a rank (see `turns`);
                loads on any number of ranks
-    others     the place of every rank at the last vote, and how many steps ago that was: ["w", steps, [place, ...]];
+    others     the place of every rank before this handful, and how many steps ago that was: ["w", steps, [place, ...]];
                loads on as many ranks
 """
 
@@ -17,16 +29,35 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from headrace.engine.snapshot import plain_state
 
 log = logging.getLogger("headrace")
-HANDFUL = 8
-FAILED = -1
+HANDFUL = 4
+PULLS = 2
+"""Batches that are pulled at one step, until enough are held."""
+LONGEST = 500
+"""Letters of an error that the other ranks are told."""
+HEAD = 4
+"""Numbers of a row before those about places: ready, failed, share, skipped."""
 
-Rows = Callable[[list[int]], list[list[int]]]
-Texts = Callable[[bytes], list[bytes]]
+Rows = list[list[int]]
+Judge = Callable[[Rows], bool]
+Mask = list[bool] | None
+
+
+class Answer(Protocol):
+    """What all ranks gave, by rank: rows and texts."""
+
+    def wait(self) -> tuple[Rows, list[bytes]]: ...
+
+
+class Poll(Protocol):
+    """The votes of one epoch. Of what ranks gave, `last` says whether there is nothing more to vote on, and `talk`
+    whether their texts are wanted."""
+
+    def cast(self, row: list[int], text: bytes, last: Judge, talk: Judge) -> Answer: ...
 
 
 class _Voted(NamedTuple):
@@ -38,7 +69,16 @@ class _Voted(NamedTuple):
     """After each step, of each share: tickets behind, outputs gone."""
     skipped: int
     everyone: list[Any]
-    """Where the ranks stood at the vote, where that is all there is to say."""
+    """Where the ranks stood before these steps, where that is all there is to say."""
+
+
+class Granted(NamedTuple):
+    """The outcome of a vote."""
+
+    steps: int
+    last: bool
+    failed: str
+    """Which rank cannot make the step after these, and why."""
 
 
 class Ballot:
@@ -46,16 +86,15 @@ class Ballot:
 
     def __init__(
         self,
-        rows: Rows,
-        texts: Texts,
+        poll: Poll,
         share: int,
         at: Any = None,
         turns: tuple[int, int] | None = None,
         behind: int = 0,
         handful: int = HANDFUL,
+        masks: bool = False,
     ) -> None:
-        self._rows = rows
-        self._texts = texts
+        self._poll = poll
         self._share = share
         self._turns = turns
         """Where ranks take positions in turn: steps before the epoch began or went on, and samples in a step."""
@@ -63,42 +102,62 @@ class Ballot:
         self.behind = behind
         """Steps that were delivered already when the snapshot was taken."""
         self.handful = handful
+        self.masks = masks
+        """Some batches may be filled up."""
+        self.mask: Mask = None
+        """Of the batch delivered last."""
         self._voted: _Voted | None = None
         self._steps = self._step = 0
-        """Before the last vote, and since."""
+        """Before the handful at hand, and of it."""
 
-    def watch(self, source: Iterator[Any], mark: Callable[[], Any]) -> Iterator[Any]:
-        return Voting(source, mark, self)
+    def watch(self, source: Iterator[Any], mark: Callable[[], Any], mask: Callable[[], Mask]) -> "Voting":
+        return Voting(source, mark, mask, self)
 
-    def cast(self, ready: int, before: Any, after: list[Any]) -> int:
-        """How many steps all ranks can make, or FAILED; where this one stood, and will stand after each step."""
+    @property
+    def marks(self) -> bool:
+        """Whether the place after each step is wanted, not only that before each handful."""
+        return self._turns is not None
+
+    def cast(self, ready: int, error: Exception | None, before: Any, after: list[Any]) -> Answer:
+        """Tell the others; where this rank stood before these steps, and will stand after each."""
+        row = [ready, int(error is not None), self._share, 0, *([0] * (2 * self.handful))]
+        if self._turns is not None:
+            for step, place in enumerate(after):
+                row[HEAD + 2 * step : HEAD + 2 * step + 2] = _progress(place)
+            row[3] = after[-1][2] if after else 0
+        why = "" if error is None else f"{type(error).__name__}: {error}"[:LONGEST]
+        text = json.dumps([plain_state(before), why]).encode()
+        return self._poll.cast(row, text, self._last, self._talk)
+
+    def _last(self, rows: Rows) -> bool:
+        return any(row[0] < self.handful or row[1] for row in rows)
+
+    def _talk(self, rows: Rows) -> bool:
+        return self._turns is None or any(row[1] for row in rows)
+
+    def count(self, answer: Answer, after: list[Any]) -> Granted:
+        """Wait for the others. The steps that all can make are those at hand now."""
+        rows, texts = answer.wait()
         if self._voted is not None:
             self._settled = self.place()
             self._steps += self._step
-        width = 2 * self.handful if self._turns is not None else 0
-        mine = [n for place in after for n in _progress(place)] if self._turns is not None else []
-        skipped = after[-1][2] if self._turns is not None and after else 0
-        row = [ready, self._share, skipped, *mine, *([0] * (width - len(mine)))]
-        rows = self._rows(row)
-        granted = min(row[0] for row in rows)
-        if granted == FAILED:
-            return FAILED
-        shares = {row[1]: row for row in rows}
+        steps = min(row[0] for row in rows)
+        shares = {row[2]: row for row in rows}
         table = [
-            [(row[3 + 2 * step], row[4 + 2 * step]) for _, row in sorted(shares.items())]
-            for step in range(granted if self._turns is not None else 0)
+            [(row[HEAD + 2 * step], row[HEAD + 2 * step + 1]) for _, row in sorted(shares.items())]
+            for step in range(steps if self._turns is not None else 0)
         ]
-        everyone: list[Any] = []
-        if self._turns is None:
-            texts = self._texts(json.dumps(plain_state(before)).encode())
-            places = {row[1]: json.loads(text) for row, text in zip(rows, texts, strict=True)}
-            everyone = [place for _, place in sorted(places.items())]
-        self._voted = _Voted(after, table, sum(row[2] for row in shares.values()) // len(shares), everyone)
+        told = [json.loads(text) for text in texts]
+        places = {row[2]: place for row, (place, _) in zip(rows, told, strict=False)}
+        everyone = [place for _, place in sorted(places.items())]
+        self._voted = _Voted(after, table, sum(row[3] for row in shares.values()) // len(shares), everyone)
         self._step = 0
-        return granted
+        failed = next((f"rank {rank}: {told[rank][1]}" for rank, row in enumerate(rows) if row[1]), "")
+        return Granted(steps, self._last(rows), failed)
 
-    def delivered(self) -> None:
+    def delivered(self, mask: Mask) -> None:
         self._step += 1
+        self.mask = mask
 
     def place(self) -> Any:
         """Where the whole job stands; None: at the start of the epoch."""
@@ -123,61 +182,131 @@ def _progress(place: Any) -> tuple[int, int]:
     return inner[4][0][0], offset + gone
 
 
+class _Handful:
+    """Batches that are voted on together."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.after: list[Any] = []
+        self.ready = 0
+        self.room = 0
+        """Batches that were asked for."""
+        self.answer: Answer | None = None
+
+
 class Voting(Iterator[Any]):
     """The samples of `source`, as far as every rank can follow."""
 
-    def __init__(self, source: Iterator[Any], mark: Callable[[], Any], ballot: Ballot) -> None:
+    def __init__(
+        self, source: Iterator[Any], mark: Callable[[], Any], mask: Callable[[], Mask], ballot: Ballot
+    ) -> None:
         self._source = source
         self._mark = mark
+        self._mask = mask
         self._ballot = ballot
-        self._ready: deque[Any] = deque()
-        self._granted = 0
+        self._held: deque[tuple[Any, Mask]] = deque()
+        self._handfuls: deque[_Handful] = deque()
+        """Those that are voted on or being pulled, oldest first."""
+        self._ahead = 0
+        """Batches that were asked for and not delivered, whether there were as many or not."""
+        self._granted = Granted(0, False, "")
+        self._left = 0
+        """Of the steps that were granted."""
+        self._dry = False
+        """Nothing more will come from the source."""
+        self._error: Exception | None = None
+        self._final = False
+        """The vote cast last will end the epoch."""
         self._over = False
         self.surplus = 0
         """Batches of this rank that could not be delivered."""
 
     def __next__(self) -> Any:
-        while True:
-            if not self._granted:
-                if self._over:
-                    raise StopIteration
-                self._vote()
-                if not self._granted:
-                    raise StopIteration
-            self._granted -= 1
-            self._ballot.delivered()
-            sample = self._ready.popleft()
-            if not self._ballot.behind:
-                return sample
-            self._ballot.behind -= 1
-
-    def _vote(self) -> None:
         ballot = self._ballot
-        before = self._mark()
-        after: list[Any] = []
-        try:
-            while len(self._ready) < ballot.handful:
-                self._ready.append(next(self._source))
-                after.append(self._mark())
-        except StopIteration:
-            pass
-        except BaseException as error:
-            self._over = True
-            try:
-                ballot.cast(FAILED, before, [])
-            finally:
-                raise error  # also when the others cannot be told
-        granted = ballot.cast(len(self._ready), before, after)
-        if granted == FAILED:
-            self._over = True
-            raise RuntimeError("another rank failed; its own error says why")
-        self._granted = granted
-        if granted < ballot.handful:
-            self._over = True
-            self._count_surplus()
+        while True:
+            if not self._left:
+                self._begin_handful()
+            for _ in range(PULLS):
+                if self._ahead < 2 * ballot.handful and not self._final and not self._granted.last:
+                    self._pull()
+            self._left -= 1
+            self._ahead -= 1
+            sample, mask = self._held.popleft()
+            ballot.delivered(mask)
+            if not ballot.behind:
+                return sample
+            ballot.behind -= 1
 
-    def _count_surplus(self) -> None:
-        self.surplus = len(self._ready) - self._granted + sum(1 for _ in self._source)
+    def leave(self) -> None:
+        """Nobody will ask for more. Votes that are under way come to their end by themselves."""
+        self._over = True
+        self._error = None  # its traceback knows this object
+
+    def _begin_handful(self) -> None:
+        """Go on to the next handful, or raise what ends the epoch."""
+        if self._granted.last:
+            self._end()
+        if self._over:
+            raise StopIteration
+        while not self._handfuls or (answer := self._handfuls[0].answer) is None:
+            self._pull()
+        try:
+            self._granted = self._ballot.count(answer, self._handfuls[0].after)
+        except Exception as lost:
+            self._over = True
+            error, self._error = self._error, None
+            if error is None:
+                raise
+            error.add_note(f"(the other ranks could not be told: {lost})")
+            try:
+                raise error from error.__cause__
+            finally:
+                del error
+        self._handfuls.popleft()
+        self._left = self._granted.steps
+        if not self._left:
+            self._begin_handful()
+
+    def _pull(self) -> None:
+        """Get the next batch, if there is one; with the last of a handful, vote."""
+        ballot = self._ballot
+        if not self._handfuls or self._handfuls[-1].answer is not None:
+            self._handfuls.append(_Handful(None if ballot.marks else self._mark()))
+        handful = self._handfuls[-1]
+        if not self._dry:
+            try:
+                sample = next(self._source)
+            except StopIteration:
+                self._dry = True
+            except Exception as error:
+                self._dry, self._error = True, error
+            else:
+                self._held.append((sample, self._mask() if ballot.masks else None))
+                handful.ready += 1
+                if ballot.marks:
+                    handful.after.append(self._mark())
+        handful.room += 1
+        self._ahead += 1
+        if handful.room == ballot.handful:
+            self._final = handful.ready < ballot.handful
+            wrong = self._error if self._final else None
+            handful.answer = ballot.cast(handful.ready, wrong, handful.before, handful.after)
+
+    def _end(self) -> None:
+        """All steps are made."""
+        if self._over:
+            return
+        self._over = True
+        failed = self._granted.failed
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # or its traceback and this frame would keep each other
+        if failed:
+            raise RuntimeError(f"another rank failed ({failed}); what it printed says more")
+        self.surplus = len(self._held) + sum(1 for _ in self._source)
         if self.surplus:
             log.warning(
                 "%d batches of this rank are left out, because another rank has no more; "

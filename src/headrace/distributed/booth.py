@@ -1,0 +1,233 @@
+"""Booth: where the votes of a loader are cast, one after another, by one thread that owns the group they go over.
+
+    begin(epoch) -> Poll                the votes of one epoch
+    Poll.cast(row, ...) -> Answer       returns at once
+    Answer.wait() -> rows, texts        what every rank gave, by rank
+
+    consumer    cast 1   deliver   deliver   deliver   wait 1   cast 2   deliver   deliver ...
+    thread         └────── all ranks meet ──────┘                  └────── all ranks meet ─ ...
+
+All ranks cast the same votes in the same order. Votes of two epochs never mix: each says which epoch it is about, and
+the newest one goes on. A rank that still iterates an older epoch is told that others have left it; a rank that meets
+an older epoch casts its vote again, until all have come to its own. The vote that `last` accepts ends an epoch: what
+was cast ahead of its answer is dropped, on every rank.
+
+A rank that has closed or ended takes its connections with it, so the others do not wait for it. A rank that closes lets
+a vote that is under way come to its end for GRACE seconds: ranks that leave after the same step will all cast it. After
+that the thread goes on alone; it closes the group when the others come, leave, or exceed the time-out.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import NamedTuple, Protocol, TypeVar
+
+from headrace.errors import Closed, RanksDisagree, WorkerStuck
+
+GRACE = 2.0
+EPOCHS = 2**63
+"""Numbers of epochs that a row can tell apart."""
+
+Rows = list[list[int]]
+Judge = Callable[[Rows], bool]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Group(Protocol):
+    """How ranks exchange things; see `Agreement`."""
+
+    def rows(self, row: list[int]) -> Rows: ...
+    def texts(self, text: bytes) -> list[bytes]: ...
+    def close(self) -> None: ...
+
+
+class Answer:
+    """What ranks gave, once they have."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._owner = os.getpid()
+        self._there = threading.Event()
+        self._given: tuple[Rows, list[bytes]] = ([], [])
+        self._error: BaseException | None = None
+
+    def give(self, rows: Rows, texts: list[bytes]) -> None:
+        self._given = rows, texts
+        self._there.set()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._there.set()
+
+    @property
+    def there(self) -> bool:
+        return self._there.is_set()
+
+    def wait(self) -> tuple[Rows, list[bytes]]:
+        _check_owner(self._owner)
+        if not self._there.wait(self._timeout):
+            raise _late(self._timeout)
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # or its traceback and this frame would keep each other
+        return self._given
+
+
+class Poll:
+    """The votes of one epoch."""
+
+    def __init__(self, booth: "Booth", serial: int, epoch: int) -> None:
+        self._booth = booth
+        self._cast = 0
+        self.serial = serial
+        """Counts the epochs that this rank has begun."""
+        self.epoch = epoch
+        self.ended = False
+        """All ranks know that there is nothing more to vote on."""
+
+    def cast(self, row: list[int], text: bytes, last: Judge, talk: Judge) -> Answer:
+        """A row of as many numbers as every rank gives; texts are exchanged too if `talk` accepts what all gave."""
+        number, self._cast = self._cast, self._cast + 1
+        return self._booth.cast(_Vote(self, [self.serial, self.epoch % EPOCHS, number, *row], text, last, talk))
+
+
+class _Vote(NamedTuple):
+    poll: Poll
+    row: list[int]
+    text: bytes
+    last: Judge
+    talk: Judge
+
+
+HEAD = 3
+"""Numbers of a row that say what it is about: serial, epoch, number of the vote."""
+
+
+class Booth:
+    """Casts votes."""
+
+    def __init__(self, group: Group, timeout: float) -> None:
+        self._group = group
+        self._timeout = timeout
+        self._owner = os.getpid()
+        self._begun = 0
+        self._votes: SimpleQueue[tuple[_Vote, Answer] | None] = SimpleQueue()
+        self._open: deque[Answer] = deque()
+        """Those that somebody may wait for."""
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def begin(self, epoch: int) -> Poll:
+        self._begun += 1
+        return Poll(self, self._begun, epoch)
+
+    def cast(self, vote: _Vote) -> Answer:
+        _check_owner(self._owner)
+        if self._closed:
+            raise _closed()
+        answer = Answer(self._timeout)
+        self._open.append(answer)
+        self._votes.put((vote, answer))
+        if self._thread is None:
+            # It must never keep a program from ending, whatever the other ranks do.
+            self._thread = threading.Thread(target=self._serve, name="headrace votes", daemon=True)
+            self._thread.start()
+        return answer
+
+    def close(self) -> None:
+        """No more votes."""
+        if self._owner != os.getpid():
+            return  # a forked copy: thread and connections belong to the parent
+        self._closed = True
+        for answer in list(self._open):
+            answer.fail(_closed())  # another thread may be reading
+        if self._thread is None:
+            self._group.close()
+            return
+        self._votes.put(None)
+        if self._thread is not threading.current_thread():  # the collector runs anywhere
+            self._thread.join(min(self._timeout, GRACE))
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        broken: BaseException | None = None
+        try:
+            while (asked := self._votes.get()) is not None:
+                vote, answer = asked
+                try:
+                    if broken is not None:
+                        raise RuntimeError(str(broken)) from broken
+                    if vote.poll.ended:
+                        raise RuntimeError("this epoch has ended")  # nobody waits for it
+                    answer.give(*self._meet(vote))
+                except RanksDisagree as error:
+                    vote.poll.ended = True
+                    answer.fail(error)
+                except Exception as error:
+                    if broken is None and not vote.poll.ended:
+                        broken = error
+                    answer.fail(error)
+                self._open.popleft()
+        finally:
+            self._group.close()
+
+    def _meet(self, vote: _Vote) -> tuple[Rows, list[bytes]]:
+        """What all ranks have to say to this vote."""
+        poll, mine = vote.poll, vote.row
+        while True:
+            rows = self._exchange(self._group.rows, mine)
+            newest = max(rows)
+            if newest[0] > poll.serial:
+                raise RanksDisagree(
+                    f"rank {rows.index(newest)} has left epoch {poll.epoch} and begun epoch {newest[1]}, while this "
+                    "rank is still in the middle of it: all have to leave an epoch after the same number of steps"
+                )
+            if all(row[0] == poll.serial for row in rows):
+                break
+        for rank, row in enumerate(rows):
+            if row[:HEAD] != mine[:HEAD]:
+                raise RanksDisagree(
+                    f"rank {rank} is in epoch {row[1]} at its vote number {row[2]}, this rank in epoch {mine[1]} at "
+                    f"number {mine[2]}: all ranks have to begin the same epochs, in the same order"
+                )
+        said = [row[HEAD:] for row in rows]
+        texts = self._exchange(self._group.texts, vote.text) if vote.talk(said) else []
+        if vote.last(said):
+            poll.ended = True
+        return said, texts
+
+    def _exchange(self, exchange: Callable[[T], R], mine: T) -> R:
+        began = time.monotonic()
+        try:
+            return exchange(mine)
+        except Exception as error:
+            if time.monotonic() - began >= self._timeout:
+                raise _late(self._timeout) from error
+            raise RuntimeError(
+                f"another rank has left the job, or closed its loader, before the end of the epoch ({error}); what it "
+                "printed says why"
+            ) from error
+
+
+def _late(timeout: float) -> WorkerStuck:
+    return WorkerStuck(
+        f"after {timeout:g} s another rank has not come to the vote on the next steps: it is slower than that, or has "
+        "left the epoch; if it is slow, raise the timeout of fullsync() or of the reading service"
+    )
+
+
+def _closed() -> Closed:
+    return Closed("this loader was closed while it was being read")
+
+
+def _check_owner(owner: int) -> None:
+    if os.getpid() != owner:
+        raise Closed(f"ranks vote in process {owner}, of which this one is a copy; iterate there")

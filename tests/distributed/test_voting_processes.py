@@ -1,0 +1,317 @@
+"""Votes of real processes over gloo: a slow rank, one that raises, breaks in mid-epoch, snapshots at every step.
+
+Each job is one interpreter that imports torch once and forks its ranks.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine.voting import HANDFUL
+from tests.conftest import RunScript
+from tests.depth import depth
+
+pytest.importorskip("torch", reason="ranks that vote need torch.distributed")
+pytestmark = pytest.mark.timeout(120)
+
+RANKS = """
+import json, multiprocessing, os, sys, threading, time
+import torch.distributed as dist
+from headrace import Loader, Pipe, World
+from headrace.errors import RanksDisagree, WorkerStuck
+
+class Numbers:
+    def __init__(self, n): self.n = n
+    def __len__(self): return self.n
+    def __getitem__(self, i): return i
+
+def most(x): return x % 5 > 1
+
+SHAPES = {
+    "indexed": Pipe.of(Numbers(401)).shuffle().filter(most).batch(4),
+    "streamed": Pipe.of(lambda: iter(range(401))).sharding_filter().filter(most).batch(4),
+}
+
+def threads():
+    return [thread.name for thread in threading.enumerate() if "votes" in thread.name]
+
+def rank(number, ranks):
+    # A file needs no port that somebody else might take first.
+    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=number, world_size=ranks)
+    out = body(World(rank=number, ranks=ranks))
+    with open(f"{number}.json", "w") as file:
+        json.dump(out, file)
+    if END:
+        dist.barrier()
+        dist.destroy_process_group()
+
+END = True
+
+def main():
+    fork = multiprocessing.get_context("fork")
+    ranks = int(sys.argv[1])
+    jobs = [fork.Process(target=rank, args=(r, ranks)) for r in range(ranks)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    codes = [job.exitcode for job in jobs]
+    sys.exit(f"exit codes {codes}" if any(codes) else 0)
+"""
+
+
+@pytest.fixture
+def job(run_script: RunScript, tmp_path: Path) -> Any:
+    """Runs `body(world)` on ranks; what each returns."""
+
+    def run(ranks: int, body: str) -> list[Any]:
+        done = run_script(RANKS + body + "\nmain()\n", ranks, timeout=100, env={"OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, done.stderr[-4000:]
+        return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(ranks)]
+
+    return run
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [x for batch in batches for x in batch]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_slow_rank_changes_nothing(job: Any, ranks: int) -> None:
+    got = job(
+        ranks,
+        """
+def slow(x):
+    if dist.get_rank() == 1:
+        threading.Event().wait(0.002)
+    return x
+
+def body(world):
+    out = {}
+    for name, pipe in SHAPES.items():
+        for workers in (0, 1):
+            with Loader(pipe.map(slow), seed=3, world=world, workers=workers, kind=None if workers else "inline",
+                        start_method="fork" if workers else None) as loader:
+                out[f"{name} {workers}"] = [list(loader), list(loader)]
+    return {"got": out, "threads": threads()}
+""",
+    )
+    for name in ("indexed", "streamed"):
+        for epoch in range(2):
+            mine = [rank["got"][f"{name} 0"][epoch] for rank in got]
+            assert len({len(batches) for batches in mine}) == 1
+            everything = flat([batch for batches in mine for batch in batches])
+            assert len(set(everything)) == len(everything) > 200
+            assert mine == [rank["got"][f"{name} 1"][epoch] for rank in got]
+    assert [rank["threads"] for rank in got] == [[]] * ranks
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_that_raises_in_mid_handful_raises_everywhere_after_the_same_step(job: Any, ranks: int) -> None:
+    got = job(
+        ranks,
+        """
+def body(world):
+    out = []
+    for good in (0, 1, 6, 7, 9):
+        class Bad(Numbers):
+            def __getitem__(self, i):
+                if world.rank == 1 and i // world.ranks == 4 * good + 2:
+                    raise KeyError("mine")
+                return i
+        steps, raised = 0, ""
+        with Loader(Pipe.of(Bad(400)).filter(lambda x: True).batch(4), seed=3, world=world) as loader:
+            try:
+                for batch in loader:
+                    steps += 1
+            except Exception as error:
+                raised = f"{type(error).__name__}: {error}"
+            # The same job goes on: no vote was lost, none is left over.
+            out.append([good, steps, raised, threads()])
+    return out
+""",
+    )
+    for rank, runs in enumerate(got):
+        for good, steps, raised, threads in runs:
+            assert steps == good
+            assert raised.startswith(
+                "KeyError: 'mine'" if rank == 1 else "RuntimeError: another rank failed (rank 1: KeyError"
+            )
+            assert threads == ["headrace votes"]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_break_in_mid_epoch_does_not_disturb_the_next(job: Any, ranks: int) -> None:
+    got = job(
+        ranks,
+        """
+def body(world):
+    out = {}
+    for name, pipe in SHAPES.items():
+        with Loader(pipe, seed=3, world=world) as loader:
+            out[f"{name} alone"] = list(loader)
+        for apart in (0, 1, 9):
+            # Ranks leave after the same step, or one of them a few steps later.
+            with Loader(pipe, seed=3, world=world) as loader:
+                for steps in (1, 3, 5, 8):
+                    later = apart if world.rank == 0 else 0
+                    loader.set_epoch(7)
+                    try:
+                        for step, batch in enumerate(loader, 1):
+                            if step == steps + later:
+                                break
+                    except RanksDisagree as error:
+                        out.setdefault("told", []).append(str(error))
+                loader.set_epoch(0)
+                out[f"{name} {apart}"] = list(loader)
+    return {"got": out, "threads": threads()}
+""",
+    )
+    for rank in got:
+        for name in ("indexed", "streamed"):
+            alone = rank["got"][f"{name} alone"]
+            assert len(alone) > 2 * HANDFUL
+            for apart in (0, 1, 9):
+                assert rank["got"][f"{name} {apart}"] == alone
+        assert rank["threads"] == []
+    for rank in got[1:]:
+        assert "told" not in rank["got"], "only who is still in an epoch is told that others have left it"
+    assert all("has left epoch 7 and begun epoch" in text for text in got[0]["got"]["told"])
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_snapshots_at_every_step_go_on_in_the_same_job(job: Any, ranks: int) -> None:
+    got = job(
+        ranks,
+        f"""
+EVERY = {depth(3, 1)}
+"""
+        """
+def body(world):
+    out = {}
+    for name, pipe in SHAPES.items():
+        with Loader(pipe, seed=3, world=world, workers=1, start_method="fork") as loader:
+            whole, states = [], []
+            for batch in loader:
+                whole.append(batch)
+                states.append(loader.state_dict())
+        right = []
+        for step in range(1, len(whole), EVERY):
+            with Loader(pipe, seed=3, world=world) as loader:
+                loader.load_state_dict(json.loads(json.dumps(states[step - 1])))
+                right.append(list(loader) == whole[step:])
+        out[name] = [right, json.dumps(states)]
+    return out
+""",
+    )
+    for name in ("indexed", "streamed"):
+        assert len({rank[name][1] for rank in got}) == 1, "one snapshot for the whole job, at every step"
+        for rank in got:
+            assert len(rank[name][0]) >= 4
+            assert all(rank[name][0])
+
+
+def test_a_rank_that_closes_in_mid_epoch_is_an_error_for_the_others_at_once(job: Any) -> None:
+    # The time-out is half an hour: what the others see is the closed connection.
+    got = job(
+        3,
+        """
+def body(world):
+    loader = Loader(SHAPES["indexed"], seed=3, world=world)
+    steps, raised = 0, ""
+    try:
+        for batch in loader:
+            steps += 1
+            if world.rank == 1 and steps == 2:
+                break
+    except Exception as error:
+        raised = f"{type(error).__name__}: {error}"
+    loader.close()
+    return [steps, raised, threads()]
+""",
+    )
+    assert got[1] == [2, "", []]
+    for steps, raised, threads in (got[0], got[2]):
+        assert steps in (HANDFUL, 2 * HANDFUL)
+        assert raised.startswith("RuntimeError: another rank has left the job, or closed its loader")
+        assert threads == []
+
+
+def test_a_rank_that_leaves_and_stays_is_an_error_after_the_time_out_of_fullsync(job: Any) -> None:
+    got = job(
+        2,
+        """
+def body(world):
+    loader = Loader(SHAPES["indexed"].fullsync(timeout=2), seed=3, world=world)
+    batches, steps, raised = iter(loader), 0, ""
+    try:
+        for batch in batches:
+            steps += 1
+            if world.rank == 1 and steps == 2:
+                break
+    except Exception as error:
+        raised = f"{type(error).__name__}: {error}"
+    dist.barrier()
+    batches.close()
+    loader.close()
+    return [steps, raised, threads()]
+""",
+    )
+    assert got[1] == [2, "", []]
+    steps, raised, threads = got[0]
+    assert steps in (HANDFUL, 2 * HANDFUL)
+    assert raised.startswith("WorkerStuck: after 2 s another rank has not come to the vote")
+    assert threads == []
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_programs_end_with_votes_under_way(job: Any, ranks: int) -> None:
+    # Nothing is closed; ranks end after different steps, one of them while its loop runs.
+    got = job(
+        ranks,
+        """
+END = False
+
+def body(world):
+    global loader, batches
+    loader = Loader(SHAPES["indexed"], seed=3, world=world)
+    batches = iter(loader)
+    return [next(batches) for _ in range(1 + 3 * (world.rank == 0))]
+""",
+    )
+    assert [len(rank) for rank in got] == [4, *([1] * (ranks - 1))]
+
+
+def test_a_process_that_is_not_a_fork_ends_with_a_vote_under_way(tmp_path: Path) -> None:
+    # The whole end of an interpreter, with a thread that waits in native code for a rank that never comes.
+    (tmp_path / "program.py").write_text(
+        RANKS
+        + """
+END = False
+
+def body(world):
+    global loader, batches
+    loader = Loader(SHAPES["indexed"], seed=3, world=world)
+    batches = iter(loader)
+    return [next(batches) for _ in range(1 + 3 * (world.rank == 0))]
+
+rank(int(sys.argv[1]), 2)
+print("done", flush=True)
+"""
+    )
+    jobs = [
+        subprocess.Popen(
+            [sys.executable, str(tmp_path / "program.py"), str(rank)],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src"), "OMP_NUM_THREADS": "1"},
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    for process in jobs:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out) == (0, "done\n"), err
+        assert "Traceback" not in err
