@@ -20,6 +20,7 @@ pq = pytest.importorskip("pyarrow.parquet", reason="not installed")
 ds = pytest.importorskip("pyarrow.dataset", reason="not installed")
 
 from tests.columns.arrow_types import ARRAYS, HOLES  # noqa: E402
+from tests.depth import depth  # noqa: E402
 
 ROWS = 3000
 FORMATS = ("parquet", "arrow")
@@ -253,7 +254,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kind", ["inline", "thread", "process"])
+@pytest.mark.parametrize("kind", depth(["process"], ["inline", "thread", "process"]))
 def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunScript, tmp_path: Path) -> None:
     rows, groups = 1_000_000, 200
     part = {f"c{i}": np.random.default_rng(i).random(rows // groups) for i in range(24)}

@@ -80,7 +80,7 @@ def flat(batches: list[list[int]]) -> list[int]:
     return [x for batch in batches for x in batch]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", depth([3], [2, 3]))
 def test_a_slow_rank_changes_nothing(job: Any, ranks: int) -> None:
     got = job(
         ranks,
@@ -110,7 +110,7 @@ def body(world):
     assert [rank["threads"] for rank in got] == [[]] * ranks
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", depth([3], [2, 3]))
 def test_a_rank_that_raises_in_mid_handful_raises_everywhere_after_the_same_step(job: Any, ranks: int) -> None:
     got = job(
         ranks,
@@ -144,7 +144,7 @@ def body(world):
             assert threads == ["headrace votes"]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", depth([3], [2, 3]))
 def test_a_break_in_mid_epoch_does_not_disturb_the_next(job: Any, ranks: int) -> None:
     got = job(
         ranks,
@@ -183,7 +183,7 @@ def body(world):
     assert all("has left epoch 7 and begun epoch" in text for text in got[0]["got"]["told"])
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", depth([3], [2, 3]))
 def test_snapshots_at_every_step_go_on_in_the_same_job(job: Any, ranks: int) -> None:
     got = job(
         ranks,
@@ -268,7 +268,7 @@ def body(world):
     assert threads == []
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", depth([3], [2, 3]))
 def test_programs_end_with_votes_under_way(job: Any, ranks: int) -> None:
     # Nothing is closed; ranks end after different steps, one of them while its loop runs.
     got = job(

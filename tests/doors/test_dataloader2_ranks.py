@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.depth import depth
+
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
@@ -52,7 +54,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=depth([3], [2, 3]))
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     pytest.importorskip("torch.distributed.run")
     folder = tmp_path_factory.mktemp("ranks")

@@ -14,7 +14,8 @@ from headrace.doors.torch import DataLoader
 from headrace.doors.torch_collate import shorter
 from headrace.doors.torch_light import Unusual, _collate, default_collate
 from headrace.engine import codec
-from tests.doors.torch_free_datasets import Asking, Numbers
+from tests.conftest import SRC, RunScript
+from tests.doors.torch_free_datasets import Asking
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -96,11 +97,22 @@ def test_most_usual_batches_are_not_left_to_torch() -> None:
 
 
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
-def test_workers_that_need_no_torch_do_not_import_it(context: str) -> None:
-    batches = list(DataLoader(Numbers(), batch_size=8, num_workers=2, multiprocessing_context=context))
-    assert [b[0].tolist() for b in batches] == [list(range(k, k + 8)) for k in range(0, 40, 8)]
-    assert all(type(b[1]) is torch.Tensor and b[1].shape == (8, 3000) for b in batches)
-    assert not any(bool(b[2].any()) for b in batches)
+def test_workers_that_need_no_torch_do_not_import_it(run_script: RunScript, context: str) -> None:
+    # (A program of its own: the server of workers that other tests have started may have imported torch.)
+    done = run_script(
+        f"""
+        import torch
+        from headrace import DataLoader
+        from tests.doors.torch_free_datasets import Numbers
+
+        batches = list(DataLoader(Numbers(), batch_size=8, num_workers=2, multiprocessing_context={context!r}))
+        assert [b[0].tolist() for b in batches] == [list(range(k, k + 8)) for k in range(0, 40, 8)]
+        assert all(type(b[1]) is torch.Tensor and b[1].shape == (8, 3000) for b in batches)
+        print(any(bool(b[2].any()) for b in batches))
+        """,
+        env={"PYTHONPATH": f"{SRC}:{SRC.parent}"},
+    )
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_torch_that_comes_late_finds_a_worker_as_torch_makes_it() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunScript
+from tests.depth import depth
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -141,7 +142,7 @@ def test_setting_the_replicas_by_hand_is_the_seeds_error(run_script: RunScript) 
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun (Open MPI) is not installed")
-@pytest.mark.parametrize(("step", "lines"), STEPS)
+@pytest.mark.parametrize(("step", "lines"), depth(STEPS[-1:], STEPS))
 def test_the_same_over_mpirun(run_script: RunScript, course: Path, step: str, lines: list[str]) -> None:
     run = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"
     program = [sys.executable, str(course / f"{step}.py")]

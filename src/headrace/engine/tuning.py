@@ -66,8 +66,11 @@ class Tuner:
         most = max(tried)
         if best == most and self._gained(most) and 2 * most <= MOST * cores:
             return 2 * most
-        if best == cores and cores > 1 and cores // 2 not in tried:
-            return cores // 2
+        fewer = cores // 2
+        # Where several gain much over none, a single one would be a slow trial for little.
+        hopeless = fewer == 1 and tried[cores] > 1.25 * tried.get(0, 0.0) > 0.0
+        if best == cores and fewer and fewer not in tried and not hopeless:
+            return fewer
         self.settled = True
         # Between equals the smaller number: it leaves more of the machine to the training step.
         return min(workers for workers, rate in tried.items() if rate * FASTER >= tried[best])
