@@ -141,10 +141,22 @@ def test_samples_that_fail_can_be_left_out_and_are_counted(way: str) -> None:
         list(loader)
 
 
+@pytest.mark.parametrize("sample", [3, np.float32(3), None, {"x": 3}])
+def test_collate_without_batch_says_to_write_it(sample: Any) -> None:
+    with pytest.raises(BadPipe, match=r"of type \w+; write \.batch\(n\) before \.collate\(\)"):
+        list(Loader(Pipe.of([sample]).collate()))
+
+
 def test_an_op_that_cannot_travel_is_named_before_any_process_starts() -> None:
     lock = threading.Lock()
     loader = Loader(Pipe.of(Numbers(5)).map(lambda x: (x, lock)[0]), workers=2)
     with pytest.raises(NotPicklable, match=r"map\.fn closure variable lock"):
+        iter(loader)
+
+
+def test_an_iterator_that_cannot_travel_is_to_be_made_by_a_function() -> None:
+    loader = Loader(Pipe.of(x for x in range(3)), workers=2)
+    with pytest.raises(NotPicklable, match=r"iterable\.data \(generator\) .*; give the function that makes it"):
         iter(loader)
 
 

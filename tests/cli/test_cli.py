@@ -24,6 +24,11 @@ def test_an_unknown_verb_is_refused_with_the_known_ones(capsys: pytest.CaptureFi
     assert "run" in capsys.readouterr().err
 
 
+def test_a_misspelt_verb_is_answered_with_the_closest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctr", "--json"]) == 2
+    assert capsys.readouterr().err == "headrace: there is no verb 'doctr'; did you mean 'doctor'?\n"
+
+
 def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("headrace ")

@@ -153,6 +153,13 @@ def test_a_program_that_does_not_exist_is_said_at_once(headrace: Headrace) -> No
     assert done.stderr == "headrace: surely-no-such-program: there is no such program\n"
 
 
+def test_a_python_file_is_not_a_program_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("print(1)")
+    assert main(["run", "--num-instances", "2", str(file), "--fast"]) == 2
+    assert capsys.readouterr().err.endswith(f"; write: headrace run ... python {file} --fast\n")
+
+
 def test_two_launchers_meet_and_make_one_job(start: Start) -> None:
     endpoint = f"127.0.0.1:{free_port()}"
     script = "echo $RANK of $WORLD_SIZE node $GROUP_RANK replica $HEADRACE_REPLICA_INDEX_OFFSET"
@@ -226,7 +233,10 @@ def test_the_topology_is_printed_and_needs_no_program(capsys: pytest.CaptureFixt
         (["--overwrite-config", "true"], "--export-config"),
         ([], "no program to run"),
         (["--num-instances"], "expected one argument"),
-        (["--num-instance", "2", "true"], "--num-instance"),
+        (["--num-instance", "2", "true"], "--num-instance; did you mean --num-instances?"),
+        (["--num-replica=4", "true"], "--num-replica; did you mean --num-replicas?"),
+        (["-v", "--max-restarts", "1", "--nodes", "4", "true"], "--nodes; did you mean --nnodes?"),
+        (["--qqq", "true"], "no option --qqq; see --help"),
     ],
 )
 def test_what_cannot_be_done_is_refused(args: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

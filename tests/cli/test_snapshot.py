@@ -103,17 +103,35 @@ def test_a_place_that_makes_no_sense_is_shown_as_it_is(at: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("not json", "is not JSON"), ("[]", "is not a snapshot"), ('{"seed": 1}', "no version, epoch, at, pipe in it")],
+    [
+        ("not json", "is not JSON"),
+        (b"\x80\x02torch", "this is not text; this command reads snapshots of Loader and DataLoader2 as JSON"),
+        ("[]", "is not a snapshot"),
+        ('{"seed": 1}', "no version, epoch, at, pipe in it"),
+    ],
 )
 def test_a_file_that_is_no_snapshot_is_refused(
-    tmp_path: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: str | bytes, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "state.json"
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     assert main(["snapshot", "show", str(path)]) == 2
     assert words in capsys.readouterr().err
     assert main(["snapshot", "show", str(tmp_path / "no.json")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_state_of_a_dataloader2_is_shown_as_that_of_the_loader_inside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from headrace import DataLoader2, IterableWrapper
+
+    loader = DataLoader2(IterableWrapper(range(10)).batch(2))
+    next(iter(loader))
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(loader.state_dict()))
+    assert main(["snapshot", "show", str(path)]) == 0
+    assert "  at sample 2\n" in capsys.readouterr().out
 
 
 def test_the_places_of_several_ranks_have_words() -> None:

@@ -116,6 +116,33 @@ def test_a_torch_style_loader_is_verified_by_its_own_state(tmp_path: Path, headr
     assert "ok    resume after 5" in done.stdout
 
 
+def test_random_values_that_differ_after_a_resume_are_told_with_a_cure(tmp_path: Path, headrace: Headrace) -> None:
+    path = tmp_path / "torchy.py"
+    path.write_text(
+        "import random\n"
+        "from headrace.doors.torch import DataLoader\n"
+        "class Noisy:\n"
+        "    def __len__(self): return 40\n"
+        "    def __getitem__(self, index): return index + random.random()\n"
+        "loader = DataLoader(Noisy(), batch_size=4, num_workers=1)\n"
+        "exact = DataLoader(Noisy(), batch_size=4, num_workers=1, reproducible=True)\n"
+    )
+    done = headrace("verify", f"{path}:loader", "--cuts", "1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    (failed,) = [line for line in done.stdout.splitlines() if "resume after 5" in line]
+    assert failed.endswith("set reproducible=True, or draw from headrace.rng()")
+    done = headrace("verify", f"{path}:exact", "--cuts", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ranks_that_cannot_be_counted_are_not_checked_and_the_remark_says_how(file: Path, headrace: Headrace) -> None:
+    done = headrace("verify", f"{file}:make", "--workers", "1", "--cuts", "1", "--ranks", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (remark,) = [line for line in done.stdout.splitlines() if line.startswith("note  ranks")]
+    assert "not checked: " in remark
+    assert "headrace run --num-instances 2 python" in remark
+
+
 def test_a_foreign_loader_whose_state_is_wrong_is_found() -> None:
     class Forgets:
         def __init__(self) -> None:

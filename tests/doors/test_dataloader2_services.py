@@ -1,6 +1,7 @@
 """Reading services: who works where, what users plug in, and in which order they are called."""
 
 import os
+import threading
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from headrace.doors.dataloader2_services import (
     ReadingServiceInterface,
     SequentialReadingService,
 )
+from headrace.errors import NotPicklable
 
 
 def workers(count: int, **options: Any) -> MultiProcessingReadingService:
@@ -301,3 +303,11 @@ def test_samples_are_made_where_the_service_says() -> None:
     pipe = IterableWrapper(range(64)).sharding_filter().map(process)
     assert set(read(pipe, None)[0]) == {os.getpid()}
     assert os.getpid() not in set(read(pipe, workers(2))[0])
+
+
+def test_what_cannot_travel_is_told_in_the_words_of_the_service() -> None:
+    lock = threading.Lock()
+    graph = IterableWrapper(range(3)).map(lambda x: (x, lock)[0])
+    words = r"closure variable lock .*or use MultiProcessingReadingService\(multiprocessing_context='fork'\)$"
+    with pytest.raises(NotPicklable, match=words):
+        list(DataLoader2(graph, reading_service=MultiProcessingReadingService(1)))

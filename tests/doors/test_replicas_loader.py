@@ -185,6 +185,12 @@ def test_the_options_come_first() -> None:
         DataLoader(Numbers(10), Numbers(10))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("wrong", "meant"), [("batchsize", "batch_size"), ("prefetch_factr", "prefetch_factor")])
+def test_a_misspelt_argument_is_answered_with_the_closest(wrong: str, meant: str) -> None:
+    with pytest.raises(BadOption, match=f"no argument '{wrong}'; did you mean '{meant}'"):
+        DataLoader(Options(), Numbers(10), **{wrong: 2})
+
+
 def test_torch_arguments_are_understood(made: list[DataLoader]) -> None:
     loader = DataLoader(
         Options(), Numbers(8), 2, num_workers=1, persistent_workers=True, timeout=30, prefetch_factor=4, in_order=True,

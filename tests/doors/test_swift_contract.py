@@ -77,6 +77,11 @@ def test_an_unknown_argument_is_a_type_error_with_a_suggestion(wrong: dict[str, 
         swift(**wrong)
 
 
+def test_a_misspelt_name_is_told_before_the_argument_that_it_leaves_missing() -> None:
+    with pytest.raises(TypeError, match="no argument 'nb_consumers'; did you mean 'nb_consumer'"):
+        SwiftLoader(Numbers, {"count": 5}, 2, nb_consumers=1)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch.utils.data import BatchSampler, Dataset, IterableDataset, SequentialS
 
 from headrace import rng
 from headrace.doors.torch import DataLoader, TorchLoader
-from headrace.errors import BadOption, WorkerStuck
+from headrace.errors import BadOption, NotPicklable, WorkerStuck
 from tests.conftest import SRC, RunScript
 from tests.doors import torch_datasets as data
 
@@ -627,3 +628,24 @@ def test_samplers_of_torch_are_the_defaults() -> None:
     loader = DataLoader(range(4), 2)
     assert type(loader.sampler) is SequentialSampler
     assert type(loader.batch_sampler) is BatchSampler
+
+
+class Locked(Dataset[Any]):
+    """Holds what cannot travel."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return self.lock
+
+
+def test_what_cannot_travel_is_told_in_the_words_of_this_loader() -> None:
+    with pytest.raises(NotPicklable, match=r"dataset\.lock .*worker_init_fn\), or use multiprocessing_context='fork'$"):
+        iter(DataLoader(Locked(), num_workers=1, multiprocessing_context="spawn"))
+    loader = DataLoader(Locked(), num_workers=1, collate_fn=list, multiprocessing_context="fork")
+    with pytest.raises(NotPicklable, match="arrays or tensors from the dataset or collate_fn"):
+        list(loader)

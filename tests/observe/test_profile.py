@@ -157,6 +157,12 @@ def test_a_worker_is_slow_only_if_it_loses_enough() -> None:
     assert judge(anatomy(hands=(*fast, Hand(3, 2, 0.1, 0.050)))).room == "work", "two tickets prove nothing"
 
 
+def test_advice_about_the_way_of_batches_fits_their_size() -> None:
+    parts = (Part("transport", "packing, in workers", 0.004), Part("step", "the training loop", 0.001))
+    assert "Make them larger, or use workers=0" in judge(anatomy(parts=parts, bytes=0.0)).advice
+    assert "send uint8" in judge(anatomy(parts=parts, bytes=1e7)).advice
+
+
 def test_even_work_divides_evenly() -> None:
     for workers in (1, 2, 5):
         assert simulate([0.01] * 1000, workers, 8 * workers, 0.0) == pytest.approx(0.01 / workers, rel=0.01)
@@ -181,6 +187,22 @@ def test_computing_is_limited_by_the_cores() -> None:
     computing = replace(found.anatomy, busy=1.0)
     from headrace.observe.profile.predict import forecast
 
-    walls = {f.workers: f.wall for f in forecast(found.record, computing, cores=2)[0]}
+    forecasts, take = forecast(found.record, computing, cores=2)
+    assert take is not None
+    assert take.workers <= 2
+    walls = {f.workers: f.wall for f in forecasts}
     assert walls[32] == pytest.approx(walls[2], rel=0.1)
     assert walls[32] > found.anatomy.wall / (2 + len(os.sched_getaffinity(0)))
+    crowded = forecast(found.record, replace(found.anatomy, workers=8, kind="process", busy=0.25), cores=2)[1]
+    assert crowded is not None
+    assert crowded.workers <= 2, "eight workers that fill two cores compute, whatever the clock of each says"
+    waiting = forecast(found.record, replace(found.anatomy, busy=0.01), cores=2)[1]
+    assert waiting is not None
+    assert waiting.workers > 2, "work that waits for something else needs no core"
+
+
+def test_the_cores_stand_beside_the_forecasts() -> None:
+    found = run("no workers")
+    cores = len(os.sched_getaffinity(0))
+    assert f"on this machine ({cores} core" in found.text()
+    assert found.data()["cores"] == cores

@@ -6,7 +6,9 @@ A switch may be written `--numa-aware`, `--numa-aware=yes`, `--no-numa-aware`, `
 
 import argparse
 import re
+import shutil
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,10 @@ _REFUSED = {
 
 
 def main(argv: list[str]) -> int:
-    given = vars(_parser().parse_args(_switches(argv)))
+    parser = _parser()
+    words = _switches(argv)
+    _check_names(parser, words)
+    given = vars(parser.parse_args(words))
     imported, exported = given.pop("import_config", None), given.pop("export_config", None)
     overwrite = given.pop("overwrite_config", False)
     program = given.pop("program")
@@ -45,6 +50,7 @@ def main(argv: list[str]) -> int:
     if program:
         options["program"] = tuple(program)
     job = Job(**options)
+    _check_program(job)
     if overwrite and not exported:
         raise BadOption("--overwrite-config: say which file: --export-config FILE")
     if exported:
@@ -74,6 +80,26 @@ def _switches(argv: list[str]) -> list[str]:
             raise BadOption(f"{word}: write yes or no")
         args.append(word)
     return args
+
+
+def _check_names(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    """Refuse the first option that is not known: argparse would take its value for the program, and say less."""
+    known = parser._option_string_actions
+    position = 0
+    while position < len(words) and words[position].startswith("-") and words[position] != "--":
+        word = words[position]
+        name = word.partition("=")[0]
+        if name.startswith("--") and name not in known:
+            near = get_close_matches(name, known, 1)
+            raise BadOption(f"there is no option {name}; {f'did you mean {near[0]}?' if near else 'see --help'}")
+        position += 2 if _takes_value(word) else 1
+
+
+def _check_program(job: Job) -> None:
+    """A Python file that cannot be executed by itself is not a program that somebody forgot to install."""
+    first = job.program[0] if job.program else ""
+    if first.endswith(".py") and Path(first).is_file() and shutil.which(first) is None:
+        raise BadOption(f"{first} is not a program by itself; write: headrace run ... python {' '.join(job.program)}")
 
 
 def _takes_value(word: str) -> bool:

@@ -14,6 +14,8 @@ from headrace.engine.places import check_place
 from headrace.engine.snapshot import check
 from headrace.errors import BadOption, SnapshotRefused
 
+_READS = "this command reads snapshots of Loader and DataLoader2 as JSON"
+
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="headrace snapshot", description="Show or compare snapshots of loaders.")
@@ -77,13 +79,15 @@ def read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadOption(f"{file}: {getattr(error, 'strerror', None) or 'this is not text'}") from None
+        raise BadOption(f"{file}: {getattr(error, 'strerror', None) or f'this is not text; {_READS}'}") from None
     try:
         state = json.loads(text)
     except ValueError as error:
         raise BadOption(
-            f"{file} is not JSON ({error}); write snapshots with json.dump(loader.state_dict(), file)"
+            f"{file} is not JSON ({error}); {_READS}, written with json.dump(loader.state_dict(), file)"
         ) from None
+    if isinstance(state, dict) and isinstance(state.get("at"), dict):
+        state = state["at"].get("loader", state)  # a DataLoader2's: the place is that of the Loader inside it
     missing = (
         [k for k in ("version", "seed", "epoch", "at", "pipe") if k not in state] if isinstance(state, dict) else []
     )

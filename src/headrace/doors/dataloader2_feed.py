@@ -8,9 +8,15 @@ from headrace.doors.dataloader2_services import Settings
 from headrace.doors.dataloader2_workers import Replicas, WorkerInit, WorkerReset, with_reset
 from headrace.doors.datapipes_graph import lint
 from headrace.doors.datapipes_nodes import lowered
-from headrace.errors import BadPipe, SnapshotRefused
+from headrace.engine.shipping import retell
+from headrace.errors import BadPipe, NotPicklable, SnapshotRefused
 from headrace.loader import Loader
 from headrace.pipe import Pipe
+
+THERE = (
+    "make it where it is used (for example in the function of a map), or use "
+    "MultiProcessingReadingService(multiprocessing_context='fork')"
+)
 
 
 class Feed(Protocol):
@@ -51,8 +57,7 @@ class Loaded:
 
     def begin(self, epoch: int) -> Iterator[Any]:
         self._loader.set_epoch(epoch)
-        self._epoch = iter(self._loader)
-        return self._epoch  # type: ignore[no-any-return]
+        return self._open()
 
     def resume(self, epoch: int, at: Any) -> Iterator[Any]:
         if at is None:
@@ -62,7 +67,14 @@ class Loaded:
                 "this state was taken with a reading service that iterates something else than a graph"
             )
         self._loader.load_state_dict(at["loader"])
-        self._epoch = iter(self._loader)
+        return self._open()
+
+    def _open(self) -> Iterator[Any]:
+        try:
+            self._epoch = iter(self._loader)
+        except NotPicklable as refused:
+            retell(refused, THERE)
+            raise
         return self._epoch  # type: ignore[no-any-return]
 
     def state(self) -> Any:

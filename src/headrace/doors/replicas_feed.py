@@ -14,11 +14,14 @@ from difflib import get_close_matches
 from typing import Any
 
 from headrace.engine.epoch import Epoch
-from headrace.errors import BadOption
+from headrace.engine.shipping import retell
+from headrace.errors import BadOption, NotPicklable
 from headrace.loader import Loader
 from headrace.pipe import Pipe
 from headrace.plan.share import Policy
 from headrace.plan.world import World
+
+THERE = "make it where it is used (for example in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
 
 
 class SharingStrategy(enum.StrEnum):
@@ -107,7 +110,7 @@ class Feed:
     def __iter__(self) -> Iterator[Any]:
         epoch, self._begun = self._begun, None
         done, self._done = self._done, 0
-        return self._batches(iter(self.loader) if epoch is None else epoch, done)
+        return self._batches(self._open() if epoch is None else epoch, done)
 
     def resume(self, state: dict[str, Any], done: Callable[[Any], int]) -> None:
         """The next iteration goes on from a snapshot; `done` says after how many batches its place lies."""
@@ -145,8 +148,15 @@ class Feed:
     def _begin(self) -> None:
         """Begin the next epoch now: the first tickets go to the workers, and nothing is waited for."""
         if self._begun is None and not self._closed:
-            self._begun = iter(self.loader)
+            self._begun = self._open()
             self._begun.start()
+
+    def _open(self) -> Epoch[Any]:
+        try:
+            return iter(self.loader)
+        except NotPicklable as refused:
+            retell(refused, THERE)
+            raise
 
 
 def one_by_one(pipe: Pipe[Any]) -> Pipe[Any]:

@@ -16,6 +16,7 @@ import enum
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from inspect import signature
 from typing import Any, Literal
 
 from headrace.doors.replicas_feed import Ahead, Feed
@@ -187,7 +188,7 @@ def _policy(others: dict[str, Any]) -> dict[str, Any]:
         if name in ("pin_memory", "pin_memory_device"):
             continue
         if name not in _NAMES:
-            near = get_close_matches(name, _NAMES, 1)
+            near = get_close_matches(name, [*_NAMES, *signature(DataLoader).parameters], 1)
             raise BadOption(f"DataLoader() has no argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         if name == "multiprocessing_context" and hasattr(value, "get_start_method"):
             value = value.get_start_method()

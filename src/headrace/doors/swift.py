@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.doors.swift_figures import Figure
-from headrace.doors.swift_options import Options
+from headrace.doors.swift_options import Options, names_checked
 from headrace.doors.swift_running import Running
 from headrace.doors.swift_validate import validate as dry_run
 from headrace.errors import BadOption, Closed, HeadraceError
@@ -52,6 +52,7 @@ class SwiftStats:
 class SwiftLoader(Iterator[Any]):
     """Loads, batches and delivers one consumer's share of a dataset."""
 
+    @names_checked
     def __init__(
         self,
         dataset_class: Callable[..., Any],

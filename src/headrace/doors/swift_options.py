@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from functools import wraps
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from headrace.doors.swift_log import LogTo
 from headrace.doors.swift_plan import Plan
@@ -21,6 +22,8 @@ FLAGS = ("shuffle", "benchmark", "validate", "multithread")
 FUNCTIONS = ("collate_fn", "batch_encoder", "batch_decoder")
 ALIASES = {"seed_numer": "seed", "nb_worker_per_consumer": "worker_per_consumer"}
 """Other names of arguments, as the documentation of SwiftLoader has them."""
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +115,27 @@ class Options:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+def names_checked(init: Callable[P, None]) -> Callable[P, None]:
+    """`init`, with unknown names refused before Python says that the argument they were meant for is missing."""
+
+    @wraps(init)
+    def checked(*args: P.args, **given: P.kwargs) -> None:
+        known = [field.name for field in fields(Options)]
+        for name in given:
+            if name not in known and name not in ALIASES:
+                near = get_close_matches(name, [*known, *ALIASES], 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+                raise TypeError(f"SwiftLoader() has no argument {name!r}; {hint}")
+        init(*args, **given)
+
+    return checked
+
+
 def _named(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments under their own names; an unknown one is refused with a suggestion."""
-    known = [field.name for field in fields(Options)]
+    """The arguments under their own names."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         proper = ALIASES.get(name, name)
-        if proper not in known:
-            near = get_close_matches(name, [*known, *ALIASES], 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
-            raise TypeError(f"SwiftLoader() has no argument {name!r}; {hint}")
         if proper in found:
             raise TypeError(
                 f"SwiftLoader() got {proper!r} twice: as {proper!r} and under another name ({_others(proper)})"

@@ -59,6 +59,12 @@ class Stage:
         error.add_note(note)
 
 
+CANNOT_TRAVEL = (
+    "return plain data, arrays or tensors from the dataset or collate_fn, or give batch_encoder and batch_decoder"
+)
+"""What to do about such a batch."""
+
+
 @dataclass(slots=True)
 class Workshop:
     """Everything that a worker needs; made by the consumer, filled in the worker."""

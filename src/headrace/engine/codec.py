@@ -28,6 +28,9 @@ ALIGN = 64
 PICKLE = 0x80
 """The first byte of every pickle of protocol 2 and later, and of no folded tree."""
 
+CURE = "return plain data, arrays or tensors from the last op that runs in the worker"
+"""What to do about a sample that cannot travel; doors that know no ops have their own words (`shipping.retell`)."""
+
 Spans = tuple[int, ...]
 """offset, size, offset, size, ..."""
 
@@ -48,8 +51,7 @@ def pack(sample: Any) -> tuple[bytes, list[Any]]:
             return _dumps(sample, _keeper(buffers)), buffers
         except Exception:
             raise NotPicklable(
-                f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; "
-                f"return plain data, arrays or tensors from the last op that runs in the worker"
+                f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; {CURE}"
             ) from refused
 
 

@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
@@ -16,6 +17,11 @@ import cloudpickle
 from headrace.engine import codec
 from headrace.engine.program import Program
 from headrace.errors import NotPicklable
+
+CURE = (
+    "make it where it is used (for example in __getitem__ or worker_init), or use start_method='fork', or kind='thread'"
+)
+"""What to do about a part of a pipe that cannot travel."""
 
 
 class _Pickler(codec.Pickler):
@@ -76,25 +82,31 @@ def unship(data: Any) -> tuple[Program, Any]:
     return program, extra
 
 
+def retell(refused: NotPicklable, there: str = CURE, back: str = codec.CURE) -> None:
+    """Say what to do in the words of a door, whose options have other names: on the way to a worker, and back."""
+    refused.args = (str(refused).replace(CURE, there).replace(codec.CURE, back),)
+
+
 def _named(program: Program, extra: Any, refused: Exception) -> NotPicklable:
     """Which op, and which attribute of what it holds, does not go."""
     for node in program.pipe.nodes():
         if _refusal(node.op) is not None:
-            where = _blame(node.op, node.op.name())
-            return NotPicklable(
-                f"{where} cannot be sent to a worker process: {refused}; make it where it is used (for example in "
-                f"__getitem__ or worker_init), or use start_method='fork', or kind='thread'"
-            )
+            thing, path = _blame(node.op, node.op.name())
+            where = f"{path} ({type(thing).__name__})"
+            cure = CURE
+            if isinstance(thing, Iterator) and not isinstance(thing, io.IOBase):
+                cure = "give the function that makes it, not what it returned"
+            return NotPicklable(f"{where} cannot be sent to a worker process: {refused}; {cure}")
     return NotPicklable(f"the loader's options cannot be sent to a worker process: {refused}")
 
 
-def _blame(thing: Any, path: str, depth: int = 0) -> str:
-    """The path to the innermost part that cannot be pickled."""
+def _blame(thing: Any, path: str, depth: int = 0) -> tuple[Any, str]:
+    """The innermost part that cannot be pickled, and the path to it."""
     if depth < 6:
         for name, part in _parts(thing):
             if _refusal(part) is not None:
                 return _blame(part, f"{path}{name}", depth + 1)
-    return f"{path} ({type(thing).__name__})"
+    return thing, path
 
 
 def _parts(thing: Any) -> list[tuple[str, Any]]:

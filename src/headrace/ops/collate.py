@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace.errors import BadPipe
 from headrace.op import Each, place
 
 
@@ -21,7 +22,14 @@ class Collate(Each[list[Any], Any]):
     user = True
 
     def apply(self, sample: list[Any]) -> Any:
-        return collate(sample) if self.fn is None else self.fn(sample)
+        if self.fn is not None:
+            return self.fn(sample)
+        if type(sample) is not list and (isinstance(sample, Mapping) or not hasattr(sample, "__len__")):
+            raise BadPipe(
+                f"collate() takes lists of samples, and got one sample, of type {type(sample).__name__}; "
+                f"write .batch(n) before .collate()"
+            )
+        return collate(sample)
 
 
 def collate(samples: list[Any], path: str = "") -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.loader import Loader
 from headrace.observe.html import page
 from headrace.observe.profile.anatomy import Anatomy, dissect
-from headrace.observe.profile.predict import Forecast, forecast
+from headrace.observe.profile.predict import Forecast, available, forecast
 from headrace.observe.profile.trace import events
 from headrace.observe.profile.verdict import Verdict, judge
 from headrace.observe.profile.watch import Record, Watch, run
@@ -71,6 +71,7 @@ class Profile:
             "verdict": asdict(self.verdict),
             "seconds a batch": [asdict(part) for part in anatomy.parts],
             "workers seen": [asdict(hand) for hand in anatomy.hands],
+            "cores": available(),
             "forecast": [asdict(f) for f in found],
             "recommended": asdict(take) if take is not None else None,
         }
@@ -96,7 +97,8 @@ class Profile:
         found, take = self.forecasts
         if take is None:
             return []
-        lines = ["more workers would give, at best"]
+        cores = available()
+        lines = [f"so many workers would give, at best, on this machine ({cores} core{'s' * (cores > 1)})"]
         now = self.anatomy.wall
         for f in found:
             mark = "  <- enough" if f is take else ""

@@ -19,6 +19,9 @@ COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 GOOD = 0.95
 """Of the best, what is good enough to be recommended with fewer workers."""
 
+FILLED = 0.8
+"""Of what the cores can do, what counts as all of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -35,7 +38,7 @@ def forecast(record: Record, anatomy: Anatomy, cores: int | None = None) -> tupl
         return [], None
     head = anatomy.total("head")
     consumer = sum(p.seconds for p in anatomy.parts if p.room in ("tail", "step") or p.name.endswith("consumer"))
-    cores = cores or len(os.sched_getaffinity(0))
+    cores = cores or available()
     busy = 1.0 if anatomy.busy is None else anatomy.busy
     mean = sum(work) / len(work)
     # All that computes shares the cores, whoever asks for it.
@@ -48,8 +51,17 @@ def forecast(record: Record, anatomy: Anatomy, cores: int | None = None) -> tupl
     # The same rules, applied to how it is run now, say how far paper and truth are apart.
     usual = mean + head + consumer if anatomy.kind == "inline" else on_paper[now, 8 * now]
     found = [Forecast(*pair, wall * anatomy.wall / usual) for pair, wall in on_paper.items()]
-    best = min(f.wall for f in found)
-    return found, next(f for f in found if f.wall <= best / GOOD)
+    # Workers that fill the cores wait for each other, not for a disk: whatever part of the time they compute.
+    filled = busy * now >= FILLED * cores
+    most = cores if filled or not busy else max(cores, int(cores / busy))
+    helpful = [f for f in found if f.workers <= most]
+    best = min(f.wall for f in helpful)
+    return found, next(f for f in helpful if f.wall <= best / GOOD)
+
+
+def available() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def simulate(work: Sequence[float], workers: int, window: int, consumer: float, head: float = 0.0) -> float:

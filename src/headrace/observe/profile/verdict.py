@@ -9,6 +9,8 @@ WAITING = 0.15
 """A training loop that waits for less of its time than this sets the pace itself."""
 SLOW = 2.0
 """A worker that takes so many times as long as the others is called slow."""
+SMALL = 64 * 1024
+"""Bytes of a batch below which its size is not what its way costs."""
 LOST = 0.2
 """... if what it loses is at least this part of all work."""
 
@@ -87,6 +89,11 @@ def _advice(part: Part, anatomy: Anatomy) -> str:
             return "There are no workers: workers=1 or more takes it out of the training loop."
         return "More workers divide it, as long as there are cores; or make it cheaper: cache it, or do it once before."
     if part.room == "transport":
+        if anatomy.bytes < SMALL:
+            return (
+                "Batches are small: the way of each costs more than the work on it. Make them larger, or use "
+                "workers=0, where nothing travels."
+            )
         return (
             "Make batches smaller in bytes: send uint8 and convert on the device, crop before batching, collate into "
             "arrays instead of many objects."
