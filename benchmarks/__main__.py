@@ -41,6 +41,15 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
+def _without_json(given: Sequence[str]) -> list[str]:
+    """The arguments that say what was measured; where the results went is nobody else's business."""
+    kept = list(given)
+    if "--json" in kept:
+        at = kept.index("--json")
+        del kept[at : at + 2]
+    return kept
+
+
 def main(given: Sequence[str] | None = None) -> int:
     parser = arguments()
     options = parser.parse_args(given)
@@ -93,7 +102,7 @@ def main(given: Sequence[str] | None = None) -> int:
         report.into_readme(options.readme, text)
     if page:
         about = {
-            "command": shlex.join(["scripts/bench", *(sys.argv[1:] if given is None else given)]),
+            "command": shlex.join(["scripts/bench", *_without_json(sys.argv[1:] if given is None else given)]),
             "hardware": hardware,
             "versions": by_subject,
             "python": versions["python"],
