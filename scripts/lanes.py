@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-SECOND = ("doors", "columns", "workers", "observe", "seeds", "examples")
+SECOND = ("doors", "columns", "workers", "observe", "seeds", "examples", "docs")
 
 
 def lanes() -> tuple[list[str], list[str]]:

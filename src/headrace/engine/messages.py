@@ -2,7 +2,7 @@
 
 On the wire these are plain tuples (a frozen dataclass costs seven times as much); these classes are the reader's view.
 
-    consumer -> worker     TICKETS [(seq, stage, epoch, number, payload, slot, avoid, forget, new, room), ...]
+    consumer -> worker     TICKETS [(seq, stage, epoch, number, payload, slot, avoid, forget, new, room), ...], short
                                                                    (+ the descriptors of the slots that are `new`)
                            FAR     size                            too large for a message: it is in a descriptor
                            STOP

@@ -56,8 +56,8 @@ class Child:
         self._last = program.last.number
         self._assembled = program.assembled
 
-    def handle_all(self, tickets: list[tuple[Any, ...]]) -> None:
-        """Run tickets that came together; short ones are answered together too, but none is kept back for long."""
+    def handle_all(self, tickets: list[tuple[Any, ...]], short: bool) -> None:
+        """Run tickets that came together; where they are short as a rule, replies wait a little for each other."""
         replies: list[bytes] = []
         size = 0
         since = time.perf_counter()
@@ -71,7 +71,7 @@ class Child:
                 continue
             replies.append(reply)
             size += len(reply)
-            if not left or size > IN_MESSAGE or time.perf_counter() - since > TOGETHER:
+            if not left or not short or size > IN_MESSAGE or time.perf_counter() - since > TOGETHER:
                 _send(self.sock, replies)
                 replies, size = [], 0
                 since = time.perf_counter()
@@ -224,7 +224,7 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         assert message[0] == TICKETS
         for slot, fd in zip([slot for told in message[1] for slot in told[8]], fds, strict=True):
             child.slots[slot] = Mapped(fd)
-        child.handle_all(message[1])
+        child.handle_all(message[1], message[2])
         handled += len(message[1])
         if (recycle is not None and handled >= recycle) or (limit is not None and _private() > limit):
             # Ask to be replaced; tickets that are already on their way here are run first.

@@ -231,7 +231,7 @@ class ProcessWorkers:
                 self._post(worker, outbox)
 
     def _post(self, worker: Worker, outbox: list[tuple[Any, list[int]]]) -> None:
-        message = marshal.dumps((TICKETS, [told for told, _ in outbox]))
+        message = marshal.dumps((TICKETS, [told for told, _ in outbox], self.rest > 0))
         fds = [fd for _, its in outbox for fd in its]
         if (len(message) > IN_MESSAGE or len(fds) > FDS) and len(outbox) > 1:
             half = len(outbox) // 2
