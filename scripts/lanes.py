@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-# (The pages of the docs first: the doors register verbs of their own on Pipe.)
-SECOND = ("docs", "doors", "columns", "workers", "observe", "seeds", "examples")
+SECOND = ("doors", "columns", "workers", "observe", "seeds", "examples")
 
 
 def lanes() -> tuple[list[str], list[str]]:
