@@ -22,7 +22,7 @@ class Rows:
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        return np.full(ROW, index, np.float32)
+        return row(index)
 
 
 def row(index: int) -> Any:

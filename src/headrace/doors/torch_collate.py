@@ -37,25 +37,16 @@ def use_everywhere() -> None:
     torchs.default_collate_fn_map.update(_replaced(_KEPT))
 
 
-def ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    try:
-        return torch.from_numpy(torch_light.ints(batch))
-    except torch_light.Unusual:
-        return _TORCHS[int](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+def _by_numpy(kind: Any, array: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
+    """The function for this entry: through `array`, or torch's own."""
 
+    def collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+        try:
+            return torch.from_numpy(array(batch))
+        except torch_light.Unusual:
+            return _TORCHS[kind](batch, collate_fn_map=collate_fn_map)
 
-def floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    try:
-        return torch.from_numpy(torch_light.floats(batch))
-    except torch_light.Unusual:
-        return _TORCHS[float](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-
-
-def scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    try:
-        return torch.from_numpy(torch_light.scalars(batch))
-    except torch_light.Unusual:
-        return _TORCHS[_SCALARS](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+    return collate
 
 
 def _stacking(travels: bool) -> Table:
@@ -97,7 +88,11 @@ def _plain(tensor: Any) -> bool:
 
 
 _TORCHS: Table = dict(torchs.default_collate_fn_map)
-_NUMBERS_OF: Table = {_SCALARS: scalars, float: floats, int: ints}
+_NUMBERS_OF: Table = {
+    _SCALARS: _by_numpy(_SCALARS, torch_light.scalars),
+    float: _by_numpy(float, torch_light.floats),
+    int: _by_numpy(int, torch_light.ints),
+}
 _TRAVELLING: Table = _NUMBERS_OF | _stacking(travels=True)
 _KEPT: Table = _NUMBERS_OF | _stacking(travels=False)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace.engine.fold import AsTensor
 from headrace.op import place
+from headrace.ops import collate
 
 _NUMBERS = frozenset(map(np.dtype, ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u1", "?")))
 _INT64, _BOOL, _FLOAT64 = np.dtype("i8"), np.dtype("?"), np.dtype("f8")
@@ -102,9 +103,6 @@ def stacked(batch: Sequence[Any], travels: bool) -> Any:
         raise Unusual
     if any(type(a) is not np.ndarray or a.dtype != dtype or a.shape != shape for a in batch):
         raise Unusual
-    whole = (len(batch), *shape)
     if not travels or first.nbytes * len(batch) < place.worth:
-        return np.concatenate(batch).reshape(whole)
-    room = place.empty(whole, dtype)
-    np.concatenate(batch, out=room.reshape(-1, *shape[1:]))
-    return room
+        return np.concatenate(batch).reshape(len(batch), *shape)
+    return collate.stacked(np, batch)

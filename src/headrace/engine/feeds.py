@@ -30,8 +30,8 @@ class Block:
     """Many samples that one ticket made, wherever they lie."""
 
     __slots__ = (
-        "after", "before", "count", "end", "error", "given", "held", "kept", "lease", "outputs", "skips", "slot",
-        "spent", "users",
+        "after", "before", "count", "end", "error", "given", "kept", "lease", "outputs", "skips", "slot", "spent",
+        "users",
     )  # fmt: skip
 
     def __init__(self, reply: Reply) -> None:
@@ -47,8 +47,6 @@ class Block:
         """Tickets in flight that refer to it."""
         self.spent = False
         """All its samples have been handed on."""
-        self.held = False
-        """A worker's user code still looks into it: the slot must not be used again."""
         self.end = reply.bytes
         """Where its samples end in the slot."""
         self.given = False

@@ -49,7 +49,8 @@ class _Numpy:
     make: Any = None
     types: ClassVar[dict[str, Any]] = {}
     arrays: ClassVar[set[Any]] = set()
-    """And torch's."""
+    """And torch's, once that is loaded."""
+    tensors = False
 
     @classmethod
     def look(cls) -> None:
@@ -80,8 +81,9 @@ def pack(sample: Any) -> tuple[bytes, list[Any]] | None:
 
 
 def _arrays() -> set[Any]:
-    if len(_Numpy.arrays) == 2 and hasattr(sys.modules.get("torch"), "Tensor"):
+    if not _Numpy.tensors and hasattr(sys.modules.get("torch"), "Tensor"):
         _Numpy.arrays.add(sys.modules["torch"].Tensor)
+        _Numpy.tensors = True
     return _Numpy.arrays
 
 

@@ -343,10 +343,7 @@ class Run:
 
     def _free(self, block: Block) -> None:
         if block.slot is not None and block.lease is None and not block.given:
-            if block.held:
-                self._arena.retire(block.slot)
-            else:
-                self.workers.release(block.slot)
+            self.workers.release(block.slot)
         block.lease = block.outputs = block.slot = None
 
     # --- trouble ------------------------------------------------------------------------------------------------------

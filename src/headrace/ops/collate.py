@@ -7,7 +7,7 @@ written straight into the memory that travels to the consumer (`place.empty`), s
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import BadPipe
@@ -80,11 +80,17 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
                 f"cannot collate{_where(path)}: sample 0 of the batch has shape {shape}, sample {i} has shape "
                 f"{getattr(array, 'shape', None)}; give .collate(fn) a function that pads, or keep them as lists"
             )
-    out, there = place.grown(samples)
-    if not out.size or not shape:
-        return np.stack(samples, out=out)
-    if there < len(samples):
-        np.concatenate(samples[there:], out=out[there:].reshape(-1, *shape[1:]))  # a fraction of what stack() costs
+    if not first.size or not shape:
+        return np.stack(samples, out=place.empty((len(samples), *shape), dtype))
+    return stacked(np, samples)
+
+
+def stacked(np: Any, arrays: Sequence[Any]) -> Any:
+    """Arrays that are alike, and not empty, on top of each other, in the memory that travels to the consumer."""
+    out, there = place.grown(arrays)
+    if there < len(arrays):
+        # (A fraction of what stack() costs.)
+        np.concatenate(arrays[there:], out=out[there:].reshape(-1, *arrays[0].shape[1:]))
     return out
 
 

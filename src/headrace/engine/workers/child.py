@@ -89,7 +89,7 @@ class Child:
         header[1] = -1
         header[0] = seq
         writer = codec.Writer(slot.view[: room[1]] if room else slot.view, slot.address, room[0] if room else HEADER)
-        place.allocate, place.extend = writer.allocate, writer.extend
+        place.allocate, place.extend = writer.allocate, writer.extend if room else None
         started = time.perf_counter()
         try:
             answer = self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)

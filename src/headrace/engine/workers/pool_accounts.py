@@ -45,14 +45,13 @@ def made_of(*inputs: Any) -> bytes:
 class Loan:
     """A slot, and how many look after it: consumers that have it, tickets that read it, the shelf."""
 
-    __slots__ = ("held", "key", "read", "slot", "uses")
+    __slots__ = ("key", "read", "slot", "uses")
 
     def __init__(self, slot: Slot, key: Key | None) -> None:
         self.slot = slot
         self.key = key
         """None: no other consumer will ever have it."""
         self.uses = 0
-        self.held = False
         self.read: set[int] = set()
         """The numbers of the tickets that have read it."""
 
@@ -139,16 +138,6 @@ class Job:
 
     def let_go(self, ticket: Any) -> None:
         """Nothing to do: the loans are released with the reply."""
-
-
-class Read:
-    """A block that a ticket reads, as the workers want to see it."""
-
-    __slots__ = ("held", "slot")
-
-    def __init__(self, slot: Slot) -> None:
-        self.slot = slot
-        self.held = False
 
 
 class Watched(Arena):

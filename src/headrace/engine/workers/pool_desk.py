@@ -27,7 +27,6 @@ from headrace.engine.workers.pool_accounts import (
     Job,
     Key,
     Loan,
-    Read,
     Result,
     Settings,
     Watched,
@@ -237,8 +236,8 @@ class Desk:
             ticket.number, ticket.pin, ticket.payload = asked.reading.ticket(asked.strand, asked.number)
         elif asked.loans:
             refs, base, stride = asked.payload
-            ticket.blocks = [Read(loan.slot) for loan in asked.loans]
-            places = [(read, first, stop) for read, (_, first, stop) in zip(ticket.blocks, refs, strict=True)]
+            ticket.blocks = list(asked.loans)
+            places = [(loan, first, stop) for loan, (_, first, stop) in zip(asked.loans, refs, strict=True)]
             ticket.payload = (places, base, stride)
         if not self.workers.submit(ticket):
             return False
@@ -273,8 +272,7 @@ class Desk:
     def _answered(self, reply: Reply) -> None:
         job: Job = reply.ticket.owner
         asked, key = job.asked, job.asked.key
-        for loan, read in zip(asked.loans, reply.ticket.blocks, strict=True):
-            loan.held = loan.held or read.held
+        for loan in asked.loans:
             self._release(loan)
         if asked.reading is not None and not asked.reading.heard(asked.strand, asked.number, reply):
             self._again.append(job)
@@ -336,10 +334,7 @@ class Desk:
         loan.uses -= 1
         if not loan.uses:
             del self._loans[loan.slot.number]
-            if loan.held:
-                self.arena.retire(loan.slot)
-            else:
-                self.arena.give_back(loan.slot)
+            self.arena.give_back(loan.slot)
 
     def count(self) -> dict[str, Any]:
         return {

@@ -151,16 +151,11 @@ class ProcessWorkers:
             worker = self._workers[ticket.strand % len(self._workers)]
             ahead = sum(t.strand is not None for t in worker.queue)
             return worker if ahead < self.policy.prefetch and not worker.retiring else None
-        low = self._low
-        if ticket.pin is not None:
-            worker = self._workers[ticket.pin % len(self._workers)]
-            waiting = len(worker.queue)
-            room = waiting <= low or (worker.outbox and waiting < self._depth)
-            return worker if room and not worker.retiring else None
+        pin = ticket.pin
         best, load = None, self._depth
-        for worker in self._workers:
+        for worker in self._workers if pin is None else (self._workers[pin % len(self._workers)],):
             waiting = len(worker.queue)
-            if waiting < load and (waiting <= low or worker.outbox) and not worker.retiring:
+            if waiting < load and (waiting <= self._low or worker.outbox) and not worker.retiring:
                 best, load = worker, waiting
         return best
 
@@ -399,7 +394,7 @@ class ProcessWorkers:
         for number in held:
             for block, *_ in ticket.payload[0]:
                 if block.slot.number == number:
-                    block.held = block.slot.spoiled = True
+                    block.slot.spoiled = True
         return reply
 
     def _take_slot_back(self, ticket: Ticket) -> None:

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from headrace.engine.tuning import available
 from headrace.loader import Loader
 from headrace.observe.html import page
 from headrace.observe.profile.anatomy import Anatomy, dissect
-from headrace.observe.profile.predict import Forecast, available, forecast
+from headrace.observe.profile.predict import Forecast, forecast
 from headrace.observe.profile.trace import events
 from headrace.observe.profile.verdict import Verdict, judge
 from headrace.observe.profile.watch import Record, Watch, run

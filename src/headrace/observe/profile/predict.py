@@ -6,11 +6,11 @@ cores than there are, which sets a floor.
 """
 
 import heapq
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
+from headrace.engine.tuning import available
 from headrace.observe.profile.anatomy import Anatomy, warm
 from headrace.observe.profile.watch import Record
 
@@ -57,11 +57,6 @@ def forecast(record: Record, anatomy: Anatomy, cores: int | None = None) -> tupl
     helpful = [f for f in found if f.workers <= most]
     best = min(f.wall for f in helpful)
     return found, next(f for f in helpful if f.wall <= best / GOOD)
-
-
-def available() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def simulate(work: Sequence[float], workers: int, window: int, consumer: float, head: float = 0.0) -> float:
