@@ -1,17 +1,18 @@
 """JPEG: when decoding is the work, does the loader leave both cores to it?
 
-Beside the loader, in the same process and minute, run one core's rate (decoding in a bare loop) and the rate of two
-bare processes with no loader: two cores that share a cache or a pipeline give less than twice one, and no loader can
-give more.
+Between the loader's epochs, in the same process, run one core's rate (decoding in a bare loop), because the speed of a
+core changes from second to second where machines share it; and, before them, two bare processes with no loader: two
+cores that share a cache or a pipeline give less than twice one, and no loader can give more.
 """
 
 import multiprocessing
 import time
 from multiprocessing.connection import Connection
+from typing import Any
 
 from benchmarks.case import FASTER, Case, Effort, Figures, Subject, Target
 from benchmarks.data import Jpegs
-from benchmarks.timing import timed
+from benchmarks.timing import epoch
 
 SIZE = 32
 CASE = Case(
@@ -30,17 +31,29 @@ CASE = Case(
 def measure(subject: Subject, effort: Effort) -> Figures:
     batches = effort.count(50)
     dataset = Jpegs(batches * SIZE)
-    before = one_core(dataset, effort.seconds / 2)
     bare = two_processes(dataset, effort.seconds / 2)
+    alone = [one_core(dataset, effort.seconds / 4)]
+    epochs, seconds = 0, 0.0
     with subject.batches(dataset, size=SIZE, workers=2) as loader:
-        rate = SIZE * timed(loader, lambda batch: batch[0, 0, 0, 0], batches=batches, effort=effort).rate
-    one = (before + one_core(dataset, effort.seconds / 2)) / 2  # before and after: the machine may have slowed down
+        epoch(loader, touch, batches)
+        while seconds < effort.seconds:
+            began = time.perf_counter()
+            epoch(loader, touch, batches)
+            seconds += time.perf_counter() - began
+            epochs += 1
+            alone.append(one_core(dataset, effort.seconds / 4))
+    rate = SIZE * batches * epochs / seconds
+    one = sum(alone) / len(alone)
     return {
         "images/s": rate,
         "one core images/s": one,
         "share of two cores": 100 * rate / (2 * one),
         "bare share": 100 * bare / (2 * one),
     }
+
+
+def touch(batch: Any) -> Any:
+    return batch[0, 0, 0, 0]
 
 
 def one_core(dataset: Jpegs, seconds: float) -> float:

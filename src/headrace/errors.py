@@ -17,6 +17,8 @@
 An error of the user's own code keeps its own type: it is never wrapped in one of these.
 """
 
+from collections.abc import Iterable
+
 
 class HeadraceError(Exception):
     """Root of the tree."""
@@ -73,3 +75,12 @@ class RanksDisagree(HeadraceError, RuntimeError):
 def missing(extra: str, package: str) -> MissingExtra:
     """The one-line error for an optional package that is not installed."""
     return MissingExtra(f"{package} is not installed; it comes with: pip install 'headrace[{extra}]'")
+
+
+def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of a message about a word that is not known: the one that was probably meant, or `otherwise`."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else otherwise
+    return f"; {hint}" if hint else ""

@@ -60,7 +60,13 @@ DANGERS: dict[str, Danger] = {
     "environment": Danger(
         ("os.environ", "os.environb", "os.getenv", "os.putenv", "os.unsetenv"),
         # A worker that a server forks is given the environment of its consumer.
-        rooms=("distributed/env.py", "cli/*", "engine/workers/start.py", "engine/workers/server.py"),
+        rooms=(
+            "distributed/env.py",
+            "cli/*",
+            "engine/workers/start.py",
+            "engine/workers/server.py",
+            "engine/workers/heap.py",
+        ),
     ),
     "processes": Danger(
         ("multiprocessing", "signal", "os.fork", "os.forkpty", "os.kill", "os.killpg"),

@@ -233,9 +233,9 @@ def test_the_topology_is_printed_and_needs_no_program(capsys: pytest.CaptureFixt
         (["--overwrite-config", "true"], "--export-config"),
         ([], "no program to run"),
         (["--num-instances"], "expected one argument"),
-        (["--num-instance", "2", "true"], "--num-instance; did you mean --num-instances?"),
-        (["--num-replica=4", "true"], "--num-replica; did you mean --num-replicas?"),
-        (["-v", "--max-restarts", "1", "--nodes", "4", "true"], "--nodes; did you mean --nnodes?"),
+        (["--num-instance", "2", "true"], "--num-instance; did you mean '--num-instances'?"),
+        (["--num-replica=4", "true"], "--num-replica; did you mean '--num-replicas'?"),
+        (["-v", "--max-restarts", "1", "--nodes", "4", "true"], "--nodes; did you mean '--nnodes'?"),
         (["--qqq", "true"], "no option --qqq; see --help"),
     ],
 )
@@ -277,7 +277,7 @@ def test_an_existing_file_is_not_written_over_unless_asked(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.toml", "num-instance = 2", "did you mean num-instances?"),
+        ("a.toml", "num-instance = 2", "did you mean 'num-instances'?"),
         ("a.toml", "num-instances = '2'", "a whole number"),
         ("a.toml", "num-instances = true", "a whole number"),
         ("a.toml", "numa-aware = 1", "true or false"),

@@ -50,9 +50,9 @@ def test_a_file_whose_name_is_no_name_is_loaded_too(tmp_path: Path) -> None:
     ("name", "words"),
     [
         ("", "write FILE:name"),
-        ("pip", "did you mean pipe?"),
+        ("pip", "did you mean 'pipe'?"),
         ("zzz", "there are bad, bad_stream, clocked, empty, loader, pipe, singles"),
-        ("config.tran", "did you mean train?"),
+        ("config.tran", "did you mean 'train'?"),
         ("number", "is of type int; name a Pipe"),
         ("Loader", "is the class Loader"),
         ("needs", "must take no arguments"),

@@ -166,7 +166,7 @@ def test_options_come_from_json() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"deviceIteration": 4}', "no option 'deviceIteration'; did you mean deviceIterations"),
+        ('{"deviceIteration": 4}', "no option 'deviceIteration'; did you mean 'deviceIterations'"),
         ('{"clone": []}', "no option 'clone'"),
         ('{"deviceIterations": [4, 5]}', "deviceIterations: .*positional argument"),
         ('{"deviceIterations": "4"}', "Unexpected type str"),

@@ -7,10 +7,9 @@ Exit codes: a verb's own; 2 for an option that is wrong, with one line that says
 import argparse
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module, metadata
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, meant
 
 VERBS = {
     "bench": "measure headrace against other loaders on this machine",
@@ -38,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"headrace {_version()}")
     parser.add_argument("verb", choices=VERBS, metavar="VERB")
     if args and not args[0].startswith("-"):
-        print(f"headrace: there is no verb {args[0]!r}; {_nearest(args[0])}", file=sys.stderr)
+        hint = meant(args[0], VERBS, f"there are {', '.join(VERBS)}")
+        print(f"headrace: there is no verb {args[0]!r}{hint}", file=sys.stderr)
         return 2
     try:
         parser.parse_args(args[:1] or ["--help"])
@@ -58,11 +58,6 @@ def _verb(name: str, args: list[str]) -> int:
         return 130
     except SystemExit as end:  # argparse has said what is wrong
         return int(end.code or 0)
-
-
-def _nearest(word: str) -> str:
-    near = get_close_matches(word, VERBS, 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}"
 
 
 def _version() -> str:

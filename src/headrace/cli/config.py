@@ -3,7 +3,6 @@
 Keys are the long names of the options, with `-` or `_`. Unknown keys are refused with the nearest known one.
 """
 
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from headrace.distributed.launch import Job
-from headrace.errors import BadOption
+from headrace.errors import BadOption, meant
 
 _WRITE = {list: "a list of texts", str: "a text", int: "a whole number", bool: "true or false"}
 
@@ -32,8 +31,7 @@ def read(path: Path) -> dict[str, Any]:
     for key, value in values.items():
         name = key.replace("-", "_")
         if name not in kinds:
-            near = difflib.get_close_matches(name, kinds, 1)
-            hint = f"; did you mean {near[0].replace('_', '-')}?" if near else ""
+            hint = meant(key, [known.replace("_", "-") for known in kinds])
             raise BadOption(f"--import-config {path}: there is no option {key}{hint}")
         if type(value) is not kinds[name]:  # exactly: True is an int too
             raise BadOption(f"--import-config {path}: {key} = {value!r}: write {_WRITE[kinds[name]]}")

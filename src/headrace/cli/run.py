@@ -8,13 +8,12 @@ import argparse
 import re
 import shutil
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from headrace.cli import config
 from headrace.distributed.launch import Job, launch
-from headrace.errors import BadOption
+from headrace.errors import BadOption, meant
 
 _SWITCHES = ("numa-aware", "print-topology", "offline-mode", "overwrite-config")
 _YES, _NO = ("yes", "1", "true", "on"), ("no", "0", "false", "off")
@@ -90,8 +89,7 @@ def _check_names(parser: argparse.ArgumentParser, words: list[str]) -> None:
         word = words[position]
         name = word.partition("=")[0]
         if name.startswith("--") and name not in known:
-            near = get_close_matches(name, known, 1)
-            raise BadOption(f"there is no option {name}; {f'did you mean {near[0]}?' if near else 'see --help'}")
+            raise BadOption(f"there is no option {name}{meant(name, list(known), 'see --help')}")
         position += 2 if _takes_value(word) else 1
 
 

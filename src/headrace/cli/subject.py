@@ -5,7 +5,6 @@ that returns one of these. Importing the file must not start the training: what 
 under `if __name__ == "__main__"`.
 """
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, meant
 from headrace.loader import Loader
 from headrace.pipe import Pipe
 
@@ -128,11 +127,8 @@ def _named_values(op: Any) -> Iterator[Any]:
 
 def _hint(inside: Any, name: str) -> str:
     names = [n for n in dir(inside) if not n.startswith("_")]
-    near = difflib.get_close_matches(name, names, 1)
-    if near:
-        return f"; did you mean {near[0]}?"
     fit = [n for n in names if isinstance(getattr(inside, n), Pipe | Loader)]
-    return f"; there are {', '.join(fit)}" if fit else ""
+    return meant(name, names, f"there are {', '.join(fit)}" if fit else "")
 
 
 def _module(file: str) -> ModuleType:

@@ -7,11 +7,10 @@ are listed here can be called.
 import ast
 import json
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, meant
 
 SETTERS = (
     "Distributed.configureProcessId",
@@ -76,9 +75,8 @@ def _argument(node: ast.expr, where: str, line: str) -> Any:
 
 def _known(name: str, where: str) -> str:
     if name not in SETTERS:
-        near = get_close_matches(name, SETTERS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(SETTERS)}"
-        raise BadOption(f"{where}: there is no option {name!r}; {hint}")
+        hint = meant(name, SETTERS, f"known: {', '.join(SETTERS)}")
+        raise BadOption(f"{where}: there is no option {name!r}{hint}")
     return name
 
 

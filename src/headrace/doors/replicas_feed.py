@@ -10,12 +10,11 @@ What the options of the asynchronous modes mean is all here; the loading itself 
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any
 
 from headrace.engine.epoch import Epoch
 from headrace.engine.shipping import retell
-from headrace.errors import BadOption, NotPicklable
+from headrace.errors import BadOption, NotPicklable, meant
 from headrace.loader import Loader
 from headrace.pipe import Pipe
 from headrace.plan.share import Policy
@@ -61,9 +60,8 @@ class Ahead:
         known = [option.name for option in fields(cls)]
         for name in given or {}:
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-                raise BadOption(f"unknown option {name!r} in async_options; {hint}")
+                hint = meant(name, known, f"known: {', '.join(known)}")
+                raise BadOption(f"unknown option {name!r} in async_options{hint}")
         return cls(**(given or {}))
 
     def policy(self, workers: int) -> dict[str, Any]:

@@ -15,7 +15,6 @@ order; they differ in who loads and how far ahead:
 import enum
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ from headrace.doors.replicas_layout import Layout
 from headrace.doors.replicas_options import Options
 from headrace.doors.replicas_partition import LeftOut
 from headrace.doors.replicas_plan import Planned, Request
-from headrace.errors import BadOption, NoLength
+from headrace.errors import BadOption, NoLength, meant
 from headrace.plan.world import World
 
 log = logging.getLogger("headrace.replicas")
@@ -188,8 +187,8 @@ def _policy(others: dict[str, Any]) -> dict[str, Any]:
         if name in ("pin_memory", "pin_memory_device"):
             continue
         if name not in _NAMES:
-            near = get_close_matches(name, [*_NAMES, *signature(DataLoader).parameters], 1)
-            raise BadOption(f"DataLoader() has no argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            hint = meant(name, [*_NAMES, *signature(DataLoader).parameters])
+            raise BadOption(f"DataLoader() has no argument {name!r}{hint}")
         if name == "multiprocessing_context" and hasattr(value, "get_start_method"):
             value = value.get_start_method()
         if value or name == "in_order":  # torch writes "none" as None, 0 or ""

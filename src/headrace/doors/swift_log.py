@@ -20,11 +20,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, meant
 
 FILE_BYTES = 10 * 1024 * 1024
 BACKUPS = 2
@@ -51,9 +50,8 @@ class LogTo:
         if not isinstance(logger, Mapping):
             raise BadOption(f"logger must be a file prefix or a dict, not {type(logger).__name__}")
         for name in logger:
-            if name not in ("path", "stdout", "level"):
-                near = get_close_matches(str(name), ("path", "stdout", "level"), 1)
-                raise BadOption(f"logger has no key {name!r}; " + (f"did you mean {near[0]!r}?" if near else _KEYS))
+            if name not in _KEYS:
+                raise BadOption(f"logger has no key {name!r}{meant(str(name), _KEYS, _HAS)}")
         level = logger.get("level", "DEBUG")
         if str(level).upper() not in LEVELS:
             raise BadOption(f"logger level must be one of {', '.join(LEVELS)}, not {level!r}")
@@ -86,7 +84,8 @@ class LogTo:
             _used.discard(name)
 
 
-_KEYS = "it has path, stdout and level"
+_KEYS = ("path", "stdout", "level")
+_HAS = "it has path, stdout and level"
 
 
 class Log:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from functools import wraps
 from operator import index
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, ParamSpec
 
 from headrace.doors.swift_log import LogTo
 from headrace.doors.swift_plan import Plan
-from headrace.errors import BadOption
+from headrace.errors import BadOption, meant
 
 WHOLE = {
     "batch_size": 1, "nb_consumer": 1, "worker_per_consumer": 1, "data_queue_size": 1, "message_queue_size": 1,
@@ -123,9 +122,8 @@ def names_checked(init: Callable[P, None]) -> Callable[P, None]:
         known = [field.name for field in fields(Options)]
         for name in given:
             if name not in known and name not in ALIASES:
-                near = get_close_matches(name, [*known, *ALIASES], 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
-                raise TypeError(f"SwiftLoader() has no argument {name!r}; {hint}")
+                hint = meant(name, [*known, *ALIASES], f"it takes {', '.join(known)}")
+                raise TypeError(f"SwiftLoader() has no argument {name!r}{hint}")
         init(*args, **given)
 
     return checked

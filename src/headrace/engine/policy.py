@@ -5,10 +5,9 @@ None of these options changes which samples arrive or in which order (`ordered=F
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any, Literal
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, meant
 
 KINDS = ("inline", "thread", "process", "ray")
 START_METHODS = ("server", "fork", "forkserver", "spawn")
@@ -112,11 +111,8 @@ class Policy:
         known = [f.name for f in fields(cls)]
         for name in options:
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                raise BadOption(
-                    f"unknown option {name!r}"
-                    + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
-                )
+                hint = meant(name, known, f"known: {', '.join(known)}")
+                raise BadOption(f"unknown option {name!r}{hint}")
         if options.get("pool") is not None:
             options = _shared(options)
         if options.get("kind") is None:
@@ -139,6 +135,5 @@ def _shared(options: dict[str, Any]) -> dict[str, Any]:
 
 def _one_of(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
     if value not in choices:
-        near = get_close_matches(str(value), choices, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = meant(str(value), choices)
         raise BadOption(f"{name} must be one of {', '.join(map(repr, choices))}{also}, not {value!r}{hint}")

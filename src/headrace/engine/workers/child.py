@@ -28,6 +28,7 @@ from headrace.engine.executor import Executor
 from headrace.engine.messages import DONE, FAILED, INLINE, MANY, PACKING, READY, RETIRED, SLOTTED, STOP, TICKETS
 from headrace.engine.program import Program
 from headrace.engine.shipping import unship
+from headrace.engine.workers import heap
 from headrace.op import place
 
 TOGETHER = 1e-3
@@ -192,6 +193,7 @@ def _overflow(need: int) -> tuple[int, codec.Writer]:
 def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
     """Run tickets until the consumer says stop, or is gone."""
     _quiet_signals(extra.get("dump", -1))
+    heap.keep()
     if extra.get("bound"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if consumer >= 0:

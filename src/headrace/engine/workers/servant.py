@@ -34,6 +34,7 @@ from headrace.engine.arena import HEADER, lease_type, scratch
 from headrace.engine.executor import Executor
 from headrace.engine.messages import FAILED, INLINE, MANY, READY, SLOTTED
 from headrace.engine.shipping import unship
+from headrace.engine.workers import heap
 from headrace.engine.workers.child import _private
 from headrace.op import place
 
@@ -53,6 +54,7 @@ class Servant:
 
     def start(self, shipped: Any, number: int) -> Wire:
         """Open the program; READY with where this process is, or FAILED."""
+        heap.keep()
         try:
             self.program, extra = unship(shipped)
             self.number = number
