@@ -5,11 +5,10 @@ core changes from second to second where machines share it; and, before them, tw
 cores that share a cache or a pipeline give less than twice one, and no loader can give more.
 """
 
-import multiprocessing
 import time
-from multiprocessing.connection import Connection
 from typing import Any
 
+from benchmarks.bare import in_processes
 from benchmarks.case import FASTER, Case, Effort, Figures, Subject, Target
 from benchmarks.data import Jpegs
 from benchmarks.timing import epoch
@@ -31,7 +30,7 @@ CASE = Case(
 def measure(subject: Subject, effort: Effort) -> Figures:
     batches = effort.count(50)
     dataset = Jpegs(batches * SIZE)
-    bare = two_processes(dataset, effort.seconds / 2)
+    bare = sum(in_processes(2, lambda _: one_core(dataset, effort.seconds / 2)))
     alone = [one_core(dataset, effort.seconds / 4)]
     epochs, seconds = 0, 0.0
     with subject.batches(dataset, size=SIZE, workers=2) as loader:
@@ -63,24 +62,3 @@ def one_core(dataset: Jpegs, seconds: float) -> float:
         dataset[count]
         count += 1
     return count / took
-
-
-def two_processes(dataset: Jpegs, seconds: float) -> float:
-    fork = multiprocessing.get_context("fork")
-    rates: list[Connection] = []
-    processes = []
-    for _ in range(2):
-        ours, theirs = fork.Pipe(duplex=False)
-        process = fork.Process(target=_send_rate, args=(theirs, dataset, seconds))
-        process.start()
-        theirs.close()
-        rates.append(ours)
-        processes.append(process)
-    total = sum(float(rate.recv()) for rate in rates)
-    for process in processes:
-        process.join()
-    return total
-
-
-def _send_rate(to: Connection, dataset: Jpegs, seconds: float) -> None:
-    to.send(one_core(dataset, seconds))
