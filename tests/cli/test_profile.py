@@ -53,3 +53,54 @@ def test_options_that_are_wrong_are_one_line(
     err = capsys.readouterr().err
     assert words in err
     assert err.count("\n") == 1
+
+
+LOADERS = """
+import time
+import numpy as np
+import torch.utils.data
+import headrace
+
+class Slow:
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return np.full(3, index)
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield from (np.full(3, n) for n in range(64))
+
+def joined(samples):
+    time.sleep(0.02)
+    return np.stack(samples)
+
+def consumer(batch):
+    assert type(batch) is torch.Tensor and batch.shape[1:] == (3,)
+
+ours = headrace.DataLoader(Slow(), batch_size=4, shuffle=True, num_workers=2)
+torchs = torch.utils.data.DataLoader(Slow(), batch_size=4)
+collates = torch.utils.data.DataLoader(Slow(), batch_sampler=[[1, 2, 3, 4]] * 20, collate_fn=joined)
+stream = torch.utils.data.DataLoader(Stream(), batch_size=4)
+singly = torch.utils.data.DataLoader(Slow(), batch_size=None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("ours", "Slow"), ("torchs", "Slow"), ("collates", "joined"), ("stream", "Stream"), ("singly", "Slow")],
+)
+def test_the_parts_of_a_dataloader_are_measured(
+    name: str, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="a DataLoader in torch's form")
+    file = tmp_path / "loaders.py"
+    file.write_text(LOADERS)
+    consumer = [] if name in ("collates", "singly") else ["--consumer", f"{file}:consumer"]
+    assert main(["profile", f"{file}:{name}", "--batches", "12", *consumer, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    slowest = max((part for part in data["seconds a batch"] if part["room"] != "step"), key=lambda part: part["seconds"])
+    assert where in slowest["name"] or name == "stream"
+    assert any(where in part["name"] for part in data["seconds a batch"])
+    assert data["workers"] == (2 if name == "ours" else 0)

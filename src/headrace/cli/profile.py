@@ -17,7 +17,11 @@ def main(argv: list[str]) -> int:
         "are taken as fast as they come: the loader sets the pace then, and the question is which part of it.",
     )
     add = parser.add_argument
-    add("subject", metavar="FILE:pipe", help="a Pipe, a Loader, or a function giving one")
+    add(
+        "subject",
+        metavar="FILE:pipe",
+        help="a Pipe, a Loader, a DataLoader (torch's own too), or a function giving one",
+    )
     add("--workers", type=int, metavar="N", help="run with so many workers")
     add("--kind", choices=("inline", "thread", "process", "ray"), help="of this kind")
     add("--consumer", metavar="FILE:function", help="called with each batch, in the place of the training step")
@@ -34,7 +38,7 @@ def main(argv: list[str]) -> int:
             raise BadOption(f"--{name} {getattr(args, name)}: a number > 0")
     changes = {name: getattr(args, name) for name in ("workers", "kind") if getattr(args, name) is not None}
     consumer = _consumer(args.consumer)
-    with find(args.subject).loader(**changes) as loader:
+    with find(args.subject, torchs=True).measurable(**changes) as loader:
         seen = profile(loader, consumer, seconds=args.seconds, batches=args.batches)
     for path, text in ((args.html, seen.html), (args.perfetto, lambda: json.dumps(seen.trace()))):
         if path is not None:

@@ -59,14 +59,15 @@ class Subject:
             raise BadOption(
                 f"{self.text} is of type {type(self.thing).__name__}, which runs as it is; name a Pipe or a Loader"
             )
-        options = {**self._options(), **changes}
-        if "workers" in changes and "kind" not in changes and options.get("kind") != "thread":
-            options["kind"] = None  # as many workers decide
-        if options.get("workers", 0) == 0:
-            options["kind"], options["start_method"] = None, None
-        if options.get("kind") not in (None, "process"):
-            options["start_method"] = None
-        return Loader(pipe, **options)
+        return _made(pipe, self._options(), changes)
+
+    def measurable(self, **changes: Any) -> Loader[Any]:
+        """The same, and for a DataLoader in torch's form a loader of its parts."""
+        if self.pipe is not None or not _in_torchs_form(self.thing):
+            return self.loader(**changes)
+        from headrace.doors.torch_parts import parts
+
+        return _made(*parts(self.thing), changes)
 
     def _options(self) -> dict[str, Any]:
         thing = self.thing
@@ -81,8 +82,24 @@ class Subject:
         return {"workers": getattr(service, "num_workers", 0)}
 
 
-def find(text: str) -> Subject:
-    """The thing that `FILE:name` names."""
+def _made(pipe: Pipe[Any], given: dict[str, Any], changes: dict[str, Any]) -> Loader[Any]:
+    """A loader with the options that were given, as changed."""
+    options = {**given, **changes}
+    if "workers" in changes and "kind" not in changes and options.get("kind") != "thread":
+        options["kind"] = None  # as many workers decide
+    if options.get("workers", 0) == 0:
+        options["kind"], options["start_method"] = None, None
+    if options.get("kind") not in (None, "process"):
+        options["start_method"] = None
+    return Loader(pipe, **options)
+
+
+def _in_torchs_form(thing: Any) -> bool:
+    return all(hasattr(thing, name) for name in ("dataset", "batch_sampler", "collate_fn", "num_workers"))
+
+
+def find(text: str, *, torchs: bool = False) -> Subject:
+    """The thing that `FILE:name` names; a DataLoader of torch's own only if `torchs`."""
     thing, module = _look_up(text)
     if callable(thing) and not isinstance(thing, Pipe | type) and not hasattr(thing, "load_state_dict"):
         try:
@@ -91,7 +108,8 @@ def find(text: str) -> Subject:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 raise BadOption(f"{text}: a function that is named must take no arguments ({error})") from None
             raise
-    if isinstance(thing, type) or not (isinstance(thing, Pipe) or hasattr(thing, "load_state_dict")):
+    fits = isinstance(thing, Pipe) or hasattr(thing, "load_state_dict") or (torchs and _in_torchs_form(thing))
+    if isinstance(thing, type) or not fits:
         kind = f"the class {thing.__name__}" if isinstance(thing, type) else f"of type {type(thing).__name__}"
         raise BadOption(f"{text} is {kind}; name {TAKES}")
     return Subject(text, thing, module)
