@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-SECOND = ("doors", "columns", "workers", "observe", "seeds", "examples")
+SECOND = (
+    "doors", "columns", "workers", "observe", "seeds", "examples", "benchmarks", "typing", "test_tuning.py",
+)  # fmt: skip
 
 
 def lanes() -> tuple[list[str], list[str]]:

@@ -107,8 +107,29 @@ def _processes() -> set[psutil.Process]:
     members = _where(lambda pid: pid != me and os.getpgid(pid) == group)
     pids = {process.pid for process in members} | {me}
     orphans = [process for process in members if _parent(process) not in pids]
-    found = {*psutil.Process().children(recursive=True), *orphans}
+    found = {*_children(me), *orphans}
     return {process for process in found if process.pid not in long_lived}
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    """All that the process and its children have started."""
+    tasks = Path(f"/proc/{pid}/task")
+    try:
+        # The kernel's own list, where it keeps one: psutil reads the parent of every process of the machine instead.
+        below = [int(child) for task in os.listdir(tasks) for child in (tasks / task / "children").read_text().split()]
+    except OSError:
+        try:
+            return psutil.Process(pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+    found = []
+    for child in below:
+        try:
+            found.append(psutil.Process(child))
+        except psutil.NoSuchProcess:
+            continue
+        found += _children(child)
+    return found
 
 
 def _where(wanted: Callable[[int], bool]) -> list[psutil.Process]:

@@ -28,6 +28,10 @@ CASE = Case(
             "the same, while reading, of the list", "shared while reading", "%", at_most=10, less=True, ranked=False
         ),
     ),
+    why={
+        "*": "Who reads a Python object writes its reference count, in the forked workers of every loader; the rest of "
+        "the difference is what a worker needs for itself. `headrace.share`, below, is the way out.",
+    },
 )
 
 

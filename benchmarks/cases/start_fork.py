@@ -11,6 +11,7 @@ CASE = Case(
         Target("first batch, forked workers", "first", "s", OF_TIME, less=True),
         Target("the same, second loader of the process", "second", "s", OF_TIME, less=True, ranked=False),
     ),
+    why={"*": "Most of it is the fork of a large process, twice, which is the same for everybody."},
 )
 
 

@@ -23,7 +23,7 @@ def cut_and_resume(pipe: Pipe[Any], at: int, first: dict[str, Any], then: dict[s
         return got + [repr(s) for s in loader], len(text)
 
 
-@settings(max_examples=depth(120, 2000))
+@settings(max_examples=depth(70, 2000))
 @given(
     pipes(RANDOM_STEPS),
     st.integers(0, 60),

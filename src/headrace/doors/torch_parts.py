@@ -14,7 +14,7 @@ from headrace.pipe import Pipe
 
 def parts(loader: "DataLoader[Any]") -> tuple[Pipe[Any], dict[str, Any]]:
     """The pipe, and the options of a Loader that runs it as the DataLoader would."""
-    pipe: Pipe[Any] = Pipe.of(loader.dataset)  # type: ignore[arg-type]
+    pipe: Pipe[Any] = Pipe.of(loader.dataset)
     if isinstance(loader.sampler, RandomSampler) and not isinstance(loader.dataset, IterableDataset):
         pipe = pipe.shuffle()
     size = _size(loader)

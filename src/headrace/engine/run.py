@@ -10,16 +10,17 @@ delivery; a ticket that waits for a busy worker stays here, so that whoever is f
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
 
 from headrace.engine import codec
-from headrace.engine.feeds import Batches, Block, Dealt, Entry, Items, Listed, Mark, Strands, inputs_of, plain
+from headrace.engine.feeds import Block, Entry, Mark, Strands, inputs_of, plain
+from headrace.engine.from_mark import feeds_from, inputs_before
+from headrace.engine.gathered import Gathered
 from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import STRETCH, Budget, Policy
 from headrace.engine.program import Program
-from headrace.engine.regroup import Regroup
 from headrace.engine.workers.inline import STREAMED
 from headrace.errors import Closed, SnapshotRefused, TooManyErrors, WorkerStuck
 from headrace.observe.meter import Meter
@@ -55,7 +56,7 @@ class Run:
         self._collect: Any = getattr(workers, "collect", None)
         self._last = len(program.stages) - 1
         self._assembled = program.assembled
-        self._feeds: list[Any] = _feeds(program, policy, epoch, world, ends, mark, listed, self._free)
+        self._feeds: list[Any] = feeds_from(program, policy, epoch, world, ends, mark, listed, self._free)
         self._pending: list[Ticket | None] = [None] * len(program.stages)
         self._issued = [0] * len(program.stages)
         self._expect = [0] * len(program.stages)
@@ -71,7 +72,7 @@ class Run:
         self._taken = 0
         self._counts = policy.skips
         self._skips = [skipped, *([0] * self._last)]
-        self._inputs = _inputs(len(program.stages), mark, world)
+        self._inputs = inputs_before(len(program.stages), mark, world)
         self.skipped = skipped
         """Samples left out so far, among those delivered."""
         self.ended = self._abandoned = False
@@ -136,8 +137,8 @@ class Run:
         return self._decode(reply)
 
     def _open_many(self, reply: Any) -> list[Any]:
-        if type(reply) is _Gathered:
-            return reply.open(self)
+        if type(reply) is Gathered:
+            return reply.open(self._arena, self.workers, self._free)
         if reply.slot is None:
             outputs = reply.outputs if isinstance(reply.outputs, list) else codec.load(reply.outputs, ())
         else:
@@ -234,7 +235,7 @@ class Run:
                 if self._assembled and stage == self._last:
                     self._issued[stage] += 1
                     self._expect[stage] += 1
-                    self._ready.append(_Gathered(ticket, self.program.last.group is not None))
+                    self._ready.append(Gathered(ticket, self.program.last.group is not None))
                     continue
                 if not self.policy.stealing and ticket.pin is None:
                     ticket.pin = ticket.order
@@ -329,7 +330,7 @@ class Run:
 
     def _hand_on(self, stage: int, entry: Entry) -> None:
         if stage == self._last:
-            self._ready.append(_Gathered.of(entry))
+            self._ready.append(Gathered.of(entry))
         else:
             self._feeds[stage + 1].push(entry)
 
@@ -398,7 +399,7 @@ class Run:
             window.clear()
         blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:
-            if type(reply) is _Gathered:
+            if type(reply) is Gathered:
                 for block, _, _ in reply.refs:
                     block.users -= 1
                     blocks.append(block)
@@ -414,108 +415,3 @@ class Run:
                 self._free(block)
         self._ready.clear()
         self._outputs = iter(())
-
-
-class _Gathered:
-    """Samples that the consumer takes out of blocks by itself, as a list or one by one."""
-
-    __slots__ = ("count", "error", "group", "kept", "refs", "skips", "slot", "ticket")
-
-    def __init__(self, ticket: Ticket, group: bool) -> None:
-        self.ticket = ticket
-        self.refs = ticket.payload[0]
-        self.group = group
-        self.error = ticket.error
-        self.skips, self.kept = ticket.skips, ticket.kept
-        self.count = -1
-        self.slot = None
-
-    @classmethod
-    def of(cls, entry: Entry) -> "_Gathered":
-        ticket = Ticket(None, 0, 0, 0, ([(entry.block, entry.first, entry.stop)], 0))
-        ticket.before, ticket.after = entry.before, entry.after
-        ticket.error = entry.block.error
-        ticket.skips, ticket.kept = entry.block.skips, entry.block.kept
-        entry.block.users += 1
-        entry.block.spent = entry.stop == entry.block.count
-        return cls(ticket, group=False)
-
-    def open(self, run: Run) -> list[Any]:
-        samples: list[Any] = []
-        for block, first, stop in self.refs:
-            samples += _samples(run, block, first, stop)
-            block.users -= 1
-            if block.users == 0 and block.spent:
-                run._free(block)
-        return [samples] if self.group else samples
-
-
-def _samples(run: Run, block: Block, first: int, stop: int) -> list[Any]:
-    if block.slot is None:
-        return block.outputs[first:stop]  # type: ignore[no-any-return]
-    arena: Any = run._arena
-    if block.lease is None:
-        if arena.crowded():
-            arena.copies += 1
-            block.lease = memoryview(bytearray(block.slot.view))
-            block.outputs = codec.read_table(block.lease, *block.slot.table[:2])
-            run.workers.release(block.slot)
-        else:
-            block.lease = arena.lease(block.slot)
-            block.outputs = codec.read_table(block.lease, *block.slot.table[:2])
-    return codec.load_many(block.lease, block.outputs, first, stop)
-
-
-def _inputs(stages: int, mark: Mark, world: World) -> list[int]:
-    """How many samples of this rank each stage has had before the mark."""
-    if mark is None or mark[0] == "s":
-        return [0] * stages
-    if mark[0] != "r":
-        return [mark[1] // world.share_ranks if mark[0] == "p" else mark[1]]
-    # What comes out of a stream is numbered over all ranks, what comes later is a rank's own.
-    ranks = world.share_ranks if stages == 2 and (mark[1] is None or mark[1][0] == "s") else 1
-    return [*_inputs(stages - 1, mark[1], world), mark[3] // ranks]
-
-
-def _feeds(
-    program: Program,
-    policy: Policy,
-    epoch: int,
-    world: World,
-    ends: str,
-    mark: Mark,
-    listed: Any,
-    free: Callable[[Block], None],
-) -> list[Any]:
-    """One feed per stage, each from its part of the mark."""
-    marks: list[Mark] = []
-    for _ in program.stages[1:]:
-        marks.append(mark)
-        mark = None if mark is None else mark[1]
-    marks.append(mark)
-    marks.reverse()
-    first = program.stages[0]
-    feeds: list[Any] = []
-    if first.feed == "positions" and listed is not None:
-        feeds.append(Dealt(listed, epoch))
-    elif first.feed == "positions":
-        indexed = program.head.indexed(program.seed, epoch)
-        assert indexed is not None
-        start = 0 if marks[0] is None else marks[0][1]
-        if start > indexed.length:
-            raise SnapshotRefused(f"the snapshot stands at sample {start}, but there are only {indexed.length} now")
-        if first.group is None:
-            feeds.append(Items(program.block, world, epoch, indexed.length, start))
-        else:
-            feeds.append(Batches(first, world, ends, epoch, indexed.length, start))
-    elif first.feed == "listed":
-        feeds.append(Listed(listed or iter(()), epoch, 0 if marks[0] is None else marks[0][1]))
-    else:
-        feeds.append(Strands(program.strands, epoch, policy.prefetch, marks[0], free))
-    # Ranks that read the same stream divide it at the first stage after it; what comes later is a rank's own.
-    ranks, rank = (world.share_ranks, world.share_rank) if first.feed == "strand" else (1, 0)
-    for stage, its in zip(program.stages[1:], marks[1:], strict=True):
-        own = (world.share_ranks, world.share_rank) if ranks == 1 else (1, 0)
-        feeds.append(Regroup(stage, epoch, free, its, ranks, rank, ends, program.block, own))
-        ranks, rank = 1, 0
-    return feeds

@@ -21,13 +21,15 @@ from collections import deque
 from typing import Any
 
 from headrace.engine import codec, wire
-from headrace.engine.arena import SMALLEST, Arena, Slot
+from headrace.engine.arena import Arena, Slot
 from headrace.engine.messages import INLINE, MANY, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
-from headrace.engine.policy import STRETCH, Policy
+from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.workers import start
 from headrace.engine.workers.deaths import Deaths, describe, doing, running
 from headrace.engine.workers.launch import Launcher
+from headrace.engine.workers.lodging import Lodging
+from headrace.engine.workers.pace import Pace
 from headrace.engine.workers.remote import CAUSES, describe_end, remote
 from headrace.errors import Closed, WorkerDied
 
@@ -35,10 +37,6 @@ log = logging.getLogger("headrace")
 IN_MESSAGE = 48 * 1024
 FDS = 32
 """The most descriptors in one message."""
-GROWS = 1 << 20
-"""Bytes of a batch from which on it is worth growing in the slot of its first samples."""
-SHORT = 1e-3
-"""Seconds; a ticket that takes less is short."""
 EARLY_DEATHS = 3
 """Deaths before any worker was ready, after which starting is given up."""
 
@@ -83,16 +81,7 @@ class ProcessWorkers:
         self._tickets: dict[int, Ticket] = {}
         self._again: deque[Ticket] = deque()
         self._seq = 0
-        self._need: dict[int, int] = {}
-        self._grows = True
-        """Batches that are made behind their first samples have these in them, so that only the rest needs room."""
-        self._depth = policy.prefetch
-        self._low = self._depth - 1
-        """A worker that has no more tickets than this is given new ones, up to the depth."""
-        self.rest = 0.0
-        """Seconds for which workers need not be looked after, once they were: above 0 while tickets are short."""
-        self._usual = 1.0
-        """Seconds that a ticket takes, as a moving average."""
+        self._pace = Pace(policy.prefetch)
         self._early = 0
         self._proven = False
         """A worker has been ready: the program can be started, and whoever dies early was killed from outside."""
@@ -102,10 +91,15 @@ class ProcessWorkers:
         self._strands: dict[tuple[int, int], tuple[int, bytes]] = {}
         self._launcher: Launcher | None = None
 
+    @property
+    def rest(self) -> float:
+        """Seconds for which workers need not be looked after."""
+        return self._pace.rest
+
     def open(self, program: Program) -> None:
         self.program = program
         self._listed = program.stages[0].feed == "listed"
-        self._last = program.last.number
+        self._lodging = Lodging(self.arena, program.last.number, self.policy.ordered)
         self._launcher = Launcher(program, self.policy)
         try:
             for number in range(self.policy.workers):
@@ -152,18 +146,15 @@ class ProcessWorkers:
             ahead = sum(t.strand is not None for t in worker.queue)
             return worker if ahead < self.policy.prefetch and not worker.retiring else None
         pin = ticket.pin
-        best, load = None, self._depth
+        best, load, low = None, self._pace.depth, self._pace.low
         for worker in self._workers if pin is None else (self._workers[pin % len(self._workers)],):
             waiting = len(worker.queue)
-            if waiting < load and (waiting <= self._low or worker.outbox) and not worker.retiring:
+            if waiting < load and (waiting <= low or worker.outbox) and not worker.retiring:
                 best, load = worker, waiting
         return best
 
     def _send(self, worker: Worker, ticket: Ticket) -> None:
-        slot = ticket.slot
-        if slot is None:
-            home = self._home(ticket)
-            slot = ticket.slot = self.arena.lend(self._need.get(ticket.stage, SMALLEST)) if home is None else home
+        slot = ticket.slot if ticket.slot is not None else self._lodging.give(ticket)
         known = worker.known
         new: tuple[int, ...] = ()
         fds: list[int] = []
@@ -196,28 +187,6 @@ class ProcessWorkers:
         told = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, forget, new)
         worker.outbox.append(((*told, room), fds))
 
-    def _home(self, ticket: Ticket) -> Slot | None:
-        """The slot of the ticket's first block, if the rest of the result has room behind the block's samples.
-
-        There the samples of that block need not be copied again. (Only in order: nobody must need the block any more
-        when the batch is used up. A ticket that avoids a sample does not take all of the block.)
-        """
-        block, ticket.home = ticket.home, None
-        need = self._need.get(ticket.stage, 0)
-        if block is None or need < GROWS or ticket.avoid or not self.policy.ordered or ticket.stage != self._last:
-            return None
-        slot: Slot = block.slot
-        if slot.spoiled:
-            return None
-        if self._grows:
-            counts = [stop - first for _, first, stop in ticket.payload[0]]
-            need = need * sum(counts[1:]) // sum(counts)
-        if slot.table[0] - block.end < need:
-            self._need[ticket.stage - 1] = max(self._need.get(ticket.stage - 1, 0), block.end + need + SMALLEST)
-            return None
-        ticket.home = block
-        return slot
-
     def flush(self) -> None:
         """Send what was submitted: all tickets of one worker in one message, where that is small enough."""
         for worker in self._workers:
@@ -226,7 +195,7 @@ class ProcessWorkers:
                 self._post(worker, outbox)
 
     def _post(self, worker: Worker, outbox: list[tuple[Any, list[int]]]) -> None:
-        message = marshal.dumps((TICKETS, [told for told, _ in outbox], self.rest > 0))
+        message = marshal.dumps((TICKETS, [told for told, _ in outbox], self._pace.rest > 0))
         fds = [fd for _, its in outbox for fd in its]
         if (len(message) > IN_MESSAGE or len(fds) > FDS) and len(outbox) > 1:
             half = len(outbox) // 2
@@ -338,30 +307,14 @@ class ProcessWorkers:
             worker.queue.remove(ticket)
             slot = ticket.slot
             if fds:
-                self._take_slot_back(ticket)
-                if ticket.home is not None:
-                    ticket.home, self._grows = None, False
-                slot = self.arena.adopt(fds[0])
-                self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
+                slot = self._lodging.moved(ticket, fds[0])
             reply = self._reply(ticket, slot, message)
             reply.worker = worker.number
             if reply.seconds and self.policy.stretch and ticket.strand is None:
-                self._learn(reply.seconds[0])
+                self._pace.learn(reply.seconds[0])
             replies.append(reply)
         if worker.retiring and not worker.queue:
             self._retire(worker)
-
-    def _learn(self, seconds: float) -> None:
-        """Short tickets go out several at a time: waking a worker up costs as much as such a ticket."""
-        self._usual += 0.1 * (seconds - self._usual)
-        if self._usual < SHORT:
-            self._depth = self.policy.prefetch * STRETCH
-            self._low = self._depth // 2
-            self.rest = self._low * self._usual / 2
-        else:
-            self._depth = self.policy.prefetch
-            self._low = self._depth - 1
-            self.rest = 0.0
 
     def _reply(self, ticket: Ticket, slot: Slot, message: tuple[Any, ...]) -> Reply:
         reply = Reply(ticket)
@@ -369,14 +322,13 @@ class ProcessWorkers:
         if kind == INLINE:
             _, _, reply.outputs, alone, reply.skipped, reply.seconds, _, held = message
             reply.count = 1 if alone else -1
-            self._take_slot_back(ticket)
+            self._lodging.take_back(ticket)
         elif kind == SLOTTED:
             _, _, reply.outputs, reply.spans, reply.bytes, alone, reply.skipped, reply.seconds, _, held = message
             reply.count = 1 if alone else -1
             reply.slot = slot
             if ticket.home is not None:
-                ticket.home.given = True
-                self._grows = reply.spans[0] < ticket.home.end
+                self._lodging.made(ticket, reply.spans[0])
         elif kind == MANY:
             _, _, reply.count, (offset, size), reply.bytes, reply.skipped, reply.seconds, extra, held = message
             slot.table = (offset, size, ticket.seq)
@@ -389,18 +341,13 @@ class ProcessWorkers:
             _, _, packed, text, _ = message
             reply.error = remote(packed, text)
             held = ()
-            self._take_slot_back(ticket)
+            self._lodging.take_back(ticket)
         ticket.slot = None
         for number in held:
             for block, *_ in ticket.payload[0]:
                 if block.slot.number == number:
                     block.slot.spoiled = True
         return reply
-
-    def _take_slot_back(self, ticket: Ticket) -> None:
-        """The slot that a ticket was lent is not used; that of a block stays the block's."""
-        if ticket.home is None:
-            self.arena.give_back(ticket.slot)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -480,7 +427,7 @@ class ProcessWorkers:
         """Tickets of an owner that no longer wants them: those not yet sent are forgotten."""
         for ticket in self._again:
             if ticket.owner is owner:
-                self._take_slot_back(ticket)
+                self._lodging.take_back(ticket)
                 owner.let_go(ticket)
         self._again = deque(t for t in self._again if t.owner is not owner)
 
