@@ -1,21 +1,27 @@
 """JPEG with Ray actors: what do the object store and the cluster's own processes cost, on the same two cores?
 
-Worker processes run before and after the actors, in the same process and minute: the machine may slow down meanwhile.
-The rates mean something on a quiet machine only: where others want the cores too, what they happen to take decides. So
-beside them stand images per second of processor time, of all processes together with the cluster's own.
+Epochs by actors and by worker processes take turns, because the speed of a core changes from second to second where
+machines share it. They begin when both have run for a while: a cluster that has just started is busy with itself. (It
+runs while the worker processes have their turn, too; idle, it takes two or three percent of a core.) Beside the rates
+stand images per second of processor time, of all processes together with the cluster's own.
 """
 
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any
 
 import psutil
 
 from benchmarks.case import Case, Effort, Figures, Subject, Target
 from benchmarks.data import Jpegs
-from benchmarks.timing import epoch, timed
+from benchmarks.timing import epoch
 from headrace import Loader, Pipe
 
 SIZE = 32
+SETTLED, TIMED = 1, 3
+"""Times the seconds of a measurement."""
 INSTALLED = find_spec("ray") is not None
 CASE = Case(
     name="ray_jpeg",
@@ -33,30 +39,42 @@ CASE = Case(
 )
 
 
+@dataclass
+class Turns:
+    """What the epochs of one kind have taken so far."""
+
+    loader: Loader[Any]
+    seconds: float = 0.0
+    processor_seconds: float = 0.0
+    images: int = 0
+
+    def take(self, batches: int) -> None:
+        spent, began = processor_seconds(), time.perf_counter()
+        epoch(self.loader, touch, batches)
+        self.seconds += time.perf_counter() - began
+        self.processor_seconds += processor_seconds() - spent
+        self.images += batches * SIZE
+
+
 def measure(subject: Subject, effort: Effort) -> Figures:
     batches = effort.count(50)
-    dataset = Jpegs(batches * SIZE)
-    before, before_per_cpu = rates(dataset, batches, effort, "process")
-    if not INSTALLED:
-        return {"process images/s": before}
-    actors, actors_per_cpu = rates(dataset, batches, effort, "ray")
-    after, after_per_cpu = rates(dataset, batches, effort, "process")
-    return {
-        "ray images/s": actors,
-        "process images/s": (before + after) / 2,
-        "share": 100 * actors / ((before + after) / 2),
-        "share per cpu": 100 * actors_per_cpu / ((before_per_cpu + after_per_cpu) / 2),
-    }
-
-
-def rates(dataset: Jpegs, batches: int, effort: Effort, kind: Literal["process", "ray"]) -> tuple[float, float]:
-    """Images a second, and images a second of processor time."""
-    with Loader(Pipe.of(dataset).batch(SIZE).collate(), workers=2, kind=kind) as loader:
-        epoch(loader, touch, batches)
-        spent = processor_seconds()
-        done = timed(loader, touch, batches=batches, effort=effort)
-        images = SIZE * (done.batches + batches)  # a warm epoch comes before the timed ones
-        return SIZE * done.rate, images / (processor_seconds() - spent)
+    pipe = Pipe.of(Jpegs(batches * SIZE)).batch(SIZE).collate()
+    with ExitStack() as stack:
+        process, *others = (
+            stack.enter_context(Loader(pipe, workers=2, kind=kind))
+            for kind in (("process", "ray") if INSTALLED else ("process",))
+        )
+        for until in (SETTLED * effort.seconds, TIMED * effort.seconds):
+            own, *actors = kinds = [Turns(process), *map(Turns, others)]
+            while sum(kind.seconds for kind in kinds) < until * len(kinds):
+                for kind in kinds:
+                    kind.take(batches)
+    found = {"process images/s": own.images / own.seconds}
+    for ray in actors:
+        found["ray images/s"] = ray.images / ray.seconds
+        found["share"] = 100 * own.seconds / ray.seconds
+        found["share per cpu"] = 100 * own.processor_seconds / ray.processor_seconds
+    return found
 
 
 def touch(batch: object) -> bool:
