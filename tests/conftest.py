@@ -32,7 +32,7 @@ SRC = Path(__file__).resolve().parent.parent / "src"
 # Time limits belong to pytest-timeout; starting processes inside an example is slow by nature and means no harm.
 settings.register_profile(
     "reduced",
-    max_examples=25,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     database=None,

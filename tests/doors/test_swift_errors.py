@@ -113,11 +113,11 @@ def test_a_worker_that_is_killed_once_loses_nothing(tmp_path: Path, multithread:
 
 
 def test_a_sample_that_kills_each_worker_is_an_error_that_ends_the_loader() -> None:
-    with swift(Killing, {"count": 40, "bad": 20}, shuffle=False) as loader:
+    with swift(Killing, {"count": 400, "bad": 300}, shuffle=False) as loader:  # out of reach before batches are taken
         loader.start(0)
         with pytest.raises(PoisonSample) as caught:
             batches(loader)
-        assert "14 an epoch, after 2 for the start" in notes(caught.value)
+        assert "134 an epoch, after 2 for the start" in notes(caught.value)
         with pytest.raises(Closed):
             next(loader)
 

@@ -93,7 +93,7 @@ def course(tmp_path: Path) -> Path:
 STEPS = [("step1", said(1562, 32)), ("step2", said(390, 32)), ("step3", said(195, 64, replicas=2))]
 
 
-@pytest.mark.parametrize(("step", "lines"), STEPS)
+@pytest.mark.parametrize(("step", "lines"), depth(STEPS[1:], STEPS))
 def test_a_step_on_four_processes_with_eight_replicas(
     run_script: RunScript, course: Path, step: str, lines: list[str]
 ) -> None:
