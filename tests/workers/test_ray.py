@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given, settings
 
 from headrace import Loader, Pipe
+from headrace.engine.messages import PLACED, SLOTTED
+from headrace.engine.workers import calls, near
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
 from tests.conftest import RunScript
 from tests.depth import DEPTH
@@ -188,6 +190,25 @@ class Arrays:
         return np.full(500_000, i, np.int64)
 
 
+@pytest.fixture(params=["near", "far"])
+def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Actors write into the consumer's slots, or, because these are out of reach, into the object store."""
+    kinds: set[int] = set()
+    make = calls.reply_of
+
+    def noted(ticket: Any, worker: Any, body: Any, arena: Any) -> Any:
+        kinds.add(body[0])
+        return make(ticket, worker, body, arena)
+
+    monkeypatch.setattr("headrace.engine.workers.ray.reply_of", noted)
+    if request.param == "far":
+        monkeypatch.setattr(near, "offer", lambda slot: (slot.number, "/proc/self/fd/0", 0, 0))
+    yield
+    # (The first results come through the store: how large they are is not known before.)
+    assert kinds == ({PLACED, SLOTTED} if request.param == "near" else {SLOTTED})
+
+
+@pytest.mark.usefixtures("placed")
 def test_batches_are_writable_and_stay_valid_however_many_are_held() -> None:
     # 240 MB in all: twice the object store.
     with Loader(Pipe.of(Arrays()).batch(2).collate(), workers=2, kind="ray", memory=1 << 25) as loader:
@@ -198,6 +219,17 @@ def test_batches_are_writable_and_stay_valid_however_many_are_held() -> None:
             held.append(batch)
     for i, batch in enumerate(held):
         assert (batch[:, ::1000] == [[1000 + 2 * i], [1001 + 2 * i]]).all()
+
+
+@pytest.mark.usefixtures("placed")
+def test_killed_actors_do_not_change_large_batches() -> None:
+    with Loader(Pipe.of(Arrays()).batch(2).collate(), workers=2, kind="ray") as loader:
+        for i, batch in enumerate(loader):
+            assert (batch[:, ::1000] == [[2 * i], [2 * i + 1]]).all()
+            if i in (3, 11):
+                os.kill(loader._pool.all()[0].pids()[-1], signal.SIGKILL)
+        assert i == 29
+        assert loader.stats().retries > 0
 
 
 def add_one(batch: list[np.ndarray]) -> list[np.ndarray]:

@@ -7,13 +7,15 @@ import pytest
 
 from headrace import Pipe
 from headrace.engine import codec
-from headrace.engine.messages import FAILED, INLINE, MANY, READY, SLOTTED, Reply, Ticket
+from headrace.engine.arena import Arena
+from headrace.engine.messages import FAILED, INLINE, MANY, PLACED, READY, SLOTTED, Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import cut
 from headrace.engine.shipping import ship
 from headrace.engine.workers.blame import Blame
-from headrace.engine.workers.calls import Call, Worker
+from headrace.engine.workers.calls import Call, Worker, reply_of
 from headrace.engine.workers.lineage import States
+from headrace.engine.workers.near import KEPT, Nearby, offer
 from headrace.engine.workers.roster import MOST_TOGETHER, Roster
 from headrace.engine.workers.servant import Scratch, Servant
 from headrace.errors import PoisonSample
@@ -83,6 +85,47 @@ def test_a_servant_that_has_done_enough_asks_to_be_replaced() -> None:
     made = servant(Pipe.of(Numbers(8)).batch(4), recycle=3)
     both = [ticket(0, 0, (0, 4, ())), ticket(0, 1, (4, 8, ()))]
     assert [made.deliver(both, ())[1] for _ in range(2)] == [False, True]
+
+
+# --- slots that are near ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "kind"), [(40_000, PLACED), (1, SLOTTED)])
+def test_a_result_is_made_in_the_slot_that_was_lent_if_it_fits(size: int, kind: int) -> None:
+    arena, made = Arena(1 << 20), servant(Pipe.of(Numbers(80)).map(arrays).batch(40 if size == 1 else 4).collate())
+    given, worker = Ticket(None, 0, 0, 0, None), Worker(0, None)
+    given.slot = slot = arena.lend(size)
+    worker.near = True
+    count = 40 if size == 1 else 4
+    [said], _ = made.deliver([ticket(0, 0, (0, count, ()))], (), [offer(slot)])
+    assert said[0] == kind
+    reply = reply_of(given, worker, said, arena)
+    assert (reply.slot is slot, given.slot, worker.near) == (kind == PLACED, None, True)
+    parts = [reply.slot.view[at : at + n] for at, n in zip(reply.spans[::2], reply.spans[1::2], strict=True)]
+    assert (codec.load(reply.outputs, parts) == np.arange(count)[:, None]).all()
+
+
+def test_a_slot_out_of_reach_is_noticed_and_the_result_comes_all_the_same() -> None:
+    arena, made = Arena(1 << 20), servant(Pipe.of(Numbers(8)).map(arrays).batch(4).collate())
+    given, worker = Ticket(None, 0, 0, 0, None), Worker(0, None)
+    given.slot = slot = arena.lend(40_000)
+    worker.near = True
+    number, path, device, inode = offer(slot)
+    for wrong in ((number, path, device, inode + 1), (number, "/proc/1/fd/12345", device, inode)):
+        [said], _ = made.deliver([ticket(0, 0, (0, 4, ()))], (), [wrong])
+        assert said[0] == SLOTTED
+    assert (codec.load(said[1], said[2]) == np.arange(4)[:, None]).all()
+    assert not any(slot.view)
+    reply_of(given, worker, said, arena)
+    assert not worker.near
+
+
+def test_only_so_many_slots_stay_mapped() -> None:
+    arena, nearby = Arena(1 << 30), Nearby()
+    slots = [arena.lend(1) for _ in range(KEPT + 3)]
+    for slot in slots:
+        assert nearby.find(offer(slot)) is not None
+    assert list(nearby._mapped) == [slot.number for slot in slots[3:]]
 
 
 # --- lost and made again ----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ On the wire these are plain tuples (a frozen dataclass costs seven times as much
 from typing import Any
 
 TICKETS, STOP, FAR = range(3)
-READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
+READY, INLINE, SLOTTED, MANY, FAILED, RETIRED, PLACED = range(10, 17)
 BEGUN, DONE, PACKING = 1, 2, 3
 """What a slot's header says of its ticket: inside a sample, answered, or making the reply."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace.engine import codec
 from headrace.engine.arena import HEADER, Arena
-from headrace.engine.messages import INLINE, MANY, SLOTTED, Reply, Ticket
+from headrace.engine.messages import INLINE, MANY, PLACED, SLOTTED, Reply, Ticket
 from headrace.engine.workers.lineage import Remote
 from headrace.engine.workers.remote import remote
 
@@ -14,7 +14,7 @@ class Worker:
     """One worker and what it has to do."""
 
     __slots__ = (
-        "actor", "calls", "dump", "gone", "load", "node", "number", "outbox", "pid", "ready", "retiring",
+        "actor", "calls", "dump", "gone", "load", "near", "node", "number", "outbox", "pid", "ready", "retiring",
     )  # fmt: skip
 
     def __init__(self, number: int, actor: Any) -> None:
@@ -28,6 +28,8 @@ class Worker:
         self.ready = False
         self.retiring = False
         self.gone = False
+        self.near = False
+        """It can write into slots of the consumer's."""
         self.pid, self.dump, self.node = 0, -1, ""
 
     @property
@@ -66,10 +68,13 @@ class Call:
 
 
 def reply_of(ticket: Ticket, worker: Worker, body: tuple[Any, ...], arena: Arena) -> Reply:
-    """A reply out of what a servant said; large buffers are copied into a slot."""
+    """A reply out of what a servant said; large buffers are copied into a slot, unless they were made in one."""
     reply = Reply(ticket)
     reply.worker = worker.number
     kind = body[0]
+    lent, ticket.slot = ticket.slot, None
+    if lent is not None and kind != PLACED:
+        arena.give_back(lent)
     if kind == INLINE:
         _, reply.outputs, alone, reply.skipped, seconds = body
         reply.count = 1 if alone else -1
@@ -80,6 +85,12 @@ def reply_of(ticket: Ticket, worker: Worker, body: tuple[Any, ...], arena: Arena
         reply.bytes = codec.Writer(memoryview(b""), 0, HEADER).need(raw, 0)
         reply.slot = slot = arena.lend(reply.bytes)
         reply.spans = tuple(codec.Writer(slot.view, slot.address, HEADER).write(raw))
+        if lent is not None and reply.bytes <= lent.size:
+            worker.near = False  # it would have fitted: the slot is out of the worker's reach
+    elif kind == PLACED:
+        _, reply.outputs, reply.spans, reply.bytes, alone, reply.skipped, seconds = body
+        reply.count = 1 if alone else -1
+        reply.slot = lent
     elif kind == MANY:
         _, reply.count, packed, reply.skipped, seconds, extra, reply.bytes = body
         if extra is not None:

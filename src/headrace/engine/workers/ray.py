@@ -1,13 +1,15 @@
 """Ray actors as workers: tickets out as actor calls, replies back through the object store, deaths of actors and nodes.
 
-    submit ── deliver(tickets) ──> actor k ──> one object with everything: fetched, copied into a slot, freed
+    submit ── deliver(tickets) ──> actor k ──> here:      the result is made in a slot that was lent with the ticket
+                                               elsewhere: one object with everything: fetched, copied into a slot, freed
            ── keep(ticket) ──────> actor k ──> a small reply, and the samples: they stay in the store, and the actor
                                                that runs the next stage fetches them without passing by here
     wait   <── ray.wait ────────── results of all calls
 
-**What arrives is copied once, out of the store into a slot** of the consumer's own arena. Ray's views are read-only,
-and their memory goes to others when the connection ends, though they are still alive; slots are writable, private, and
-live as long as somebody looks. The store holds nothing but what is on its way.
+**An actor on the consumer's node copies nothing**: it makes large results in a slot of the consumer's (`workers.near`).
+What comes from elsewhere is copied once, out of the store into a slot. (Ray's views are read-only, and their memory
+goes to others when the connection ends, though they are still alive; slots are writable, private, and live as long as
+somebody looks.) The store holds nothing but what is on its way.
 
 **Deaths.** A dead actor's unanswered tickets run again; a replacement starts at once. Samples that stayed in the store
 of a dead node are made again from their lineage when somebody asks for them. Who is to blame: see `workers.blame`.
@@ -25,6 +27,7 @@ from headrace.engine.messages import FAILED, Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.shipping import ship
+from headrace.engine.workers import near
 from headrace.engine.workers import ray_cluster as cluster
 from headrace.engine.workers.blame import Blame
 from headrace.engine.workers.calls import Call, Worker, describe, fill, name_of, reply_of
@@ -68,6 +71,8 @@ class RayWorkers:
         """An actor has been ready: the program can be started."""
         self._fresh = False
         """An actor has started: there may be room where there was none."""
+        self._need: dict[int, int] = {}
+        """Bytes that results took in a slot, by stage."""
         self._lost: Counter[tuple[int, int, int]] = Counter()
         self._states = States()
         self._shipped: Any = None
@@ -84,6 +89,7 @@ class RayWorkers:
         cluster.join()
         self._connected = True
         try:
+            self._here = cluster.here()
             self._shipped = cluster.put(data)
             self.arena.budget = min(policy.memory, cluster.store())
             # An actor claims a core where one is free; the others share, so that nobody waits for a core for ever.
@@ -146,8 +152,16 @@ class RayWorkers:
         if tickets[0].strand is not None or tickets[0].stage < self._last:
             ref, samples = worker.actor.keep.options(num_returns=2).remote(wires[0], *packs)
         else:
-            ref = worker.actor.deliver.remote(wires, *packs)
+            ref = worker.actor.deliver.remote(wires, [self._lend(worker, ticket) for ticket in tickets], *packs)
         worker.calls[ref] = self._calls[ref] = Call(worker, ref, tickets, samples)
+
+    def _lend(self, worker: Worker, ticket: Ticket) -> near.Offer | None:
+        """A slot for the result, where the actor can reach it and results of that stage are large."""
+        need = self._need.get(ticket.stage)
+        if need is None or not worker.near:
+            return None
+        ticket.slot = self.arena.lend(need)
+        return near.offer(ticket.slot)
 
     def _wire(self, ticket: Ticket, packs: dict[Any, int]) -> Wire:
         payload = ticket.payload
@@ -234,6 +248,7 @@ class RayWorkers:
         if answer[0] == FAILED:
             raise remote(answer[1], answer[2])
         _, worker.pid, worker.dump, worker.node = answer
+        worker.near = worker.node == self._here
         worker.ready = self._proven = self._fresh = True
 
     def _answered(self, call: Call, answer: Any, replies: list[Reply]) -> None:
@@ -248,8 +263,11 @@ class RayWorkers:
             self._kept(call, body, replies)
         else:
             for ticket, said in zip(call.tickets, body, strict=True):
-                replies.append(reply_of(ticket, worker, said, self.arena))
-                self._roster.learn(replies[-1])
+                reply = reply_of(ticket, worker, said, self.arena)
+                if reply.slot is not None:
+                    self._need[ticket.stage] = max(reply.bytes, self._need.get(ticket.stage, 0))
+                replies.append(reply)
+                self._roster.learn(reply)
         worker.retiring = worker.retiring or spent
         if worker.retiring and not worker.load and not worker.gone:
             self._replace(worker)
@@ -306,6 +324,8 @@ class RayWorkers:
         if lost and why != cluster.LOST_WITH_NODE:
             for ticket in lost[0].tickets:
                 self._blame.strike(ticket, cluster.witnessed(self._witness, ticket.seq), why)
+        for ticket in tickets:
+            self._take_slot_back(ticket)
         self._replace(worker)
         log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
         self._roster.waiting.extendleft(reversed(tickets))
@@ -335,8 +355,16 @@ class RayWorkers:
         del call.worker.calls[call.ref]
         call.worker.load -= len(call.tickets)
         for ticket in call.tickets:
+            self._take_slot_back(ticket)
             self._count_loss(ticket)
         self._roster.waiting.extendleft(reversed(call.tickets))
+
+    def _take_slot_back(self, ticket: Ticket) -> None:
+        """A ticket will run again: nobody else gets its slot, because an actor that is lost may still be writing."""
+        if ticket.slot is not None:
+            ticket.slot.spoiled = True
+            self.arena.give_back(ticket.slot)
+            ticket.slot = None
 
     def _inputs_lost(self, call: Call, which: str | None) -> None:
         for ticket in call.tickets:
@@ -380,6 +408,7 @@ class RayWorkers:
     def begin(self) -> None:
         """A new epoch: past deaths are forgiven."""
         self.deaths = 0
+        self.arena.retired.clear()  # actors let go of slots by themselves
 
     def drop(self, owner: Any) -> None:
         """Tickets of an owner that no longer wants them: those not yet sent are forgotten."""

@@ -31,8 +31,8 @@ def actor() -> type:
         def start(self, shipped: Any, number: int) -> Any:
             return (*self.servant.start(shipped, number), self.node)
 
-        def deliver(self, tickets: Any, *packs: Any) -> Any:
-            return self.servant.deliver(tickets, packs)
+        def deliver(self, tickets: Any, lent: Any, *packs: Any) -> Any:
+            return self.servant.deliver(tickets, packs, lent)
 
         def keep(self, ticket: Any, *packs: Any) -> Any:
             return self.servant.keep(ticket, packs)

@@ -77,10 +77,14 @@ def worker(cores: int) -> Any:
     return kind.options(num_cpus=cores, scheduling_strategy="SPREAD").remote(sys.path)
 
 
+def here() -> str:
+    """The consumer's own node."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
 def witness() -> Any:
     """A witness, on the consumer's own node: where it goes, the consumer goes too."""
-    here = ray.get_runtime_context().get_node_id()
-    return ray.remote(ray_actor.witness()).options(num_cpus=0, scheduling_strategy=_on(here)).remote()
+    return ray.remote(ray_actor.witness()).options(num_cpus=0, scheduling_strategy=_on(here())).remote()
 
 
 def witnessed(by: Any, seq: int) -> int | None:

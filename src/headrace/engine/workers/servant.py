@@ -8,6 +8,7 @@ and a reply one of
 
     INLINE   head, alone, skipped, seconds                       a result without large buffers
     SLOTTED  head, arrays, alone, skipped, seconds               a result, and its buffers as they lie in memory
+    PLACED   head, spans, need, alone, skipped, seconds          a result whose buffers are in the slot that was lent
     MANY     count, packed, skipped, seconds, extra, size        many samples (`packed` is None when they stay behind)
     FAILED   error, traceback
 
@@ -25,6 +26,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -32,10 +34,11 @@ import numpy as np
 from headrace.engine import codec
 from headrace.engine.arena import HEADER, lease_type, scratch
 from headrace.engine.executor import Executor
-from headrace.engine.messages import FAILED, INLINE, MANY, READY, SLOTTED
+from headrace.engine.messages import FAILED, INLINE, MANY, PLACED, READY, SLOTTED
 from headrace.engine.shipping import unship
 from headrace.engine.workers import heap
 from headrace.engine.workers.child import _private
+from headrace.engine.workers.near import Nearby, Offer
 from headrace.op import place
 
 PIECES = 8
@@ -51,6 +54,7 @@ class Servant:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._scratch = Scratch()
+        self._nearby = Nearby()
 
     def start(self, shipped: Any, number: int) -> Wire:
         """Open the program; READY with where this process is, or FAILED."""
@@ -73,9 +77,12 @@ class Servant:
 
     # --- tickets ------------------------------------------------------------------------------------------------------
 
-    def deliver(self, tickets: list[Wire], packs: Sequence[Any]) -> tuple[list[Wire], bool]:
-        """Replies with everything in them, and whether this worker asks to be replaced."""
-        return [self._answer(ticket, packs) for ticket in tickets], self._spent(len(tickets))
+    def deliver(
+        self, tickets: list[Wire], packs: Sequence[Any], lent: Sequence[Offer | None] = ()
+    ) -> tuple[list[Wire], bool]:
+        """Replies with everything in them, or in the slots that were lent; whether this worker asks to be replaced."""
+        pairs = zip_longest(tickets, lent)
+        return [self._answer(ticket, packs, offered) for ticket, offered in pairs], self._spent(len(tickets))
 
     def keep(self, ticket: Wire, packs: Sequence[Any]) -> tuple[tuple[Wire, bool], Any]:
         """The reply without its samples, and the samples; or, twice, how it failed."""
@@ -105,13 +112,15 @@ class Servant:
                 raise RuntimeError(f"a stream gave {len(samples)} samples where it had given {count} before")
         return _pack(samples[:count])
 
-    def _answer(self, ticket: Wire, packs: Sequence[Any]) -> Wire:
+    def _answer(self, ticket: Wire, packs: Sequence[Any], offered: Offer | None = None) -> Wire:
         executor = self.executor
         seq, witness = ticket[0], ticket[6]
         executor.header = [0, 0, 0] if witness is None else _Told(self._tell, witness, seq)
-        place.allocate = self._scratch.allocator()
+        slot = self._nearby.find(offered) if offered is not None else None
+        writer = codec.Writer(slot.view, slot.address, HEADER) if slot is not None else None
+        place.allocate = writer.allocate if writer is not None else self._scratch.allocator()
         try:
-            return self._run(ticket, packs, time.perf_counter())
+            return self._run(ticket, packs, writer, time.perf_counter())
         except Exception as error:
             op, position = executor.where()
             where = f"worker {self.number} (process {os.getpid()} on {socket.gethostname()})"
@@ -121,7 +130,7 @@ class Servant:
         finally:
             place.allocate = None
 
-    def _run(self, ticket: Wire, packs: Sequence[Any], started: float) -> Wire:
+    def _run(self, ticket: Wire, packs: Sequence[Any], writer: codec.Writer | None, started: float) -> Wire:
         _, number_of_stage, epoch, number, payload, avoid, _ = ticket
         executor, stage = self.executor, self.program.stages[number_of_stage]
         extra: Any = None
@@ -145,6 +154,9 @@ class Servant:
         head, buffers = codec.pack(outputs[0] if alone else outputs)
         if not buffers:
             return INLINE, head, alone, skipped, (time.perf_counter() - started, executor.timings)
+        if writer is not None and (need := writer.need(buffers, 0)) <= writer.size:
+            spans = tuple(writer.write(buffers))
+            return PLACED, head, spans, need, alone, skipped, (time.perf_counter() - started, executor.timings)
         arrays = [np.frombuffer(raw, np.uint8) for raw in buffers]
         self._scratch.learn(sum(raw.nbytes + codec.ALIGN for raw in buffers))
         return SLOTTED, head, arrays, alone, skipped, (time.perf_counter() - started, executor.timings)
