@@ -15,7 +15,7 @@ from typing import IO, Any
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 SECOND = (
     "doors", "columns", "workers", "observe", "seeds", "examples", "benchmarks", "typing", "test_tuning.py",
-    "test_packaging.py",
+    "test_packaging.py", "plan",
 )  # fmt: skip
 
 

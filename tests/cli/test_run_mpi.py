@@ -16,6 +16,7 @@ from headrace.distributed.launch_mpi import Pieces, mpirun_command
 from headrace.distributed.launch_output import Screen
 from headrace.errors import BadOption
 from tests.cli.conftest import SHOW, WAIT, Headrace, Start, wait_for
+from tests.depth import depth
 
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun (Open MPI) is not installed")
 
@@ -80,7 +81,7 @@ def test_a_rank_that_dies_by_a_signal_gives_128_plus_its_number(headrace: Headra
 
 
 @needs_mpirun
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", depth([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_ends_everything(start: Start, number: signal.Signals) -> None:
     process = start("run", "--engine", "mpi", "--num-instances", "2", "sh", "-c", f"sleep 1000 & echo ready; {WAIT}")
     wait_for(process, "ready", 2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunScript
+from tests.depth import depth
 
 RUN = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -74,7 +75,7 @@ ENDING = """
 """
 
 
-@pytest.mark.parametrize("mode", ["Sync", "Async"])
+@pytest.mark.parametrize("mode", depth(["Async"], ["Sync", "Async"]))
 @pytest.mark.parametrize(
     ("how", "code"),
     [
