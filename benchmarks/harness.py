@@ -127,7 +127,8 @@ def launch(command: Sequence[str], deadline: float) -> str | None:
         if code == 0:
             return None
         output.seek(0)
-        tail = "\n".join(output.read().decode(errors="replace").splitlines()[-LAST_LINES:])
+        said = output.read().decode(errors="replace").replace(f"{ROOT}/", "")  # results are kept: no paths of a machine
+        tail = "\n".join(said.splitlines()[-LAST_LINES:])
     reason = f"passed its deadline of {deadline:g} s" if code is None else f"ended with code {code}"
     return f"{reason}\n{tail}".strip()
 

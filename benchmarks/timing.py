@@ -38,10 +38,13 @@ def timed(loader: Epochs, touch: Touch, *, batches: int, effort: Effort) -> Time
             return Timed(epochs, epochs * batches, seconds, time.thread_time() - thread)
 
 
-def epoch(loader: Epochs, touch: Touch, batches: int) -> None:
+def epoch(loader: Epochs, touch: Touch, batches: int) -> float:
+    """The seconds that a whole epoch takes."""
     count = 0
+    began = time.perf_counter()
     for batch in loader:
         touch(batch)
         count += 1
     if count != batches:
         raise AssertionError(f"an epoch gave {count} batches instead of {batches}: the loader loses or repeats data")
+    return time.perf_counter() - began

@@ -36,9 +36,7 @@ def measure(subject: Subject, effort: Effort) -> Figures:
     with subject.batches(dataset, size=SIZE, workers=2) as loader:
         epoch(loader, touch, batches)
         while seconds < effort.seconds:
-            began = time.perf_counter()
-            epoch(loader, touch, batches)
-            seconds += time.perf_counter() - began
+            seconds += epoch(loader, touch, batches)
             epochs += 1
             alone.append(one_core(dataset, effort.seconds / 4))
     rate = SIZE * batches * epochs / seconds

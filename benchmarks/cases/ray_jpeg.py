@@ -6,7 +6,6 @@ runs while the worker processes have their turn, too; idle, it takes two or thre
 stand images per second of processor time, of all processes together with the cluster's own.
 """
 
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,11 +14,11 @@ from typing import Any
 import psutil
 
 from benchmarks.case import Case, Effort, Figures, Subject, Target
+from benchmarks.cases.jpeg import SIZE, touch
 from benchmarks.data import Jpegs
 from benchmarks.timing import epoch
 from headrace import Loader, Pipe
 
-SIZE = 32
 SETTLED, TIMED = 1, 3
 """Times the seconds of a measurement."""
 INSTALLED = find_spec("ray") is not None
@@ -49,9 +48,8 @@ class Turns:
     images: int = 0
 
     def take(self, batches: int) -> None:
-        spent, began = processor_seconds(), time.perf_counter()
-        epoch(self.loader, touch, batches)
-        self.seconds += time.perf_counter() - began
+        spent = processor_seconds()
+        self.seconds += epoch(self.loader, touch, batches)
         self.processor_seconds += processor_seconds() - spent
         self.images += batches * SIZE
 
@@ -75,10 +73,6 @@ def measure(subject: Subject, effort: Effort) -> Figures:
         found["share"] = 100 * own.seconds / ray.seconds
         found["share per cpu"] = 100 * own.processor_seconds / ray.processor_seconds
     return found
-
-
-def touch(batch: object) -> bool:
-    return bool(batch[0, 0, 0, 0])  # type: ignore[index]
 
 
 def processor_seconds() -> float:

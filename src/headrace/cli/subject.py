@@ -145,8 +145,10 @@ def _named_values(op: Any) -> Iterator[Any]:
 
 def _hint(inside: Any, name: str) -> str:
     names = [n for n in dir(inside) if not n.startswith("_")]
+    if hint := meant(name, names):
+        return hint
     fit = [n for n in names if isinstance(getattr(inside, n), Pipe | Loader)]
-    return meant(name, names, f"there are {', '.join(fit)}" if fit else "")
+    return f"; there are {', '.join(fit)}" if fit else ""
 
 
 def _module(file: str) -> ModuleType:

@@ -69,7 +69,7 @@ class Slot:
         self.map = mmap.mmap(fd, size)
         self.view = memoryview(self.map)
         self.spoiled = False
-        """User code in a worker still looks into it: it must not be used again."""
+        """User code in a worker still looks into it, or a lost one may write to it: it must not be used again."""
         self.table = (0, 0, 0)
         """Where the table of its samples lies, and which ticket wrote it."""
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
