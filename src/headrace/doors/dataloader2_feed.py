@@ -8,13 +8,13 @@ from headrace.doors.dataloader2_services import Settings
 from headrace.doors.dataloader2_workers import Replicas, WorkerInit, WorkerReset, with_reset
 from headrace.doors.datapipes_graph import lint
 from headrace.doors.datapipes_nodes import lowered
-from headrace.engine.shipping import retell
-from headrace.errors import BadPipe, NotPicklable, SnapshotRefused
+from headrace.engine.shipping import Words
+from headrace.errors import BadPipe, SnapshotRefused
 from headrace.loader import Loader
 from headrace.pipe import Pipe
 
-THERE = (
-    "make it where it is used (for example in the function of a map), or use "
+WORDS = Words(
+    there="make it where it is used (for example in the function of a map), or use "
     "MultiProcessingReadingService(multiprocessing_context='fork')"
 )
 
@@ -70,11 +70,8 @@ class Loaded:
         return self._open()
 
     def _open(self) -> Iterator[Any]:
-        try:
+        with WORDS:
             self._epoch = iter(self._loader)
-        except NotPicklable as refused:
-            retell(refused, THERE)
-            raise
         return self._epoch  # type: ignore[no-any-return]
 
     def state(self) -> Any:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.engine.epoch import Epoch
-from headrace.engine.shipping import retell
-from headrace.errors import BadOption, NotPicklable, meant
+from headrace.engine.shipping import DATASET_CURE, Words
+from headrace.errors import BadOption, meant
 from headrace.loader import Loader
 from headrace.pipe import Pipe
 from headrace.plan.share import Policy
 from headrace.plan.world import World
 
-THERE = "make it where it is used (for example in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
+WORDS = Words(there=DATASET_CURE)
 
 
 class SharingStrategy(enum.StrEnum):
@@ -150,11 +150,8 @@ class Feed:
             self._begun.start()
 
     def _open(self) -> Epoch[Any]:
-        try:
+        with WORDS:
             return iter(self.loader)
-        except NotPicklable as refused:
-            retell(refused, THERE)
-            raise
 
 
 def one_by_one(pipe: Pipe[Any]) -> Pipe[Any]:

@@ -17,11 +17,10 @@ from headrace.doors.swift_device import Ahead, move
 from headrace.doors.swift_figures import FigureFile, Figures
 from headrace.doors.swift_log import Log, LogTo
 from headrace.doors.swift_options import Options
-from headrace.doors.swift_work import CANNOT_TRAVEL, Packet, Prepare, Workshop, decode
+from headrace.doors.swift_work import WORDS, Packet, Prepare, Workshop, decode
 from headrace.engine.epoch import Epoch
 from headrace.engine.policy import MEMORY
-from headrace.engine.shipping import retell
-from headrace.errors import NotPicklable, RanksDisagree
+from headrace.errors import RanksDisagree
 from headrace.loader import Loader
 from headrace.pipe import Pipe
 from headrace.plan.seed import key
@@ -29,8 +28,6 @@ from headrace.plan.seed import key
 ENDLESS = 1 << 62
 RESTARTS = 10_000
 """Dead workers replaced in the life of a loader; a batch that kills its worker twice is an error long before."""
-
-THERE = "build it inside the dataset, which is made in the worker"
 
 ToDevice = Callable[[Any, Any], Any]
 
@@ -138,11 +135,8 @@ class Running:
         if self._stream is not None:
             self._stream.close()
         self.loader.set_epoch(epoch)
-        try:
+        with WORDS:
             self._stream = iter(self.loader)
-        except NotPicklable as refused:
-            retell(refused, THERE)
-            raise
         answers = [next(self._stream) for _ in range(self.options.worker_per_consumer)]
         for answer in answers:
             self._manager.info("worker", worker=answer.worker, length=answer.length)
@@ -162,11 +156,8 @@ class Running:
 
     def _receive(self) -> Any:
         assert self._stream is not None
-        try:
+        with WORDS:
             packet = next(self._stream)
-        except NotPicklable as refused:
-            retell(refused, back=CANNOT_TRAVEL)
-            raise
         self._check(packet)
         log = self._parents[packet.worker % self.options.worker_per_consumer]
         if log.detailed:

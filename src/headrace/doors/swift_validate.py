@@ -7,19 +7,8 @@ away afterwards, and the caller's random generators are left as they were.
 from typing import Any
 
 from headrace.doors.swift_options import Options
-from headrace.doors.swift_work import (
-    CANNOT_TRAVEL,
-    Stage,
-    assemble,
-    collect,
-    construct,
-    decode,
-    encode,
-    sample_key,
-)
+from headrace.doors.swift_work import WORDS, Stage, assemble, collect, construct, decode, encode, sample_key
 from headrace.engine import codec
-from headrace.engine.shipping import retell
-from headrace.errors import NotPicklable
 from headrace.op import Here, place
 from headrace.plan.seed import BorrowedGlobals, key, seed_globals
 
@@ -43,11 +32,7 @@ def _travel(batch: Any, options: Options) -> None:
     if options.batch_encoder is not None and options.batch_decoder is not None:
         decode(encode(batch, options.batch_encoder), options.batch_decoder)
         return
-    with Stage("encode"):
-        try:
-            head, buffers = codec.pack(batch)
-        except NotPicklable as refused:
-            retell(refused, back=CANNOT_TRAVEL)
-            raise
+    with Stage("encode"), WORDS:
+        head, buffers = codec.pack(batch)
     with Stage("decode"):
         codec.load(head, buffers)

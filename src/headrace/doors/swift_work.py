@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from headrace.doors.swift_log import Log, LogTo
 from headrace.doors.swift_plan import Plan
+from headrace.engine.shipping import Words
 from headrace.op import Each, Here, place
 from headrace.ops.collate import collate
 from headrace.plan.seed import key, seed_globals
@@ -59,10 +60,10 @@ class Stage:
         error.add_note(note)
 
 
-CANNOT_TRAVEL = (
-    "return plain data, arrays or tensors from the dataset or collate_fn, or give batch_encoder and batch_decoder"
+WORDS = Words(
+    there="build it inside the dataset, which is made in the worker",
+    back="return plain data, arrays or tensors from the dataset or collate_fn, or give batch_encoder and batch_decoder",
 )
-"""What to do about such a batch."""
 
 
 @dataclass(slots=True)

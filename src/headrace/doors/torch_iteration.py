@@ -27,13 +27,12 @@ from headrace.doors.torch_twins import Twins
 from headrace.engine.epoch import Epoch
 from headrace.engine.places import check_place
 from headrace.engine.pool import Pool
-from headrace.engine.shipping import retell
-from headrace.errors import NotPicklable, WorkerStuck
+from headrace.engine.shipping import DATASET_CURE, Words
+from headrace.errors import WorkerStuck
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
 
-THERE = "make it where it is used (for example in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
-BACK = "return plain data, arrays or tensors from the dataset or collate_fn"
+WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
 
 _profiling = torch._C._autograd._profiler_enabled
 
@@ -137,11 +136,8 @@ class Iteration(_BaseDataLoaderIter):
         self._before: int = 0 if at is None else at["batches"]
         self._promised: int | None = loader._IterableDataset_len_called
         self._epoch: Epoch[Any] | None = None
-        try:
+        with WORDS:
             self._epoch = Epoch(self._pool, self._meter, self._number, World(), state=here, listed=self._indices)
-        except NotPicklable as refused:
-            retell(refused, THERE)
-            raise
         self._workers = self._epoch._workers
         self._deaths = len(self._workers.restarts)
         self._standing.live = weakref.ref(self)
@@ -207,8 +203,7 @@ class Iteration(_BaseDataLoaderIter):
                 self._note_delivery()
                 if not self._num_workers:
                     raise
-                if isinstance(error, NotPicklable):
-                    retell(error, back=BACK)
+                WORDS.retell(error)
                 # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
                 raise error.with_traceback(None)  # noqa: B904
             if self._done is not None:

@@ -29,7 +29,7 @@ PICKLE = 0x80
 """The first byte of every pickle of protocol 2 and later, and of no folded tree."""
 
 CURE = "return plain data, arrays or tensors from the last op that runs in the worker"
-"""What to do about a sample that cannot travel; doors that know no ops have their own words (`shipping.retell`)."""
+"""What to do about a sample that cannot travel; doors that know no ops have their own words (`shipping.Words`)."""
 
 Spans = tuple[int, ...]
 """offset, size, offset, size, ..."""

@@ -46,12 +46,10 @@ def _samples(block: Block, first: int, stop: int, arena: Any, workers: Any) -> l
     if block.slot is None:
         return block.outputs[first:stop]  # type: ignore[no-any-return]
     if block.lease is None:
-        if arena.crowded():
+        crowded = arena.crowded()
+        block.lease = memoryview(bytearray(block.slot.view)) if crowded else arena.lease(block.slot)
+        block.outputs = codec.read_table(block.lease, *block.slot.table[:2])
+        if crowded:
             arena.copies += 1
-            block.lease = memoryview(bytearray(block.slot.view))
-            block.outputs = codec.read_table(block.lease, *block.slot.table[:2])
             workers.release(block.slot)
-        else:
-            block.lease = arena.lease(block.slot)
-            block.outputs = codec.read_table(block.lease, *block.slot.table[:2])
     return codec.load_many(block.lease, block.outputs, first, stop)

@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
@@ -22,6 +23,10 @@ CURE = (
     "make it where it is used (for example in __getitem__ or worker_init), or use start_method='fork', or kind='thread'"
 )
 """What to do about a part of a pipe that cannot travel."""
+DATASET_CURE = (
+    "make it where it is used (for example in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
+)
+"""The same in torch's names, which more than one door has."""
 
 
 class _Pickler(codec.Pickler):
@@ -82,9 +87,26 @@ def unship(data: Any) -> tuple[Program, Any]:
     return program, extra
 
 
-def retell(refused: NotPicklable, there: str = CURE, back: str = codec.CURE) -> None:
-    """Say what to do in the words of a door, whose options have other names: on the way to a worker, and back."""
-    refused.args = (str(refused).replace(CURE, there).replace(codec.CURE, back),)
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What to do about something that cannot travel, in the words of a door: `with words:` around what may refuse it.
+
+    The options of doors have other names than those of a Loader; `there` is the way to a worker, `back` the way back.
+    """
+
+    there: str = CURE
+    back: str = codec.CURE
+
+    def retell(self, error: BaseException) -> None:
+        if isinstance(error, NotPicklable):
+            error.args = (str(error).replace(CURE, self.there).replace(codec.CURE, self.back),)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None:
+            self.retell(error)
 
 
 def _named(program: Program, extra: Any, refused: Exception) -> NotPicklable:
