@@ -14,7 +14,7 @@ from typing import IO, Any
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 SECOND = (
-    "doors", "columns", "workers", "observe", "seeds", "examples", "benchmarks", "typing", "test_tuning.py",
+    "doors", "tables", "workers", "observe", "seeds", "examples", "benchmarks", "typing", "test_tuning.py",
     "test_packaging.py", "plan",
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ import torch
 from headrace.device import Ahead, TorchLane, ahead, mapped, put
 from headrace.errors import BadOption
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 
 Point = namedtuple("Point", "x y")
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from headrace.share import share
+from headrace.memory.share import share
 
 MB = 1 << 20
 Records = Sequence[Mapping[str, Any]]

@@ -11,80 +11,80 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Budget": "headrace.engine.policy",
-    "CheckpointableReadingServiceInterface": "headrace.doors.dataloader2_services",
-    "DataChunk": "headrace.doors.datapipes",
-    "DataLoader": "headrace.doors.torch",
-    "DataLoader2": "headrace.doors.dataloader2",
-    "DataLoader2Iterator": "headrace.doors.dataloader2",
-    "DistributedReadingService": "headrace.doors.dataloader2_services",
-    "InProcessReadingService": "headrace.doors.dataloader2_services",
-    "IterDataPipe": "headrace.doors.datapipes",
-    "IterableWrapper": "headrace.doors.datapipes",
+    "CheckpointableReadingServiceInterface": "headrace.doors.dataloader2.services",
+    "DataChunk": "headrace.doors.datapipes.names",
+    "DataLoader": "headrace.doors.torch.loader",
+    "DataLoader2": "headrace.doors.dataloader2.loader",
+    "DataLoader2Iterator": "headrace.doors.dataloader2.loader",
+    "DistributedReadingService": "headrace.doors.dataloader2.services",
+    "InProcessReadingService": "headrace.doors.dataloader2.services",
+    "IterDataPipe": "headrace.doors.datapipes.names",
+    "IterableWrapper": "headrace.doors.datapipes.names",
     "Loader": "headrace.loader",
-    "MapDataPipe": "headrace.doors.datapipes",
-    "MultiProcessingReadingService": "headrace.doors.dataloader2_services",
-    "PauseIteration": "headrace.doors.dataloader2",
-    "Pipe": "headrace.pipe",
-    "PrototypeMultiProcessingReadingService": "headrace.doors.dataloader2_services",
-    "ReadingServiceInterface": "headrace.doors.dataloader2_services",
-    "SHARDING_PRIORITIES": "headrace.doors.datapipes",
-    "SeedGenerator": "headrace.doors.dataloader2_seeds",
-    "SequenceWrapper": "headrace.doors.datapipes",
-    "SequentialReadingService": "headrace.doors.dataloader2_services",
-    "SharedPool": "headrace.engine.shared_pool",
+    "MapDataPipe": "headrace.doors.datapipes.names",
+    "MultiProcessingReadingService": "headrace.doors.dataloader2.services",
+    "PauseIteration": "headrace.doors.dataloader2.loader",
+    "Pipe": "headrace.pipe.graph",
+    "PrototypeMultiProcessingReadingService": "headrace.doors.dataloader2.services",
+    "ReadingServiceInterface": "headrace.doors.dataloader2.services",
+    "SHARDING_PRIORITIES": "headrace.doors.datapipes.names",
+    "SeedGenerator": "headrace.doors.dataloader2.seeds",
+    "SequenceWrapper": "headrace.doors.datapipes.names",
+    "SequentialReadingService": "headrace.doors.dataloader2.services",
+    "SharedPool": "headrace.engine.workers.shared.pool",
     "Stats": "headrace.loader",
-    "SwiftLoader": "headrace.doors.swift",
-    "WorkerInfo": "headrace.doors.dataloader2_workers",
+    "SwiftLoader": "headrace.doors.swift.loader",
+    "WorkerInfo": "headrace.doors.dataloader2.workers",
     "World": "headrace.plan.world",
     "dump": "headrace.loader",
-    "functional_datapipe": "headrace.doors.datapipes",
-    "install": "headrace.doors.torch_install",
-    "installed": "headrace.doors.torch_install",
+    "functional_datapipe": "headrace.doors.datapipes.names",
+    "install": "headrace.doors.torch.install",
+    "installed": "headrace.doors.torch.install",
     "rng": "headrace.op",
-    "share": "headrace.share",
-    "uninstall": "headrace.doors.torch_install",
+    "share": "headrace.memory.share",
+    "uninstall": "headrace.doors.torch.install",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])
 
 if TYPE_CHECKING:
-    from headrace.doors.dataloader2 import DataLoader2 as DataLoader2
-    from headrace.doors.dataloader2 import DataLoader2Iterator as DataLoader2Iterator
-    from headrace.doors.dataloader2 import PauseIteration as PauseIteration
-    from headrace.doors.dataloader2_seeds import SeedGenerator as SeedGenerator
-    from headrace.doors.dataloader2_services import (
+    from headrace.doors.dataloader2.loader import DataLoader2 as DataLoader2
+    from headrace.doors.dataloader2.loader import DataLoader2Iterator as DataLoader2Iterator
+    from headrace.doors.dataloader2.loader import PauseIteration as PauseIteration
+    from headrace.doors.dataloader2.seeds import SeedGenerator as SeedGenerator
+    from headrace.doors.dataloader2.services import (
         CheckpointableReadingServiceInterface as CheckpointableReadingServiceInterface,
     )
-    from headrace.doors.dataloader2_services import DistributedReadingService as DistributedReadingService
-    from headrace.doors.dataloader2_services import InProcessReadingService as InProcessReadingService
-    from headrace.doors.dataloader2_services import MultiProcessingReadingService as MultiProcessingReadingService
-    from headrace.doors.dataloader2_services import (
+    from headrace.doors.dataloader2.services import DistributedReadingService as DistributedReadingService
+    from headrace.doors.dataloader2.services import InProcessReadingService as InProcessReadingService
+    from headrace.doors.dataloader2.services import MultiProcessingReadingService as MultiProcessingReadingService
+    from headrace.doors.dataloader2.services import (
         PrototypeMultiProcessingReadingService as PrototypeMultiProcessingReadingService,
     )
-    from headrace.doors.dataloader2_services import ReadingServiceInterface as ReadingServiceInterface
-    from headrace.doors.dataloader2_services import SequentialReadingService as SequentialReadingService
-    from headrace.doors.dataloader2_workers import WorkerInfo as WorkerInfo
-    from headrace.doors.datapipes import SHARDING_PRIORITIES as SHARDING_PRIORITIES
-    from headrace.doors.datapipes import DataChunk as DataChunk
-    from headrace.doors.datapipes import IterableWrapper as IterableWrapper
-    from headrace.doors.datapipes import IterDataPipe as IterDataPipe
-    from headrace.doors.datapipes import MapDataPipe as MapDataPipe
-    from headrace.doors.datapipes import SequenceWrapper as SequenceWrapper
-    from headrace.doors.datapipes import functional_datapipe as functional_datapipe
-    from headrace.doors.swift import SwiftLoader as SwiftLoader
-    from headrace.doors.torch import DataLoader as DataLoader
-    from headrace.doors.torch_install import install as install
-    from headrace.doors.torch_install import installed as installed
-    from headrace.doors.torch_install import uninstall as uninstall
+    from headrace.doors.dataloader2.services import ReadingServiceInterface as ReadingServiceInterface
+    from headrace.doors.dataloader2.services import SequentialReadingService as SequentialReadingService
+    from headrace.doors.dataloader2.workers import WorkerInfo as WorkerInfo
+    from headrace.doors.datapipes.names import SHARDING_PRIORITIES as SHARDING_PRIORITIES
+    from headrace.doors.datapipes.names import DataChunk as DataChunk
+    from headrace.doors.datapipes.names import IterableWrapper as IterableWrapper
+    from headrace.doors.datapipes.names import IterDataPipe as IterDataPipe
+    from headrace.doors.datapipes.names import MapDataPipe as MapDataPipe
+    from headrace.doors.datapipes.names import SequenceWrapper as SequenceWrapper
+    from headrace.doors.datapipes.names import functional_datapipe as functional_datapipe
+    from headrace.doors.swift.loader import SwiftLoader as SwiftLoader
+    from headrace.doors.torch.install import install as install
+    from headrace.doors.torch.install import installed as installed
+    from headrace.doors.torch.install import uninstall as uninstall
+    from headrace.doors.torch.loader import DataLoader as DataLoader
     from headrace.engine.policy import Budget as Budget
-    from headrace.engine.shared_pool import SharedPool as SharedPool
+    from headrace.engine.workers.shared.pool import SharedPool as SharedPool
     from headrace.loader import Loader as Loader
     from headrace.loader import Stats as Stats
     from headrace.loader import dump as dump
+    from headrace.memory.share import share as share
     from headrace.op import rng as rng
-    from headrace.pipe import Pipe as Pipe
+    from headrace.pipe.graph import Pipe as Pipe
     from headrace.plan.world import World as World
-    from headrace.share import share as share
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from headrace.distributed.mesh import Mesh, is_mesh, world_of
 from headrace.engine.autosave import Autosave
 from headrace.engine.epoch import Epoch
 from headrace.engine.policy import Budget, Policy
@@ -28,8 +27,9 @@ from headrace.errors import BadOption, Closed, SnapshotRefused
 from headrace.observe.lineage import Lineage, trace
 from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, Quarantine, path_of_rank
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
+from headrace.ranks.mesh import Mesh, is_mesh, world_of
 from headrace.sharing import FEW, Sharing, known, make, with_passing, without_sync
 
 T = TypeVar("T", covariant=True)

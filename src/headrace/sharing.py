@@ -13,10 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from headrace.distributed.agree import Agreement
-from headrace.distributed.booth import Booth
-from headrace.distributed.counter import Counter, find_store, leave
-from headrace.distributed.env import job
 from headrace.engine.dynamic import Done, Dynamic, check_program
 from headrace.engine.epoch import Epoch, Watch
 from headrace.engine.places import check_done, check_place
@@ -27,11 +23,15 @@ from headrace.engine.turns import enter, in_turns
 from headrace.engine.voting import Ballot
 from headrace.errors import BadOption, BadPipe, NoLength, SnapshotRefused
 from headrace.op import Each
-from headrace.ops.same import FullSync
-from headrace.pipe import Pipe
+from headrace.ops.shape.same import FullSync
+from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
+from headrace.ranks.agree import Agreement
+from headrace.ranks.counter import Counter, find_store, leave
+from headrace.ranks.env import job
+from headrace.ranks.vote import Booth
 
 _dynamic: Tally[int] = Tally()
 

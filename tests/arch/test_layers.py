@@ -29,20 +29,19 @@ ROWS: list[list[str]] = [
     ],
     ["headrace.loader"],
     ["headrace.observe.lineage", "headrace.sharing"],  # what a loader says about its past, how ranks share its epochs
-    ["headrace.engine", "headrace.device", "headrace.distributed"],
-    ["headrace.pipe headrace.verbs headrace.cursor"],  # the graph, its verbs by domain, and the graph opened
-    ["headrace.ops headrace.sources"],
-    ["headrace.columns"],
+    ["headrace.engine", "headrace.device", "headrace.ranks headrace.launch"],
+    ["headrace.pipe"],  # the graph, its verbs by domain, and the graph opened
+    ["headrace.ops headrace.sources headrace.tables"],
     ["headrace.op"],
-    ["headrace.plan", "headrace.observe", "headrace.share"],
+    ["headrace.plan", "headrace.observe", "headrace.memory"],
     ["headrace.errors"],
 ]
 
 # Public methods that are doors to a higher row, imported inside the method only: (importer, imported) -> why.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("headrace.pipe", "headrace.engine.explain"): "pipe.explain() shows the plan that the engine would make",
-    ("headrace.plan.world", "headrace.distributed.detect"): "World.detect() is where users look for it",
-    ("headrace.plan.world", "headrace.distributed.first"): "World.first() is where users look for it",
+    ("headrace.pipe.graph", "headrace.engine.explain"): "pipe.explain() shows the plan that the engine would make",
+    ("headrace.plan.world", "headrace.ranks.detect"): "World.detect() is where users look for it",
+    ("headrace.plan.world", "headrace.ranks.first"): "World.first() is where users look for it",
 }
 
 
@@ -61,37 +60,37 @@ DANGERS: dict[str, Danger] = {
         ("os.environ", "os.environb", "os.getenv", "os.putenv", "os.unsetenv"),
         # A worker that a server forks is given the environment of its consumer.
         rooms=(
-            "distributed/env.py",
+            "ranks/env.py",
             "cli/*",
-            "engine/workers/start.py",
-            "engine/workers/server.py",
-            "engine/workers/heap.py",
+            "engine/workers/process/start.py",
+            "engine/workers/process/server.py",
+            "engine/workers/process/heap.py",
         ),
     ),
     "processes": Danger(
         ("multiprocessing", "signal", "os.fork", "os.forkpty", "os.kill", "os.killpg"),
-        rooms=("engine/workers/*", "distributed/launch*.py"),
+        rooms=("engine/workers/*", "launch/*"),
         harmless=("multiprocessing.shared_memory", "multiprocessing.resource_tracker"),  # the rule "memory" has these
     ),
     "memory": Danger(
         ("mmap", "os.memfd_create", "multiprocessing.shared_memory", "multiprocessing.resource_tracker", "_posixshmem"),
-        rooms=("engine/arena.py", "share.py", "share/*"),
+        rooms=("memory/*",),
     ),
     "pickle": Danger(
         ("pickle", "cloudpickle", "marshal", "shelve", "copyreg"),
-        rooms=("engine/codec.py", "engine/fold.py", "engine/shipping.py", "engine/workers/*"),
+        rooms=("engine/wire/*", "engine/workers/*"),
     ),
     "chance": Danger(
         ("random", "numpy.random"),
-        rooms=("plan/seed.py", "doors/torch_seeds.py", "doors/torch_crew.py"),  # the torch door seeds as torch does
+        rooms=("plan/seed.py", "doors/torch/seeds.py", "doors/torch/crew.py"),  # the torch door seeds as torch does
         harmless=("numpy.random.Generator",),  # the type that users receive
     ),
     "torch": Danger(
         ("torch",),
-        rooms=("doors/torch*", "device.py", "distributed/*"),
-        late=("engine/codec.py", "engine/fold.py", "columns/*", "ops/collate.py", "plan/seed.py", "share/*", "doors/*"),
+        rooms=("doors/torch/*", "device.py", "ranks/*", "launch/*"),
+        late=("engine/wire/*", "tables/*", "ops/shape/collate.py", "plan/seed.py", "memory/*", "doors/*"),
     ),
-    "ray": Danger(("ray",), rooms=("engine/workers/ray*.py", "distributed/detect.py")),
+    "ray": Danger(("ray",), rooms=("engine/workers/ray/*", "ranks/detect.py")),
     "print": Danger(("print",), rooms=("cli/*",)),
 }
 
@@ -267,11 +266,11 @@ def test_every_module_has_a_place_in_the_house(room: str) -> None:
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        ("ops/map.py", "from headrace.engine import run"),
-        ("ops/map.py", "from ..engine.run import loop"),
-        ("ops/map.py", "from headrace import Loader"),
+        ("ops/shape/map.py", "from headrace.engine import run"),
+        ("ops/shape/map.py", "from ...engine.run import loop"),
+        ("ops/shape/map.py", "from headrace import Loader"),
         ("plan/order.py", "def f():\n    import headrace.op"),
-        ("pipe.py", "from headrace.engine.explain import explain"),
+        ("pipe/graph.py", "from headrace.engine.explain import explain"),
         ("engine/run.py", "from headrace.device import pin"),
         ("engine/__init__.py", "from ..loader import Loader"),
         ("observe/meter.py", "from headrace.observe.report import table"),
@@ -285,11 +284,11 @@ def test_an_import_of_something_above_is_seen(room: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        ("ops/map.py", "from headrace.op import Op\nfrom .batch import Batch\nfrom ..plan.seed import rng"),
+        ("ops/shape/map.py", "from headrace.op import Op\nfrom .batch import Batch\nfrom ...plan.seed import rng"),
         ("plan/order.py", "from headrace.errors import BadOption"),
-        ("engine/workers/process.py", "from ..arena import Slot\nfrom headrace.observe.meter import Meter"),
+        ("engine/workers/process/workers.py", "from ..deaths import Deaths\nfrom headrace.observe.meter import Meter"),
         ("cli/__init__.py", "from headrace import Loader\nimport os.path"),
-        ("pipe.py", "def f():\n    from headrace.engine.explain import explain"),
+        ("pipe/graph.py", "def f():\n    from headrace.engine.explain import explain"),
     ],
 )
 def test_an_import_of_something_below_is_free(room: str, source: str) -> None:
@@ -303,17 +302,17 @@ def test_an_import_of_something_below_is_free(room: str, source: str) -> None:
         ("engine/run.py", "from os import getenv"),
         ("loader.py", "import multiprocessing.connection as c"),
         ("engine/run.py", "import os\ndef f():\n    os.kill(1, 9)"),
-        ("engine/codec.py", "from multiprocessing.shared_memory import SharedMemory"),
+        ("engine/wire/codec.py", "from multiprocessing.shared_memory import SharedMemory"),
         ("engine/run.py", "import os\nos.memfd_create('x')"),
-        ("pipe.py", "import cloudpickle"),
-        ("ops/shuffle.py", "import numpy as np\ndef f():\n    np.random.shuffle([])"),
-        ("ops/shuffle.py", "from random import shuffle"),
-        ("engine/codec.py", "import torch"),
-        ("pipe.py", "def f():\n    import torch"),
-        ("pipe.py", "import sys\nt = sys.modules.get('torch')"),
-        ("pipe.py", "import sys\nt = 'torch' in sys.modules"),
-        ("pipe.py", "import importlib\nt = importlib.import_module('torch.utils')"),
-        ("engine/workers/process.py", "import ray"),
+        ("pipe/graph.py", "import cloudpickle"),
+        ("ops/order/shuffle.py", "import numpy as np\ndef f():\n    np.random.shuffle([])"),
+        ("ops/order/shuffle.py", "from random import shuffle"),
+        ("engine/wire/codec.py", "import torch"),
+        ("pipe/graph.py", "def f():\n    import torch"),
+        ("pipe/graph.py", "import sys\nt = sys.modules.get('torch')"),
+        ("pipe/graph.py", "import sys\nt = 'torch' in sys.modules"),
+        ("pipe/graph.py", "import importlib\nt = importlib.import_module('torch.utils')"),
+        ("engine/workers/process/workers.py", "import ray"),
         ("engine/run.py", "def f():\n    print('here')"),
     ],
 )
@@ -324,13 +323,13 @@ def test_a_dangerous_thing_in_the_wrong_room_is_seen(room: str, source: str) -> 
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        ("distributed/env.py", "import os\nx = os.environ.get('RANK')"),
-        ("engine/workers/fork.py", "import os, signal\nos.fork()"),
-        ("engine/arena.py", "from multiprocessing import shared_memory\nimport mmap"),
-        ("engine/codec.py", "import pickle, sys\ndef f():\n    return sys.modules.get('torch')"),
-        ("ops/shuffle.py", "import numpy as np\ndef f(rng: np.random.Generator): rng.shuffle([])"),
-        ("ops/map.py", "def f(random, here): return random.random(), here.print()"),
-        ("doors/torch_loader.py", "import torch"),
+        ("ranks/env.py", "import os\nx = os.environ.get('RANK')"),
+        ("engine/workers/process/fork.py", "import os, signal\nos.fork()"),
+        ("memory/arena.py", "from multiprocessing import shared_memory\nimport mmap"),
+        ("engine/wire/codec.py", "import pickle, sys\ndef f():\n    return sys.modules.get('torch')"),
+        ("ops/order/shuffle.py", "import numpy as np\ndef f(rng: np.random.Generator): rng.shuffle([])"),
+        ("ops/shape/map.py", "def f(random, here): return random.random(), here.print()"),
+        ("doors/torch/loader.py", "import torch"),
         ("cli/run.py", "print('hello')"),
     ],
 )

@@ -14,10 +14,10 @@ from typing import Protocol
 import psutil
 import pytest
 
-from headrace.distributed import env
+from headrace.ranks import env
 from tests.conftest import SRC
 
-SHOW = "import os; from headrace.distributed.env import replicas; from headrace.plan.world import World; "
+SHOW = "import os; from headrace.ranks.env import replicas; from headrace.plan.world import World; "
 WAIT = "while :; do sleep 1; done"
 MARK = "HEADRACE_TEST_MARK"
 DEADLINE = 10.0

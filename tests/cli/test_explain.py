@@ -37,7 +37,7 @@ def test_the_data_has_stages_and_ops(file: Path, headrace: Headrace) -> None:
 def test_a_torch_style_loader_is_told_in_words(tmp_path: Path, headrace: Headrace) -> None:
     path = tmp_path / "torchy.py"
     path.write_text(
-        "from headrace.doors.torch import DataLoader\n"
+        "from headrace.doors.torch.loader import DataLoader\n"
         "loader = DataLoader(list(range(10)), batch_size=2, num_workers=1)\n"
         "keyed = DataLoader(list(range(10)), batch_size=2, num_workers=1, reproducible=True)\n"
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import main
-from headrace.distributed.launch_hosts import free_port
-from headrace.distributed.launch_topology import topology
+from headrace.launch.hosts import free_port
+from headrace.launch.topology import topology
 from tests.cli.conftest import SHOW, WAIT, Headrace, Start, children_until, wait_for
 
 pytest.importorskip("torch", reason="the torch engine needs torch")

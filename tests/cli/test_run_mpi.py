@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.distributed import launch_mpi
-from headrace.distributed.launch import Job
-from headrace.distributed.launch_mpi import Pieces, mpirun_command
-from headrace.distributed.launch_output import Screen
 from headrace.errors import BadOption
+from headrace.launch import mpi as launch_mpi
+from headrace.launch.job import Job
+from headrace.launch.mpi import Pieces, mpirun_command
+from headrace.launch.output import Screen
 from tests.cli.conftest import SHOW, WAIT, Headrace, Start, wait_for
 from tests.depth import depth
 

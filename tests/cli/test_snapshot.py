@@ -11,7 +11,7 @@ import pytest
 from headrace.cli import main
 from headrace.cli.snapshot import place
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript

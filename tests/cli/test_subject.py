@@ -7,7 +7,7 @@ import pytest
 from headrace.cli.subject import find
 from headrace.errors import BadOption
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript
@@ -95,8 +95,8 @@ def test_a_loader_is_made_again_with_its_options_and_some_changed(file: Path) ->
 def test_a_dataloader2_is_known_by_its_pipe(tmp_path: Path) -> None:
     path = tmp_path / "second.py"
     path.write_text(
-        "from headrace.doors.dataloader2 import DataLoader2\n"
-        "from headrace.doors.dataloader2_services import MultiProcessingReadingService\n"
+        "from headrace.doors.dataloader2.loader import DataLoader2\n"
+        "from headrace.doors.dataloader2.services import MultiProcessingReadingService\n"
         "from headrace import Pipe\n"
         "service = MultiProcessingReadingService(num_workers=2)\n"
         "loader = DataLoader2(Pipe.of(range(10)).batch(2), reading_service=service)\n"

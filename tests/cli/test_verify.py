@@ -10,7 +10,7 @@ from headrace.cli import main
 from headrace.cli.proofs import Plan, Positions, cuts, foreign, prove
 from headrace.cli.subject import Subject, find
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from tests.cli.conftest import Headrace
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten
@@ -108,7 +108,7 @@ def test_a_position_that_is_fetched_twice_or_never_is_found(monkeypatch: pytest.
 def test_a_torch_style_loader_is_verified_by_its_own_state(tmp_path: Path, headrace: Headrace) -> None:
     path = tmp_path / "torchy.py"
     path.write_text(
-        "from headrace.doors.torch import DataLoader\n"
+        "from headrace.doors.torch.loader import DataLoader\n"
         "loader = DataLoader(list(range(40)), batch_size=4, shuffle=True, num_workers=1)\n"
     )
     done = headrace("verify", f"{path}:loader", "--cuts", "3")
@@ -120,7 +120,7 @@ def test_random_values_that_differ_after_a_resume_are_told_with_a_cure(tmp_path:
     path = tmp_path / "torchy.py"
     path.write_text(
         "import random\n"
-        "from headrace.doors.torch import DataLoader\n"
+        "from headrace.doors.torch.loader import DataLoader\n"
         "class Noisy:\n"
         "    def __len__(self): return 40\n"
         "    def __getitem__(self, index): return index + random.random()\n"

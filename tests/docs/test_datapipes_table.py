@@ -5,7 +5,7 @@ After a change, `python -m tests.docs.test_datapipes_table` writes it anew.
 
 from pathlib import Path
 
-from headrace.doors.datapipes_iter import LEFT_OUT
+from headrace.doors.datapipes.iter import LEFT_OUT
 from tests.doors.datapipe_inventory import STREAMS, TABLES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "datapipes.md"

@@ -213,7 +213,7 @@ ELSEWHERE = {
     "this loader was closed while it was being read": ("faults/test_lifecycle.py", "closed while"),
     "workers end while they start": ("faults/test_crashes.py", "while they start"),
     "DataLoader timed out after": ("doors/test_torch_contract.py", "timed out after"),
-    "rank ... was given another": ("distributed/test_ranks.py", "RanksDisagree"),
+    "rank ... was given another": ("ranks/test_ranks.py", "RanksDisagree"),
 }
 
 

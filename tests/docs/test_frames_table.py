@@ -15,7 +15,7 @@ FORMS = ("numpy", "torch", "pandas", "polars", "arrow")
 
 
 def table() -> str:
-    from tests.columns.arrow_types import ARRAYS
+    from tests.tables.arrow_types import ARRAYS
 
     lines = ["| Arrow type | " + " | ".join(FORMS) + " |", "|---|" + "---|" * len(FORMS)]
     lines += [
@@ -27,9 +27,9 @@ def table() -> str:
 def _cell(array: Any, form: str) -> str:
     import pyarrow as pa
 
-    from headrace.columns.forms import deliver
-    from headrace.columns.frames import table_of
     from headrace.errors import BadPipe
+    from headrace.tables.forms import deliver
+    from headrace.tables.frames import table_of
 
     given = table_of(pa.table({"x": array}))
     assert given is not None

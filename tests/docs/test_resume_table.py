@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engine.explain import resume_cost
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from tests.ops.law6_examples import EXAMPLES, At, stream
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "snapshots.md"

@@ -13,7 +13,7 @@ import pytest
 import headrace
 from headrace import Loader
 from headrace.engine.policy import Policy
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

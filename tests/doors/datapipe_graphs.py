@@ -6,8 +6,8 @@ from typing import Any
 
 import headrace
 from headrace.datapipes.iter import IterableWrapper, IterDataPipe
-from headrace.doors.dataloader2 import DataLoader2
-from headrace.doors.dataloader2_services import MultiProcessingReadingService
+from headrace.doors.dataloader2.loader import DataLoader2
+from headrace.doors.dataloader2.services import MultiProcessingReadingService
 
 
 def value_of(x: Any) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.doors.swift import SwiftLoader
+from headrace.doors.swift.loader import SwiftLoader
 
 DEADLINE = 20.0
 

@@ -12,8 +12,8 @@ import pytest
 from headrace.datapipes import SequenceWrapper
 from headrace.datapipes.adapter import Shuffle
 from headrace.datapipes.iter import IterableWrapper
-from headrace.doors.dataloader2 import DataLoader2
-from headrace.doors.dataloader2_services import InProcessReadingService, MultiProcessingReadingService
+from headrace.doors.dataloader2.loader import DataLoader2
+from headrace.doors.dataloader2.services import InProcessReadingService, MultiProcessingReadingService
 from headrace.errors import SnapshotRefused
 from tests.depth import depth
 

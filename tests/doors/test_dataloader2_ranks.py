@@ -17,8 +17,8 @@ PROGRAM = """
 import json, sys
 import torch, torch.distributed as dist
 from headrace.datapipes.iter import IterableWrapper
-from headrace.doors.dataloader2 import DataLoader2
-from headrace.doors.dataloader2_services import (
+from headrace.doors.dataloader2.loader import DataLoader2
+from headrace.doors.dataloader2.services import (
     DistributedReadingService, MultiProcessingReadingService, SequentialReadingService)
 
 dist.init_process_group("gloo")

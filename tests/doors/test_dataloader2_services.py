@@ -9,9 +9,9 @@ import pytest
 from headrace.datapipes import SHARDING_PRIORITIES
 from headrace.datapipes.graph import set_graph_random_seed
 from headrace.datapipes.iter import IterableWrapper
-from headrace.doors.dataloader2 import DataLoader2
-from headrace.doors.dataloader2_seeds import SeedGenerator, epoch_number
-from headrace.doors.dataloader2_services import (
+from headrace.doors.dataloader2.loader import DataLoader2
+from headrace.doors.dataloader2.seeds import SeedGenerator, epoch_number
+from headrace.doors.dataloader2.services import (
     CheckpointableReadingServiceInterface,
     DistributedReadingService,
     InProcessReadingService,

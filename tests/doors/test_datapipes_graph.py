@@ -21,7 +21,7 @@ from headrace.datapipes.graph import (
 )
 from headrace.datapipes.iter import Batcher, IterableWrapper, Mapper, ShardingFilter, Shuffler, Zipper
 from headrace.datapipes.utils import to_graph, to_text
-from headrace.doors.dataloader2_seeds import SeedGenerator
+from headrace.doors.dataloader2.seeds import SeedGenerator
 
 
 class Both(IterDataPipe[Any]):

@@ -19,14 +19,14 @@ from typing import Any
 
 import pytest
 
-from headrace import cursor
 from headrace.datapipes import SHARDING_PRIORITIES, DataChunk, IterDataPipe, MapDataPipe, SequenceWrapper
 from headrace.datapipes import iter as streams
 from headrace.datapipes import map as tables
 from headrace.datapipes.iter import IterableWrapper
 from headrace.datapipes.utils import StreamWrapper
-from headrace.doors.datapipes_iter import LEFT_OUT
-from headrace.doors.datapipes_nodes import lowered
+from headrace.doors.datapipes.iter import LEFT_OUT
+from headrace.doors.datapipes.nodes import lowered
+from headrace.pipe import cursor
 from tests.doors.datapipe_inventory import DIFFERENT_DEFAULTS, STREAMS, TABLES
 from tests.ops.file_laws import everything
 

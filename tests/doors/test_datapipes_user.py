@@ -11,8 +11,8 @@ import headrace
 from headrace import Loader, Pipe
 from headrace.datapipes import IterDataPipe, MapDataPipe, SequenceWrapper, functional_datapipe
 from headrace.datapipes.iter import IterableWrapper, Mapper
-from headrace.doors.dataloader2 import DataLoader2
-from headrace.doors.dataloader2_services import MultiProcessingReadingService
+from headrace.doors.dataloader2.loader import DataLoader2
+from headrace.doors.dataloader2.services import MultiProcessingReadingService
 
 
 @functional_datapipe("test_plus")

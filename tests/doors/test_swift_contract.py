@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.doors.swift import SwiftLoader
+from headrace.doors.swift.loader import SwiftLoader
 from headrace.errors import BadOption, Closed
 from tests.doors.swift_data import Numbers, batches, swift
 

@@ -130,7 +130,7 @@ def test_all_workers_killed_at_once_lose_nothing() -> None:
             seen += indices.tolist()
             if len(seen) == 12:
                 for child in psutil.Process().children(recursive=True):
-                    if "headrace.engine.workers.server" not in " ".join(child.cmdline()) or _is_worker(child):
+                    if "headrace.engine.workers.process.server" not in " ".join(child.cmdline()) or _is_worker(child):
                         child.kill()
         assert seen == list(range(60))
 
@@ -234,7 +234,7 @@ def test_arguments_that_cannot_travel_are_named_at_the_start() -> None:
 PROGRAMS = pytest.mark.timeout(40)
 PROGRAM = """
     import os, sys, time
-    from headrace.doors.swift import SwiftLoader
+    from headrace.doors.swift.loader import SwiftLoader
 
     class Numbers:
         def __len__(self): return 40

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.doors import swift_log
-from headrace.doors.swift_figures import UNIT, Figures
-from headrace.doors.swift_log import Log, LogTo
+from headrace.doors.swift import log as swift_log
+from headrace.doors.swift.figures import UNIT, Figures
+from headrace.doors.swift.log import Log, LogTo
 from tests.doors.swift_data import Failing, batches, swift
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*more than the .* cores:RuntimeWarning")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.doors.swift_plan import Plan, part
+from headrace.doors.swift.plan import Plan, part
 
 plans = st.builds(
     Plan,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.doors.swift_plan import Plan
+from headrace.doors.swift.plan import Plan
 from tests.conftest import RunScript
 
 CONSUMERS = """
     import json, os, signal, subprocess, sys, warnings
-    from headrace.doors.swift import SwiftLoader
+    from headrace.doors.swift.loader import SwiftLoader
 
     class Read:
         def __init__(self, count):
@@ -66,7 +66,7 @@ def test_four_consumers_with_two_workers_each_share_every_epoch_though_workers_a
 
 LAUNCHED = """
     import json, os, warnings
-    from headrace.doors.swift import SwiftLoader
+    from headrace.doors.swift.loader import SwiftLoader
 
     class Numbers:
         def __len__(self):
@@ -100,7 +100,7 @@ def test_a_class_of_the_main_program_and_a_lambda_travel(run_script: RunScript, 
     done = run_script(
         """
         import sys
-        from headrace.doors.swift import SwiftLoader
+        from headrace.doors.swift.loader import SwiftLoader
 
         class Sample:
             def __init__(self, value):
@@ -129,7 +129,7 @@ def test_without_a_device_torch_is_not_loaded(run_script: RunScript) -> None:
     done = run_script(
         """
         import sys
-        from headrace.doors.swift import SwiftLoader
+        from headrace.doors.swift.loader import SwiftLoader
 
         class Data:
             def __len__(self):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.doors.swift import SwiftLoader
+from headrace.doors.swift.loader import SwiftLoader
 from tests.doors.swift_data import Gated, batches, noted, swift, wait_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*more than the .* cores:RuntimeWarning")

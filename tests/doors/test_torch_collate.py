@@ -10,10 +10,10 @@ import torch
 from torch.utils.data._utils import collate as torchs
 from torch.utils.data._utils import worker
 
-from headrace.doors.torch import DataLoader
-from headrace.doors.torch_collate import shorter
-from headrace.doors.torch_light import Unusual, _collate, default_collate
-from headrace.engine import codec
+from headrace.doors.torch.collate import shorter
+from headrace.doors.torch.light import Unusual, _collate, default_collate
+from headrace.doors.torch.loader import DataLoader
+from headrace.engine.wire import codec
 from tests.conftest import SRC, RunScript
 from tests.doors.torch_free_datasets import Asking
 

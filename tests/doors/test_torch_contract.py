@@ -21,7 +21,7 @@ import torch
 from torch.utils.data import BatchSampler, Dataset, IterableDataset, SequentialSampler, get_worker_info
 
 from headrace import rng
-from headrace.doors.torch import DataLoader, TorchLoader
+from headrace.doors.torch.loader import DataLoader, TorchLoader
 from headrace.errors import BadOption, NotPicklable, WorkerStuck
 from tests.conftest import SRC, RunScript
 from tests.doors import torch_datasets as data
@@ -290,7 +290,7 @@ def test_every_start_method_takes_lambdas_and_classes_of_main(method: str, run_s
     done = run_script(
         """
         import sys, torch
-        from headrace.doors.torch import DataLoader
+        from headrace.doors.torch.loader import DataLoader
 
         class Mine:
             def __len__(self): return 5
@@ -451,7 +451,7 @@ def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "import time\n"
-        "from headrace.doors.torch import DataLoader\n"
+        "from headrace.doors.torch.loader import DataLoader\n"
         "class Busy:\n"
         "    def __len__(self): return 20\n"
         "    def __getitem__(self, index):\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.doors.torch import DataLoader, TorchLoader
+from headrace.doors.torch.loader import DataLoader, TorchLoader
 from tests.doors.torch_corpus import CORPUS, story
 
 TWINS = "all read the same samples"

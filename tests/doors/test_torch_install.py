@@ -6,8 +6,8 @@ import pytest
 import torch.utils.data
 import torch.utils.data.dataloader
 
-from headrace.doors.torch import DataLoader, TorchLoader
-from headrace.doors.torch_install import install, installed, uninstall
+from headrace.doors.torch.install import install, installed, uninstall
+from headrace.doors.torch.loader import DataLoader, TorchLoader
 from tests.conftest import RunScript
 
 
@@ -53,7 +53,7 @@ def test_processes_that_are_started_have_it_too(method: str, run_script: RunScri
             print(torch.utils.data.DataLoader.__module__, flush=True)
 
         if __name__ == "__main__":
-            from headrace.doors.torch_install import install, uninstall
+            from headrace.doors.torch.install import install, uninstall
 
             context = multiprocessing.get_context(sys.argv[1])
             for put in (install, uninstall):
@@ -66,4 +66,4 @@ def test_processes_that_are_started_have_it_too(method: str, run_script: RunScri
         timeout=110,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["headrace.doors.torch", "torch.utils.data.dataloader"]
+    assert done.stdout.split() == ["headrace.doors.torch.loader", "torch.utils.data.dataloader"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, RandomSampler, get_worker_info
 
-from headrace.doors.torch import DataLoader
+from headrace.doors.torch.loader import DataLoader
 from headrace.errors import PoisonSample
 from tests.doors.torch_corpus import plain, seeded
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from headrace.doors.torch import DataLoader
-from headrace.doors.torch_orders import KNOWN, order_of
+from headrace.doors.torch.loader import DataLoader
+from headrace.doors.torch.orders import KNOWN, order_of
 from tests.doors.torch_corpus import seeded
 
 N = 1000

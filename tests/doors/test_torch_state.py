@@ -20,8 +20,8 @@ from torch.utils.data import (
 )
 
 from headrace import World
-from headrace.doors.torch import DataLoader
-from headrace.doors.torch_pack import pack, unpack
+from headrace.doors.torch.loader import DataLoader
+from headrace.doors.torch.pack import pack, unpack
 from headrace.errors import SnapshotRefused
 from tests.depth import depth
 from tests.doors import torch_datasets as data

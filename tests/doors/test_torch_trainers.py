@@ -14,8 +14,8 @@ COMMON = """
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     import torch
-    from headrace.doors.torch import DataLoader
-    from headrace.doors.torch_install import install
+    from headrace.doors.torch.loader import DataLoader
+    from headrace.doors.torch.install import install
 
     DATA = torch.arange(10.0).view(-1, 1)
 

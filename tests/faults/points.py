@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engine import codec
-from headrace.engine.workers import child
+from headrace.engine.wire import codec
+from headrace.engine.workers.process import child
 
 _FIELD, _FIELDS = struct.Struct("<q"), struct.Struct("<qq")
 

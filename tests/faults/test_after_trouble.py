@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.engine import arena
 from headrace.errors import PoisonSample, WorkerDied
+from headrace.memory import arena
 from headrace.op import Op
 from tests.depth import depth
 from tests.laws.pipes import KINDS, Numbers

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.engine.workers import start
+from headrace.engine.workers.process import start
 from tests.depth import depth
 from tests.laws.pipes import Numbers, odd
 

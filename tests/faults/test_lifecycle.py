@@ -164,7 +164,7 @@ def test_ctrl_c_at_any_moment_of_the_start_is_heard_by_the_consumer_alone(run_sc
         """
         import os, random, signal, threading
         from headrace import Loader, Pipe
-        from headrace.engine.workers import start
+        from headrace.engine.workers.process import start
         chance = random.Random(5)
         def interrupt():
             os.killpg(0, signal.SIGINT)

@@ -70,7 +70,7 @@ def test_workers_that_have_grown_too_large_are_replaced(kind: str) -> None:
 
 
 def private_memory(_: Any) -> int:
-    from headrace.engine.workers.child import _private
+    from headrace.engine.workers.process.child import _private
 
     return _private()
 

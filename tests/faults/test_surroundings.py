@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.engine.workers import start
-from headrace.engine.workers.start import signals_wait
+from headrace.engine.workers.process import start
+from headrace.engine.workers.process.start import signals_wait
 
 METHODS = ("fork", "server", "forkserver", "spawn")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.engine.workers.lodging import Lodging
+from headrace.engine.workers.process.placement import Lodging
 
 ROW = 20_000
 """Numbers in a sample: 80 kB, so that 16 of them are worth it."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 
 SLOW = 0.01
 BIG = np.ones(40_000_000, np.uint8)

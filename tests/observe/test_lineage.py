@@ -14,7 +14,7 @@ from headrace.loader import Loader
 from headrace.observe.digest import digest
 from headrace.observe.lineage import Lineage, Origin, trace
 from headrace.op import Source, rng
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 
 

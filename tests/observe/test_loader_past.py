@@ -13,7 +13,7 @@ from headrace.loader import Loader
 from headrace.observe.digest import digest
 from headrace.observe.quarantine import read
 from headrace.op import rng
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from tests.depth import depth
 

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import MissingExtra
 from headrace.loader import Loader
 from headrace.observe.metrics import export
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 
 sdk = pytest.importorskip("opentelemetry.sdk.metrics")
 reading = pytest.importorskip("opentelemetry.sdk.metrics.export")

@@ -14,7 +14,7 @@ from headrace.observe.profile import Profile, Watch, profile
 from headrace.observe.profile.anatomy import Anatomy, Hand, Part
 from headrace.observe.profile.predict import simulate
 from headrace.observe.profile.verdict import judge
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from tests.observe.planted import PLANTED, plain, slow_map, step
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.loader import Loader, Stats
 from headrace.observe.report import RichLine, TqdmLine, choose, progress, text, verdict
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 
 START = Stats(
     epochs=1, batches=0, waited=0.0, busy={"stage 0 (positions)": 0.0}, ops={}, bytes=0, slots=0, copies=0, retries=0,

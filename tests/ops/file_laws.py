@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from headrace import cursor
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe import cursor
+from headrace.pipe.graph import Pipe
 from headrace.sources.stream import StreamWrapper
 
 

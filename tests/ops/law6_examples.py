@@ -20,20 +20,20 @@ import numpy as np
 import pytest
 
 from headrace import Pipe
-from headrace.ops.bounded import BoundedBatch, BoundedConcat, BoundedZip
-from headrace.ops.columns_batch import AsColumns, ColumnBatch
-from headrace.ops.columns_join import Match
-from headrace.ops.columns_select import Rename, Select
-from headrace.ops.demux import Classify
-from headrace.ops.fork import Column, Fork
-from headrace.ops.same import Same
-from headrace.ops.sample_multiplexer import SampleMux
-from headrace.ops.shard import Shard
-from headrace.ops.webdataset import LoadShards
+from headrace.ops.archives.webdataset import LoadShards
+from headrace.ops.branch.demux import Classify
+from headrace.ops.branch.fork import Column, Fork
+from headrace.ops.branch.sample_multiplexer import SampleMux
+from headrace.ops.order.shard import Shard
+from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
+from headrace.ops.shape.same import Same
 from headrace.sources.files import FsspecFiles, ListedFiles
 from headrace.sources.huggingface import HuggingFace
 from headrace.sources.sampled import Sampled
 from headrace.sources.wrapped import WrappedIterable, WrappedSequence
+from headrace.tables.ops.batch import AsColumns, ColumnBatch
+from headrace.tables.ops.join import Match
+from headrace.tables.ops.select import Rename, Select
 from tests.ops.test_load_from_tar import make_tar
 from tests.ops.test_load_from_tfrecord import example, framed
 
@@ -280,12 +280,12 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
 }
 
 ELSEWHERE: dict[str, tuple[str, str, str]] = {
-    "AsJax": ("jax is optional and must not start in a worker", "tests/columns/test_sources.py", 'as_="jax"'),
+    "AsJax": ("jax is optional and must not start in a worker", "tests/tables/test_sources.py", 'as_="jax"'),
     "EachFile": ("abstract: what ops on one file have in common", "tests/ops/test_open_files.py", "open_files("),
     "OnDiskCache": ("never runs: end_caching takes it in", "tests/ops/test_on_disk_cache.py", "on_disk_cache("),
     "PerFile": ("abstract: what ops on one file have in common", "tests/ops/test_readlines.py", "readlines("),
     "ReadFromGdrive": ("a service on the network", "tests/ops/test_read_from_http.py", "read_from_gdrive("),
-    "Tabular": ("abstract: what sources of rows have in common", "tests/columns/test_sources.py", "Pipe.of(frame("),
+    "Tabular": ("abstract: what sources of rows have in common", "tests/tables/test_sources.py", "Pipe.of(frame("),
 }
 """Class -> (why not here, the file whose tests cover it, what that file calls)."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.sources.stream import StreamWrapper
 from tests.ops.file_laws import check_file_op, everything
 from tests.ops.test_load_from_tar import OneWay

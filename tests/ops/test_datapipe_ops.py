@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import Pipe, cursor
+from headrace import Pipe
 from headrace.op import Spot, place
 from headrace.ops.counts import BadCount
+from headrace.pipe import cursor
 from headrace.testing.checks import check_pipe
 
 

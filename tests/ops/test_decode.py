@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.ops.decoders import Images, decode_basic, extension_of
-from headrace.pipe import Pipe
+from headrace.ops.media.decoders import Images, decode_basic, extension_of
+from headrace.pipe.graph import Pipe
 from headrace.sources.stream import StreamWrapper
 from tests.ops.file_laws import check_file_op, everything
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.ops.decompress import CompressionType
-from headrace.pipe import Pipe
+from headrace.ops.archives.decompress import CompressionType
+from headrace.pipe.graph import Pipe
 from tests.ops.file_laws import check_file_op
 
 DATA = b"the same content\n" * 50

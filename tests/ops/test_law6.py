@@ -11,8 +11,10 @@ import pytest
 
 import headrace.ops
 import headrace.sources
-from headrace import Pipe, cursor
+import headrace.tables
+from headrace import Pipe
 from headrace.op import Op
+from headrace.pipe import cursor
 from headrace.sources.stream import StreamWrapper
 from headrace.testing.checks import check_pipe
 from tests.ops.law6_examples import ELSEWHERE, EXAMPLES, TEXT, At, stream
@@ -24,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def discovered() -> dict[str, type[Op[Any, Any]]]:
     """Every class of ops, by name."""
     found: dict[str, type[Op[Any, Any]]] = {}
-    for package in (headrace.ops, headrace.sources):
+    for package in (headrace.ops, headrace.sources, headrace.tables):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for name, thing in vars(importlib.import_module(module.name)).items():
                 if inspect.isclass(thing) and issubclass(thing, Op) and thing.__module__ == module.name:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.sources.stream import StreamWrapper
 from tests.ops.file_laws import check_file_op, everything
 

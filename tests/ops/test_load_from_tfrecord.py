@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.sources.crc32c import crc32c, masked
 from tests.ops.file_laws import check_file_op
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from tests.ops.file_laws import check_file_op
 
 pa = pytest.importorskip("pyarrow")

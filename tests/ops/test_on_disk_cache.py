@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.sources.lock import hold
 from tests.ops.file_laws import check_file_op
 from tests.ops.test_load_from_tar import CONTENT, make_tar

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headrace.ops.parse_csv import ParseCsv
-from headrace.pipe import Pipe
+from headrace.ops.text.parse_csv import ParseCsv
+from headrace.pipe.graph import Pipe
 from tests.ops.file_laws import check_file_op
 
 ROWS = [["id", "name"], ["1", "one, or\r\nso"], [], ["2", "zwölf"]]

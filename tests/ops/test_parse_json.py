@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from tests.ops.file_laws import check_file_op, everything
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headrace.ops import read_from_http
-from headrace.pipe import Pipe
+from headrace.ops.files import read_from_http
+from headrace.pipe.graph import Pipe
 from tests.ops.file_laws import check_file_op, everything
 from tests.ops.test_load_from_tar import CONTENT, make_tar
 from tests.ops.test_load_from_zip import make_zip

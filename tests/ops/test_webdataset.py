@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from tests.ops.file_laws import check_file_op
 from tests.ops.test_load_from_tar import make_tar
 

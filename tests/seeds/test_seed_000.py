@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headrace.datapipes.iter import IterableWrapper
-from headrace.doors.dataloader2 import DataLoader2
-from headrace.doors.dataloader2_services import InProcessReadingService, MultiProcessingReadingService
+from headrace.doors.dataloader2.loader import DataLoader2
+from headrace.doors.dataloader2.services import InProcessReadingService, MultiProcessingReadingService
 
 ROWS = 90
 EPOCHS = 10

@@ -12,17 +12,17 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 FILES = {
     "accessor": "doors/test_replicas_accessor.py",
-    "hosts": "distributed/test_launch_hosts.py",
-    "launch": "distributed/test_launch.py",
+    "hosts": "launch/test_launch_hosts.py",
+    "launch": "launch/test_launch.py",
     "layout": "doors/test_replicas_layout.py",
     "loader": "doors/test_replicas_loader.py",
     "options": "doors/test_replicas_options.py",
-    "output": "distributed/test_launch_output.py",
+    "output": "launch/test_launch_output.py",
     "partition": "doors/test_replicas_partition.py",
     "processes": "doors/test_replicas_processes.py",
     "run": "cli/test_run.py",
     "seed": "seeds/test_seed_002.py",
-    "topology": "distributed/test_launch_topology.py",
+    "topology": "launch/test_launch_topology.py",
 }
 
 SHOWN: dict[int, tuple[str, ...]] = {

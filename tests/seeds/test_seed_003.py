@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from torch.utils.data import IterableDataset
 
-from headrace.doors.torch import DataLoader
+from headrace.doors.torch.loader import DataLoader
 from tests.conftest import RunScript
 
 PROGRAM = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.sources.cache import DiskCache
 from tests.ops.file_laws import everything
 from tests.sources.faulty import serving

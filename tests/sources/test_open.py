@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import MissingExtra
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 from headrace.sources import extra
 from headrace.sources.open import is_remote, open_fsspec, open_path, opened
 from headrace.sources.retry import Retry

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 CASES = {
-    "Pipe.of([1, 2])": "headrace.pipe.Pipe[int]",
-    "Pipe.of([1, 2]).map(str)": "headrace.pipe.Pipe[str]",
-    "Pipe.of(['a']).filter(bool)": "headrace.pipe.Pipe[str]",
-    "Pipe.of([1]).map(float).batch(4)": "headrace.pipe.Pipe[list[float]]",
-    "Pipe.of(['a b']).flatmap(str.split)": "headrace.pipe.Pipe[str]",
-    "Pipe.of([1]).enumerate()": "headrace.pipe.Pipe[tuple[int, int]]",
-    "Pipe.of([1]).zip(Pipe.of(['a']))": "headrace.pipe.Pipe[tuple[int, str]]",
-    "Pipe.of([1]).shuffle().header(3).cycle(2)": "headrace.pipe.Pipe[int]",
-    "Pipe.of([1]).concat(Pipe.of(['a']))": "headrace.pipe.Pipe[int | str]",
+    "Pipe.of([1, 2])": "headrace.pipe.graph.Pipe[int]",
+    "Pipe.of([1, 2]).map(str)": "headrace.pipe.graph.Pipe[str]",
+    "Pipe.of(['a']).filter(bool)": "headrace.pipe.graph.Pipe[str]",
+    "Pipe.of([1]).map(float).batch(4)": "headrace.pipe.graph.Pipe[list[float]]",
+    "Pipe.of(['a b']).flatmap(str.split)": "headrace.pipe.graph.Pipe[str]",
+    "Pipe.of([1]).enumerate()": "headrace.pipe.graph.Pipe[tuple[int, int]]",
+    "Pipe.of([1]).zip(Pipe.of(['a']))": "headrace.pipe.graph.Pipe[tuple[int, str]]",
+    "Pipe.of([1]).shuffle().header(3).cycle(2)": "headrace.pipe.graph.Pipe[int]",
+    "Pipe.of([1]).concat(Pipe.of(['a']))": "headrace.pipe.graph.Pipe[int | str]",
     "Loader(Pipe.of([1]).batch(2))": "headrace.loader.Loader[list[int]]",
     "next(iter(Loader(Pipe.of([1]).map(str))))": "str",
 }

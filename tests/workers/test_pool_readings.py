@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from headrace.engine import codec
-from headrace.engine.messages import Reply, Ticket
-from headrace.engine.workers.pool_accounts import Consumer
-from headrace.engine.workers.pool_readings import FRESH, LOST, Reading, Readings
+from headrace.engine.wire import codec
+from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.workers.shared.accounts import Consumer
+from headrace.engine.workers.shared.readings import FRESH, LOST, Reading, Readings
 
 
 def always(reading: Reading, strand: int, number: int) -> bool:

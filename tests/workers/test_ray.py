@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 
 from headrace import Loader, Pipe
-from headrace.engine.messages import PLACED, SLOTTED
-from headrace.engine.workers import calls, near
+from headrace.engine.wire.messages import PLACED, SLOTTED
+from headrace.engine.workers.ray import calls, near
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
 from tests.conftest import RunScript
 from tests.depth import DEPTH
@@ -200,7 +200,7 @@ def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         kinds.add(body[0])
         return make(ticket, worker, body, arena)
 
-    monkeypatch.setattr("headrace.engine.workers.ray.reply_of", noted)
+    monkeypatch.setattr("headrace.engine.workers.ray.workers.reply_of", noted)
     if request.param == "far":
         monkeypatch.setattr(near, "offer", lambda slot: (slot.number, "/proc/self/fd/0", 0, 0))
     yield

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from headrace import Pipe
-from headrace.engine import codec
-from headrace.engine.arena import Arena
-from headrace.engine.messages import FAILED, INLINE, MANY, PLACED, READY, SLOTTED, Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import cut
-from headrace.engine.shipping import ship
+from headrace.engine.wire import codec
+from headrace.engine.wire.messages import FAILED, INLINE, MANY, PLACED, READY, SLOTTED, Reply, Ticket
+from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.blame import Blame
-from headrace.engine.workers.calls import Call, Worker, reply_of
-from headrace.engine.workers.lineage import States
-from headrace.engine.workers.near import KEPT, Nearby, offer
-from headrace.engine.workers.roster import MOST_TOGETHER, Roster
-from headrace.engine.workers.servant import Scratch, Servant
+from headrace.engine.workers.ray.calls import Call, Worker, reply_of
+from headrace.engine.workers.ray.lineage import States
+from headrace.engine.workers.ray.near import KEPT, Nearby, offer
+from headrace.engine.workers.ray.roster import MOST_TOGETHER, Roster
+from headrace.engine.workers.ray.servant import Scratch, Servant
 from headrace.errors import PoisonSample
+from headrace.memory.arena import Arena
 from tests.laws.pipes import Numbers, double, drawn, stream
 
 

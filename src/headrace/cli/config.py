@@ -10,8 +10,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from headrace.distributed.launch import Job
 from headrace.errors import BadOption, meant
+from headrace.launch.job import Job
 
 _WRITE = {list: "a list of texts", str: "a text", int: "a whole number", bool: "true or false"}
 

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.cli import machine
-from headrace.distributed import env
-from headrace.distributed.detect import explain
 from headrace.errors import BadOption
+from headrace.ranks import env
+from headrace.ranks.detect import explain
 
 _MB = 1 << 20
 

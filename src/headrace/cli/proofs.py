@@ -16,13 +16,13 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from headrace.cli.subject import Subject
-from headrace.cursor import Opening
 from headrace.engine.epoch import Epoch
 from headrace.engine.pool import Pool
 from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.observe.digest import digest
 from headrace.observe.meter import Meter
+from headrace.pipe.cursor import Opening
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 

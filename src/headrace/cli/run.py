@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.cli import config
-from headrace.distributed.launch import Job, launch
 from headrace.errors import BadOption, meant
+from headrace.launch.job import Job, launch
 
 _SWITCHES = ("numa-aware", "print-topology", "offline-mode", "overwrite-config")
 _YES, _NO = ("yes", "1", "true", "on"), ("no", "0", "false", "off")

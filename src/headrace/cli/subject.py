@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.errors import BadOption, meant
 from headrace.loader import Loader
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 
 TAKES = "a Pipe, a Loader, a DataLoader, or a function that returns one"
 
@@ -65,7 +65,7 @@ class Subject:
         """The same, and for a DataLoader in torch's form a loader of its parts."""
         if self.pipe is not None or not _in_torchs_form(self.thing):
             return self.loader(**changes)
-        from headrace.doors.torch_parts import parts
+        from headrace.doors.torch.parts import parts
 
         return _made(*parts(self.thing), changes)
 

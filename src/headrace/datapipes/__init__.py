@@ -6,7 +6,7 @@ from headrace.datapipes.graph import traverse_dps, replace_dp
 """
 
 from headrace.datapipes import iter, map, utils
-from headrace.doors.datapipes import (
+from headrace.doors.datapipes.names import (
     SHARDING_PRIORITIES,
     DataChunk,
     IterableWrapper,

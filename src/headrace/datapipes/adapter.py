@@ -1,5 +1,5 @@
 """Changes that DataLoader2 makes to a graph before it runs."""
 
-from headrace.doors.datapipes_adapter import Adapter, CacheTimeout, Shuffle
+from headrace.doors.datapipes.adapter import Adapter, CacheTimeout, Shuffle
 
 __all__ = ["Adapter", "CacheTimeout", "Shuffle"]

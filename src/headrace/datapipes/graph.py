@@ -1,6 +1,6 @@
 """Functions over a graph of pipes."""
 
-from headrace.doors.datapipes_graph import (
+from headrace.doors.datapipes.graph import (
     apply_sharding,
     find_dps,
     lint,

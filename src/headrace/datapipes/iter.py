@@ -1,7 +1,7 @@
 """The classes of streams, by the names that users of TorchData know."""
 
-from headrace.doors.datapipes import IterDataPipe
-from headrace.doors.datapipes_iter import CLASSES
+from headrace.doors.datapipes.iter import CLASSES
+from headrace.doors.datapipes.names import IterDataPipe
 
 AISFileLister = CLASSES["AISFileLister"]
 AISFileLoader = CLASSES["AISFileLoader"]

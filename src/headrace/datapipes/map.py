@@ -1,7 +1,7 @@
 """The classes of tables, by the names that users of TorchData know."""
 
-from headrace.doors.datapipes import MapDataPipe
-from headrace.doors.datapipes_map import CLASSES
+from headrace.doors.datapipes.map import CLASSES
+from headrace.doors.datapipes.names import MapDataPipe
 
 Batcher = CLASSES["Batcher"]
 Concater = CLASSES["Concater"]

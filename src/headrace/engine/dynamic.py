@@ -27,7 +27,7 @@ Part = tuple[tuple[Range, ...], int]
 
 
 class Counter(Protocol):
-    """What ranks share; see `headrace.distributed.counter`."""
+    """What ranks share; see `headrace.ranks.counter`."""
 
     def take(self) -> int: ...
     def finish(self, blocks: list[int], part: tuple[int, int] | None) -> None: ...

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from headrace.cursor import Cursor, Opening
 from headrace.engine.places import check_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
@@ -12,7 +11,8 @@ from headrace.engine.run import Run
 from headrace.engine.snapshot import plain_state
 from headrace.errors import HeadraceError
 from headrace.observe.meter import RUN, Meter
-from headrace.pipe import Pipe
+from headrace.pipe.cursor import Cursor, Opening
+from headrace.pipe.graph import Pipe
 from headrace.plan.seed import BorrowedGlobals, seed_globals
 from headrace.plan.world import World
 

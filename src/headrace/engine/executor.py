@@ -18,9 +18,9 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
-from headrace.cursor import Cursor, Opening
 from headrace.engine.program import Program, Stage
 from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
+from headrace.pipe.cursor import Cursor, Opening
 from headrace.plan.seed import Arrivals, numbered, seed_globals
 
 STRAND_SECONDS = 0.02

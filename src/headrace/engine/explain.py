@@ -4,7 +4,7 @@ from typing import Any
 
 from headrace.engine.program import Program, cut
 from headrace.op import Each, Flat
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 
 
 def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0) -> str:

@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from headrace.engine.messages import Reply, Ticket
 from headrace.engine.program import Stage
 from headrace.engine.turns import Spot
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from headrace.engine import codec
 from headrace.engine.feeds import Block, Entry
-from headrace.engine.messages import Ticket
+from headrace.engine.wire import codec
+from headrace.engine.wire.messages import Ticket
 
 
 class Gathered:

@@ -124,7 +124,7 @@ class Policy:
 
 def _shared(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a loader that shares a pool: how many workers there are, and of what kind, is settled there."""
-    from headrace.engine.shared_pool import joined
+    from headrace.engine.workers.shared.pool import joined
 
     for name in ("workers", "kind", "start_method"):
         if options.get(name):

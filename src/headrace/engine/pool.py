@@ -95,15 +95,15 @@ def make(policy: Policy) -> Any:
 
         return ThreadWorkers(policy)
     if policy.kind == "ray":
-        from headrace.engine.workers.ray import RayWorkers
+        from headrace.engine.workers.ray.workers import RayWorkers
 
         return RayWorkers(policy)
     if policy.pool is not None:
-        from headrace.engine.workers.shared import SharedWorkers
+        from headrace.engine.workers.shared.consumer import SharedWorkers
 
         return SharedWorkers(policy)
     if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
         raise BadOption("worker processes need Linux (5.3 or later); kind='thread' runs the same pipe in threads")
-    from headrace.engine.workers.process import ProcessWorkers
+    from headrace.engine.workers.process.workers import ProcessWorkers
 
     return ProcessWorkers(policy)

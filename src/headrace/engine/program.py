@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Each, Flat, Op
-from headrace.ops.batch import Batch
-from headrace.ops.sharding import Sharding
-from headrace.pipe import Pipe
+from headrace.ops.order.sharding import Sharding
+from headrace.ops.shape.batch import Batch
+from headrace.pipe.graph import Pipe
 
 BLOCK = 64
 """Positions in one ticket when nothing says how many samples belong together."""

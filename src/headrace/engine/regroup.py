@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headrace.engine.feeds import Block, Entry, Mark
-from headrace.engine.messages import Ticket
 from headrace.engine.program import Stage
 from headrace.engine.turns import Spot
+from headrace.engine.wire.messages import Ticket
 from headrace.plan.share import Share
 
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
 
-from headrace.engine import codec
 from headrace.engine.feeds import Block, Entry, Mark, Strands, inputs_of, plain
 from headrace.engine.from_mark import feeds_from, inputs_before
 from headrace.engine.gathered import Gathered
-from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import STRETCH, Budget, Policy
 from headrace.engine.program import Program
+from headrace.engine.wire import codec
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
 from headrace.errors import Closed, SnapshotRefused, TooManyErrors, WorkerStuck
 from headrace.observe.meter import Meter

@@ -8,9 +8,9 @@ and every refusal says what is wrong: a pipe that differs is refused with the op
 
 from typing import Any
 
-from headrace.engine.codec import unpack_state
+from headrace.engine.wire.codec import unpack_state
 from headrace.errors import SnapshotRefused
-from headrace.pipe import Pipe
+from headrace.pipe.graph import Pipe
 
 VERSION = 1
 

@@ -14,7 +14,7 @@ Nobody waits for a vote while there is something to deliver. Where handfuls are 
 
 How many votes a rank has cast follows from the steps that it has made, and from nothing else. So ranks that leave an
 epoch after the same step have cast the same votes. At most two handfuls are held. Votes are exchanged by a thread (a
-`Poll`: see `headrace.distributed.booth`); the samples and their marks are touched by the consumer only.
+`Poll`: see `headrace.ranks.vote`); the samples and their marks are touched by the consumer only.
 
 With its vote a rank says where it will stand after each of these steps. So after any step every rank can say where the
 whole job stands, and what is only voted on does not count:

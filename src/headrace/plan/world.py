@@ -70,7 +70,7 @@ class World:
 
         The one import from a higher layer in this folder: the name belongs here for users, the environment does not.
         """
-        from headrace.distributed.detect import detect
+        from headrace.ranks.detect import detect
 
         return detect()
 
@@ -79,6 +79,6 @@ class World:
 
         Yields whether this process was the one. When it dies, another takes over.
         """
-        from headrace.distributed.first import first
+        from headrace.ranks.first import first
 
         return first(self, per, timeout=timeout)

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.op import Source
 from headrace.ops.copies import own
-from headrace.ops.in_memory_cache import weight
+from headrace.ops.shape.in_memory_cache import weight
 from headrace.sources.access import Access
 
 

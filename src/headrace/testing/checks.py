@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
-from headrace.cursor import Opening
-from headrace.engine.shipping import ship, unship
+from headrace.engine.wire.shipping import ship, unship
 from headrace.loader import Loader
 from headrace.op import Op, Source, Spot, place
-from headrace.pipe import Pipe
+from headrace.pipe.cursor import Opening
+from headrace.pipe.graph import Pipe
 
 SEED = 11
 Same = Callable[[Any, Any], bool]

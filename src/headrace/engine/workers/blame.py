@@ -7,8 +7,8 @@ than five deaths in the same block are too many.
 
 from collections import Counter
 
-from headrace.engine.messages import Ticket
-from headrace.engine.workers.calls import describe, name_of
+from headrace.engine.wire.messages import Ticket
+from headrace.engine.workers.ray.calls import describe, name_of
 from headrace.errors import PoisonSample
 
 MOST_IN_A_STREAM = 5

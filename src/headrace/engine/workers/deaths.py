@@ -8,8 +8,8 @@ import struct
 from collections import Counter
 from collections.abc import Iterable
 
-from headrace.engine.messages import BEGUN, PACKING, Ticket
 from headrace.engine.program import Program
+from headrace.engine.wire.messages import BEGUN, PACKING, Ticket
 from headrace.errors import PoisonSample
 
 STREAM_DEATHS = 5

@@ -9,8 +9,8 @@ from collections import deque
 from typing import Any
 
 from headrace.engine.executor import Executor
-from headrace.engine.messages import Reply, Ticket
 from headrace.engine.program import Program
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.plan.seed import BorrowedGlobals
 
 STREAMED = 8

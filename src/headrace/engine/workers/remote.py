@@ -2,7 +2,7 @@
 
 import signal
 
-from headrace.engine import codec
+from headrace.engine.wire import codec
 
 CAUSES = (
     "Likely causes: out of memory (see dmesg), a crash in native code, or a call to exit() in the dataset; "

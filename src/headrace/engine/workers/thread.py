@@ -12,9 +12,9 @@ import traceback
 from typing import Any
 
 from headrace.engine.executor import Executor
-from headrace.engine.messages import Reply, Ticket
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import answer
 from headrace.errors import Closed
 

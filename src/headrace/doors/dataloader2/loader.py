@@ -1,0 +1,336 @@
+"""DataLoader2: a graph of pipes, and a reading service that says where it runs.
+
+    rs = MultiProcessingReadingService(num_workers=4)
+    dl = DataLoader2(datapipe, reading_service=rs)
+    for epoch in range(10):
+        dl.seed(epoch)
+        for batch in dl: ...
+    dl.shutdown()
+
+The graph is copied when the loader is made; what the user does to it later changes nothing. Each epoch has a new order;
+`seed(n)` makes the next epochs a function of n. The stream is the same for any number of workers. An error of the
+user's code leaves the loader as usable as before. `state_dict()` between any two batches is plain data, and resumes
+there.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from headrace.doors.dataloader2.feed import Feed, Loaded, Plain
+from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_number
+from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, Settings
+from headrace.doors.datapipes.iter import CLASSES
+from headrace.doors.datapipes.nodes import MapDataPipe, clone
+from headrace.doors.datapipes.verbs import wrap
+from headrace.doors.torch.datapipes import told_seed
+from headrace.errors import BadOption, SnapshotRefused
+from headrace.pipe.graph import Pipe
+from headrace.plan.seed import key
+
+T = TypeVar("T", covariant=True)
+VERSION = 1
+
+
+class PauseIteration(StopIteration):
+    """The loader is paused."""
+
+
+class DataLoader2(Generic[T]):
+    """Iterates a graph of pipes, epoch by epoch."""
+
+    def __init__(
+        self,
+        datapipe: Any,
+        datapipe_adapter_fn: Iterable[Callable[[Any], Any]] | Callable[[Any], Any] | None = None,
+        reading_service: Any = None,
+    ) -> None:
+        self._adapters: list[Callable[[Any], Any]] = (
+            [] if datapipe_adapter_fn is None
+            else list(datapipe_adapter_fn) if isinstance(datapipe_adapter_fn, Iterable)
+            else [datapipe_adapter_fn]
+        )  # fmt: skip
+        self.datapipe = None if datapipe is None else self._adapted(datapipe)
+        self.reading_service = copy.copy(reading_service)
+        told = told_seed()
+        self._seed = 0 if told is None else key("torch", told)
+        """Without seed(), the order follows from torch's own seed where torch is loaded."""
+        self._since = 0
+        self._running: Any = None
+        self._feed: Feed | None = None
+        self._begun = False
+        self._agree: Callable[[int], int] | None = None
+        self._samples: Iterator[Any] | None = None
+        self._fresh = False
+        """An iterator was made and nothing was read from it yet."""
+        self._valid = 0
+        self._paused = False
+        self._closed = False
+        self._loaded: dict[str, Any] | None = None
+
+    def _adapted(self, datapipe: Any) -> Any:
+        if isinstance(datapipe, MapDataPipe):
+            datapipe = CLASSES["MapToIterConverter"](datapipe)
+        graph = clone(datapipe) if isinstance(datapipe, Pipe) else wrap(datapipe, deepcopy=False)
+        for adapter in self._adapters:
+            graph = adapter(graph)
+        return graph
+
+    # --- iterating ----------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> "DataLoader2Iterator[T]":
+        if self.datapipe is None:
+            raise RuntimeError("Please provide datapipe or use load_state_dict to load datapipe from state")
+        if self._closed:
+            raise RuntimeError("Cannot iterate over the DataLoader as it has already been shut down")
+        if not self._fresh:
+            self._begin()
+        self._valid += 1
+        return DataLoader2Iterator(self, self._valid)
+
+    def _begin(self) -> None:
+        """Start an epoch."""
+        self._leave()
+        self._paused = False
+        feed = self._prepared()
+        seeds = SeedGenerator(key(self._seed, self._since))
+        service = self.reading_service
+        change = service.initialize_iteration(seeds) if hasattr(service, "initialize_iteration") else None
+        if change is not None:
+            changed = change(self._running)
+            if changed is not self._running:
+                self._running = changed
+                feed.close()
+                feed = self._feed = self._made()
+        if self._agree is not None:
+            high, low = self._agree(self._seed >> 32), self._agree(self._seed & 0xFFFF_FFFF)
+            self._seed, self._since = high << 32 | low, self._agree(self._since)
+        loaded, self._loaded = self._loaded, None
+        number = epoch_number(self._seed, self._since)
+        self._samples = feed.begin(number) if loaded is None else feed.resume(number, loaded["at"])
+        self._since += 1
+        self._fresh = self._begun = True
+
+    def _prepared(self) -> Feed:
+        """The graph, as the services want it, ready to run; made once."""
+        if self._feed is None:
+            service = self.reading_service
+            saved = None if self._loaded is None else self._loaded["service"]
+            if service is None:
+                self._running = self.datapipe
+            elif saved is not None:
+                if not isinstance(service, CheckpointableReadingServiceInterface):
+                    raise TypeError("Cannot restore from non-checkpointable reading service")
+                self._running = service.restore(self.datapipe, bytes.fromhex(saved))
+            else:
+                self._running = service.initialize(self.datapipe)
+            self._feed = self._made()
+        return self._feed
+
+    def _made(self) -> Feed:
+        service = self.reading_service
+        if service is not None and not hasattr(service, "settings"):
+            return Plain(self._running)
+        settings = Settings() if service is None else service.settings(Settings())
+        self._agree = settings.agree
+        if not isinstance(self._running, Pipe):
+            return Plain(self._running)
+        return Loaded(self._running, settings)
+
+    def _leave(self) -> None:
+        """The epoch at hand is over, read to its end or not."""
+        if self._samples is not None:
+            self._samples = None
+            if self._feed is not None:
+                self._feed.leave()
+            if hasattr(self.reading_service, "finalize_iteration"):
+                self.reading_service.finalize_iteration()
+
+    def __len__(self) -> int:
+        """Batches (or samples, if nothing is batched) of one epoch on this rank."""
+        if self.datapipe is None:
+            raise RuntimeError("Please provide datapipe or use load_state_dict to load datapipe from state")
+        return self._prepared().length()
+
+    def mask(self) -> list[bool] | None:
+        """Of the batch delivered last: which samples are real, where some only fill it (policy="pad" or "repeat")."""
+        return None if self._feed is None else self._feed.mask()
+
+    # --- seeds, limits ------------------------------------------------------------------------------------------------
+
+    def seed(self, seed: int) -> None:
+        """The next epoch, and those after it, are a function of this number."""
+        self._seed, self._since = check_seed(seed), 0
+
+    def _pause(self) -> None:
+        self._paused = True
+        self._told("_pause")
+
+    def _resume(self) -> None:
+        if not self._paused:
+            warnings.warn("Resume is called when `DataLoader2` is not paused. No operation is performed.", stacklevel=3)
+            return
+        self._paused = False
+        self._told("_resume")
+
+    def _limit(self, num_batches: int | None) -> None:
+        if hasattr(self.reading_service, "_limit"):
+            self.reading_service._limit(num_batches)
+
+    def _told(self, what: str) -> None:
+        if hasattr(self.reading_service, what):
+            getattr(self.reading_service, what)()
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands, as plain data."""
+        if self._loaded is not None:
+            return dict(self._loaded)
+        service = self.reading_service
+        checkpointed = isinstance(service, CheckpointableReadingServiceInterface) and self._begun
+        running = self._samples is not None
+        at = self._feed.state() if running and self._feed is not None else None
+        return {
+            "version": VERSION,
+            "seed": self._seed,
+            "since": self._since - (at is not None),
+            "at": at,
+            "service": service.checkpoint().hex() if checkpointed else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The first epoch goes on where the state was taken: with any reading service, of any number of workers."""
+        if self._begun:
+            raise RuntimeError(
+                "DataLoaderV2 iterator has already been created, `load_state_dict()` can't be called. "
+                "Please create a new dataloader in order to use load state dict."
+            )
+        self._loaded = _checked(state)
+        self._seed, self._since = state["seed"], state["since"]
+
+    @classmethod
+    def from_state(
+        cls,
+        state: dict[str, Any],
+        reading_service: Any = None,
+        datapipe: Any = None,
+        datapipe_adapter_fn: Any = None,
+    ) -> "DataLoader2[Any]":
+        """A loader that goes on where the state was taken. The graph is not part of a state, which is plain data."""
+        if datapipe is None:
+            raise BadOption(
+                "DataLoader2.from_state() needs datapipe=: a state is plain data and holds no program; "
+                "build the graph as it was built before"
+            )
+        made: DataLoader2[Any] = cls(datapipe, datapipe_adapter_fn, reading_service)
+        made.load_state_dict(state)
+        return made
+
+    # --- ending and looking -------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Stop the workers. Iterating again is an error; calling this again is not."""
+        if self._closed:
+            return
+        self._closed = True
+        self._leave()
+        if self._feed is not None:
+            self._feed.close()
+        if self._running is not None and hasattr(self.reading_service, "finalize"):
+            self.reading_service.finalize()
+
+    def __enter__(self) -> "DataLoader2[T]":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.shutdown()
+
+    def __del__(self) -> None:
+        if not self.__dict__.get("_closed", True):
+            self.shutdown()
+
+    def stats(self) -> Any:
+        """What has happened so far: see `Loader.stats`."""
+        return self._prepared().stats()
+
+    def worker_pids(self) -> list[int]:
+        """The process numbers of the workers that are alive now."""
+        return self._prepared().pids()
+
+    def explain(self) -> str:
+        """Where each op runs and why."""
+        return self._prepared().explain()
+
+    def __getattr__(self, name: str) -> Any:
+        """Anything else is asked of the graph."""
+        pipe = self.__dict__.get("datapipe")
+        if pipe is None or name.startswith("__"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return getattr(pipe, name)
+
+
+class DataLoader2Iterator(Iterator[T]):
+    """One epoch of a DataLoader2."""
+
+    def __init__(self, dataloader: DataLoader2[T], iterator_id: int) -> None:
+        self.dataloader = dataloader
+        self.iterator_id = iterator_id
+        self.limit_counter: int | None = None
+        self.limit_threshold: int | None = None
+
+    def __next__(self) -> T:
+        loader = self.dataloader
+        if self.iterator_id != loader._valid:
+            raise RuntimeError(
+                "This iterator has been invalidated because another iterator has been created from the same "
+                "DataLoader2.\nThis may be caused multiple references to the same DataLoader2: use one iterator, or "
+                "make a DataLoader2 for each."
+            )
+        if loader._paused:
+            raise PauseIteration
+        loader._fresh = False
+        if loader._samples is None:
+            raise StopIteration
+        try:
+            sample = next(loader._samples)
+        except StopIteration:
+            loader._leave()
+            raise
+        if self.limit_threshold is not None:
+            self.limit_counter = (self.limit_counter or 0) + 1
+            if self.limit_counter >= self.limit_threshold:
+                self.limit_counter = 0
+                loader._pause()
+        return sample  # type: ignore[no-any-return]
+
+    def limit(self, num_batches: int | None) -> None:
+        """Stop after every `num_batches` batches, until `resume()`; None takes the limit away."""
+        if num_batches is not None and (not isinstance(num_batches, int) or num_batches < 1):
+            raise BadOption(f"limit(num_batches) needs a whole number > 0 or None, not {num_batches!r}")
+        self.limit_counter, self.limit_threshold = 0, num_batches
+        self.dataloader._limit(num_batches)
+
+    def resume(self) -> None:
+        """Go on after a limit."""
+        self.dataloader._resume()
+
+    def __getattr__(self, name: str) -> Any:
+        samples = self.__dict__["dataloader"].__dict__.get("_samples") if "dataloader" in self.__dict__ else None
+        if samples is None or name.startswith("__"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return getattr(samples, name)
+
+
+def _checked(state: Any) -> dict[str, Any]:
+    if not isinstance(state, dict) or state.get("version") != VERSION or isinstance(state.get("version"), bool):
+        raise SnapshotRefused(f"this is not a state of DataLoader2, version {VERSION}")
+    absent = [name for name in ("seed", "since", "at", "service") if name not in state]
+    if absent:
+        raise SnapshotRefused(f"this is not a whole state: {', '.join(map(repr, absent))} is missing")
+    for name in ("seed", "since"):
+        value = state[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
+            raise SnapshotRefused(f"the state's {name} is {value!r}; a whole number >= 0 is expected")
+    return dict(state)

@@ -1,0 +1,324 @@
+"""Reading services: where the work of a DataLoader2 is done, and by whom.
+
+A service translates; the loader runs. DataLoader2 calls, in this order,
+
+    initialize(pipe) -> pipe                        once, when the first epoch begins
+    settings(settings) -> settings                  once: workers, world and the like, for the loader
+    initialize_iteration(seeds) -> fn | None        at the start of each epoch; fn(pipe) -> pipe
+    finalize_iteration()                            at its end
+    finalize()                                      at shutdown
+
+A service written by a user needs `initialize` and `finalize` only. Without `settings` the pipe that it returns, or any
+other iterable, is iterated in the training process as it is.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from headrace.doors.dataloader2.seeds import SeedGenerator
+from headrace.doors.dataloader2.workers import WorkerInfo
+from headrace.doors.datapipes.iter import CLASSES
+from headrace.errors import BadOption
+from headrace.ops.counts import BadCount
+from headrace.plan.world import World
+
+CONTEXTS = ("fork", "forkserver", "spawn")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a loader is told by the services."""
+
+    workers: int = 0
+    kind: Literal["inline", "thread", "process", "ray"] | None = None
+    start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None
+    prefetch: int = 2
+    window: int | None = None
+    sharding: Literal["exact", "per-worker"] = "exact"
+    init: Callable[..., Any] | None = None
+    reset: Callable[..., Any] | None = None
+    world: World | None = None
+    ends: Literal["short", "pad", "repeat", "drop"] = "short"
+    agree: Callable[[int], int] | None = None
+    """What rank 0 says."""
+
+
+class ReadingServiceInterface:
+    """What a service of your own looks like."""
+
+    def initialize(self, datapipe: Any) -> Any:
+        """Prepare the graph; what is returned is iterated."""
+        raise NotImplementedError(f"{type(self).__name__} must define initialize(datapipe)")
+
+    def finalize(self) -> None:
+        """Give back what `initialize` took."""
+
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
+    ) -> Callable[[Any], Any] | None:
+        """An epoch begins; a function that is returned changes the graph."""
+        return None
+
+    def finalize_iteration(self) -> None:
+        """An epoch has ended."""
+
+    def _pause(self, pause_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
+        return None
+
+    def _resume(self, resume_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
+        return None
+
+    def _limit(self, num_batches: int | None, limit_fn: Any = None) -> Callable[[Any], Any] | None:
+        return None
+
+
+class CheckpointableReadingServiceInterface(ReadingServiceInterface):
+    """A service that has a state of its own to save, as bytes."""
+
+    def checkpoint(self) -> bytes:
+        raise NotImplementedError(f"{type(self).__name__} must define checkpoint()")
+
+    def restore(self, datapipe: Any, serialized_state: bytes) -> Any:
+        """Like `initialize`, from a saved state."""
+        raise NotImplementedError(f"{type(self).__name__} must define restore(datapipe, serialized_state)")
+
+
+class InProcessReadingService(ReadingServiceInterface):
+    """Everything runs in the training process; with `prefetch_cnt`, that many samples ahead, in a thread."""
+
+    def __init__(
+        self,
+        prefetch_cnt: int = 0,
+        init_fn: Callable[[Any, WorkerInfo], Any] | None = None,
+        reset_fn: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None,
+    ) -> None:
+        self.prefetch_cnt = _count(prefetch_cnt, "prefetch_cnt")
+        self.init_fn = init_fn
+        self.reset_fn = reset_fn
+
+    def initialize(self, datapipe: Any) -> Any:
+        return _called(self.init_fn, "init_fn", datapipe)
+
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
+    ) -> Callable[[Any], Any] | None:
+        if self.reset_fn is None:
+            return iter_reset_fn
+
+        def reset(datapipe: Any) -> Any:
+            datapipe = datapipe if iter_reset_fn is None else iter_reset_fn(datapipe)
+            return _called(self.reset_fn, "reset_fn", datapipe, seed_generator.spawn(0))
+
+        return reset
+
+    def settings(self, settings: Settings) -> Settings:
+        if not self.prefetch_cnt:
+            return settings
+        return replace(settings, workers=1, kind="thread", window=max(2, self.prefetch_cnt))
+
+
+class MultiProcessingReadingService(ReadingServiceInterface):
+    """Work after a shard point is divided among `num_workers` processes; the stream is the same for any number of them.
+
+    `sharding="per-worker"` is the other way: a whole graph per process, each with its own share and its own batches.
+    """
+
+    def __init__(
+        self,
+        num_workers: int = 0,
+        multiprocessing_context: Literal["fork", "forkserver", "spawn"] | None = None,
+        worker_prefetch_cnt: int = 10,
+        main_prefetch_cnt: int = 10,
+        worker_init_fn: Callable[[Any, WorkerInfo], Any] | None = None,
+        worker_reset_fn: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None,
+        *,
+        sharding: Literal["exact", "per-worker"] = "exact",
+    ) -> None:
+        if num_workers == 0:
+            warnings.warn("Please use `InProcessReadingService` for num_workers=0", stacklevel=2)
+        if multiprocessing_context is not None and multiprocessing_context not in CONTEXTS:
+            raise BadCount(f"Please choose one available multiprocessing context from {list(CONTEXTS)}")
+        if sharding not in ("exact", "per-worker"):
+            raise BadOption(f"sharding must be 'exact' or 'per-worker', not {sharding!r}")
+        self.num_workers = _count(num_workers, "num_workers")
+        self.multiprocessing_context = multiprocessing_context
+        self.worker_prefetch_cnt = _count(worker_prefetch_cnt, "worker_prefetch_cnt")
+        self.main_prefetch_cnt = _count(main_prefetch_cnt, "main_prefetch_cnt")
+        self.worker_init_fn = worker_init_fn
+        self.worker_reset_fn = worker_reset_fn
+        self.sharding = sharding
+
+    def initialize(self, datapipe: Any) -> Any:
+        if self.num_workers:
+            return datapipe
+        return _called(self.worker_init_fn, "worker_init_fn", datapipe)
+
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
+    ) -> Callable[[Any], Any] | None:
+        if self.num_workers or self.worker_reset_fn is None:
+            return iter_reset_fn
+        alone = InProcessReadingService(reset_fn=self.worker_reset_fn)
+        return alone.initialize_iteration(seed_generator, iter_reset_fn)
+
+    def settings(self, settings: Settings) -> Settings:
+        if not self.num_workers:
+            return settings
+        ahead = self.num_workers * self.worker_prefetch_cnt + self.main_prefetch_cnt
+        return replace(
+            settings,
+            workers=self.num_workers,
+            kind="process",
+            start_method=self.multiprocessing_context,
+            prefetch=max(1, min(2, self.worker_prefetch_cnt)),
+            window=max(self.num_workers + 1, ahead),
+            sharding=self.sharding,
+            init=self.worker_init_fn,
+            reset=self.worker_reset_fn,
+        )
+
+
+def PrototypeMultiProcessingReadingService(*args: Any, **kwargs: Any) -> MultiProcessingReadingService:
+    """The old name of MultiProcessingReadingService."""
+    warnings.warn(
+        "`PrototypeMultiProcessingReadingService` is deprecated, please use `MultiProcessingReadingService`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return MultiProcessingReadingService(*args, **kwargs)
+
+
+class DistributedReadingService(ReadingServiceInterface):
+    """Every rank of a torch.distributed job gets its own part, and all make the same number of steps.
+
+    `policy` says what happens at an uneven end: short, pad, repeat or drop, as for Loader(ends=).
+    """
+
+    def __init__(self, timeout: float = 1800, policy: Literal["short", "pad", "repeat", "drop"] = "short") -> None:
+        from headrace.doors.torch.datapipes import check_distributed
+
+        check_distributed(initialized=False)
+        if not timeout > 0:
+            raise BadOption(f"timeout must be a number of seconds > 0, not {timeout!r}")
+        if policy not in ("short", "pad", "repeat", "drop"):
+            raise BadOption(f"policy must be one of 'short', 'pad', 'repeat', 'drop', not {policy!r}")
+        self.timeout = timeout
+        self.policy = policy
+        self._agreement: Any = None
+
+    def initialize(self, datapipe: Any) -> Any:
+        from headrace.doors.torch.datapipes import check_distributed
+
+        check_distributed(initialized=True)
+        full = CLASSES["FullSync"]
+        return datapipe if type(datapipe) is full else full(datapipe, self.timeout)
+
+    def settings(self, settings: Settings) -> Settings:
+        from headrace.ranks.agree import Agreement
+
+        world = World.detect()
+        self._agreement = Agreement.of(world, self.timeout)
+        agree = None if self._agreement is None else self._agreement.first
+        return replace(settings, world=world, ends=self.policy, agree=agree)
+
+    def finalize(self) -> None:
+        if self._agreement is not None:
+            self._agreement.close()
+            self._agreement = None
+
+
+class SequentialReadingService(CheckpointableReadingServiceInterface):
+    """Several services, one inside the other: first the one over ranks, then the one over workers."""
+
+    def __init__(self, *reading_services: Any) -> None:
+        self.reading_services = list(reading_services)
+
+    def __copy__(self) -> "SequentialReadingService":
+        import copy
+
+        return SequentialReadingService(*[copy.copy(service) for service in self.reading_services])
+
+    def initialize(self, datapipe: Any) -> Any:
+        for service in self.reading_services:
+            datapipe = service.initialize(datapipe)
+        return datapipe
+
+    def settings(self, settings: Settings) -> Settings:
+        for service in self.reading_services:
+            if hasattr(service, "settings"):
+                settings = service.settings(settings)
+        return settings
+
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
+    ) -> Callable[[Any], Any] | None:
+        for service in self.reading_services:
+            iter_reset_fn = service.initialize_iteration(seed_generator, iter_reset_fn=iter_reset_fn)
+        return iter_reset_fn
+
+    def finalize_iteration(self) -> None:
+        for service in reversed(self.reading_services):
+            service.finalize_iteration()
+
+    def finalize(self) -> None:
+        for service in reversed(self.reading_services):
+            service.finalize()
+
+    def checkpoint(self) -> bytes:
+        import base64
+        import json
+
+        states = []
+        for service in self.reading_services:
+            if isinstance(service, CheckpointableReadingServiceInterface):
+                states.append(base64.b64encode(service.checkpoint()).decode())
+            else:
+                states.append("")
+        return json.dumps(states).encode()
+
+    def restore(self, datapipe: Any, serialized_state: bytes) -> Any:
+        import base64
+        import json
+
+        for service, state in zip(self.reading_services, json.loads(serialized_state), strict=True):
+            if isinstance(service, CheckpointableReadingServiceInterface):
+                datapipe = service.restore(datapipe, base64.b64decode(state))
+            else:
+                datapipe = service.initialize(datapipe)
+        return datapipe
+
+    def _pause(self, pause_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
+        return self._each("_pause", pause_fn)
+
+    def _resume(self, resume_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
+        return self._each("_resume", resume_fn)
+
+    def _limit(self, num_batches: int | None, limit_fn: Any = None) -> Callable[[Any], Any] | None:
+        for service in self.reading_services:
+            if hasattr(service, "_limit"):
+                limit_fn = service._limit(num_batches, limit_fn)
+        return limit_fn  # type: ignore[no-any-return]
+
+    def _each(self, name: str, fn: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        for service in self.reading_services:
+            if hasattr(service, name):
+                fn = getattr(service, name)(fn)
+        return fn
+
+
+def _called(fn: Callable[..., Any] | None, name: str, datapipe: Any, *more: Any) -> Any:
+    """What the user's function makes of the graph, in this process."""
+    if fn is None:
+        return datapipe
+    returned = fn(datapipe, WorkerInfo(1, 0), *more)
+    if returned is None:
+        raise BadOption(f"{name} must return a pipe: the one that it was given, or another")
+    return returned
+
+
+def _count(value: Any, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadOption(f"{name} must be a whole number >= 0, not {value!r}")
+    return value

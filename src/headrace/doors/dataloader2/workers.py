@@ -1,0 +1,198 @@
+"""What MultiProcessingReadingService does inside workers.
+
+worker_init_fn    once in each worker, before its first sample
+worker_reset_fn   in each worker, before its first sample of each epoch: an op at the head of the worker's part notices
+per-worker        every worker runs the whole graph on its own share, and the results come in turn from each
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.doors.dataloader2.seeds import SeedGenerator
+from headrace.errors import BadPipe
+from headrace.op import Each, Here, Source, place
+from headrace.ops.order.shard import Shard
+from headrace.ops.order.sharding import Sharding
+from headrace.pipe.cursor import Opening
+from headrace.pipe.graph import Pipe
+from headrace.plan.seed import key, seed_globals
+
+STATE_EVERY = 1000
+"""How often a replica says where it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """Which worker this is."""
+
+    num_workers: int
+    worker_id: int
+
+
+class _Worker:
+    number = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerInit:
+    """Runs in each worker when it starts."""
+
+    fn: Callable[[Any, WorkerInfo], Any] | None
+    pipe: Any
+    workers: int
+
+    def __call__(self, number: int) -> None:
+        _Worker.number = number
+        if self.fn is not None:
+            _unchanged(self.fn(self.pipe, WorkerInfo(self.workers, number)), self.pipe, "worker_init_fn")
+
+
+class Seen:
+    """The epoch that this process has begun; travels empty."""
+
+    def __init__(self) -> None:
+        self.epoch: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Seen, ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerReset(Each[Any, Any]):
+    """Calls the user's function at the first sample of an epoch in each worker."""
+
+    fn: Callable[[Any, WorkerInfo, SeedGenerator], Any]
+    pipe: Any
+    workers: int
+    seen: Seen = field(default_factory=Seen, repr=False)
+    user = True
+
+    def apply(self, sample: Any) -> Any:
+        here = place.spot.here
+        epoch = 0 if here is None else here.epoch
+        if self.seen.epoch != epoch:
+            self.seen.epoch = epoch
+            seeds = SeedGenerator(key(epoch, "reset")).spawn(_Worker.number)
+            info = WorkerInfo(self.workers, _Worker.number)
+            _unchanged(self.fn(self.pipe, info, seeds), self.pipe, "worker_reset_fn")
+        return sample
+
+    @classmethod
+    def name(cls) -> str:
+        return "worker_reset"
+
+
+def with_reset(pipe: Pipe[Any], op: WorkerReset) -> Pipe[Any]:
+    """The graph with the op wherever a worker's part of the work begins: after each source and each shard point."""
+    memo: dict[int, Pipe[Any]] = {}
+
+    def visit(node: Pipe[Any]) -> Pipe[Any]:
+        if id(node) not in memo:
+            grown = Pipe(node.op, *[visit(source) for source in node.inputs])
+            memo[id(node)] = Pipe(op, grown) if not node.inputs or isinstance(node.op, Sharding) else grown
+        return memo[id(node)]
+
+    return visit(pipe)
+
+
+def _unchanged(returned: Any, pipe: Any, name: str) -> None:
+    if returned is not None and returned is not pipe:
+        raise BadPipe(
+            f"{name} returned another pipe, but the work of one graph is divided among the workers: change the graph "
+            "with datapipe_adapter_fn, or ask for a whole graph per worker with sharding='per-worker'"
+        )
+
+
+# --- a whole graph per worker -----------------------------------------------------------------------------------------
+
+
+class Begun:
+    """What worker_init_fn made of the graph, by worker; travels empty."""
+
+    def __init__(self) -> None:
+        self.graphs: dict[int, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Begun, ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replicas(Source[Any]):
+    """The graph once per strand, each on its own share: what stands before a shard point is the same in all of them."""
+
+    pipe: Pipe[Any]
+    init: Callable[[Any, WorkerInfo], Any] | None = None
+    reset: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None
+    lower: Callable[[Any], Pipe[Any]] | None = None
+    begun: Begun = field(default_factory=Begun, repr=False)
+    user = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        (here,) = inputs
+        return self._samples(here)
+
+    def _samples(self, here: Here) -> Iterator[Any]:
+        pipe = self._changed(here)
+        shared = _before_shards(pipe)
+        mine, places = _sharded(pipe, here.strands, here.strand)
+        opening = _ReplicaOpening(mine.ordinals(), here, {places[i] for i in shared})
+        cursor = opening.open(mine, here.note)
+        for number, sample in enumerate(cursor):
+            yield sample
+            if number % STATE_EVERY == STATE_EVERY - 1:
+                here.rest(cursor.state())
+
+    def _changed(self, here: Here) -> Pipe[Any]:
+        """The graph after the user's functions for this worker have changed it."""
+        if self.init is None and self.reset is None:
+            return self.pipe
+        assert self.lower is not None
+        info = WorkerInfo(here.strands, here.strand)
+        changed = self.begun.graphs.get(here.strand)
+        if changed is None:
+            changed = (self.init(self.pipe, info) if self.init is not None else None) or self.pipe
+            self.begun.graphs[here.strand] = changed
+        if self.reset is not None:
+            changed = self.reset(changed, info, SeedGenerator(here.seed).spawn(here.strand)) or changed
+        return self.lower(changed)
+
+    def describe(self) -> str:
+        return f"one copy per worker of {self.pipe!r}"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("replicas", *self.pipe.fingerprint())
+
+
+class _ReplicaOpening(Opening):
+    """Seeds that all workers share before a shard point, and a worker's own after it."""
+
+    def __init__(self, ordinals: dict[int, int], here: Here, shared: set[int]) -> None:
+        super().__init__(ordinals, here.seed, here.epoch, seed_globals=seed_globals, spot=here.spot)
+        self._shared = shared
+        self._worker = here.strand
+
+    def here(self, node: Pipe[Any], turn: int = 0) -> Here:
+        here = super().here(node, turn)
+        if id(node) not in self._shared:
+            here.seed = key(here.seed, "worker", self._worker)
+        return here
+
+
+def _before_shards(pipe: Pipe[Any]) -> set[int]:
+    """The ids of every node at or before a shard point."""
+    return {id(n) for node in pipe.nodes() if isinstance(node.op, Sharding) for n in node.nodes()}
+
+
+def _sharded(pipe: Pipe[Any], count: int, number: int) -> tuple[Pipe[Any], dict[int, int]]:
+    """The graph with every shard point as a filter; where each node has gone."""
+    memo: dict[int, Pipe[Any]] = {}
+
+    def visit(node: Pipe[Any]) -> Pipe[Any]:
+        if id(node) not in memo:
+            op = Shard(count, number) if isinstance(node.op, Sharding) else node.op
+            memo[id(node)] = Pipe(op, *[visit(source) for source in node.inputs])
+        return memo[id(node)]
+
+    top = visit(pipe)
+    return top, {old: id(new) for old, new in memo.items()}

@@ -1,0 +1,55 @@
+"""Adapters: changes that `DataLoader2(datapipe_adapter_fn=)` makes to a graph before it runs."""
+
+import warnings
+from typing import Any
+
+from headrace.doors.datapipes.graph import is_shuffle, list_dps, traverse_dps
+from headrace.doors.datapipes.iter import CLASSES
+
+
+class Adapter:
+    """A callable that gets a graph and returns it, or another one."""
+
+    def __call__(self, datapipe: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define __call__(datapipe)")
+
+
+class Shuffle(Adapter):
+    """Switch every shuffle of the graph on (adding one at the end if there is none), or off; None changes nothing."""
+
+    def __init__(self, enable: bool | None = True) -> None:
+        self.enable = enable
+
+    def __call__(self, datapipe: Any) -> Any:
+        if self.enable is None:
+            return datapipe
+        shuffles = [node for node in list_dps(traverse_dps(datapipe)) if is_shuffle(node)]
+        if self.enable and not shuffles:
+            warnings.warn(
+                "`shuffle=True` was set, but the datapipe does not contain a `Shuffler`. Adding one at the end. "
+                "Be aware that the default buffer size might not be sufficient for your task: "
+                "put .shuffle() where it belongs.",
+                stacklevel=3,
+            )
+            return CLASSES["Shuffler"](datapipe)
+        for node in shuffles:
+            node.set_shuffle(self.enable)
+        return datapipe
+
+
+class CacheTimeout(Adapter):
+    """How many seconds every `end_caching()` of the graph waits for a file that another process makes."""
+
+    def __init__(self, timeout: int | None = None) -> None:
+        if timeout is None:
+            raise ValueError("timeout should be integer")
+        self.timeout = timeout
+
+    def __call__(self, datapipe: Any) -> Any:
+        from dataclasses import replace
+
+        for node in list_dps(traverse_dps(datapipe)):
+            built: Any = node.__dict__.get("_built") if hasattr(node, "__dict__") else None
+            if type(built).__name__ == "EndCaching":
+                node.__dict__["_built"] = replace(built, timeout=self.timeout)
+        return datapipe

@@ -1,0 +1,88 @@
+"""How a class of pipes is made out of a verb.
+
+`Mapper(dp, fn)` is `dp.map(fn)`. A verb returns plain pipes; `adopted` turns what it made, down to the pipes it was
+given, into nodes of the classes that users know, so that a graph can be searched and edited by class.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE, DataPipe, IterDataPipe
+from headrace.pipe.graph import Pipe
+
+CLASS_OF: dict[type, type[DataPipe[Any]]] = {}
+"""Which class shows an op that a verb put between others."""
+
+
+class Inner(IterDataPipe[Any]):
+    """A step inside a verb that is made of several."""
+
+
+def adopted(made: Pipe[Any], cls: type[DataPipe[Any]], given: dict[str, Any], memo: dict[int, Any]) -> Any:
+    """A plain pipe as a node of a class."""
+    if isinstance(made, DataPipe):
+        return made
+    if id(made) not in memo:
+        field = READS_BY_ITSELF.get(type(made.op))
+        below = made.inputs if field is None else (getattr(made.op, field),)
+        sources = tuple(
+            adopted(source, CLASS_OF.get(type(source.op), Inner), {}, memo) if type(source) is Pipe else source
+            for source in below
+            if isinstance(source, Pipe)
+        )
+        memo[id(made)] = cls.built(made.op, sources, given)
+    return memo[id(made)]
+
+
+def make_class(
+    name: str,
+    make: Callable[..., Any],
+    base: type[DataPipe[Any]],
+    module: str,
+    mixins: tuple[type, ...] = (),
+    many: bool = False,
+) -> type[DataPipe[Any]]:
+    """The class whose constructor is the function `make`."""
+    signature = inspect.signature(make)
+    parameters = list(signature.parameters.values())
+    first = parameters[0].name
+
+    def new(cls: type[DataPipe[Any]], *args: Any, **kwargs: Any) -> Any:
+        for alias in SOURCE:  # users write Mapper(datapipe=dp, fn=fn)
+            if not args and alias in kwargs and alias not in signature.parameters:
+                args = (kwargs.pop(alias),)
+        made = make(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        told = {k: v for k, v in bound.arguments.items() if k != "self"}
+        memo: dict[int, Any] = {}
+        if isinstance(made, list):
+            return [adopted(part, cls, {**told, "instance_id": i}, memo) for i, part in enumerate(made)]
+        return adopted(made, cls, told, memo)
+
+    def refuse(cls: type, /, **_: Any) -> None:
+        raise TypeError(
+            f"{name} cannot be subclassed; subclass IterDataPipe or MapDataPipe and take a pipe as argument"
+        )
+
+    made_class: Any = type(name, (*mixins, base), {"__module__": module, "__doc__": make.__doc__})
+    made_class.__new__ = staticmethod(new)
+    made_class.__init_subclass__ = classmethod(refuse)
+    made_class.__signature__ = signature.replace(
+        parameters=[p.replace(name="datapipe") if p.name == "self" and first == "self" else p for p in parameters]
+    )
+    return made_class  # type: ignore[no-any-return]
+
+
+def make_verb(name: str, cls: type[DataPipe[Any]], make: Callable[..., Any]) -> Callable[..., Any]:
+    """The method that is the same as the class."""
+
+    @functools.wraps(make)
+    def verb(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return cls(self, *args, **kwargs)
+
+    verb.__name__ = name
+    verb.made_by = cls  # type: ignore[attr-defined]
+    return verb

@@ -1,0 +1,74 @@
+"""A graph of pipes drawn: as text, or as a graphviz Digraph."""
+
+from typing import Any
+
+from headrace.doors.datapipes.graph import list_dps, traverse_dps
+from headrace.doors.datapipes.nodes import DataPipe, is_own, op_of, sources_of
+from headrace.errors import MissingExtra
+
+
+def to_text(datapipe: Any) -> str:
+    """One line per pipe, sources below what they feed; a pipe that was drawn already is only named."""
+    nodes = list_dps(traverse_dps(datapipe))
+    numbers = {id(node): i for i, node in enumerate(nodes)}
+    lines: list[str] = []
+    drawn: set[int] = set()
+
+    def draw(node: Any, first: str, rest: str) -> None:
+        again = id(node) in drawn
+        drawn.add(id(node))
+        lines.append(f"{first}{_label(node)} [{numbers[id(node)]}]{' (above)' if again else ''}")
+        if again:
+            return
+        below = sources_of(node)
+        for i, source in enumerate(below):
+            last = i == len(below) - 1
+            draw(source, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   "))
+
+    draw(datapipe, "", "")
+    return "\n".join(lines)
+
+
+def to_graph(datapipe: Any, *, debug: bool = False) -> Any:
+    """The graph for graphviz; without `debug` the branches of a fork and the like are one node."""
+    try:
+        import graphviz  # type: ignore[import-not-found, unused-ignore]
+    except ModuleNotFoundError:
+        raise MissingExtra(
+            "graphviz is not installed; it comes with: pip install graphviz. headrace.datapipes.utils.to_text() draws "
+            "the same graph as text"
+        ) from None
+    drawing = graphviz.Digraph(graph_attr={"rankdir": "TB"}, node_attr={"shape": "box", "style": "filled"})
+    nodes = list_dps(traverse_dps(datapipe))
+    names = {id(node): _group(node) if not debug else str(i) for i, node in enumerate(nodes)}
+    fed = {id(source) for node in nodes for source in sources_of(node)}
+    for node in nodes:
+        color = "lightblue" if not sources_of(node) else "darkolivegreen1" if id(node) not in fed else "white"
+        drawing.node(names[id(node)], _label(node), fillcolor=color)
+    edges = {
+        (names[id(s)], names[id(node)]) for node in nodes for s in sources_of(node) if names[id(s)] != names[id(node)]
+    }
+    for tail, head in sorted(edges):
+        drawing.edge(tail, head)
+    return drawing
+
+
+def _group(node: Any) -> str:
+    """Branches of one node have one name."""
+    if isinstance(node, DataPipe) and not is_own(node) and "instance_id" in node.__dict__["_given"]:
+        (source, *_) = sources_of(node)
+        return f"{type(node).__name__} of {id(source)}"
+    return str(id(node))
+
+
+def _label(node: Any) -> str:
+    if not isinstance(node, DataPipe):
+        return str(node.op.describe())
+    name = type(node).__name__
+    if is_own(node):
+        return name
+    described = op_of(node).describe()
+    if name == "Inner":
+        return described
+    arguments = described[described.index("(") :] if "(" in described else ""
+    return name + arguments

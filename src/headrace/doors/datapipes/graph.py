@@ -1,0 +1,200 @@
+"""Functions over a graph of pipes: look at it, search it, change it, seed it, check it.
+
+A graph is written as nested dicts, `{id(pipe): (pipe, graph of its sources)}`, with one pipe at the top. A pipe that is
+reached on two ways appears on both; a way that comes back to where it was is cut there. `replace_dp` and `remove_dp`
+change the pipes themselves (DataLoader2 works on a copy of the user's graph).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headrace.doors.datapipes.iter import CLASSES, Shards
+from headrace.doors.datapipes.nodes import DataPipe, is_own, sources_of
+from headrace.doors.datapipes.user import relink
+from headrace.ops.order.sharding import Sharding
+from headrace.ops.order.shuffle import Shuffle
+from headrace.pipe.graph import Pipe
+
+Graph = dict[int, tuple[Pipe[Any], Any]]
+
+
+def traverse_dps(datapipe: Any) -> Graph:
+    """The graph that ends in this pipe."""
+    if not isinstance(datapipe, Pipe):
+        raise RuntimeError(f"Expected `IterDataPipe` or `MapDataPipe`, but {type(datapipe)} is found")
+    return _graph(datapipe, frozenset())
+
+
+def _graph(node: Pipe[Any], above: frozenset[int]) -> Graph:
+    below: Graph = {}
+    for source in sources_of(node):
+        if id(source) not in above and source is not node:
+            below.update(_graph(source, above | {id(node)}))
+    return {id(node): (node, below)}
+
+
+def find_dps(graph: Graph, dp_type: type) -> list[Any]:
+    """Every pipe of exactly this class, once, those nearest to the end first."""
+    found: dict[int, Any] = {}
+
+    def visit(part: Graph) -> None:
+        for number, (node, below) in part.items():
+            if type(node) is dp_type:
+                found.setdefault(number, node)
+            visit(below)
+
+    visit(graph)
+    return list(found.values())
+
+
+def list_dps(graph: Graph, exclude_dps: Any = None) -> list[Any]:
+    """Every pipe once, from the end to the sources; those given, and all that feeds them, are left out."""
+    out: set[int] = set()
+    if exclude_dps is not None:
+        for excluded in exclude_dps if isinstance(exclude_dps, Sequence) else [exclude_dps]:
+            out |= {id(node) for node in list_dps(traverse_dps(excluded))}
+    found: dict[int, Any] = {}
+    waiting: deque[Graph] = deque([graph])
+    while waiting:
+        for number, (node, below) in waiting.popleft().items():
+            if number not in out and number not in found:
+                found[number] = node
+            waiting.append(below)
+    return list(found.values())
+
+
+def replace_dp(graph: Graph, old_datapipe: Any, new_datapipe: Any) -> Graph:
+    """Every pipe that `old_datapipe` feeds is fed by `new_datapipe` instead; the new graph."""
+    top = _top(graph)
+    if top is old_datapipe:
+        return traverse_dps(new_datapipe)
+    keep = {id(node) for node in list_dps(traverse_dps(new_datapipe))}
+    for node in list_dps(graph):
+        # The new pipe may itself be built on the old one.
+        if id(node) not in keep and any(source is old_datapipe for source in sources_of(node)):
+            _feed(node, old_datapipe, new_datapipe)
+    return traverse_dps(top)
+
+
+def remove_dp(graph: Graph, datapipe: Any) -> Graph:
+    """Every pipe that `datapipe` feeds is fed by its source instead; the new graph."""
+    sources = sources_of(datapipe)
+    if not sources:
+        raise RuntimeError("Cannot remove the source DataPipe from the graph of DataPipe")
+    if len(sources) > 1:
+        raise RuntimeError("Cannot remove the receiving DataPipe having multiple sending DataPipes")
+    top = _top(graph)
+    if top is datapipe:
+        return traverse_dps(sources[0])
+    for node in list_dps(graph):
+        if any(source is datapipe for source in sources_of(node)):
+            _feed(node, datapipe, sources[0])
+    return traverse_dps(top)
+
+
+def _top(graph: Graph) -> Any:
+    assert len(graph) == 1, f"a graph has one pipe at its end, not {len(graph)}"
+    return next(iter(graph.values()))[0]
+
+
+def _feed(node: Any, old: Any, new: Any) -> None:
+    if not isinstance(node, DataPipe):
+        raise TypeError(f"a plain Pipe does not change: build {node.op.describe()} with a class of headrace.datapipes")
+    relink(node, {id(old): new})
+
+
+# --- seeds and shards -------------------------------------------------------------------------------------------------
+
+
+def set_datapipes_seed(datapipes: Iterable[Any], seed_generator: Any, distributed_shared: bool) -> None:
+    """Tell every random pipe among these a seed of its own."""
+    for node in datapipes:
+        if callable(getattr(node, "set_seed", None)):
+            shared = seed_generator.generate_shared_seed if distributed_shared else seed_generator.generate_seed
+            node.set_seed(shared())
+
+
+def set_graph_random_seed(datapipe: Any, seed_generator: Any) -> Any:
+    """Tell every random pipe its seed: the same in all processes before a shard point, another in each after it."""
+    graph = traverse_dps(datapipe)
+    marks = find_dps(graph, CLASSES["ShardingFilter"])
+    done: dict[int, Any] = {}
+    for mark in marks:
+        before = [node for node in list_dps(traverse_dps(mark)) if id(node) not in done]
+        set_datapipes_seed(before, seed_generator, distributed_shared=True)
+        done.update({id(node): node for node in before})
+    set_datapipes_seed(list_dps(graph, exclude_dps=marks), seed_generator, distributed_shared=False)
+    return datapipe
+
+
+def apply_sharding(datapipe: Any, num_of_instances: int, instance_id: int, sharding_group: int = 1) -> Any:
+    """Give every shard point its share; two of them on one way would lose data and are refused."""
+
+    def visit(part: Graph, above: Any) -> None:
+        node: Any
+        for node, below in part.values():
+            mark = above
+            if isinstance(node, Shards) or (is_own(node) and callable(getattr(node, "apply_sharding", None))):
+                if above is not None:
+                    raise RuntimeError(
+                        "Sharding twice on a single pipeline is likely unintended and will cause data loss. "
+                        f"Sharding already applied to {above!r} while trying to apply to {node!r}"
+                    )
+                mark = node
+                node.apply_sharding(num_of_instances, instance_id, sharding_group)
+            visit(below, mark)
+
+    visit(traverse_dps(datapipe), None)
+    return datapipe
+
+
+# --- shuffling, and what to look for ----------------------------------------------------------------------------------
+
+
+def is_shuffle(node: Any) -> bool:
+    """Whether a pipe can be switched to deliver in the order of its source."""
+    return callable(getattr(node, "set_shuffle", None)) and callable(getattr(node, "set_seed", None))
+
+
+def is_shard_point(node: Any) -> bool:
+    """Whether work is divided at this pipe."""
+    if isinstance(node, DataPipe) and is_own(node):
+        return callable(getattr(node, "apply_sharding", None))
+    return isinstance(node.op if not isinstance(node, DataPipe) else node.__dict__["_built"], Sharding)
+
+
+def shuffled_before_sharding(datapipe: Any) -> bool:
+    """False if some shard point has no shuffle before it, though the graph shuffles somewhere."""
+    nodes = list_dps(traverse_dps(datapipe))
+    if not any(_shuffles(node) for node in nodes):
+        return True
+    marks = [node for node in nodes if is_shard_point(node)]
+    return all(any(_shuffles(node) for node in list_dps(traverse_dps(mark))) for mark in marks)
+
+
+def _shuffles(node: Any) -> bool:
+    """Whether a pipe changes the order of a whole stream; inside batches everybody may shuffle where they like."""
+    if not isinstance(node, DataPipe):
+        return isinstance(node.op, Shuffle)
+    if is_own(node):
+        return is_shuffle(node)
+    return isinstance(node.__dict__["_built"], Shuffle) and not node.__dict__.get("_off")
+
+
+def lint(datapipe: Any, workers: int) -> list[str]:
+    """What is likely not meant, each with what to write instead."""
+    found = []
+    nodes = list_dps(traverse_dps(datapipe))
+    if workers > 1 and not any(is_shard_point(node) for node in nodes):
+        found.append(
+            f"the graph has no sharding_filter(): {workers} workers deliver each sample once all the same. "
+            "Say where work is divided: put .sharding_filter() after .shuffle(); for a copy of the data per worker ask "
+            "for MultiProcessingReadingService(..., sharding='per-worker')"
+        )
+    if workers and not shuffled_before_sharding(datapipe):
+        found.append(
+            "a shuffle stands after sharding_filter(), where it sees only what the workers have made: "
+            "put .shuffle() before .sharding_filter()"
+        )
+    return found

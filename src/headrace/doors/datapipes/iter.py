@@ -1,0 +1,250 @@
+"""The classes of `headrace.datapipes.iter`: one per verb, made from a table, and some sources that have no verb."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any
+
+from headrace.doors.datapipes import verbs as verbs
+from headrace.doors.datapipes.classes import CLASS_OF, make_class, make_verb
+from headrace.doors.datapipes.nodes import DataPipe, IterDataPipe, MapDataPipe, lowered
+from headrace.errors import BadOption, BadPipe, NoLength
+from headrace.op import Op
+from headrace.ops.branch.fork import Column
+from headrace.ops.order.in_batch_shuffle import InBatchShuffle
+from headrace.ops.order.set_length import SetLength
+from headrace.ops.order.shard import Shard
+from headrace.ops.order.shuffle import Shuffle
+from headrace.ops.shape.batch import Batch
+from headrace.ops.shape.filter import Filter
+from headrace.ops.shape.flatmap import Flatmap
+from headrace.ops.shape.map import Map
+from headrace.ops.shape.same import Same
+from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
+from headrace.ops.shape.unbatch import Unbatch
+from headrace.pipe.graph import Pipe
+from headrace.tables.ops.columns import FlatmapColumns
+
+MODULE = "headrace.datapipes.iter"
+
+
+class SHARDING_PRIORITIES(IntEnum):
+    """Who shares the samples."""
+
+    DEFAULT = 1
+    DISTRIBUTED = 2
+    MULTIPROCESSING = 3
+
+
+# --- what some classes can do besides being a verb --------------------------------------------------------------------
+
+
+class Chance:
+    """A pipe whose order is random: it can be told its seed, and switched off."""
+
+    def set_seed(self, seed: int) -> Any:
+        """The next iteration without a loader uses this seed, the one after it a seed that follows from it."""
+        self.__dict__["_told"] = (int(seed), 0)
+        return self
+
+    def set_shuffle(self, shuffle: bool = True) -> Any:
+        """Switch the shuffling on or off."""
+        self.__dict__["_off"] = not shuffle
+        return self
+
+    def in_force(self, op: Op[Any, Any]) -> Op[Any, Any]:
+        if not self.__dict__.get("_off"):
+            return op
+        return FlatmapColumns(op.fn, op.input_col) if isinstance(op, ShuffledFlatmap) else Same()
+
+
+class Shards:
+    """A shard point that can be told by hand which share to take."""
+
+    def apply_sharding(
+        self, num_of_instances: int, instance_id: int, sharding_group: int = SHARDING_PRIORITIES.DEFAULT
+    ) -> None:
+        """Take every `num_of_instances`-th sample, from `instance_id` on, among the members of a group."""
+        if instance_id >= num_of_instances:
+            raise BadOption(f"instance_id({instance_id}) should be smaller than num_of_instances({num_of_instances})")
+        groups = {**self.__dict__.get("_groups", {}), int(sharding_group): (num_of_instances, instance_id)}
+        if len(groups) > 1 and SHARDING_PRIORITIES.DEFAULT in groups:
+            raise RuntimeError("ShardingFilter cannot mix DEFAULT and non DEFAULT groups")
+        self.__dict__["_groups"] = groups
+
+    def is_shardable(self) -> bool:
+        return True
+
+    def in_force(self, op: Any) -> Op[Any, Any]:
+        only = op.group
+        groups = [v for k, v in sorted(self.__dict__.get("_groups", {}).items(), reverse=True) if only in (None, k)]
+        if not groups:
+            return op  # type: ignore[no-any-return]
+        count, number = 1, 0
+        for instances, instance in groups:
+            number += count * instance
+            count *= instances
+        return Shard(count, number)
+
+
+class First:
+    """A pipe of at most so many samples."""
+
+    def __len__(self) -> int:
+        node: Any = self
+        (source,) = node.__dict__["_sources"]
+        limit = node.__dict__["_given"]["limit"]
+        known = lowered(source).length()
+        if known is not None:
+            return known if limit is None else min(known, limit)
+        if limit is None:
+            raise NoLength("The length of this HeaderIterDataPipe cannot be determined.")
+        warnings.warn(
+            "The length of this HeaderIterDataPipe is inferred to be equal to its limit. "
+            "The actual value may be smaller if the actual length of source_datapipe is smaller than the limit.",
+            stacklevel=2,
+        )
+        return int(limit)
+
+
+class FromFunction:
+    """A pipe whose function decides how many samples there are."""
+
+    length_text = "{name}'s length relies on the output of its function."
+
+
+class Endless:
+    length_text = "This {name} instance cycles forever, and therefore doesn't have valid length"
+
+
+class UntilRead:
+    length_text = "{name} instance doesn't have valid length until the cache is loaded."
+
+
+class Stays:
+    """A pipe that runs where the training loop runs."""
+
+    def is_replicable(self) -> bool:
+        return False
+
+
+class Part:
+    """A part of a random split."""
+
+    def override_seed(self, seed: int) -> Any:
+        """Split by another seed from now on."""
+        node: Any = self
+        node.__dict__["_built"] = replace(node.__dict__["_built"], seed=seed)
+        return self
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+MIXINS: dict[str, type] = {
+    "BatchMapper": FromFunction, "Cycler": Endless, "FlatMapper": FromFunction, "FullSync": Stays, "Header": First,
+    "InBatchShuffler": Chance, "InMemoryCacheHolder": UntilRead, "PinMemory": Stays, "RandomSplitter": Part,
+    "ShardingFilter": Shards, "ShuffledFlatMapper": Chance, "Shuffler": Chance,
+}  # fmt: skip
+
+VERBS: dict[str, str] = {
+    "BatchAsyncMapper": "async_map_batches", "BatchMapper": "map_batches", "Batcher": "batch",
+    "BucketBatcher": "bucketbatch", "Bz2FileLoader": "load_from_bz2", "CSVDictParser": "parse_csv_as_dict",
+    "CSVParser": "parse_csv", "Collator": "collate", "Concater": "concat", "Cycler": "cycle",
+    "DataFrameMaker": "dataframe", "Decompressor": "decompress", "Demultiplexer": "demux", "Dropper": "drop",
+    "EndOnDiskCacheHolder": "end_caching", "Enumerator": "enumerate", "Extractor": "extract",
+    "FSSpecFileLister": "list_files_by_fsspec", "FSSpecFileOpener": "open_files_by_fsspec",
+    "FSSpecSaver": "save_by_fsspec", "FileLister": "list_files", "FileOpener": "open_files", "Filter": "filter",
+    "FlatMapper": "flatmap", "Flattener": "flatten", "Forker": "fork", "FullSync": "fullsync",
+    "GDriveReader": "read_from_gdrive", "Grouper": "groupby", "HashChecker": "check_hash", "Header": "header",
+    "HttpReader": "read_from_http", "InBatchShuffler": "in_batch_shuffle", "InMemoryCacheHolder": "in_memory_cache",
+    "IndexAdder": "add_index", "IterKeyZipper": "zip_with_iter", "JsonParser": "parse_json_files",
+    "LengthSetter": "set_length", "LineReader": "readlines", "MapKeyZipper": "zip_with_map", "Mapper": "map",
+    "MaxTokenBucketizer": "max_token_bucketize", "Multiplexer": "mux", "MultiplexerLongest": "mux_longest",
+    "OnDiskCacheHolder": "on_disk_cache", "OnlineReader": "read_from_remote",
+    "ParagraphAggregator": "lines_to_paragraphs", "ParquetDataFrameLoader": "load_parquet_as_df",
+    "PinMemory": "pin_memory", "Prefetcher": "prefetch", "RandomSplitter": "random_split",
+    "RarArchiveLoader": "load_from_rar", "Repeater": "repeat", "RoundRobinDemultiplexer": "round_robin_demux",
+    "RoutedDecoder": "routed_decode", "Rows2Columnar": "rows2columnar", "Saver": "save_to_disk",
+    "ShardExpander": "shard_expand", "ShardingFilter": "sharding_filter",
+    "ShardingRoundRobinDispatcher": "sharding_round_robin_dispatch", "ShuffledFlatMapper": "shuffled_flatmap",
+    "Shuffler": "shuffle", "Slicer": "slice", "StreamReader": "read_from_stream",
+    "TFRecordLoader": "load_from_tfrecord", "TarArchiveLoader": "load_from_tar", "ThreadPoolMapper": "threadpool_map",
+    "UnBatcher": "unbatch", "UnZipper": "unzip", "WebDataset": "webdataset", "XzFileLoader": "load_from_xz",
+    "ZipArchiveLoader": "load_from_zip", "Zipper": "zip", "ZipperLongest": "zip_longest",
+}  # fmt: skip
+"""Class -> verb."""
+
+DIFFERENT: dict[str, Callable[..., Any]] = {
+    "batch": verbs.batch, "collate": verbs.collate, "concat": verbs.concat, "dataframe": verbs.dataframe,
+    "enumerate": verbs.enumerate_, "filter": verbs.filter_, "flatmap": verbs.flatmap,
+    "list_files": verbs.list_files, "list_files_by_fsspec": verbs.list_files_by_fsspec,
+    "load_parquet_as_df": verbs.load_parquet_as_df, "map": verbs.map_, "mux": verbs.mux,
+    "mux_longest": verbs.mux_longest, "pin_memory": verbs.pin_memory, "shuffle": verbs.shuffle,
+    "unbatch": verbs.unbatch, "zip": verbs.zip_, "zip_longest": verbs.zip_longest,
+}  # fmt: skip
+"""Verbs whose arguments are not those of Pipe."""
+
+SOURCES: dict[str, Callable[..., Any]] = {
+    "HuggingFaceHubReader": verbs.huggingface, "IterableWrapper": verbs.wrap, "MapToIterConverter": verbs.to_iter,
+    "SampleMultiplexer": verbs.sample_multiplexer, "Sampler": verbs.sampler,
+}  # fmt: skip
+"""Classes without a verb on streams."""
+
+LEFT_OUT: dict[str, str] = {
+    "AISFileLister": "AIStore speaks S3: use list_files_by_fsspec() with an s3:// URL and its endpoint",
+    "AISFileLoader": "AIStore speaks S3: use open_files_by_fsspec() with an s3:// URL and its endpoint",
+    "IoPathFileLister": "iopath is archived: use list_files_by_fsspec()",
+    "IoPathFileOpener": "iopath is archived: use open_files_by_fsspec()",
+    "IoPathSaver": "iopath is archived: use save_by_fsspec()",
+    "S3FileLister": "it was a compiled part of torchdata: use list_files_by_fsspec() with an s3:// URL",
+    "S3FileLoader": "it was a compiled part of torchdata: use open_files_by_fsspec() with an s3:// URL",
+}
+"""Classes of services and libraries that are gone, and what to use instead."""
+
+
+def _left_out(name: str, reason: str) -> type[DataPipe[Any]]:
+    def make(*args: Any, **kwargs: Any) -> Any:
+        raise BadPipe(f"{name} is left out of headrace: {reason}")
+
+    make.__doc__ = f"Left out: {reason}."
+    return make_class(name, make, IterDataPipe, MODULE)
+
+
+def _with_pipe(make: Callable[..., Any]) -> Callable[..., Any]:
+    """The verb, for a first argument that need not be a pipe yet."""
+    import functools
+
+    @functools.wraps(make)
+    def verb(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, MapDataPipe):
+            self = CLASSES["MapToIterConverter"](self)
+        return make(verbs.as_pipe(self), *args, **kwargs)
+
+    return verb
+
+
+def _classes() -> dict[str, type[DataPipe[Any]]]:
+    made: dict[str, type[DataPipe[Any]]] = {}
+    for name, verb in VERBS.items():
+        make = DIFFERENT.get(verb) or _with_pipe(getattr(Pipe, verb))
+        if verb in DIFFERENT and verb not in ("zip", "concat", "mux", "mux_longest", "zip_longest", "list_files",
+                                               "list_files_by_fsspec"):  # fmt: skip
+            make = _with_pipe(make)
+        mixins = (MIXINS[name],) if name in MIXINS else ()
+        made[name] = make_class(name, make, IterDataPipe, MODULE, mixins)
+    for name, make in SOURCES.items():
+        made[name] = make_class(name, make, IterDataPipe, MODULE)
+    for name, reason in LEFT_OUT.items():
+        made[name] = _left_out(name, reason)
+    return dict(sorted(made.items()))
+
+
+CLASSES: dict[str, Any] = _classes()
+for _name, _verb in VERBS.items():
+    setattr(IterDataPipe, _verb, make_verb(_verb, CLASSES[_name], DIFFERENT.get(_verb) or getattr(Pipe, _verb)))
+for _op, _name in (
+    (Batch, "Batcher"), (Map, "Mapper"), (Filter, "Filter"), (Flatmap, "FlatMapper"), (Unbatch, "UnBatcher"),
+    (Shuffle, "Shuffler"), (InBatchShuffle, "InBatchShuffler"), (SetLength, "LengthSetter"), (Column, "Mapper"),
+):  # fmt: skip
+    CLASS_OF[_op] = CLASSES[_name]

@@ -1,0 +1,39 @@
+"""The classes of `headrace.datapipes.map`: tables, made from the same kind of table."""
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.doors.datapipes import verbs as verbs
+from headrace.doors.datapipes.classes import make_class, make_verb
+from headrace.doors.datapipes.iter import CLASSES as STREAMS
+from headrace.doors.datapipes.iter import Chance
+from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
+
+MODULE = "headrace.datapipes.map"
+
+VERBS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "Batcher": ("batch", verbs.batch_table),
+    "Concater": ("concat", verbs.concat_tables),
+    "InMemoryCacheHolder": ("in_memory_cache", verbs.cache_table),
+    "Mapper": ("map", verbs.map_table),
+    "Shuffler": ("shuffle", verbs.shuffle_table),
+    "UnZipper": ("unzip", verbs.unzip_table),
+    "Zipper": ("zip", verbs.zip_tables),
+}
+"""Class -> verb on tables."""
+
+CLASSES: dict[str, Any] = {
+    "IterToMapConverter": make_class("IterToMapConverter", verbs.to_map, MapDataPipe, MODULE),
+    "SequenceWrapper": make_class("SequenceWrapper", verbs.wrap_table, MapDataPipe, MODULE),
+}
+for _name, (_verb, _make) in VERBS.items():
+    # A shuffled table is a stream: its samples come one after the other.
+    _base, _mixins = (IterDataPipe, (Chance,)) if _name == "Shuffler" else (MapDataPipe, ())
+    CLASSES[_name] = make_class(_name, _make, _base, MODULE, _mixins)
+    setattr(MapDataPipe, _verb, make_verb(_verb, CLASSES[_name], _make))
+CLASSES = dict(sorted(CLASSES.items()))
+for _kind, _verb, _class, _make in (
+    (MapDataPipe, "to_iter_datapipe", STREAMS["MapToIterConverter"], verbs.to_iter),
+    (IterDataPipe, "to_map_datapipe", CLASSES["IterToMapConverter"], verbs.to_map),
+):
+    setattr(_kind, _verb, make_verb(_verb, _class, _make))

@@ -1,0 +1,326 @@
+"""DataPipes: the graph that users of TorchData know, on top of Pipe.
+
+    IterDataPipe    what users subclass with __iter__; every class of `headrace.datapipes.iter` is one
+    MapDataPipe     the same with __getitem__ and __len__; `headrace.datapipes.map`
+
+Both are Pipes: every verb works on them, and a graph may mix them with plain pipes. A node of such a graph is either
+*built* by a verb or class (it has an op and sources), or *the user's own*: an object whose pipes are found by looking
+at its attributes, also inside lists, tuples, sets and dicts. Payloads are never looked into and never pickled to find
+them.
+
+Nothing here runs. `lowered(pipe)` is the same graph as plain Pipes, in which an object of the user's has become an op;
+inside a worker that op runs on a copy of the object whose pipes are replaced by what they deliver. So the user's own
+object is never touched, and any number of iterators may read the same graph.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from headrace.doors.datapipes.user import LARGEST, Hole, UserStream, UserTable, relink, relinked
+from headrace.doors.torch.datapipes import torch_worker
+from headrace.errors import NoLength
+from headrace.op import Here, Indexed, Op
+from headrace.ops.shape.chunk import DataChunk as DataChunk
+from headrace.pipe.cursor import Opening
+from headrace.pipe.graph import Pipe
+from headrace.pipe.verbs.keyed import Keyed
+from headrace.plan.seed import key
+from headrace.sources.access import Access
+from headrace.sources.cached import CachedTable
+from headrace.sources.sampled import Sampled
+from headrace.sources.table import Table
+
+T = TypeVar("T", covariant=True)
+SOURCE = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
+"""What the first argument of a class of pipes is called."""
+READS_BY_ITSELF: dict[type, str] = {Table: "source", CachedTable: "pipe", Sampled: "data"}
+"""Ops that are no part of the opened graph: they hold their source in this field, and read it when they need it."""
+_NOT_SENT = ("_access", "_passes")
+"""What a node knows of this process only."""
+
+
+class _Computed:
+    """An attribute that is worked out when it is asked for, unless the user's object has one of that name."""
+
+    def __init__(self, work_out: Callable[[Any], Any]) -> None:
+        self._work_out = work_out
+
+    def __get__(self, node: Any, owner: Any = None) -> Any:
+        return self if node is None else self._work_out(node)
+
+
+class DataPipe(Pipe[T]):
+    """What both kinds of DataPipe have in common."""
+
+    length_text: ClassVar[str] = "{name} instance doesn't have valid length"
+
+    op = _Computed(lambda node: op_of(node))
+    inputs = _Computed(lambda node: engine_inputs(node))
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass  # a user's class calls super().__init__() or does not
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """The constructor's arguments of a built pipe, by name."""
+        if name[:2] != "__":
+            given = self.__dict__.get("_given", {})
+            if name in given:
+                return given[name]
+            if name in SOURCE and self.__dict__.get("_sources"):
+                return self.__dict__["_sources"][0]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A method called __getstate__ exists on every object; only one that the user wrote decides what travels.
+        if type(self).__getstate__ is not object.__getstate__:
+            return (_blank, (type(self),), self.__getstate__())
+        return (_blank, (type(self),), {k: v for k, v in self.__dict__.items() if k not in _NOT_SENT})
+
+    @classmethod
+    def built(cls, op: Op[Any, Any], sources: tuple[Pipe[Any], ...], given: dict[str, Any]) -> Any:
+        """A node of this class that is not the user's own."""
+        node = _blank(cls)
+        node.__dict__.update(_built=op, _sources=sources, _given=given)
+        return node
+
+    def in_force(self, op: Op[Any, Any]) -> Op[Any, Any]:
+        """The op that a built node uses now: some can be switched off."""
+        return op
+
+    def __iter__(self) -> Iterator[T]:
+        worker = torch_worker()
+        passes = self.__dict__.get("_passes", 0) if worker is None else worker[2]
+        self.__dict__["_passes"] = passes + 1
+        told: dict[int, int] = {}
+        pipe = lowered(self, told=told)
+        samples = _DirectOpening(pipe.ordinals(), passes, told).open(pipe)
+        # The workers of torch's DataLoader each read the same graph: every sample belongs to one of them.
+        return samples if worker is None else islice(samples, worker[0], None, worker[1])
+
+    # What verbs ask about the pipe that they grow on: of the plain graph, where no name of the user's is in the way.
+
+    def length(self) -> int | None:
+        return lowered(self).length()
+
+    def indexed(self, *about: Any, **more: Any) -> Indexed | None:
+        return lowered(self).indexed(*about, **more)
+
+    @property
+    def columnar(self) -> bool:
+        return lowered(self).columnar
+
+    def __len__(self) -> int:
+        known = lowered(self).length()
+        if known is None:
+            raise NoLength(self.length_text.format(name=type(self).__name__))
+        return known
+
+    def __repr__(self) -> str:
+        return repr(lowered(self))
+
+    @classmethod
+    def register_function(cls, function_name: str, function: Callable[..., Any]) -> None:
+        """`pipe.function_name(...)` calls `function(pipe, ...)` from now on."""
+        register(cls, function_name, function)
+
+
+class IterDataPipe(DataPipe[T]):
+    """A pipe whose samples come one after the other: subclass it and write `__iter__`."""
+
+    if TYPE_CHECKING:  # these verbs have the arguments of DataPipes, not those of Pipe
+
+        def batch(  # type: ignore[override]
+            self,
+            batch_size: int,
+            drop_last: bool = False,
+            wrapper_class: Callable[[list[Any]], Any] | None = None,
+            **more: Any,
+        ) -> Pipe[Any]: ...
+        def unbatch(self, unbatch_level: int = 1) -> Pipe[Any]: ...
+        def collate(self, conversion: Any = None, collate_fn: Any = None) -> Pipe[Any]: ...
+        def shuffle(self, *, buffer_size: int | None = None, unbatch_level: int = 0, **more: Any) -> Pipe[Any]: ...
+        def enumerate(self, starting_index: int = 0) -> Pipe[Any]: ...
+        def filter(self, filter_fn: Callable[..., bool], input_col: Any = None) -> Pipe[Any]: ...
+
+
+class MapDataPipe(DataPipe[T]):
+    """A pipe whose samples are asked for by key: subclass it and write `__getitem__`, and `__len__` for 0, 1, 2, ..."""
+
+    def __getitem__(self, index: Any) -> T:
+        if "_built" not in self.__dict__:
+            raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
+        found = self.__dict__.get("_access")
+        if found is None:
+            found = self.__dict__["_access"] = Access(lowered(self))
+        return found.get(index)  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[T]:
+        first, step, _ = torch_worker() or (0, 1, 0)
+        return (self[i] for i in range(first, len(self), step))
+
+
+for _class in (DataPipe, IterDataPipe, MapDataPipe):
+    # Whoever unpickles one of them imports the module in which their verbs have been put on them too.
+    _class.__module__ = "headrace.doors.datapipes.names"
+
+
+# --- the graph --------------------------------------------------------------------------------------------------------
+
+
+def is_own(node: Any) -> bool:
+    """Whether a node is an object of the user's class."""
+    return isinstance(node, DataPipe) and "_built" not in node.__dict__
+
+
+def sources_of(node: Any) -> tuple[Pipe[Any], ...]:
+    """The pipes that feed a node."""
+    if not isinstance(node, DataPipe):
+        return node.inputs if isinstance(node, Pipe) else ()
+    if not is_own(node):
+        return node.__dict__["_sources"]  # type: ignore[no-any-return]
+    found: dict[int, Pipe[Any]] = {}
+    for value in node.__dict__.values():
+        _collect(value, found)
+    found.pop(id(node), None)
+    return tuple(found.values())
+
+
+def _collect(value: Any, found: dict[int, Pipe[Any]]) -> None:
+    if isinstance(value, Pipe):
+        found.setdefault(id(value), value)
+    elif isinstance(value, dict):
+        if len(value) <= LARGEST:
+            for name, part in value.items():
+                _collect(name, found)
+                _collect(part, found)
+    elif isinstance(value, list | tuple | set | frozenset) and len(value) <= LARGEST:
+        for part in value:
+            _collect(part, found)
+
+
+def streams_of(node: Any) -> tuple[Pipe[Any], ...]:
+    """The pipes that the engine has to open for a node: tables inside an object of the user's answer for themselves."""
+    sources = sources_of(node)
+    return tuple(s for s in sources if not isinstance(s, MapDataPipe | Keyed)) if is_own(node) else sources
+
+
+def engine_inputs(node: Any) -> tuple[Pipe[Any], ...]:
+    """The inputs of a node that is run as it is, without being lowered."""
+    return () if not is_own(node) and type(node.__dict__["_built"]) in READS_BY_ITSELF else streams_of(node)
+
+
+def op_of(node: Any) -> Op[Any, Any]:
+    """What a node does to its inputs."""
+    if is_own(node):
+        return _own_op(node, streams_of(node), seeded=True)
+    return node.in_force(node.__dict__["_built"])  # type: ignore[no-any-return]
+
+
+def _own_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:
+    if isinstance(node, MapDataPipe):
+        return UserTable(node)
+    holes = {id(source): Hole(i) for i, source in enumerate(streams)}
+    replicable = getattr(node, "is_replicable", None)
+    stays = callable(replicable) and not replicable()
+    return UserStream(relinked(node, holes), len(streams), seeded, consumer=stays)
+
+
+def lowered(
+    node: Any, memo: dict[int, Pipe[Any] | None] | None = None, told: dict[int, int] | None = None
+) -> Pipe[Any]:
+    """The same graph as plain pipes. `told`, if given, collects the seeds that nodes were given by hand."""
+    memo = {} if memo is None else memo
+    done = memo.get(id(node))
+    if done is not None:
+        return done
+    memo[id(node)] = None
+    streams = () if isinstance(node, MapDataPipe) and is_own(node) else streams_of(node)
+    # A pipe that can be reached from itself: the way back is left to the user's object, as it is.
+    streams = tuple(s for s in streams if id(s) not in memo or memo[id(s)] is not None)
+    below = [lowered(source, memo, told) for source in streams]
+    if not isinstance(node, DataPipe):
+        plain = node if all(a is b for a, b in zip(below, streams, strict=True)) else Pipe(node.op, *below)
+    elif is_own(node):
+        plain = Pipe(_own_op(node, streams, seeded=told is None), *below)
+    else:
+        op: Any = op_of(node)
+        field = READS_BY_ITSELF.get(type(op))
+        plain = Pipe(op, *below) if field is None else Pipe(replace(op, **{field: below[0]}))
+    if told is not None and isinstance(node, DataPipe) and "_told" in node.__dict__:
+        seed, uses = node.__dict__["_told"]
+        told[id(plain)] = key(seed, "told", uses)
+        node.__dict__["_told"] = (seed, uses + 1)
+    memo[id(node)] = plain
+    return plain
+
+
+class _DirectOpening(Opening):
+    """A graph iterated without a loader: each pass has a new order, and seeds given by hand are obeyed."""
+
+    def __init__(self, ordinals: dict[int, int], passes: int, told: dict[int, int]) -> None:
+        super().__init__(ordinals, 0, passes)
+        self._told = told
+
+    def here(self, node: Pipe[Any], turn: int = 0) -> Here:
+        here = super().here(node, turn)
+        if id(node) in self._told:
+            here.seed = key(self._told[id(node)], turn)
+        return here
+
+
+def clone(node: Any, memo: dict[int, Any] | None = None) -> Any:
+    """A copy of the graph, node by node; what the nodes hold besides pipes is shared."""
+    memo = {} if memo is None else memo
+    if id(node) not in memo:
+        if isinstance(node, DataPipe):
+            memo[id(node)] = relinked(node, {})
+            relink(memo[id(node)], {id(source): clone(source, memo) for source in sources_of(node)})
+        else:
+            memo[id(node)] = Pipe(node.op, *[clone(source, memo) for source in node.inputs])
+    return memo[id(node)]
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def register(cls: type[DataPipe[Any]], name: str, function: Callable[..., Any]) -> None:
+    """Put a verb on a class of pipes; a name that is taken by somebody else is refused."""
+    taken = getattr(cls, name, None)
+    if taken is not None and _who(taken) != _who(function):
+        raise Exception(f"Unable to add DataPipe function name {name} as it is already taken")
+    # Verbs of streams work on plain pipes too.
+    setattr(Pipe if issubclass(IterDataPipe, cls) else cls, name, function)
+
+
+def _who(function: Any) -> Any:
+    made = getattr(function, "made_by", function)
+    return (getattr(made, "__module__", None), getattr(made, "__qualname__", None))
+
+
+def functional_datapipe(name: str, enable_df_api_tracing: bool = False) -> Callable[[type], type]:
+    """A decorator: `pipe.name(...)` is `cls(pipe, ...)` from now on."""
+    if not isinstance(name, str):
+        raise TypeError(f"functional_datapipe(name) needs a name, not {type(name).__name__}")
+
+    def decorate(cls: type) -> type:
+        if not issubclass(cls, DataPipe):
+            raise TypeError(f"`functional_datapipe` can only decorate IterDataPipe or MapDataPipe, not {cls.__name__}")
+
+        def verb(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return cls(self, *args, **kwargs)
+
+        verb.__name__, verb.__doc__ = name, cls.__doc__
+        verb.made_by = cls  # type: ignore[attr-defined]
+        register(MapDataPipe if issubclass(cls, MapDataPipe) else IterDataPipe, name, verb)
+        return cls
+
+    return decorate
+
+
+def _blank(cls: Any) -> Any:
+    return object.__new__(cls)

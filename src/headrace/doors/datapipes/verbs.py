@@ -1,0 +1,305 @@
+"""Verbs whose arguments DataPipes name differently from Pipe, and the sources that are classes only."""
+
+import copy
+import importlib.util
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from headrace.doors.datapipes.nodes import MapDataPipe
+from headrace.errors import BadOption
+from headrace.ops.branch.concat import Concat
+from headrace.ops.branch.fork import Column
+from headrace.ops.branch.sample_multiplexer import SampleMux
+from headrace.ops.branch.zip import Zip
+from headrace.ops.branch.zip_longest import ZipLongest
+from headrace.ops.counts import BadCount, positive
+from headrace.ops.order.pick import Pick
+from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
+from headrace.ops.shape.map import Map
+from headrace.ops.shape.same import Same
+from headrace.ops.shape.unbatch import Unbatch
+from headrace.pipe.graph import Pipe
+from headrace.pipe.verbs.callables import function
+from headrace.sources.cached import CachedTable
+from headrace.sources.huggingface import HuggingFace
+from headrace.sources.sampled import Sampled
+from headrace.sources.table import Table
+from headrace.sources.wrapped import WrappedIterable, WrappedSequence, has_positions
+from headrace.tables.ops.columns import FilterColumns, check_arity
+
+Made = Pipe[Any]
+
+
+def as_pipe(given: Any) -> Made:
+    """A pipe as it is; anything else that can be iterated, wrapped."""
+    return given if isinstance(given, Pipe) else wrap(given, deepcopy=False)
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+def wrap(iterable: Iterable[Any], deepcopy: bool = True) -> Made:
+    """The samples of anything that can be iterated, or of a function that returns it."""
+    if isinstance(iterable, Pipe):
+        return iterable
+    if has_positions(iterable):
+        return Pipe(WrappedSequence(iterable, deepcopy))
+    if not hasattr(iterable, "__iter__") and not callable(iterable):
+        raise BadOption(
+            f"IterableWrapper needs something that can be iterated, or a function that returns it; "
+            f"{type(iterable).__name__} is neither"
+        )
+    return Pipe(WrappedIterable(iterable, deepcopy))
+
+
+def wrap_table(sequence: Any, deepcopy: bool = True) -> Made:
+    """A sequence or a mapping."""
+    if deepcopy:
+        try:
+            sequence = copy.deepcopy(sequence)
+        except Exception:
+            from headrace.sources.wrapped import NOT_COPIED
+
+            warnings.warn(NOT_COPIED, stacklevel=4)
+    return Pipe(WrappedSequence(sequence, deepcopy=False))
+
+
+def list_files(root: Any = ".", masks: Any = "", **options: Any) -> Made:
+    """The files of a folder, of several, or of the folders that a pipe names."""
+    return _roots(root).list_files(masks, **options)
+
+
+def list_files_by_fsspec(root: Any, masks: Any = "", **options: Any) -> Made:
+    """The same for any file system."""
+    return _roots(root).list_files_by_fsspec(masks, **options)
+
+
+def _roots(root: Any) -> Made:
+    return as_pipe([root] if isinstance(root, str) or hasattr(root, "__fspath__") else root)
+
+
+def sample_multiplexer(pipes_to_weights_dict: Mapping[Any, float], seed: int | None = None) -> Made:
+    """Samples of several pipes, each next one from a pipe chosen by weight."""
+    if not pipes_to_weights_dict:
+        raise BadOption("Empty dictionary passed to SampleMultiplexerDataPipe")
+    for weight in pipes_to_weights_dict.values():
+        if not weight > 0:
+            raise BadOption(f"Expecting a positive and non-zero weight, got {weight}")
+    pipes = [as_pipe(p) for p in pipes_to_weights_dict]
+    return Pipe(SampleMux(tuple(float(w) for w in pipes_to_weights_dict.values()), seed), *pipes)
+
+
+def sampler(
+    datapipe: Any,
+    sampler: Callable[..., Any] | None = None,
+    sampler_args: Sequence[Any] | None = None,
+    sampler_kwargs: Mapping[str, Any] | None = None,
+) -> Made:
+    """The numbers that a sampler (0, 1, 2, ... if none is given) draws for a pipe of known length."""
+    len(datapipe)
+    return Pipe(Sampled(datapipe, sampler, tuple(sampler_args or ()), tuple(sorted((sampler_kwargs or {}).items()))))
+
+
+def huggingface(dataset: str, **config_kwargs: Any) -> Made:
+    """A data set of the Hugging Face hub."""
+    return Pipe(HuggingFace(dataset, tuple(sorted(config_kwargs.items()))))
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def batch(
+    self: Made,
+    batch_size: int,
+    drop_last: bool = False,
+    wrapper_class: Callable[[list[Any]], Any] | None = None,
+    **more: Any,
+) -> Made:
+    """Lists of `batch_size` samples, or what `wrapper_class` makes of them."""
+    positive(batch_size, "Batch size is required to be larger than 0!", BadCount)
+    batches: Made = Pipe.batch(self, batch_size, drop_last, **more)
+    return batches if wrapper_class in (None, list) else Pipe(Map(function(wrapper_class)), batches)
+
+
+def unbatch(self: Made, unbatch_level: int = 1) -> Made:
+    """The elements of lists, `unbatch_level` levels deep; -1: all levels."""
+    return Pipe(Unbatch(unbatch_level), self)
+
+
+def collate(
+    self: Made, conversion: Callable[[Any], Any] | None = None, collate_fn: Callable[[Any], Any] | None = None
+) -> Made:
+    """Each list of samples as one sample: torch tensors where torch is installed, numpy arrays otherwise."""
+    if isinstance(conversion, Mapping):
+        raise BadOption("collate(conversion=) takes a function; for columns of a table use rows2columnar() or parquet")
+    chosen = collate_fn if collate_fn is not None else conversion
+    if chosen is None and importlib.util.find_spec("torch") is not None:
+        from headrace.doors.torch.datapipes import default_collate
+
+        chosen = default_collate
+    return Pipe.collate(self) if chosen is None else Pipe.collate(self, function(chosen))
+
+
+def shuffle(self: Made, *, buffer_size: int | None = None, unbatch_level: int = 0, **more: Any) -> Made:
+    """Another order each epoch: of everything where there is random access, else through a buffer (10,000)."""
+    if buffer_size is not None:
+        positive(buffer_size, "buffer_size should be larger than 0", BadCount)
+    source = self if unbatch_level == 0 else unbatch(self, unbatch_level)
+    return Pipe.shuffle(source, buffer_size=buffer_size, **more)
+
+
+def enumerate_(self: Made, starting_index: int = 0) -> Made:
+    """Pairs (number, sample)."""
+    return Pipe.enumerate(self, starting_index)
+
+
+def map_(self: Made, fn: Callable[..., Any], input_col: Any = None, output_col: Any = None) -> Made:
+    """`fn` applied to every sample, or to some of its fields."""
+    check_arity(function(fn), input_col)
+    return Pipe.map(self, function(fn), input_col, output_col)
+
+
+def flatmap(self: Made, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None) -> Made:
+    """Every element of `fn` of the sample, or of some of its fields."""
+    if fn is not None:
+        check_arity(function(fn), input_col)
+    return Pipe.flatmap(self, None if fn is None else function(fn), input_col)
+
+
+def filter_(self: Made, filter_fn: Callable[..., bool], input_col: Any = None) -> Made:
+    """Only the samples for which `filter_fn` is True."""
+    return Pipe(FilterColumns(function(filter_fn), input_col), self)
+
+
+def zip_(*datapipes: Any) -> Made:
+    """Tuples of one sample from each pipe."""
+    return Pipe(Zip(), *_pipes(datapipes, "All inputs are required to be `IterDataPipe` for `ZipIterDataPipe`."))
+
+
+def zip_longest(*datapipes: Any, fill_value: Any = None) -> Made:
+    """Tuples of one sample from each pipe, until all have ended."""
+    text = "All inputs are required to be `IterDataPipe` for `ZipperLongestIterDataPipe`."
+    return Pipe(ZipLongest(fill_value), *_pipes(datapipes, text))
+
+
+def concat(*datapipes: Any) -> Made:
+    """All of the first pipe, then all of the next."""
+    return Pipe(Concat(), *_pipes(datapipes, "Expected all inputs to be `IterDataPipe`"))
+
+
+def mux(*datapipes: Any) -> Made:
+    """One sample from each pipe in turn, in whole rounds."""
+    first, *others = _pipes(datapipes, "Expected all inputs to be `IterDataPipe`")
+    return Pipe.mux(first, *others)
+
+
+def mux_longest(*datapipes: Any) -> Made:
+    """One sample from each pipe in turn, until all have ended."""
+    first, *others = _pipes(datapipes, "Expected all inputs to be `IterDataPipe`")
+    return Pipe.mux_longest(first, *others)
+
+
+def to_iter(datapipe: Any, indices: Sequence[Any] | None = None) -> Made:
+    """The samples of a table one after the other."""
+    if indices is None:
+        return Pipe(Same(), datapipe)
+    return Pipe(Pick(indices if isinstance(indices, Sequence) else list(indices)), datapipe)
+
+
+def to_map(self: Made, key_value_fn: Callable[[Any], Any] | None = None) -> Made:
+    """A table of the (key, value) samples of a stream."""
+    return Pipe(Table(self, None if key_value_fn is None else function(key_value_fn)))
+
+
+def pin_memory(self: Made, device: Any = None, pin_memory_fn: Callable[..., Any] | None = None) -> Made:
+    """Tensors in page-locked memory."""
+    from headrace.doors.torch.datapipes import check_pinning
+
+    check_pinning()
+    return Pipe.pin_memory(self, device, pin_memory_fn)
+
+
+def load_parquet_as_df(
+    self: Made, dtype: Any = None, columns: Sequence[str] | None = None, device: str = "", use_threads: bool = False
+) -> Made:
+    """Each row group of each parquet file as a pandas DataFrame."""
+    _only_pandas(dtype, device)
+    return self.load_parquet(columns, form="pandas", use_threads=use_threads)
+
+
+def dataframe(
+    self: Made,
+    dataframe_size: int = 1000,
+    dtype: Any = None,
+    dtype_generator: Any = None,
+    columns: Sequence[str] | None = None,
+    device: str = "",
+) -> Made:
+    """Every `dataframe_size` rows as one pandas DataFrame."""
+    _only_pandas(dtype or dtype_generator, device)
+    return Pipe.dataframe(self, dataframe_size, as_="pandas", columns=None if columns is None else list(columns))
+
+
+def _only_pandas(dtype: Any, device: str) -> None:
+    if dtype is not None or device not in ("", "cpu"):
+        raise BadOption("dtype and device belong to torcharrow, which is archived; frames are pandas: use .map(astype)")
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def batch_table(datapipe: Any, batch_size: int, drop_last: bool = False, wrapper_class: Any = None) -> Made:
+    positive(batch_size, "Batch size is required to be larger than 0!", BadCount)
+    batches = Pipe(BoundedBatch(batch_size, drop_last), datapipe)
+    return batches if wrapper_class in (None, list) else Pipe(Map(function(wrapper_class)), batches)
+
+
+def concat_tables(*datapipes: Any) -> Made:
+    return Pipe(BoundedConcat(), *_tables(datapipes))
+
+
+def zip_tables(*datapipes: Any) -> Made:
+    return Pipe(BoundedZip(), *_tables(datapipes))
+
+
+def map_table(datapipe: Any, fn: Callable[[Any], Any] | None = None) -> Made:
+    return Pipe(Same() if fn is None else Map(function(fn)), datapipe)
+
+
+def cache_table(source_dp: Any) -> Made:
+    return Pipe(CachedTable(source_dp))
+
+
+def shuffle_table(datapipe: Any, *, indices: Sequence[Any] | None = None) -> Made:
+    return Pipe.shuffle(to_iter(datapipe, indices))
+
+
+def unzip_table(source_datapipe: Any, sequence_length: int, columns_to_skip: Sequence[int] | None = None) -> list[Made]:
+    if sequence_length < 1:
+        raise BadOption(f"Expected `sequence_length` larger than 0, but {sequence_length} is found")
+    kept = [i for i in range(sequence_length) if i not in (columns_to_skip or ())]
+    if not kept:
+        raise RuntimeError("All instances are being filtered out in UnZipperMapDataPipe: keep at least one column")
+    return [Pipe(Column(i), source_datapipe) for i in kept]
+
+
+def _pipes(given: tuple[Any, ...], text: str) -> list[Made]:
+    if not given:
+        raise BadOption("Expected at least one DataPipe, but got nothing")
+    if not all(isinstance(p, Pipe) and not isinstance(p, MapDataPipe) for p in given):
+        raise TypeError(f"{text} Wrap other data in IterableWrapper.")
+    return list(given)
+
+
+def _tables(given: tuple[Any, ...]) -> list[Made]:
+    if not given:
+        raise BadOption("Expected at least one DataPipe, but got nothing")
+    if not all(isinstance(p, MapDataPipe) for p in given):
+        raise TypeError("Expected all inputs to be `MapDataPipe`")
+    for table in given:
+        try:
+            len(table)
+        except TypeError:
+            raise TypeError("Expected all inputs to be `Sized`") from None
+    return list(given)

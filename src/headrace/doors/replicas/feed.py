@@ -1,0 +1,163 @@
+"""Feed: a headrace Loader as the replica-aware loader and the accessor run it, epoch by epoch.
+
+    Sync    an epoch begins with its first batch
+    Async   the next epoch begins when the last batch of this one is handed out (`load_indefinitely`), and the first
+            one when the loader is made (`early_preload`), so that workers never stand still
+
+What the options of the asynchronous modes mean is all here; the loading itself is the Loader's.
+"""
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from headrace.engine.epoch import Epoch
+from headrace.engine.wire.shipping import DATASET_CURE, Words
+from headrace.errors import BadOption, meant
+from headrace.loader import Loader
+from headrace.pipe.graph import Pipe
+from headrace.plan.share import Policy
+from headrace.plan.world import World
+
+WORDS = Words(there=DATASET_CURE)
+
+
+class SharingStrategy(enum.StrEnum):
+    """How the loading process starts. The data travels through shared memory with all of them."""
+
+    SharedMemory = "SharedMemory"
+    FileSystem = "FileSystem"
+    Fork = "Fork"
+    ForkServer = "ForkServer"
+
+
+_START_METHODS = {"SharedMemory": "spawn", "FileSystem": "spawn", "Fork": "fork", "ForkServer": "server"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """How far loading runs ahead of training."""
+
+    buffer_size: int = 3
+    miss_sleep_time_in_ms: float = 0.1
+    """Accepted from programs that set it. Nobody polls here, so nobody sleeps."""
+    load_indefinitely: bool = True
+    early_preload: bool = False
+    sharing_strategy: SharingStrategy = SharingStrategy.ForkServer
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.buffer_size, int) or isinstance(self.buffer_size, bool) or self.buffer_size < 1:
+            raise BadOption(f"buffer_size must be a whole number of batches >= 1, not {self.buffer_size!r}")
+        if self.sharing_strategy not in list(SharingStrategy):
+            raise BadOption(
+                f"sharing_strategy must be one of {', '.join(SharingStrategy)}, not {self.sharing_strategy!r}"
+            )
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None) -> "Ahead":
+        """From `async_options`; an unknown one is refused with a suggestion."""
+        known = [option.name for option in fields(cls)]
+        for name in given or {}:
+            if name not in known:
+                hint = meant(name, known, f"known: {', '.join(known)}")
+                raise BadOption(f"unknown option {name!r} in async_options{hint}")
+        return cls(**(given or {}))
+
+    def policy(self, workers: int) -> dict[str, Any]:
+        """The buffer counts batches over all workers."""
+        return {
+            "workers": workers,
+            "kind": "process",
+            "window": max(self.buffer_size, workers + 1),
+            "prefetch": -(-self.buffer_size // workers),
+            "start_method": _START_METHODS[self.sharing_strategy],
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """What is loaded, whoever loads it."""
+
+    pipe: Pipe[Any]
+    finish: Callable[[Any], Any]
+    """The last touch on a batch, in the user's process."""
+    steps: int | None = None
+    """Batches of an epoch, where that is certain."""
+    world: World = field(default_factory=World)
+    ends: Policy = "short"
+    seed: int = 0
+    synthetic: bool = False
+
+
+class Feed:
+    """Iterates a job; `ahead` is None where loading waits for the training loop."""
+
+    def __init__(self, job: Job, policy: dict[str, Any], ahead: Ahead | None = None) -> None:
+        self.loader = Loader(job.pipe, world=job.world, ends=job.ends, seed=job.seed, **policy)
+        self.taken = 0
+        """Batches handed out in the epoch at hand."""
+        self._job = job
+        self._ahead = ahead
+        self._begun: Epoch[Any] | None = None
+        self._closed = False
+        self._done = 0
+        if ahead is not None and ahead.early_preload:
+            self._begin()
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, self._begun = self._begun, None
+        done, self._done = self._done, 0
+        return self._batches(self._open() if epoch is None else epoch, done)
+
+    def resume(self, state: dict[str, Any], done: Callable[[Any], int]) -> None:
+        """The next iteration goes on from a snapshot; `done` says after how many batches its place lies."""
+        self._begun = None
+        self.loader.load_state_dict(state)
+        self._done = done(state["at"])
+
+    def close(self) -> None:
+        self._closed = True
+        self._begun = None
+        self.loader.close()
+
+    def _batches(self, epoch: Epoch[Any], done: int) -> Iterator[Any]:
+        self.taken = done
+        job = self._job
+        if job.synthetic and job.steps:
+            batch = job.finish(next(epoch))
+            epoch.close()
+            for self.taken in range(done + 1, job.steps + 1):
+                yield batch
+            return
+        onwards = self._ahead is not None and self._ahead.load_indefinitely
+        for batch in epoch:
+            self.taken += 1
+            if onwards and self.taken == job.steps:
+                # This was the last one: end the epoch now, so that its workers are free for the next.
+                surplus = list(epoch)
+                assert not surplus, "an epoch delivers exactly its steps"
+                self._begin()
+                onwards = False
+            yield job.finish(batch)
+        if onwards:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin the next epoch now: the first tickets go to the workers, and nothing is waited for."""
+        if self._begun is None and not self._closed:
+            self._begun = self._open()
+            self._begun.start()
+
+    def _open(self) -> Epoch[Any]:
+        with WORDS:
+            return iter(self.loader)
+
+
+def one_by_one(pipe: Pipe[Any]) -> Pipe[Any]:
+    """The same items, each loaded and sent on its own: they may be whole batches already."""
+    return pipe.batch(1).map(_first)
+
+
+def _first(group: list[Any]) -> Any:
+    return group[0]

@@ -1,0 +1,196 @@
+"""The replica-aware DataLoader: one step holds the micro-batches of all replicas of this process, for all iterations.
+
+    dataset -> this process's block of the epoch's order (replicas_partition) -> combined batches -> collate
+
+    combined batch = batch_size * device iterations * gradient accumulation * groups of replicas
+
+Its layout, and the way back to the replicas, is in replicas_layout. The three modes load the same samples in the same
+order; they differ in who loads and how far ahead:
+
+    Sync             the caller's own thread, or `num_workers` processes
+    Async            at least one process, over the end of an epoch too
+    AsyncRebatched   the same; a worker loads `rebatched_worker_size` samples at a time and steps are put together after
+"""
+
+import enum
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from inspect import signature
+from typing import Any, Literal
+
+from headrace.doors.replicas.feed import Ahead, Feed
+from headrace.doors.replicas.layout import Layout
+from headrace.doors.replicas.options import Options
+from headrace.doors.replicas.partition import LeftOut
+from headrace.doors.replicas.plan import Planned, Request
+from headrace.errors import BadOption, NoLength, meant
+from headrace.plan.world import World
+
+log = logging.getLogger("headrace.replicas")
+
+
+class DataLoaderMode(enum.StrEnum):
+    """Who loads, and how far ahead."""
+
+    Sync = "Sync"
+    Async = "Async"
+    AsyncRebatched = "AsyncRebatched"
+
+
+class DataLoader:
+    """Combined batches of this process.
+
+    `ends` says how an epoch ends without drop_last, with equally many steps on all processes: "short" (every sample
+    once, the last steps are shorter), "pad" or "repeat" (every step is full; `mask` tells which samples fill it up).
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        num_workers: int = 0,
+        drop_last: bool = True,
+        persistent_workers: bool | None = None,
+        auto_distributed_partitioning: bool = True,
+        mode: DataLoaderMode | str = DataLoaderMode.Sync,
+        async_options: Mapping[str, Any] | None = None,
+        rebatched_worker_size: int | None = None,
+        batch_sampler: Any = None,
+        *,
+        ends: Literal["short", "pad", "repeat"] | None = None,
+        sampler: Any = None,
+        collate_fn: Callable[[Any], Any] | None = None,
+        generator: Any = None,
+        **others: Any,
+    ) -> None:
+        if not isinstance(options, Options):
+            raise BadOption(f"DataLoader() takes its Options first, not {type(options).__name__}")
+        options.freeze()
+        # The arguments can be read back, as trainers do that build a loader again.
+        self.options = options
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.shuffle = bool(shuffle)
+        self.num_workers = num_workers
+        self.drop_last = drop_last
+        self.persistent_workers = num_workers > 0 if persistent_workers is None else persistent_workers
+        self.auto_distributed_partitioning = auto_distributed_partitioning
+        self.mode = _mode(mode)
+        self.batch_sampler = batch_sampler
+        self.sampler = sampler
+        self.collate_fn = collate_fn
+        self.generator = generator
+        ahead = self._ahead(async_options)
+        if rebatched_worker_size is not None and self.mode is not DataLoaderMode.AsyncRebatched:
+            raise BadOption("rebatched_worker_size needs mode=DataLoaderMode.AsyncRebatched")
+        if drop_last and ends is not None:
+            raise BadOption(f"ends={ends!r} says how an epoch ends without drop_last; set drop_last=False")
+        request = Request(
+            dataset, Layout.of(options), options.world if auto_distributed_partitioning else World(), batch_size,
+            "drop" if drop_last else ends or "short", self._seed(), self.shuffle, sampler, batch_sampler, collate_fn,
+            rebatched_worker_size, options.synthetic_data,
+        )  # fmt: skip
+        self._planned: Planned = request.planned()
+        self.combinedBatchSize: int | None = None if batch_sampler is not None else request.combined
+        """Samples of one step; None where a batch_sampler, or the data set itself, decides that."""
+        policy = {"workers": num_workers} if ahead is None else ahead.policy(max(1, num_workers))
+        self._feed = Feed(self._planned.job, policy | _policy(others), ahead)
+        self._report()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._feed)
+
+    def __len__(self) -> int:
+        """Steps of one epoch, the same on every process."""
+        if self._planned.steps is None:
+            raise NoLength("the length of this loader is not known: the data set, or the sampler, has no len()")
+        return self._planned.steps
+
+    @property
+    def left_out(self) -> LeftOut | None:
+        """What an epoch leaves out over all processes; None when that is not known in advance."""
+        return self._planned.left_out
+
+    @property
+    def mask(self) -> list[bool] | None:
+        """Of the batch handed out last: True for a sample, False for one that only fills the batch up. None for data
+        sets without random access, whose batches are never filled up."""
+        share, taken = self._planned.share, self._feed.taken
+        return None if share is None or not taken else share.block(taken - 1).mask()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the epoch stands, as plain data, the same on every process; loads with any mode and `num_workers`."""
+        return self._feed.loader.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on where the snapshot was taken."""
+        self._feed.resume(state, self._planned.done)
+
+    def terminate(self) -> None:
+        """Stop the workers; iterating again is an error. Calling it twice is not."""
+        self._feed.close()
+
+    def _ahead(self, async_options: Mapping[str, Any] | None) -> Ahead | None:
+        if self.mode is not DataLoaderMode.Sync:
+            return Ahead.of(async_options)
+        if async_options is not None:
+            raise BadOption("async_options need mode=DataLoaderMode.Async or AsyncRebatched")
+        return None
+
+    def _seed(self) -> int:
+        seed = self.options.random_seed
+        if seed is None and self.generator is not None:
+            return int(self.generator.initial_seed())
+        if seed is None and self.shuffle:
+            log.info("shuffle without options.randomSeed(): all processes use the seed 0, and so does every run")
+        return seed or 0
+
+    def _report(self) -> None:
+        """Say once, on one process, what an epoch leaves out."""
+        left, world = self.left_out, self._planned.job.world
+        if left is None or not (left.batches or left.samples):
+            return
+        log.log(
+            logging.WARNING if world.rank == 0 else logging.DEBUG,
+            "every epoch leaves out %s, which do not fill a step of %d process(es) x %d batches; "
+            "drop_last=False with ends='short', 'pad' or 'repeat' keeps them",
+            left,
+            world.share_ranks,
+            Layout.of(self.options).micro_batches,
+        )
+
+
+def _mode(given: DataLoaderMode | str) -> DataLoaderMode:
+    try:
+        return DataLoaderMode(given)
+    except ValueError:
+        raise BadOption(f"mode must be one of {', '.join(DataLoaderMode)}, not {given!r}") from None
+
+
+_NAMES = {
+    "in_order": "ordered",
+    "multiprocessing_context": "start_method",
+    "prefetch_factor": "prefetch",
+    "timeout": "timeout",
+    "worker_init_fn": "worker_init",
+}
+
+
+def _policy(others: dict[str, Any]) -> dict[str, Any]:
+    """torch's arguments under headrace's names."""
+    policy: dict[str, Any] = {}
+    for name, value in others.items():
+        if name == "pin_memory" and value:
+            raise BadOption("pin_memory=True: this loader leaves pinning to the training loop; leave it out")
+        if name in ("pin_memory", "pin_memory_device"):
+            continue
+        if name not in _NAMES:
+            hint = meant(name, [*_NAMES, *signature(DataLoader).parameters])
+            raise BadOption(f"DataLoader() has no argument {name!r}{hint}")
+        if name == "multiprocessing_context" and hasattr(value, "get_start_method"):
+            value = value.get_start_method()
+        if value or name == "in_order":  # torch writes "none" as None, 0 or ""
+            policy[_NAMES[name]] = value
+    return policy

@@ -1,0 +1,280 @@
+"""Options of the replica-aware loader: how many micro-batches one step holds, and which process this is.
+
+Setters are chained calls with the names that users of PopTorch know; every value is read back as an attribute in lower
+case. A loader freezes the options that it is given: a later change is an error, `clone()` gives a copy that can change.
+
+    Options            the processes come from the launcher, one replica each
+    LaunchedOptions    the replicas come from the launcher too; setting what it owns is an error
+
+Besides calls, values come from JSON (`from_json`), from a file with one call a line (`loadFromFile`), and, for every
+new object, from JSON in the environment (`DEFAULTS`).
+"""
+
+import dataclasses
+import enum
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from headrace.doors.replicas import calls as replicas_calls
+from headrace.errors import BadOption
+from headrace.plan.world import World
+from headrace.ranks import env
+from headrace.ranks.detect import detect
+
+DEFAULTS = ("HEADRACE_DEFAULT_OPTIONS", "POPTORCH_DEFAULT_OPTIONS")
+"""Of these variables the first that is set counts."""
+
+
+class CommGroupType(enum.StrEnum):
+    """Which replicas of a process form a group: neighbours, or those that lie a number of groups apart."""
+
+    All = "All"
+    Consecutive = "Consecutive"
+    Orthogonal = "Orthogonal"
+    NoGrouping = "NoGrouping"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Values:
+    """All that the options say, as a value."""
+
+    world: World
+    device_iterations: int = 1
+    gradient_accumulation: int = 1
+    replication_factor: int = 1
+    input_group_size: int = 1
+    input_group_type: CommGroupType = CommGroupType.Consecutive
+    random_seed: int | None = None
+    synthetic_data: bool = False
+
+
+class Options:
+    """How a step is made up. `world` says which process this is; None asks the launcher."""
+
+    _called: ClassVar[str] = "headrace.replicas.Options"
+    _owned: ClassVar[frozenset[str]] = frozenset()
+    """Setters whose values belong to the launcher."""
+
+    def __init__(self, *, world: World | None = None) -> None:
+        self._values = Values(detect() if world is None else world)
+        self._frozen = False
+        self.Training = Training(self)
+        self.Distributed = Distributed(self)
+        environ = env.current()
+        for name in DEFAULTS:
+            if environ.get(name):
+                self._apply(replicas_calls.from_json(environ[name], name))
+                break
+
+    # --- how a step is made up ----------------------------------------------------------------------------------------
+
+    def deviceIterations(self, device_iterations: int) -> Self:
+        """Weight updates (or, without gradients, forward passes) whose data one step holds."""
+        return self._set("deviceIterations", device_iterations=_whole("deviceIterations", device_iterations))
+
+    def replicationFactor(self, replication_factor: int) -> Self:
+        """Copies of the model that this process drives."""
+        return self._set("replicationFactor", replication_factor=_whole("replicationFactor", replication_factor))
+
+    def inputReplicaGrouping(self, input_group_size: int, input_group_type: CommGroupType | str) -> Self:
+        """Replicas of one group receive the same samples."""
+        size, kind = _whole("inputReplicaGrouping", input_group_size), _group_type(input_group_type)
+        if kind is CommGroupType.NoGrouping:
+            size = 1
+        check_groups(self.replication_factor, size, kind)
+        return self._set("inputReplicaGrouping", input_group_size=size, input_group_type=kind)
+
+    def randomSeed(self, random_seed: int) -> Self:
+        """The seed of the shuffle and of all random values; torch's own generator is seeded too, if torch is loaded."""
+        seed = _whole("randomSeed", random_seed, least=0, most=2**64 - 1)
+        self._set("randomSeed", random_seed=seed)
+        from headrace.doors.replicas.tensors import seed_torch
+
+        seed_torch(seed)
+        return self
+
+    def enableSyntheticData(self, enabled: bool) -> Self:
+        """Load one batch and deliver it again and again: how fast is training when loading costs nothing?"""
+        if not isinstance(enabled, bool):
+            raise _wrong("enableSyntheticData", enabled, "bool")
+        return self._set("enableSyntheticData", synthetic_data=enabled)
+
+    # --- from elsewhere -----------------------------------------------------------------------------------------------
+
+    def from_json(self, text: str) -> Self:
+        """`{"deviceIterations": 4, "Training.gradientAccumulation": 2}`; a list gives several arguments."""
+        return self._apply(replicas_calls.from_json(text, "from_json()"))
+
+    def loadFromFile(self, path: str | Path) -> Self:
+        """One call a line, such as `deviceIterations(4)`; files loaded later win."""
+        return self._apply(replicas_calls.from_file(Path(path)))
+
+    def _apply(self, calls: list[replicas_calls.Call]) -> Self:
+        for call in calls:
+            setter: Any = self
+            for part in call.setter.split("."):
+                setter = getattr(setter, part)
+            try:
+                setter(*call.arguments)
+            except TypeError as wrong:
+                raise BadOption(f"{call.where}: {wrong}") from None
+        return self
+
+    # --- one object, changed in one place -----------------------------------------------------------------------------
+
+    def clone(self) -> Self:
+        """The same values in an object that can be changed."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._frozen = False
+        twin.Training, twin.Distributed = Training(twin), Distributed(twin)
+        return twin
+
+    def freeze(self) -> None:
+        """From now on these options do not change."""
+        self._frozen = True
+
+    def _set(self, setter: str, **values: Any) -> Self:
+        if setter in self._owned:
+            raise RuntimeError(f"Cannot call {setter} with {self._called}")
+        if self._frozen:
+            raise AttributeError("Can't modify frozen Options: a loader uses them; change a clone() of them instead")
+        self._values = dataclasses.replace(self._values, **values)
+        return self
+
+    @property
+    def values(self) -> Values:
+        return self._values
+
+    @property
+    def world(self) -> World:
+        return self._values.world
+
+    @property
+    def device_iterations(self) -> int:
+        return self._values.device_iterations
+
+    @property
+    def replication_factor(self) -> int:
+        return self._values.replication_factor
+
+    @property
+    def input_group_size(self) -> int:
+        return self._values.input_group_size
+
+    @property
+    def input_group_type(self) -> CommGroupType:
+        return self._values.input_group_type
+
+    @property
+    def random_seed(self) -> int | None:
+        return self._values.random_seed
+
+    @property
+    def synthetic_data(self) -> bool:
+        return self._values.synthetic_data
+
+    def __repr__(self) -> str:
+        return f"{self._called}({self._values})"
+
+
+class LaunchedOptions(Options):
+    """Options whose replicas come from the launcher; without one there is a single replica."""
+
+    _called = "headrace.replicas.LaunchedOptions"
+    _owned = frozenset(
+        ("replicationFactor", "Distributed.disable", "Distributed.setEnvVarNames", "Distributed.configureProcessId")
+    )
+
+    def __init__(self, *, world: World | None = None) -> None:
+        super().__init__(world=world)
+        told = env.replicas()
+        if told is None:
+            return
+        if told.total != told.local * self.world.ranks:
+            raise BadOption(
+                f"the launcher gives {told.local} of {told.total} replicas to this process, but there are "
+                f"{self.world.ranks} processes: all must drive equally many; start them with one launcher"
+            )
+        self._values = dataclasses.replace(self._values, replication_factor=told.local)
+
+
+class Training:
+    """What holds for training only."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def gradientAccumulation(self, gradient_accumulation: int) -> Self:
+        """Micro-batches of each replica that one weight update takes."""
+        count = _whole("gradientAccumulation", gradient_accumulation)
+        self._options._set("Training.gradientAccumulation", gradient_accumulation=count)
+        return self
+
+    @property
+    def gradient_accumulation(self) -> int:
+        return self._options.values.gradient_accumulation
+
+
+class Distributed:
+    """Which process this is."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def configureProcessId(self, process_id: int, num_processes: int) -> Self:
+        self._options._set("Distributed.configureProcessId", world=World(process_id, num_processes))
+        return self
+
+    def setEnvVarNames(self, var_num_processes: str, var_process_id: str) -> Self:
+        """Read them from these variables; one that is not set counts as a single process."""
+        environ = env.current()
+        ranks, rank = env.integer(environ, var_num_processes), env.integer(environ, var_process_id)
+        world = World(0 if rank is None else rank, 1 if ranks is None else ranks)
+        self._options._set("Distributed.setEnvVarNames", world=world)
+        return self
+
+    def disable(self) -> Self:
+        """A single process, whatever the launcher says."""
+        self._options._set("Distributed.disable", world=World())
+        return self
+
+    @property
+    def processId(self) -> int:
+        return self._options.world.share_rank
+
+    @property
+    def numProcesses(self) -> int:
+        return self._options.world.share_ranks
+
+
+def check_groups(replicas: int, size: int, kind: CommGroupType) -> None:
+    if kind is CommGroupType.All:
+        raise BadOption(
+            "inputReplicaGrouping: CommGroupType.All would give all replicas the same samples; "
+            f"for that write inputReplicaGrouping({replicas}, CommGroupType.Consecutive)"
+        )
+    if size > replicas or replicas % size:
+        raise BadOption(
+            f"inputReplicaGrouping: groups of {size} do not fill {replicas} replicas; the size must divide "
+            "replicationFactor (set that first)"
+        )
+
+
+def _group_type(given: Any) -> CommGroupType:
+    try:
+        return CommGroupType(given)
+    except ValueError:
+        raise _wrong("inputReplicaGrouping", given, f"one of {', '.join(CommGroupType)}") from None
+
+
+def _whole(option: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _wrong(option, value, "int")
+    if value < least or (most is not None and value > most):
+        raise BadOption(f"{option}({value}): give a number of at least {least}{f' and at most {most}' if most else ''}")
+    return value
+
+
+def _wrong(option: str, value: Any, expected: str) -> BadOption:
+    return BadOption(f"Unexpected type {type(value).__name__} for option {option} ({value!r}). Expected {expected}")

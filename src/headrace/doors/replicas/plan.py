@@ -1,0 +1,212 @@
+"""Plan: the arguments of a replica-aware loader as a checked value, and the pipe that they mean.
+
+batch_sampler        lists of numbers, so many together as one step has micro-batches -> samples -> collate
+sampler              numbers, in combined batches -> samples -> collate
+map-style data set   this process's block -> combined batches -> collate
+iterable data set    one stream, read in one place -> combined batches -> collate; its tail is cut once, at its end
+batch_size=None      items as they are
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.doors.replicas.feed import Job, one_by_one
+from headrace.doors.replicas.layout import Layout
+from headrace.doors.replicas.partition import Blocks, HandOn, LeftOut, share_of
+from headrace.doors.replicas.tensors import tensors, torch_loaded
+from headrace.errors import BadOption
+from headrace.pipe.graph import Pipe
+from headrace.plan.share import Policy, Share
+from headrace.plan.world import World
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """What is wanted."""
+
+    dataset: Any
+    layout: Layout
+    world: World
+    batch_size: int | None
+    policy: Policy
+    seed: int
+    shuffle: bool = False
+    sampler: Any = None
+    batch_sampler: Any = None
+    collate_fn: Callable[[Any], Any] | None = None
+    piece: int | None = None
+    """Samples that a worker loads at a time; None: a whole combined batch."""
+    synthetic: bool = False
+
+    def __post_init__(self) -> None:
+        size, several = self.batch_size, self.world.share_ranks > 1
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+            raise BadOption(f"batch_size must be None or a whole number >= 1, not {size!r}")
+        if self.batch_sampler is not None and (size != 1 or self.shuffle or self.sampler is not None):
+            raise BadOption(
+                "batch_sampler and batch_size, shuffle or sampler are mutually exclusive: it decides them all"
+            )
+        if self.sampler is not None and self.shuffle:
+            raise BadOption("sampler and shuffle are mutually exclusive: the sampler decides the order")
+        for name in ("batch_sampler", "sampler"):
+            if getattr(self, name) is not None and several:
+                raise BadOption(
+                    f"{name} and automatic partitioning over {self.world.share_ranks} processes are mutually "
+                    f"exclusive: leave {name} out, or let it choose this process's samples and set "
+                    "auto_distributed_partitioning=False"
+                )
+        if size is None and several:
+            raise BadOption(
+                f"batch_size=None cannot be partitioned over {self.world.share_ranks} processes; give a batch_size, or "
+                "partition the data set yourself and set auto_distributed_partitioning=False"
+            )
+        if self.piece is not None and not 1 <= self.piece <= (self.combined or 1):
+            raise BadOption(
+                f"rebatched_worker_size={self.piece} must be between 1 and the combined batch size ({self.combined})"
+            )
+
+    @property
+    def combined(self) -> int | None:
+        return None if self.batch_size is None else self.batch_size * self.layout.micro_batches
+
+    @property
+    def drop_last(self) -> bool:
+        return self.policy == "drop"
+
+    def planned(self) -> "Planned":
+        if self.batch_sampler is not None:
+            return self._batch_sampled()
+        if self.sampler is not None:
+            return self._counted(Pipe.of(self.sampler), Fetch(_map_style(self.dataset, "sampler")))
+        pipe = Pipe.of(self.dataset)
+        if pipe.indexed(0, 0) is not None:
+            return self._partitioned(pipe)
+        if self.world.share_ranks > 1:
+            raise BadOption(
+                f"an iterable data set cannot be partitioned over {self.world.share_ranks} processes: nobody knows "
+                "which part is whose; let it yield this process's part and set auto_distributed_partitioning=False"
+            )
+        if self.shuffle:
+            raise BadOption("shuffle=True needs a data set with len() and [i]; an iterable one shuffles itself")
+        return self._counted(pipe)
+
+    def _partitioned(self, pipe: Pipe[Any]) -> "Planned":
+        seed = self.seed if self.shuffle else None
+        if self.combined is None:
+            items = pipe.then(Blocks(1, 1, 0, "short", 0, seed)) if self.shuffle else pipe
+            return self._done(self._finished(one_by_one(items)), None, LeftOut(0, 0, 0))
+        world, samples = self.world, len(pipe)
+        share = share_of(samples, self.combined, world.share_ranks, world.share_rank, self.policy)
+        piece = self._piece(share)
+        if share.ranks > 1 or self.shuffle or piece:
+            pipe = pipe.then(Blocks(piece or self.combined, share.ranks, share.rank, self.policy, share.left_out, seed))
+        if piece:
+            # Pieces are loaded by anybody; whoever is free then joins those of one step.
+            steps = pipe.batch(piece).then(HandOn()).batch(self.combined // piece).map(joined)
+        else:
+            steps = pipe.batch(self.combined, self.drop_last)
+        return self._done(self._collated(steps), share, self._left_out(share))
+
+    def _piece(self, share: Share) -> int | None:
+        """How many samples a worker takes at a time: the most that divide a step evenly. Ends that are dealt out
+        between processes are dealt in whole steps, so there a step stays in one piece."""
+        whole = share.length % (share.batch * share.ranks) == 0
+        if self.piece is None or not (whole or self.drop_last or (self.policy == "short" and share.ranks == 1)):
+            return None
+        fitting = next(size for size in range(self.piece, 0, -1) if share.batch % size == 0)
+        return fitting if fitting < share.batch else None
+
+    def _counted(self, pipe: Pipe[Any], fetch: "Fetch | None" = None) -> "Planned":
+        """Numbers of a sampler, or samples of a stream: all of it, in the order in which it comes."""
+        if self.combined is None:
+            items = pipe if fetch is None else pipe.map(fetch.one)
+            return self._done(self._finished(items), None, LeftOut(0, 0, 0))
+        known = pipe.length()
+        share = None if known is None else share_of(known, self.combined, 1, 0, self.policy)
+        pipe = pipe.batch(self.combined, self.drop_last)
+        left_out = None if share is None else self._left_out(share)
+        return self._done(self._collated(pipe if fetch is None else pipe.map(fetch)), None, left_out)
+
+    def _batch_sampled(self) -> "Planned":
+        batches: Pipe[Any] = Pipe.of(self.batch_sampler)
+        known, together = batches.length(), self.layout.micro_batches
+        left_out = None
+        if known is not None:
+            left_out = LeftOut(known % together if self.drop_last else 0, 0, None)
+        fetch = Fetch(_map_style(self.dataset, "batch_sampler"), nested=True)
+        return self._done(self._collated(batches.batch(together, self.drop_last).map(fetch)), None, left_out)
+
+    def _collated(self, pipe: Pipe[Any]) -> Pipe[Any]:
+        return pipe.collate() if self.collate_fn is None else pipe.collate(self.collate_fn)
+
+    def _finished(self, pipe: Pipe[Any]) -> Pipe[Any]:
+        return pipe if self.collate_fn is None else pipe.map(self.collate_fn)
+
+    def _left_out(self, share: Share) -> LeftOut:
+        assert self.batch_size is not None
+        return LeftOut(*divmod(share.left_out, self.batch_size), share.left_out)
+
+    def _done(self, pipe: Pipe[Any], share: Share | None, left_out: LeftOut | None) -> "Planned":
+        steps = pipe.length() if share is None else share.steps
+        finish = _AsTorchHasIt() if self.collate_fn is None else _as_it_is
+        # A stream may not deliver what its len() says: only arithmetic is certain.
+        certain = None if share is None else steps
+        job = Job(pipe, finish, certain, self.world, self.policy, self.seed, self.synthetic)
+        return Planned(job, steps, share, left_out)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """What will be done: the job, its length if that can be known, and for map-style data sets the arithmetic."""
+
+    job: Job
+    steps: int | None
+    share: Share | None
+    left_out: LeftOut | None
+
+    def done(self, at: Any) -> int:
+        """How many batches this process has had at a place of a snapshot, where arithmetic can tell."""
+        whole = self.share is not None and at and at[0] and at[0][0] == "p"
+        return self.share.at(at[0][1])[0] if whole and self.share is not None else 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetch:
+    """Numbers to the samples of a data set that they name."""
+
+    dataset: Any
+    nested: bool = False
+
+    def __call__(self, numbers: list[Any]) -> list[Any]:
+        flat = (n for part in numbers for n in part) if self.nested else numbers
+        return [self.dataset[n] for n in flat]
+
+    def one(self, number: Any) -> Any:
+        return self.dataset[number]
+
+
+def joined(pieces: list[list[Any]]) -> list[Any]:
+    return [sample for piece in pieces for sample in piece]
+
+
+class _AsTorchHasIt:
+    """Arrays as tensors, from the first batch on, if torch is loaded by then."""
+
+    def __init__(self) -> None:
+        self._convert: bool | None = None
+
+    def __call__(self, batch: Any) -> Any:
+        if self._convert is None:
+            self._convert = torch_loaded()
+        return tensors(batch) if self._convert else batch
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def _map_style(dataset: Any, name: str) -> Any:
+    if not hasattr(dataset, "__getitem__"):
+        raise BadOption(f"{name} needs a data set with [i], not {type(dataset).__name__}")
+    return dataset

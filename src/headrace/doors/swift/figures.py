@@ -1,0 +1,110 @@
+"""Figures: how fast each step of a batch's way is, in batches per second.
+
+    worker     collect batch data · collate batch data · serialize batch data (only with a batch_encoder)
+    consumer   decode batch data (only with a batch_decoder) · transfer to device (only with a device)
+               injection      how fast batches come while the training loop waits for them
+               consumption    how fast the training loop takes them, its own work included
+
+A worker's steps are counted for each worker, and travel with its batches. After every `window` batches of a step a
+line is written; `total()` is what all workers together have done since the start. Injection far above consumption: the
+loader waits for the training loop. The two alike: the training loop waits for the loader.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.doors.swift.log import timestamp
+
+UNIT = "batches/s"
+COLLECT, COLLATE, SERIALIZE = "collect batch data", "collate batch data", "serialize batch data"
+DECODE, TRANSFER, INJECTION, CONSUMPTION = "decode batch data", "transfer to device", "injection", "consumption"
+
+Write = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Figure:
+    """One step, since the start."""
+
+    batches: int = 0
+    seconds: float = 0.0
+    unit: str = UNIT
+
+    @property
+    def value(self) -> float:
+        return self.batches / self.seconds if self.seconds else 0.0
+
+
+class Figures:
+    """Counts seconds by step and worker, and writes a line when a window is full."""
+
+    def __init__(self, window: int, consumer: int, write: Write | None) -> None:
+        self._window = window
+        self._consumer = consumer
+        self._write = write
+        self._now: dict[tuple[str, int | None], Figure] = {}
+        self._total: dict[str, Figure] = {}
+        self._asked = 0.0
+        self._given: float | None = None
+
+    def add(self, task: str, seconds: float, worker: int | None = None) -> None:
+        for figure in (self._now.setdefault((task, worker), Figure()), self._total.setdefault(task, Figure())):
+            figure.batches += 1
+            figure.seconds += seconds
+        now = self._now[task, worker]
+        if now.batches >= self._window:
+            del self._now[task, worker]
+            if self._write is not None:
+                self._write(self._line(task, worker, now))
+
+    def ask(self) -> None:
+        """The training loop asks for a batch."""
+        self._asked = time.perf_counter()
+
+    def give(self) -> None:
+        """It gets one."""
+        now = time.perf_counter()
+        self.add(INJECTION, now - self._asked)
+        if self._given is not None:
+            self.add(CONSUMPTION, now - self._given)
+        self._given = now
+
+    def pause(self) -> None:
+        """The end of an epoch: what the training loop does until the next one is not consumption."""
+        self._given = None
+
+    def total(self) -> dict[str, Figure]:
+        return dict(self._total)
+
+    def _line(self, task: str, worker: int | None, figure: Figure) -> dict[str, Any]:
+        return {
+            "benchmark_task": task,
+            "value": round(figure.value, 2),
+            "unit": figure.unit,
+            "batches": figure.batches,
+            "seconds": round(figure.seconds, 6),
+            "consumer": self._consumer,
+            **({} if worker is None else {"worker": worker}),
+        }
+
+
+class FigureFile:
+    """Lines of JSON at the end of a file that several processes may write to at once."""
+
+    def __init__(self, path: str | Path) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        # One write a line, with O_APPEND: lines of different processes never mix.
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+
+    def write(self, line: dict[str, Any]) -> None:
+        os.write(self._fd, (json.dumps({**line, "timestamp": timestamp(time.time())}) + "\n").encode())
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

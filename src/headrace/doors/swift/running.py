@@ -1,0 +1,192 @@
+"""A SwiftLoader between start() and close(): its workers, its stream of batches, its logs and figures.
+
+    Loader over positions ──> received ──> decoded (in threads, if asked for) ──> moved to the device ──> next()
+
+The stream has no end; whoever reads it counts `length` batches to an epoch. A call that fails costs the batch it was
+for, no more: the next call gives the next batch.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from headrace.doors.swift import figures as figures
+from headrace.doors.swift.device import Ahead, move
+from headrace.doors.swift.figures import FigureFile, Figures
+from headrace.doors.swift.log import Log, LogTo
+from headrace.doors.swift.options import Options
+from headrace.doors.swift.work import WORDS, Packet, Prepare, Workshop, decode
+from headrace.engine.epoch import Epoch
+from headrace.engine.policy import MEMORY
+from headrace.errors import RanksDisagree
+from headrace.loader import Loader
+from headrace.pipe.graph import Pipe
+from headrace.plan.seed import key
+
+ENDLESS = 1 << 62
+RESTARTS = 10_000
+"""Dead workers replaced in the life of a loader; a batch that kills its worker twice is an error long before."""
+
+ToDevice = Callable[[Any, Any], Any]
+
+
+class Running:
+    """What exists between start() and close()."""
+
+    def __init__(self, options: Options, consumer: int, epoch: int, device: Any, to_device: ToDevice | None) -> None:
+        self.options = options
+        self.consumer = consumer
+        self._closing = ExitStack()
+        try:
+            log_to = None if options.logger is None else self._closing.enter_context(options.logger.claimed())
+            self.log = self._log(log_to, f"Dataloader-{consumer}")
+            self.figures = self._figures(log_to) if options.benchmark else None
+            self.loader = self._loader(log_to)
+            self._closing.callback(self.loader.close)
+            self._threads = self._decode_threads()
+            self._device, self._to_device = device, to_device or move
+            self._stream: Epoch[Packet] | None = None
+            self.begin(epoch)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- putting it together ------------------------------------------------------------------------------------------
+
+    def _log(self, log_to: LogTo | None, name: str, file: str | None = None) -> Log:
+        log = Log(log_to, name, file)
+        self._closing.callback(log.close)
+        return log
+
+    def _figures(self, log_to: LogTo | None) -> Figures:
+        write: Callable[[dict[str, Any]], None] | None = None
+        if self.options.benchmark_file is not None:
+            file = FigureFile(self.options.benchmark_file)
+            self._closing.callback(file.close)
+            write = file.write
+        elif log_to is not None:
+            write = self._write_figure
+        return Figures(self.options.data_queue_size, self.consumer, write)
+
+    def _write_figure(self, line: dict[str, Any]) -> None:
+        worker = line.get("worker")
+        log = self.log if worker is None else self._parents[worker % self.options.worker_per_consumer]
+        log.info("benchmark", **line)
+
+    def _loader(self, log_to: LogTo | None) -> Loader[Packet]:
+        options, workers = self.options, self.options.worker_per_consumer
+        self._manager = self._log(log_to, f"WorkerManager-{self.consumer}")
+        numbers = range(self.consumer * workers, (self.consumer + 1) * workers)
+        self._parents = [self._log(log_to, f"Worker-{k}", f"Worker-{k}-parent") for k in numbers]
+        workshop = Workshop(
+            options.dataset_class, options.dataset_kwargs, options.collate_fn, options.batch_encoder,
+            options.benchmark, options.plan, self.consumer, log_to,
+        )  # fmt: skip
+        return Loader(
+            Pipe.of(range(ENDLESS)).batch(1).then(Prepare(workshop)),
+            workers=workers,
+            kind="process",
+            seed=key(options.seed, "swift", self.consumer),
+            prefetch=options.message_queue_size,
+            window=workers * options.window,
+            # Long queues are meant: the memory that batches may take grows with them.
+            memory=MEMORY * -(-options.data_queue_size // 10),
+            worker_init=workshop.enter,
+            restarts=RESTARTS,
+            # A worker reads its own arc and nothing else, so that neighbours in a file are read by one process.
+            stealing=False,
+            # The workers seed the global generators themselves, by epoch and batch.
+            randomness="carried",
+        )
+
+    def _decode_threads(self) -> ThreadPoolExecutor | None:
+        if not self.options.decode_threads:
+            return None
+        threads = ThreadPoolExecutor(self.options.decode_threads, f"swift-decode-{self.consumer}")
+        self._closing.callback(threads.shutdown, wait=False, cancel_futures=True)
+        return threads
+
+    def _stages(self) -> Callable[[], Any]:
+        """What a call of the stream does after a packet has been received; nothing is on its way yet."""
+        stage: Callable[[], Any] = self._receive
+        if self.options.batch_decoder is not None:
+            stage = Ahead(stage, self._begin_decoding, self.options.decode_threads)
+        if self._device is not None:
+            stage = Ahead(stage, self._begin_moving, self.options.max_nb_batch_on_device)
+        return stage
+
+    def _begin_decoding(self, packed: Any) -> Callable[[], Any]:
+        if self._threads is not None:
+            result = self._threads.submit(_timed, decode, packed, self.options.batch_decoder).result
+            return lambda: self._counted(figures.DECODE, *result())
+        decoded = self._counted(figures.DECODE, *_timed(decode, packed, self.options.batch_decoder))
+        return lambda: decoded
+
+    def _begin_moving(self, batch: Any) -> Callable[[], Any]:
+        moved = self._counted(figures.TRANSFER, *_timed(self._to_device, batch, self._device))
+        return lambda: moved
+
+    # --- the stream ---------------------------------------------------------------------------------------------------
+
+    def begin(self, epoch: int) -> None:
+        """Let the stream begin with this epoch, whatever is on its way: ask every worker how long its dataset is."""
+        if self._stream is not None:
+            self._stream.close()
+        self.loader.set_epoch(epoch)
+        with WORDS:
+            self._stream = iter(self.loader)
+        answers = [next(self._stream) for _ in range(self.options.worker_per_consumer)]
+        for answer in answers:
+            self._manager.info("worker", worker=answer.worker, length=answer.length)
+        self.samples = answers[0].length
+        for answer in answers:
+            self._check(answer)
+        self.length = self.options.plan.batches(self.samples, self.consumer)
+        self._next = self._stages()
+
+    def next(self) -> Any:
+        if self.figures is None:
+            return self._next()
+        self.figures.ask()
+        batch = self._next()
+        self.figures.give()
+        return batch
+
+    def _receive(self) -> Any:
+        assert self._stream is not None
+        with WORDS:
+            packet = next(self._stream)
+        self._check(packet)
+        log = self._parents[packet.worker % self.options.worker_per_consumer]
+        if log.detailed:
+            log.debug("received", seconds=packet.seconds)
+        if self.figures is not None and packet.seconds is not None:
+            collect, collate, serialize = packet.seconds
+            self.figures.add(figures.COLLECT, collect, packet.worker)
+            self.figures.add(figures.COLLATE, collate, packet.worker)
+            if self.options.batch_encoder is not None:
+                self.figures.add(figures.SERIALIZE, serialize, packet.worker)
+        return packet.batch
+
+    def _counted(self, task: str, seconds: float, result: Any) -> Any:
+        if self.figures is not None:
+            self.figures.add(task, seconds)
+        return result
+
+    def _check(self, packet: Packet) -> None:
+        if packet.length != self.samples:
+            raise RanksDisagree(
+                f"the dataset has {self.samples} samples in one worker and {packet.length} in worker {packet.worker}; "
+                "every worker builds it from the same arguments and must get the same one"
+            )
+
+    def close(self) -> None:
+        self._closing.close()
+
+
+def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    started = time.perf_counter()
+    result = work(*arguments)
+    return time.perf_counter() - started, result

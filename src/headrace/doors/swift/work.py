@@ -1,0 +1,203 @@
+"""What a worker of a SwiftLoader does: build the dataset once, then make batch after batch.
+
+    position < workers    the roll call: the worker builds its dataset and answers with its length
+    position onwards      the batches of the epochs, one after the other without a gap
+
+So the consumer learns the length from its workers, never builds the dataset, and sends each worker nothing but numbers:
+which samples make up a batch, every worker works out by itself. The loader's epoch is the first epoch of the stream.
+
+A batch travels as a `Packet`; what a `batch_encoder` returns travels beside the name of its type, so that the decoder
+gets what the encoder gave.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from headrace.doors.swift.log import Log, LogTo
+from headrace.doors.swift.plan import Plan
+from headrace.engine.wire.shipping import Words
+from headrace.op import Each, Here, place
+from headrace.ops.shape.collate import collate
+from headrace.plan.seed import key, seed_globals
+
+
+class Packet(NamedTuple):
+    """What a worker sends: who made it from how large a dataset, what each step took, and the batch."""
+
+    length: int
+    worker: int
+    seconds: tuple[float, float, float] | None
+    batch: Any
+
+
+class Stage:
+    """Names the step that failed, in a note of the error."""
+
+    __slots__ = ("index", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.index: int | None = None
+
+    def __enter__(self) -> "Stage":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        sample = "" if self.index is None else f", sample {self.index}"
+        note = f"headrace: SwiftLoader failed at stage '{self.name}'{sample}"
+        if isinstance(error, StopIteration):
+            # Left as it is, it would end the epoch of whoever reads the stream.
+            named = RuntimeError(f"StopIteration was raised at stage '{self.name}'{sample}")
+            named.add_note(note)
+            raise named from error
+        error.add_note(note)
+
+
+WORDS = Words(
+    there="build it inside the dataset, which is made in the worker",
+    back="return plain data, arrays or tensors from the dataset or collate_fn, or give batch_encoder and batch_decoder",
+)
+
+
+@dataclass(slots=True)
+class Workshop:
+    """Everything that a worker needs; made by the consumer, filled in the worker."""
+
+    dataset_class: Callable[..., Any]
+    dataset_kwargs: Mapping[str, Any]
+    collate_fn: Callable[[list[Any]], Any] | None
+    batch_encoder: Callable[[Any], Any] | None
+    timed: bool
+    plan: Plan
+    consumer: int
+    log_to: LogTo | None
+    number: int = -1
+    """Of this worker, among the workers of all consumers."""
+    _log: Log | None = None
+    _dataset: Any = None
+    _length: int | None = None
+    _here: Here | None = None
+
+    def enter(self, worker: int) -> None:
+        """The first call in a worker process."""
+        self.number = self.consumer * self.plan.workers + worker
+        self._log = Log(self.log_to, f"Worker-{self.number}", f"Worker-{self.number}-child")
+
+    def make(self, position: int, here: Here) -> Packet:
+        length = self.length()
+        first = self.plan.workers
+        batches = self.plan.batches(length, self.consumer)
+        if position < first or not batches:
+            return Packet(length, self.number, None, None)
+        epochs, batch = divmod(position - first, batches)
+        return self._make(length, here.epoch + epochs, batch, here)
+
+    def length(self) -> int:
+        """The length of the dataset, which is built now if it is not there yet."""
+        if self._length is None:
+            started = time.perf_counter()
+            # The same in every worker: a dataset that draws at its making is the same dataset everywhere.
+            seed_globals(key(self.plan.seed, "swift", "construct"))
+            self._dataset, self._length = construct(self.dataset_class, self.dataset_kwargs)
+            assert self._log is not None
+            self._log.info("dataset", length=self._length, seconds=round(time.perf_counter() - started, 6))
+        return self._length
+
+    def _make(self, length: int, epoch: int, batch: int, here: Here) -> Packet:
+        indices = self.plan.indices(length, epoch, self.consumer, batch)
+        log = self._log
+        assert log is not None
+        if log.detailed:
+            log.debug("batch", epoch=epoch, batch=batch, indices=indices)
+        seed_globals(key(self.plan.seed, "swift", "batch", epoch, self.consumer, batch))
+        try:
+            begun = time.perf_counter()
+            samples = collect(self._dataset, indices, self._samples_of(epoch, here))
+            place.at(here, batch)
+            collected = time.perf_counter()
+            made = assemble(samples, self.collate_fn)
+            collated = time.perf_counter()
+            if self.batch_encoder is not None:
+                made = encode(made, self.batch_encoder)
+            encoded = time.perf_counter()
+        except Exception as error:
+            log.error("failed", epoch=epoch, batch=batch, error=repr(error), notes=error.__notes__)
+            raise
+        seconds = (collected - begun, collated - collected, encoded - collated) if self.timed else None
+        return Packet(length, self.number, seconds, made)
+
+    def _samples_of(self, epoch: int, here: Here) -> Here:
+        """The place of an epoch's samples: the same for every consumer, worker and batch size."""
+        if self._here is None or self._here.epoch != epoch:
+            self._here = Here(sample_key(self.plan.seed, epoch), epoch, here.ordinal, spot=here.spot)
+        return self._here
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepare(Each[list[int], Packet]):
+    """Make the batch whose position in the stream is given."""
+
+    workshop: Workshop
+    user = True
+
+    def apply(self, sample: list[int]) -> Packet:
+        here = place.spot.here
+        assert here is not None
+        return self.workshop.make(sample[0], here)
+
+    def describe(self) -> str:
+        return f"SwiftLoader({self.workshop.dataset_class.__qualname__})"
+
+
+def construct(dataset_class: Callable[..., Any], dataset_kwargs: Mapping[str, Any]) -> tuple[Any, int]:
+    """The dataset and its length."""
+    with Stage("construct"):
+        dataset = dataset_class(**dataset_kwargs)
+        return dataset, len(dataset)
+
+
+def sample_key(seed: int, epoch: int) -> int:
+    return key(seed, "swift", "samples", epoch)
+
+
+def collect(dataset: Any, indices: Iterable[int], here: Here) -> list[Any]:
+    """The samples; `headrace.rng()` is keyed by epoch and sample, whoever reads it in whatever batch."""
+    samples, at = [], place.at
+    with Stage("getitem") as stage:
+        for index in indices:
+            stage.index = index
+            at(here, index)
+            samples.append(dataset[index])
+    return samples
+
+
+def assemble(samples: list[Any], collate_fn: Callable[[list[Any]], Any] | None) -> Any:
+    with Stage("collate"):
+        return collate(samples) if collate_fn is None else collate_fn(samples)
+
+
+def encode(batch: Any, encoder: Callable[[Any], Any]) -> tuple[str, Any]:
+    """The encoder's bytes as an array, which is not copied into a message, and the name of their type."""
+    import numpy as np
+
+    with Stage("encode"):
+        raw = encoder(batch)
+        if not isinstance(raw, bytes | bytearray | memoryview):
+            raise TypeError(f"batch_encoder must return bytes, bytearray or a memoryview, not {type(raw).__name__}")
+        view = memoryview(raw).cast("B") if memoryview(raw).c_contiguous else memoryview(bytes(raw))
+        return type(raw).__name__, np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+
+
+def decode(packed: tuple[str, Any], decoder: Callable[[Any], Any]) -> Any:
+    """The batch again; the decoder gets bytes, a bytearray or a memoryview, as the encoder returned it."""
+    kind, array = packed
+    raw = memoryview(array)
+    with Stage("decode"):
+        return decoder(raw if kind == "memoryview" else bytes(raw) if kind == "bytes" else bytearray(raw))

@@ -1,0 +1,62 @@
+"""The workers of torch's DataLoader: what they have in common, and what makes a new process one of them.
+
+A worker that never imports torch is never made to: what belongs to torch (one thread, its seed, the worker info) is set
+at the moment when user code imports it.
+"""
+
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.plan.seed import Arrivals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Crew:
+    """What all workers of one iterator have in common."""
+
+    dataset: Any
+    collate_fn: Callable[[Any], Any]
+    init_fn: Callable[[int], None] | None
+    base_seed: int
+    count: int
+    """How many workers there are, as the worker info tells it; 0: the main process."""
+    played: bool = False
+    """Workers are played: processes serve any number of them."""
+    reader: bool = False
+    """Only worker 0 reads the dataset, and reads all of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setup:
+    """Makes a new process a worker, in torch's order: seeds, worker info, the user's `worker_init_fn`."""
+
+    crew: Crew
+
+    def __call__(self, number: int) -> None:
+        crew = self.crew
+
+        def with_torch() -> None:
+            from headrace.doors.torch.workers import enter
+
+            enter(crew, number)
+
+        if "torch" in sys.modules:
+            with_torch()
+        else:
+            Arrivals.watch(with_torch)
+        if crew.played:
+            return
+        seed_others(crew.base_seed, number)
+        if crew.init_fn is not None:
+            crew.init_fn(number)
+
+
+def seed_others(base: int, worker: int) -> None:
+    """Seed `random` and numpy's global generator as torch does in a new worker."""
+    random.seed(base + worker)
+    np.random.seed(np.random.SeedSequence([worker, base]).generate_state(4))

@@ -1,0 +1,227 @@
+"""Indices: what the consumer lists for the workers, batch by batch, and how to list it again from the middle.
+
+A sampler may draw random numbers when it is iterated, at its first index, or at every index, from its own generator,
+the loader's or the global ones, and it runs ahead of what was delivered. So a snapshot holds what all of that stood at
+*before* the epoch (`start_of`) and how many batches were delivered; resuming goes through the same moments in the same
+order (`again`, `go_to`). What that puts into global generators is taken out again (`borrowed_globals`); the loader's
+and the sampler's own are left where an uninterrupted run would have them.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
+
+from headrace.doors.torch import seeds as seeds
+from headrace.doors.torch.fetch import SKIP
+from headrace.doors.torch.orders import KNOWN, order_of
+from headrace.doors.torch.stream import stateful
+from headrace.errors import SnapshotRefused
+
+
+class Indices(Iterator[Any]):
+    """Tickets `(first, index)` of one epoch."""
+
+    def __init__(self, index_sampler: Any, iterator: Any, batched: bool, keep: int) -> None:
+        self.failed: BaseException | None = None
+        """What the sampler raised; whoever delivers raises it in its place, after the last batch before it."""
+        self._iterator = iterator
+        self._batched = batched
+        known = type(index_sampler) is BatchSampler if batched else type(index_sampler) in KNOWN
+        self._order: Any = _Later(index_sampler.sampler if batched else index_sampler) if known else None
+        self._size = index_sampler.batch_size if known and batched else 1
+        self._drop_last = known and batched and index_sampler.drop_last
+        self._tells = stateful(iterator)
+        self._first = self._number = 0
+        self._marks: deque[tuple[int, int, Any]] = deque([(0, 0, None)], maxlen=keep)
+        """After each of the last batches: its number, the samples until then, the state of the sampler's iterator."""
+        self._ahead: deque[Any] = deque()
+        self._avoid: frozenset[int] = frozenset()
+
+    def __next__(self) -> Any:
+        return self._ahead.popleft() if self._ahead else self._draw()
+
+    def _draw(self) -> Any:
+        if self.failed is not None:
+            raise StopIteration
+        try:
+            index = next(self._iterator) if self._order is None else self._take()
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.failed = error
+            raise StopIteration from None
+        first, number = self._first, self._number
+        self._first += _length(index) if self._batched else 1
+        self._number += 1
+        self._mark()
+        return SKIP if number in self._avoid else (first, index)
+
+    def _take(self) -> Any:
+        taken = self._order.take(self._size)
+        if not taken or (self._drop_last and len(taken) < self._size):
+            raise StopIteration
+        return taken if self._batched else taken[0]
+
+    def _mark(self) -> None:
+        self._marks.append((self._number, self._first, deepcopy(self._iterator.state_dict()) if self._tells else None))
+
+    def at(self, number: int) -> tuple[int, Any]:
+        """The samples in the first `number` batches, and where the sampler's iterator stood after them, if it tells."""
+        for known, samples, state in self._marks:
+            if known == number:
+                return samples, state
+        return number * self._size, None
+
+    def go_to(self, number: int, samples: int, done: list[int], state: Any, *, peek: bool = True) -> None:
+        """Leave out `number` batches (`samples` samples), and later those that are `done`."""
+        if state is not None and self._tells:
+            self._iterator.load_state_dict(state)
+            self._first = samples
+        elif self._order is not None:
+            # The batch size may be another one now: what counts is how many samples were delivered.
+            found = self._order.skip(samples)
+            if found < samples:
+                raise SnapshotRefused(
+                    f"the snapshot stands at sample {samples}, but the sampler gives only {found} now"
+                )
+            self._first = samples
+        else:
+            for passed in range(number):
+                index = next(self._iterator, _END)
+                if index is _END:
+                    raise SnapshotRefused(
+                        f"the snapshot stands at batch {number}, but the sampler gives only {passed} now"
+                    )
+                self._first += _length(index) if self._batched else 1
+        self._number = number
+        self._avoid = frozenset(done)
+        self._mark()
+        if not peek:
+            return
+        try:
+            # The first index is drawn here, because samplers that draw at their first index draw everything then.
+            self._ahead.append(self._draw())
+        except StopIteration:
+            pass
+
+
+class _Later:
+    """An order that is made at its first index: torch's BatchSampler iterates its sampler no sooner."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+        self._order: Any = None
+
+    def _made(self) -> Any:
+        if self._order is None:
+            self._order = order_of(self._sampler)
+        return self._order
+
+    def take(self, n: int) -> list[Any]:
+        return self._made().take(n)  # type: ignore[no-any-return]
+
+    def skip(self, n: int) -> int:
+        return self._made().skip(n)  # type: ignore[no-any-return]
+
+
+_END: Any = object()
+
+
+def _length(index: Any) -> int:
+    try:
+        return len(index)
+    except TypeError:
+        return 1
+
+
+# --- what a sampler draws from ----------------------------------------------------------------------------------------
+
+
+def start_of(loader: Any, samplers: bool) -> dict[str, Any]:
+    """Everything that the order of the epoch that is about to begin depends on, as far as it is plain data."""
+    start: dict[str, Any] = {}
+    if loader.generator is not None:
+        start["loader"] = seeds.generator_state(loader.generator)
+    if not samplers:
+        return start
+    for name, sampler in _samplers(loader):
+        if stateful(sampler):
+            start[f"{name} state"] = deepcopy(sampler.state_dict())
+        elif callable(getattr(sampler, "set_epoch", None)) and isinstance(getattr(sampler, "epoch", None), int):
+            start[f"{name} epoch"] = sampler.epoch
+        own = getattr(sampler, "generator", None)
+        if isinstance(own, torch.Generator):
+            if own is not loader.generator:
+                start[f"{name} generator"] = seeds.generator_state(own)
+        elif type(sampler) in KNOWN:
+            if type(sampler) is not SequentialSampler:
+                start["torch"] = seeds.global_torch()
+        elif type(sampler) not in (BatchSampler, DistributedSampler) and not stateful(sampler):
+            start["torch"], start["others"] = seeds.global_torch(), seeds.global_others()
+    return start
+
+
+def again(loader: Any, start: dict[str, Any]) -> None:
+    """Put the loader's generator and the sampler back to the start of the epoch; global generators are left alone."""
+    if loader.generator is not None and "loader" in start:
+        seeds.set_generator_state(loader.generator, start["loader"])
+    for name, sampler in _samplers(loader):
+        if f"{name} state" in start:
+            if not stateful(sampler):
+                raise SnapshotRefused(
+                    f"the snapshot holds the state of a {name}, but this one has no load_state_dict()"
+                )
+            sampler.load_state_dict(deepcopy(start[f"{name} state"]))
+        if f"{name} epoch" in start and hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(start[f"{name} epoch"])
+        if f"{name} generator" in start and isinstance(getattr(sampler, "generator", None), torch.Generator):
+            seeds.set_generator_state(sampler.generator, start[f"{name} generator"])
+
+
+def begin(loader: Any, start: dict[str, Any], drawn: list[int]) -> Any:
+    """Begin the epoch that stands in a snapshot once more; the iterator over its sampler."""
+    again(loader, start)
+    iterator = iter(loader._index_sampler)
+    if drawn[0]:
+        seeds.base_seed(loader.generator)
+    return iter(loader._index_sampler) if drawn[1] == 2 else iterator
+
+
+def pass_epoch(loader: Any, state: dict[str, Any], *, listed: bool) -> None:
+    """Leave generators and samplers where they stand after the whole epoch of a snapshot."""
+    with borrowed_globals(state["start"]):
+        iterator = begin(loader, state["start"], state["at"]["drawn"])
+        if listed:
+            indices = Indices(loader._index_sampler, iterator, loader._auto_collation, 2)
+            indices.go_to(state["at"]["batches"], state["at"]["samples"], [], None, peek=state["num_workers"] > 0)
+
+
+class borrowed_globals:
+    """Inside, the global generators stand where they stood at the start of the epoch; outside they are as before."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self._start = start
+
+    def __enter__(self) -> None:
+        self._outside = seeds.Globals()
+        if "torch" in self._start:
+            seeds.set_global_torch(self._start["torch"])
+        if "others" in self._start:
+            seeds.set_global_others(self._start["others"])
+
+    def __exit__(self, *_: Any) -> None:
+        self._outside.put_back()
+
+
+def _samplers(loader: Any) -> list[tuple[str, Any]]:
+    index_sampler = loader._index_sampler
+    found = [("batch sampler" if loader._auto_collation else "sampler", index_sampler)]
+    if loader._auto_collation:
+        inner = getattr(index_sampler, "sampler", None)
+        if inner is not None and not callable(inner):
+            found.append(("sampler", inner))
+    return found

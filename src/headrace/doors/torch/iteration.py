@@ -1,0 +1,327 @@
+"""Iteration: the iterator of a DataLoader. It draws what torch draws, then lets the engine run the epoch.
+
+    iter(loader)   generators and samplers in torch's order; program, policy, workers; the first batches are begun
+    next(it)       the next batch of the engine; the batch that this makes room for is begun
+    end, del       the workers end (or wait for the next epoch, with persistent_workers)
+
+`Standing` is what a loader remembers of its last iterator, so that a snapshot can be taken after it is gone.
+"""
+
+import sys
+import warnings
+import weakref
+from typing import Any
+
+import torch
+from torch.utils.data import _utils
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from headrace.doors.torch import plan as plan
+from headrace.doors.torch.auto import Stopwatch
+from headrace.doors.torch.fetch import Skipped
+from headrace.doors.torch.indices import Indices, again, begin, borrowed_globals, start_of
+from headrace.doors.torch.seeds import base_seed
+from headrace.doors.torch.state import opened, snapshot
+from headrace.doors.torch.stream import Raised
+from headrace.doors.torch.twins import Twins
+from headrace.engine.epoch import Epoch
+from headrace.engine.places import check_place
+from headrace.engine.pool import Pool
+from headrace.engine.wire.shipping import DATASET_CURE, Words
+from headrace.errors import WorkerStuck
+from headrace.observe.meter import Meter
+from headrace.plan.world import World
+
+WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
+
+_profiling = torch._C._autograd._profiler_enabled
+
+
+class Standing:
+    """Where an iterator stands, or stood when it went away."""
+
+    def __init__(self, style: str, workers: int, start: dict[str, Any], drawn: list[int]) -> None:
+        self.style = style
+        self.workers = workers
+        self.start = start
+        self.drawn = drawn
+        """Whether the base seed was drawn at the start of this epoch, and how often the sampler was iterated."""
+        self.base_seed = 0
+        self.epoch = 0
+        self.ended = False
+        self.live: weakref.ref[Iteration] | None = None
+        self.at: Any = None
+
+    def state(self) -> dict[str, Any]:
+        live = self.live() if self.live is not None else None
+        at = self.at if live is None else live._at()
+        if self.style == "map":
+            at = {**at, "drawn": self.drawn}
+        else:
+            batches, mark = at
+            at = {"mark": opened(mark), "batches": batches, "drawn": self.drawn}
+        return snapshot(self.style, self.workers, self.base_seed, self.epoch, self.start, at)
+
+
+class Iteration(_BaseDataLoaderIter):
+    """One epoch after the other over one set of workers."""
+
+    def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
+        self._iterable = plan.is_iterable(loader)
+        self._base_seed: int
+        start = start_of(loader, not self._iterable)
+        super().__init__(loader)
+        self._check(loader)
+        at = None
+        if resume is not None:
+            start, at = resume["start"], resume["at"]
+            again(loader, start)
+            self._sampler_iter = iter(self._index_sampler)
+            self._base_seed = self._seed_again(loader, resume)
+        self._persistent = loader.persistent_workers and loader.num_workers > 0
+        self._number = 0 if resume is None else resume["epoch"]
+        self._warned = False
+        self.stopwatch: Stopwatch | None = None
+        self._twins: Twins | None = None
+        if loader._standing is None and resume is None and plan.has_replicas(loader):
+            self._twins = Twins()
+        recorded = resume["num_workers"] if resume is not None and at is not None else None
+        self._build(loader, recorded)
+        self._begin(loader, start, at, first=True)
+
+    def _check(self, loader: Any) -> None:
+        """What torch finds out only here."""
+        if loader.num_workers == 0:
+            if self._timeout != 0:
+                raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+            kind = "_SingleProcessDataLoaderIter"
+        else:
+            if loader.prefetch_factor <= 0:
+                raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+            kind = "_MultiProcessingDataLoaderIter"
+        # The name under which profilers know the loader.
+        self._profile_name = f"enumerate(DataLoader)#{kind}.__next__"
+
+    def _seed_again(self, loader: Any, resume: dict[str, Any]) -> int:
+        recorded: int | None = resume["base_seed"]
+        if resume["at"] is None and (recorded is None or not loader.persistent_workers):
+            return self._base_seed if loader.generator is None else base_seed(loader.generator)
+        assert recorded is not None
+        return recorded
+
+    def _build(self, loader: Any, recorded: int | None) -> None:
+        self._crew = plan.crew_of(loader, self._base_seed, recorded)
+        self._meter = Meter()
+        self._pool = Pool(plan.program(loader, self._crew), plan.policy(loader, self._crew))
+        self._close = weakref.finalize(self, self._pool.close)
+
+    # --- one epoch ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool) -> None:
+        drawn = at["drawn"] if at is not None else [int(first), 2 if first and loader.num_workers else 1]
+        self._standing = loader._standing = Standing(plan.style(loader), self._crew.count, start, drawn)
+        self._standing.base_seed, self._standing.epoch = self._base_seed, self._number
+        self._indices: Indices | None = None
+        self._done: set[int] | None = None
+        if self._iterable:
+            if at is not None and drawn[0] and loader.generator is not None:
+                base_seed(loader.generator)  # an uninterrupted run has drawn it
+            here = check_place(at["mark"], self._pool.program) if at is not None else None
+        else:
+            self._indices = self._list(loader, start, at, first)
+            here = None if at is None else check_place([["l", at["batches"]], 0, 0], self._pool.program)
+            if not loader.in_order and loader.num_workers:
+                self._done = set() if at is None else set(at["done"])
+                self._prefix = 0 if at is None else at["batches"]
+        self._before: int = 0 if at is None else at["batches"]
+        self._promised: int | None = loader._IterableDataset_len_called
+        self._epoch: Epoch[Any] | None = None
+        with WORDS:
+            self._epoch = Epoch(self._pool, self._meter, self._number, World(), state=here, listed=self._indices)
+        self._workers = self._epoch._workers
+        self._deaths = len(self._workers.restarts)
+        self._standing.live = weakref.ref(self)
+        if loader.num_workers:
+            self._epoch.start()
+
+    def _list(self, loader: Any, start: dict[str, Any], at: Any, first: bool) -> Indices:
+        sampler, batched = loader._index_sampler, loader._auto_collation
+        keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
+        if at is None:
+            if first and loader.num_workers:
+                self._sampler_iter = iter(sampler)  # torch iterates it twice, and throws the first away
+            return Indices(sampler, self._sampler_iter, batched, keep)
+        with borrowed_globals(start):
+            self._sampler_iter = begin(loader, start, at["drawn"])
+            indices = Indices(sampler, self._sampler_iter, batched, keep)
+            indices.go_to(at["batches"], at["samples"], at["done"], at["iterator"])
+        return indices
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """The next epoch, with the same workers."""
+        self._leave()
+        start = start_of(loader, not self._iterable)
+        self._sampler_iter = iter(self._index_sampler)
+        self._num_yielded = 0
+        self._number += 1
+        if self._crew.played or not self._close.alive:
+            self._close()
+            self._build(loader, None)
+        self._begin(loader, start, None, first=False)
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    def __next__(self) -> Any:
+        if _profiling():
+            with torch.autograd.profiler.record_function(self._profile_name):
+                data = self._next_data()
+        else:
+            data = self._next_data()
+        self._num_yielded += 1
+        promised = self._promised
+        if promised is not None and self._iterable and self._num_yielded > promised:
+            self._warn_of_length(promised)
+        return data
+
+    def _next_data(self) -> Any:
+        if self._epoch is None:
+            raise StopIteration
+        while True:
+            try:
+                data = next(self._epoch)
+            except StopIteration:
+                if self._twins is not None and self._twins.alike():
+                    self._warn_of_twins()
+                self._end()
+                if self._indices is not None and self._indices.failed is not None:
+                    failed, self._indices.failed = self._indices.failed, None
+                    raise failed from None
+                raise
+            except WorkerStuck as stuck:
+                raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
+            except Exception as error:
+                self._note_delivery()
+                if not self._num_workers:
+                    raise
+                WORDS.retell(error)
+                # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
+                raise error.with_traceback(None)  # noqa: B904
+            if self._done is not None:
+                self._note_delivery()
+            if len(self._workers.restarts) != self._deaths:
+                self._warn_of_death()
+            if self._num_workers and not self._workers.running():
+                self._epoch.start()  # while this batch is being used nobody should be idle
+            kind = type(data)
+            if kind is Skipped:
+                continue
+            if self.stopwatch is not None:
+                self.stopwatch.batch(self._meter.waited)
+            if kind is Raised:
+                raise data.take()
+            if self._twins is not None and self._seen_twins(data):
+                self._warn_of_twins()
+            if self._pin_memory:
+                return _pin_memory(data, self._pin_memory_device)
+            return data
+
+    def _note_delivery(self) -> None:
+        """Batches that arrive in any order are counted one by one."""
+        if self._done is None or self._epoch is None:
+            return
+        mark = self._epoch.state()[0]
+        if mark is not None:
+            self._done.add(mark[1] - 1)
+            while self._prefix in self._done:
+                self._done.remove(self._prefix)
+                self._prefix += 1
+
+    def _seen_twins(self, data: Any) -> bool:
+        assert self._twins is not None
+        mark = None if self._epoch is None else self._epoch.state()[0]
+        return mark is not None and self._twins.see((mark[1] - 1) % self._crew.count, data)
+
+    # --- warnings -----------------------------------------------------------------------------------------------------
+
+    def _warn_of_death(self) -> None:
+        self._deaths = len(self._workers.restarts)
+        if self._warned or self._pool.program.keyed:
+            return
+        self._warned = True
+        warnings.warn(
+            f"a worker of this DataLoader {self._workers.restarts[-1][1]} and was replaced; all batches arrive, in "
+            f"order, but random values that are drawn in it from now on differ from a run without this. "
+            f"DataLoader(..., reproducible=True) has the same values in any case",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+    def _warn_of_twins(self) -> None:
+        self._twins, workers = None, self._crew.count
+        warnings.warn(
+            f"the {workers} workers all read the same samples of {type(self._dataset).__qualname__}, so each sample "
+            f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
+            f"__iter__ by torch.utils.data.get_worker_info()",
+            UserWarning,
+            stacklevel=4,
+        )
+
+    def _warn_of_length(self, promised: int) -> None:
+        text = (
+            f"Length of IterableDataset {self._dataset} was reported to be {promised}"
+            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if self._num_workers > 0:
+            text += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker. Please see "
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            )
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+    # --- ends and state -----------------------------------------------------------------------------------------------
+
+    def _at(self) -> Any:
+        """Where this epoch stands."""
+        assert self._epoch is not None
+        place = self._epoch.state()
+        if self._iterable:
+            return self._before + self._num_yielded, place
+        number = 0 if place[0] is None else place[0][1]
+        done: list[int] = []
+        if self._done is not None:
+            number, done = self._prefix, sorted(self._done)
+        assert self._indices is not None
+        samples, state = self._indices.at(number)
+        return {"batches": number, "samples": samples, "done": done, "iterator": state}
+
+    def _end(self) -> None:
+        """Everything was delivered."""
+        self._twins = None
+        self._standing.ended = True
+        self._epoch = None
+        if self.stopwatch is not None:
+            self.stopwatch.end(self._meter.waited)
+            self.stopwatch = None
+        if not self._persistent:
+            self._close()
+
+    def _leave(self) -> None:
+        """Nobody asks for the rest of this epoch."""
+        if self._epoch is not None:
+            self._standing.at = self._at()
+            self._standing.live = None
+            self._epoch.close()
+            self._epoch = None
+
+    def _shutdown_workers(self) -> None:
+        """torch's name for it: trainers call this to end a loader's workers now."""
+        self._leave()
+        self._close()
+
+    def __del__(self, exiting: Any = sys.is_finalizing) -> None:
+        if getattr(self, "_epoch", None) is not None and not exiting():
+            self._leave()
+
+
+_pin_memory: Any = _utils.pin_memory.pin_memory

@@ -1,0 +1,240 @@
+"""DataLoader: torch's, argument for argument, on our engine.
+
+It extends `torch.utils.data.DataLoader`: torch's own constructor checks and keeps the arguments, whatever version of
+torch is installed, so trainers that look at a loader, or build another one like it, find what they expect. Samples,
+their order, random values and errors are torch's to the bit. What is added are keywords with defaults, and a state:
+
+    reproducible    random values in workers hang on the batch, not on the worker: the same for any number of workers
+    shard="auto"    an iterable-style dataset is divided exactly among workers and ranks
+    num_workers     may be "auto": another number each epoch, until the best one is found
+    shuffle_window  an iterable-style dataset is shuffled inside windows of so many samples
+    world           among which ranks `shard="auto"` divides; found out from the launcher when not given
+    state_dict, load_state_dict
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from headrace.engine.tuning import Tuner
+from headrace.errors import BadOption, SnapshotRefused, missing
+
+try:
+    import torch
+except ModuleNotFoundError as gone:
+    if gone.name != "torch":
+        raise
+    raise missing("torch", "torch") from None
+
+import torch.utils.data
+from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
+
+from headrace.doors.torch import plan as plan
+from headrace.doors.torch.auto import Stopwatch, without_auto
+from headrace.doors.torch.indices import pass_epoch, start_of
+from headrace.doors.torch.iteration import Iteration, Standing
+from headrace.doors.torch.state import check, snapshot
+from headrace.plan.world import World
+
+T = TypeVar("T", covariant=True)
+TorchLoader = torch.utils.data.DataLoader
+COUNTING = ("lightning.", "pytorch_lightning.")
+"""Trainers that end an epoch by counting batches: they never ask for the one after the last."""
+
+
+class StandIn(type):
+    """While ours stands in torch's place (`install`), a loader of torch's own is still one for `isinstance`."""
+
+    standing_in = False
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is DataLoader and StandIn.standing_in and isinstance(instance, TorchLoader):
+            return True
+        return super().__instancecheck__(instance)
+
+
+class DataLoader(TorchLoader[T], metaclass=StandIn):
+    """Loads batches of a dataset."""
+
+    reproducible: bool
+    shard: str | None
+    shuffle_window: int | None
+    _tuner: Tuner | None
+    world: World | None
+    _standing: Standing | None
+    _resume: dict[str, Any] | None
+    _loaded: dict[str, Any]
+
+    if TYPE_CHECKING:
+        # What torch's constructor takes, for editors and type checkers; at run time the installed torch is asked.
+        def __init__(
+            self,
+            dataset: Dataset[T] | Iterable[T],
+            batch_size: int | None = 1,
+            shuffle: bool | None = None,
+            sampler: Sampler[Any] | Iterable[Any] | None = None,
+            batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+            num_workers: int | Literal["auto"] = 0,
+            collate_fn: Callable[[list[Any]], Any] | None = None,
+            pin_memory: bool = False,
+            drop_last: bool = False,
+            timeout: float = 0,
+            worker_init_fn: Callable[[int], None] | None = None,
+            multiprocessing_context: Any = None,
+            generator: torch.Generator | None = None,
+            *,
+            prefetch_factor: int | None = None,
+            persistent_workers: bool = False,
+            pin_memory_device: str = "",
+            in_order: bool = True,
+            reproducible: bool = False,
+            shard: str | None = None,
+            shuffle_window: int | None = None,
+            world: World | None = None,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, *args, reproducible=False, shard=None, shuffle_window=None, world=None, **kwargs):
+            self._standing, self._resume, self._loaded = None, None, {}
+            self.reproducible, self.shard, self.shuffle_window, self.world = reproducible, shard, shuffle_window, world
+            _check_ours(self)
+            args, kwargs, self._tuner = without_auto(args, kwargs)
+            if shard is not None or shuffle_window is not None:
+                args, kwargs = _with_iterable(args, kwargs)
+            try:
+                super().__init__(*args, **kwargs)
+            except ValueError as refused:
+                if "expected unspecified shuffle option" in str(refused):
+                    refused.add_note(
+                        "headrace: an iterable is shuffled inside windows by DataLoader(..., shuffle_window=1000)"
+                    )
+                raise
+            if not hasattr(self, "in_order"):  # torch before 2.6
+                self.in_order = True
+
+    def _get_iterator(self) -> Any:
+        if isinstance(self.dataset, IterDataPipe | MapDataPipe):
+            return super()._get_iterator()  # torch's own graph of pipes, on torch's own workers
+        if self.num_workers and self._tuner is None:
+            self.check_worker_number_rationality()
+        resume, self._resume = self._resume, None
+        if resume is not None and resume.get("over"):
+            resume = self._after(resume)
+        iteration = Iteration(self, resume)
+        if self._tuner is not None and not self._tuner.settled:
+            iteration.stopwatch = Stopwatch(self)
+        return iteration
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the last iterator stands, or between which epochs: plain data, for any number of workers."""
+        if isinstance(self.dataset, IterDataPipe | MapDataPipe):
+            raise SnapshotRefused("a graph of torch's own pipes has no state; use headrace.DataLoader2")
+        if self._resume is not None:
+            return dict(self._loaded)
+        standing = self._standing
+        if standing is not None and not standing.ended:
+            return standing.state()
+        seed, epoch = (None, 0) if standing is None else (standing.base_seed, standing.epoch)
+        between = self._between(seed, epoch)
+        return snapshot(
+            plan.style(self), self.num_workers, between["base_seed"], between["epoch"], between["start"], None
+        )
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
+        self._resume = check(state, plan.style(self)) if state else None
+        self._loaded = dict(state)
+        self._standing = None
+        self._iterator = None
+        if self._resume is not None and sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING):
+            self._resume["over"] = self._is_over(self._resume["at"])
+
+    def _is_over(self, at: dict[str, Any] | None) -> bool:
+        """Everything was delivered, though nobody has asked whether there is more."""
+        try:
+            return at is not None and at["batches"] >= len(self)
+        except TypeError:
+            return False
+
+    def _after(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state between that epoch and the next."""
+        pass_epoch(self, state, listed=not plan.is_iterable(self))
+        return self._between(state["base_seed"], state["epoch"])
+
+    def _between(self, base_seed: int | None, epoch: int) -> dict[str, Any]:
+        start = start_of(self, not plan.is_iterable(self))
+        for name in ("torch", "others"):
+            start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
+        # Persistent workers keep the seed of their first epoch.
+        seed, number = (base_seed, epoch + 1) if self.persistent_workers and base_seed is not None else (None, 0)
+        return {"base_seed": seed, "epoch": number, "start": start, "at": None}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_standing": None}
+
+
+def _check_ours(loader: Any) -> None:
+    if not isinstance(loader.reproducible, bool):
+        raise BadOption(f"reproducible must be True or False, not {loader.reproducible!r}")
+    if loader.shard not in (None, "auto"):
+        raise BadOption(f"shard must be None or 'auto', not {loader.shard!r}")
+    window = loader.shuffle_window
+    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+        raise BadOption(f"shuffle_window must be None or a whole number >= 1, not {window!r}")
+    if loader.world is not None:
+        if not isinstance(loader.world, World):
+            raise BadOption(f"world must be a headrace.World, not {type(loader.world).__name__}")
+        if loader.shard is None:
+            raise BadOption("world= says among whom shard='auto' divides; give both, or a DistributedSampler instead")
+
+
+class Wrapped(IterableDataset[Any]):
+    """Anything that can be iterated, as an iterable-style dataset."""
+
+    def __init__(self, samples: Iterable[Any]) -> None:
+        self.samples = samples
+
+    def __iter__(self) -> Any:
+        return iter(self.samples)
+
+    def __len__(self) -> int:
+        return len(self.samples)  # type: ignore[arg-type]
+
+
+def _with_iterable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with an iterable-style dataset among them."""
+    dataset = args[0] if args else kwargs.get("dataset")
+    if isinstance(dataset, IterDataPipe):
+        raise BadOption(
+            "shard= and shuffle_window= are for plain iterables; torch's pipes have sharding_filter() and shuffle()"
+        )
+    if isinstance(dataset, IterableDataset) or dataset is None:
+        return args, kwargs
+    if hasattr(dataset, "__getitem__") or not hasattr(dataset, "__iter__"):
+        raise BadOption(
+            f"shard= and shuffle_window= are for datasets that are iterated; {type(dataset).__name__} is read by "
+            f"index, and its sampler divides and shuffles it (shuffle=True, DistributedSampler)"
+        )
+    wrapped = Wrapped(dataset)
+    return ((wrapped, *args[1:]), kwargs) if args else (args, {**kwargs, "dataset": wrapped})
+
+
+def _signature() -> inspect.Signature:
+    """The signature of the installed torch, with our keywords behind its own."""
+    torchs = inspect.signature(TorchLoader.__init__)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    ours = [
+        inspect.Parameter("reproducible", keyword, default=False, annotation=bool),
+        inspect.Parameter("shard", keyword, default=None, annotation="str | None"),
+        inspect.Parameter("shuffle_window", keyword, default=None, annotation="int | None"),
+        inspect.Parameter("world", keyword, default=None, annotation="World | None"),
+    ]
+    return torchs.replace(parameters=[*torchs.parameters.values(), *ours])
+
+
+if not TYPE_CHECKING:
+    DataLoader.__init__.__signature__ = _signature()

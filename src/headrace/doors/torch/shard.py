@@ -1,0 +1,131 @@
+"""What the door adds to iterable-style datasets: shuffling in windows, and an exact division by `shard="auto"`.
+
+With `shard="auto"` the dataset is read once per rank, by one worker, in one strand; its samples are cut into batches,
+of which each rank keeps its own, and every worker collates. So each sample comes exactly once, whatever the dataset
+knows of workers.
+
+    Stream ── [ShuffleStrand] ── Sound, Batch (or DealBatches, DealSamples) ──> batches ──> Collated, on any worker
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from headrace.doors.torch.stream import Raised
+from headrace.op import Each, Op
+from headrace.ops.order.shuffle import Shuffle
+from headrace.plan.seed import key
+from headrace.plan.share import Share
+
+
+def as_it_is(sample: Any) -> Any:
+    """Collates nothing."""
+    return sample
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShuffleStrand(Op[Any, Any]):
+    """Another order inside consecutive windows, another one in each strand."""
+
+    window: int
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        samples, here = inputs
+        here.seed = key(here.seed, "strand", here.strand)
+        shuffle: Shuffle[Any] = Shuffle(self.window)
+        return shuffle.flow(_sound(samples), here)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batched(Op[Any, Any]):
+    """Batches of one strand, collated."""
+
+    size: int | None
+    drop_last: bool
+    collate_fn: Callable[[Any], Any]
+    quiet = True
+    user = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        samples, _ = inputs
+        if self.size is None:
+            for sample in _sound(samples):
+                yield self.collate_fn(sample)
+            return
+        sound = _sound(samples)
+        while batch := list(islice(sound, self.size)):
+            if len(batch) < self.size and self.drop_last:
+                return
+            yield self.collate_fn(batch)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DealBatches(Op[Any, Any]):
+    """The batches of one rank, not yet collated; every rank gets as many, and each sample goes to one of them.
+
+    Ranks take whole batches in turn. One step is held back, because the end is shared by other rules (`plan.share`): so
+    a resume reads again from the start.
+    """
+
+    size: int
+    drop_last: bool
+    ranks: int
+    rank: int
+
+    def flow(self, *inputs: Any) -> Iterator[list[Any]]:
+        samples = _sound(inputs[0])
+        step, first = self.size * self.ranks, self.size * self.rank
+        held: list[Any] = []
+        while len(after := list(islice(samples, step))) == step:
+            if held:
+                yield held[first : first + self.size]
+            held = after
+        held += after
+        share = Share(len(held), self.size, self.ranks, self.rank, "drop" if self.drop_last else "short")
+        for number in range(share.steps):
+            block = share.block(number)
+            yield held[block.start : block.stop]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DealSamples(Op[Any, Any]):
+    """Sample i for rank i modulo ranks."""
+
+    ranks: int
+    rank: int
+    quiet = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        cursor = inputs[0]
+        for number, sample in enumerate(_sound(cursor), cursor.emitted):
+            if number % self.ranks == self.rank:
+                yield sample
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collated(Each[Any, Any]):
+    """A batch, collated."""
+
+    collate_fn: Callable[[Any], Any]
+    user = True
+
+    def apply(self, sample: Any) -> Any:
+        return self.collate_fn(sample)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sound(Op[Any, Any]):
+    """The samples; an error of the dataset's ends them."""
+
+    quiet = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        return _sound(inputs[0])
+
+
+def _sound(samples: Iterator[Any]) -> Iterator[Any]:
+    for sample in samples:
+        if type(sample) is Raised:
+            raise sample.take()
+        yield sample

@@ -1,0 +1,196 @@
+"""Stream: an iterable-style dataset as one strand per worker, read and batched as torch's fetcher does it.
+
+    batch   up to `batch_size` samples; an empty one ends the strand, a short last one is dropped if asked for
+    error   arrives at its place in the stream as a `Raised`, and the strand goes on, as torch's worker does
+    state   the dataset's or its iterator's own `state_dict`, taken as often as 5 % of the time allows, and the number
+            of batches since; a dataset without one is read again from the start
+
+The strand's worker is the process it runs in, or a played one (see `workers`).
+"""
+
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.doors.torch.crew import Crew
+from headrace.doors.torch.workers import Replica
+from headrace.engine.wire import codec
+from headrace.engine.workers.remote import RemoteTraceback
+from headrace.op import Here, Source, place
+from headrace.plan.seed import key, seed_globals
+
+LARGEST_STATE = 100_000
+"""Bytes; a larger state would not fit in a reply, so the one before it is kept and more batches are read again."""
+
+
+class Raised:
+    """An error of the user's code, as one item of the stream."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error: BaseException | None = error
+
+    def take(self) -> BaseException:
+        """The error, once: its traceback holds whoever iterates, and the engine still holds this item."""
+        error, self.error = self.error, None
+        assert error is not None
+        return error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        error = self.take()
+        return _arrived, (codec.pack_error(error), "".join(traceback.format_exception(error)))
+
+
+def _arrived(packed: bytes, text: str) -> Raised:
+    error = codec.load_error(packed)
+    error.__cause__ = RemoteTraceback(text)
+    return Raised(error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream(Source[Any]):
+    """A dataset read whole by every worker, in batches."""
+
+    crew: Crew
+    batch_size: int | None
+    drop_last: bool
+    keyed: bool = False
+    """Seed the global generators before each batch."""
+    quiet = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        (here,) = inputs
+        return _Strand(self, here)
+
+    def accepts(self, note: Any) -> bool:
+        if note is None:
+            return True
+        counts = [note.get(name) for name in ("at", "samples")] if isinstance(note, dict) else []
+        return (
+            len(counts) == 2
+            and all(isinstance(n, int) and n >= 0 for n in counts)
+            and isinstance(note.get("ended"), bool)
+            and {"dataset", "iterator"} <= note.keys()
+        )
+
+    def describe(self) -> str:
+        return f"DataLoader over {type(self.crew.dataset).__qualname__}"
+
+
+class _Strand(Iterator[Any]):
+    """One worker's batches."""
+
+    def __init__(self, op: Stream, here: Here) -> None:
+        here.seed = key(here.seed, "strand", here.strand)
+        self._op = op
+        self._here = here
+        self._ended: bool = here.note["ended"] if here.note else False
+        self._samples: Any = None
+        self._worker = Replica(op.crew, here.strand) if op.crew.played else None
+        self._dataset = op.crew.dataset if self._worker is None else self._worker.dataset
+        self._collate = op.crew.collate_fn if self._worker is None else self._worker.collate_fn
+        self._units: int
+        self._position: int
+        self._units, self._position = (here.note["at"], here.note["samples"]) if here.note else (0, 0)
+        self._cost = self._looked = 0.0
+
+    def __next__(self) -> Any:
+        # What lies between the last note and the place of the snapshot, or of a worker's death, is read again.
+        while self._units < self._here.emitted:
+            self._next_unit()
+        return self._next_unit()
+
+    def _next_unit(self) -> Any:
+        with nullcontext() if self._worker is None else self._worker.at_work():
+            if self._op.keyed:
+                seed_globals(key(self._here.seed, "batch", self._units))
+            try:
+                unit = self._unit()
+            except StopIteration:
+                raise
+            except Exception as error:
+                error.add_note(
+                    f"headrace: in {self._op.describe()}, near sample {self._position} of worker {self._here.strand}"
+                )
+                unit = Raised(error)
+        self._units += 1
+        self._remember()
+        return unit
+
+    def _unit(self) -> Any:
+        if self._ended:
+            raise StopIteration
+        if self._samples is None:
+            try:
+                self._open()
+            except BaseException:
+                self._ended = True
+                raise
+        samples: Any = self._samples
+        size = self._op.batch_size
+        place.at(self._here, self._position)
+        if size is None:
+            sample = next(samples)
+            self._position += 1
+            return self._collated(sample)
+        batch: list[Any] = []
+        while len(batch) < size:
+            try:
+                batch.append(next(samples))
+            except StopIteration:
+                self._ended = True
+                break
+            self._position += 1
+            place.at(self._here, self._position)
+        if not batch or (self._op.drop_last and len(batch) < size):
+            raise StopIteration
+        return self._collated(batch)
+
+    def _collated(self, batch: Any) -> Any:
+        try:
+            return self._collate(batch)
+        except StopIteration as error:
+            # It would end the strand in silence.
+            raise RuntimeError("collate_fn raised StopIteration") from error
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        dataset, note = self._dataset, self._here.note
+        if note is not None and note["dataset"] is not None:
+            dataset.load_state_dict(note["dataset"])
+        self._samples = iter(dataset)
+        if note is not None and note["iterator"] is not None:
+            self._samples.load_state_dict(note["iterator"])
+
+    def _remember(self) -> None:
+        """Note where the dataset stands, unless that takes too much of the time."""
+        samples, dataset = self._samples, self._dataset
+        by_iterator = stateful(samples)
+        by_dataset = samples is not dataset and stateful(dataset)
+        if not by_iterator and not by_dataset:
+            return
+        now = time.perf_counter()
+        if now - self._looked < 20 * self._cost:
+            return
+        note = {
+            "at": self._units,
+            "samples": self._position,
+            "ended": self._ended,
+            "dataset": dataset.state_dict() if by_dataset else None,
+            "iterator": samples.state_dict() if by_iterator else None,
+        }
+        packed = codec.pack_state(note)
+        if len(packed) <= LARGEST_STATE:
+            # Opened again: what the dataset goes on changing is not the state of this moment.
+            self._here.rest(codec.unpack_state(packed))
+        self._looked = time.perf_counter()
+        self._cost = self._looked - now
+
+
+def stateful(thing: Any) -> bool:
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))

@@ -1,0 +1,343 @@
+"""Codec: any Python object as a small head and spans of raw memory, and back without a copy.
+
+    object  --pack-->  head (pickle) + buffers (arrays and tensors, as they lie in memory)
+            --write--> the buffers, once, into a slot; those that were made there already stay where they are
+            --load-->  arrays and tensors that look into the slot
+
+Samples of the usual form travel as a folded tree (`fold`), other objects by plain pickle, protocol 5; what plain pickle
+refuses goes by cloudpickle. Many samples in one slot are
+packed one by one with a table of their places, so that a reader can take any of them.
+"""
+
+import contextlib
+import io
+import marshal
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import cloudpickle
+
+from headrace.engine.wire import fold
+from headrace.engine.wire.fold import IN_BAND
+from headrace.errors import NotPicklable
+
+ALIGN = 64
+PICKLE = 0x80
+"""The first byte of every pickle of protocol 2 and later, and of no folded tree."""
+
+CURE = "return plain data, arrays or tensors from the last op that runs in the worker"
+"""What to do about a sample that cannot travel; doors that know no ops have their own words (`shipping.Words`)."""
+
+Spans = tuple[int, ...]
+"""offset, size, offset, size, ..."""
+
+
+def pack(sample: Any) -> tuple[bytes, list[Any]]:
+    """The head and the buffers of one object."""
+    folded = fold.pack(sample)
+    if folded is not None:
+        return folded
+    buffers: list[Any] = []
+    try:
+        stream, pickler = _pickler(buffers)
+        pickler.dump(sample)
+        return stream.getvalue(), buffers
+    except _REFUSED as refused:
+        buffers.clear()
+        try:
+            return _dumps(sample, _keeper(buffers)), buffers
+        except Exception:
+            raise NotPicklable(
+                f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; {CURE}"
+            ) from refused
+
+
+_REFUSED = (pickle.PicklingError, AttributeError, TypeError)
+
+
+def _pickler(buffers: list[Any]) -> tuple[io.BytesIO, pickle.Pickler]:
+    """A pickler of tensors too, that puts large buffers aside, and what it writes to."""
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, 5, buffer_callback=_keeper(buffers))
+    if "torch" in sys.modules:
+        pickler.dispatch_table = _torch_table()
+    return stream, pickler
+
+
+def _keeper(buffers: list[Any]) -> Callable[[pickle.PickleBuffer], bool]:
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < IN_BAND:
+            return True
+        buffers.append(raw)
+        return False
+
+    return keep
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle, with the slots of classes that go by value: it forgets them, and their instances would not fit."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        by_value = isinstance(reduced, tuple) and reduced[0].__name__ == "_make_skeleton_class"
+        if by_value and "__slots__" in vars(obj) and not issubclass(obj, tuple):
+            make, (meta, name, bases, kwargs, *more), *state = reduced
+            return make, (meta, name, bases, {**kwargs, "__slots__": obj.__slots__}, *more), *state
+        return reduced
+
+
+class _Reply(Pickler):
+    """What `__main__` holds here goes by name: the reader has it there too, and wants his own."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType) and in_main(obj):
+            return NotImplemented
+        return super().reducer_override(obj)
+
+
+def in_main(thing: Any) -> bool:
+    """Whether a class or function can be found in `__main__` under its name."""
+    found: Any = sys.modules["__main__"] if thing.__module__ == "__main__" else None
+    for part in thing.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is thing
+
+
+def _dumps(thing: Any, keep: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
+    stream = io.BytesIO()
+    _Reply(stream, 5, buffer_callback=keep).dump(thing)
+    return stream.getvalue()
+
+
+def load(head: Any, buffers: Sequence[Any]) -> Any:
+    """The object again; its arrays look into `buffers`."""
+    if head[0] != PICKLE:
+        return fold.load(head, buffers)
+    return pickle.loads(head, buffers=buffers)
+
+
+class Writer:
+    """Fills one slot from the front: arrays that ops make in it, then buffers, then a table."""
+
+    __slots__ = ("address", "memory", "overflow", "size", "used")
+
+    def __init__(self, memory: memoryview, address: int, reserved: int) -> None:
+        self.memory = memory
+        self.address = address
+        self.size = memory.nbytes
+        self.used = reserved
+        self.overflow: list[tuple[int, Any]] = []
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array inside the slot, or None if it does not fit."""
+        import numpy as np
+
+        nbytes = dtype.itemsize
+        for extent in shape:
+            nbytes *= extent
+        start = -(-self.used // ALIGN) * ALIGN
+        if nbytes < IN_BAND or start + nbytes > self.size or dtype.hasobject:
+            return None
+        self.used = start + nbytes
+        return np.ndarray(shape, dtype, self.memory, start)
+
+    def extend(self, first: Any, count: int, total: int) -> Any:
+        """An array of `total` parts like the array `first`, of which `count` are there, at the end of the slot.
+
+        None if they do not lie there, or if there is no room for the rest behind them.
+        """
+        import numpy as np
+
+        start = first.__array_interface__["data"][0] - self.address
+        end = start + total * first.nbytes
+        if start + count * first.nbytes != self.used or end > self.size:
+            return None
+        self.used = end
+        return np.ndarray((total, *first.shape), first.dtype, self.memory, start)
+
+    def need(self, buffers: Sequence[Any], extra: int) -> int:
+        """How large the slot has to be so that these buffers and `extra` bytes fit too."""
+        total = self.used
+        for raw in buffers:
+            if self._inside(raw) is None:
+                total = -(-total // ALIGN) * ALIGN + raw.nbytes
+        return -(-total // ALIGN) * ALIGN + extra
+
+    def write(self, buffers: Sequence[Any]) -> list[int]:
+        """Put the buffers into the slot, each at most once; their spans."""
+        spans: list[int] = []
+        for raw in buffers:
+            size = raw.nbytes
+            start = self._inside(raw)
+            if start is None:
+                start = self.put(raw)
+            spans += (start, size)
+        return spans
+
+    def put(self, raw: Any) -> int:
+        start = -(-self.used // ALIGN) * ALIGN
+        size = raw.nbytes if isinstance(raw, memoryview) else len(raw)
+        self.memory[start : start + size] = raw
+        self.used = start + size
+        return start
+
+    def _inside(self, raw: memoryview) -> int | None:
+        owner = raw.obj
+        interface = getattr(owner, "__array_interface__", None)
+        if interface is None:
+            return None
+        start = interface["data"][0] - self.address
+        return start if start >= 0 and start + raw.nbytes <= self.size else None
+
+
+def pack_state(state: Any) -> bytes:
+    """The state of a strand, on its way between a worker and its consumer. It never leaves the two."""
+    return pickle.dumps(state, 5)
+
+
+def unpack_state(packed: bytes) -> Any:
+    return pickle.loads(packed)
+
+
+def pack_many(samples: Sequence[Any]) -> tuple[list[bytes], list[list[Any]]]:
+    """Heads and buffers of many samples."""
+    heads, found = [], []
+    # One pickler for all: making one costs more than a small sample.
+    buffers: list[Any] = []
+    stream, pickler = _pickler(buffers)
+    for sample in samples:
+        folded = fold.pack(sample)
+        if folded is None:
+            try:
+                pickler.dump(sample)
+                folded = stream.getvalue(), buffers[:]
+            except _REFUSED:
+                folded = pack(sample)
+            stream.seek(0)
+            stream.truncate()
+            pickler.clear_memo()
+            buffers.clear()
+        heads.append(folded[0])
+        found.append(folded[1])
+    return heads, found
+
+
+def need_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence[Any]]) -> int:
+    flat = [raw for sample in buffers for raw in sample]
+    return writer.need(flat, sum(map(len, heads)) + 24 * len(heads) + 16 * len(flat) + 4 * ALIGN)
+
+
+def write_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence[Any]]) -> tuple[int, int]:
+    """Put packed samples into the slot; where their table lies: at its end, so that there is room behind them."""
+    start = writer.put(b"".join(heads))
+    ends = []
+    at = start
+    for head in heads:
+        at += len(head)
+        ends.append(at)
+    spans = [writer.write(raw) if raw else None for raw in buffers]
+    table = marshal.dumps((start, ends, spans if any(spans) else None))
+    offset = writer.size - len(table)
+    writer.memory[offset:] = table
+    return offset, len(table)
+
+
+def read_table(memory: Any, offset: int, size: int) -> Any:
+    """Where each sample of a slot lies. Read once per slot and content: it is as long as there are samples."""
+    return marshal.loads(memory[offset : offset + size])
+
+
+def load_many(memory: Any, table: Any, first: int, stop: int) -> list[Any]:
+    """Samples first..stop of a slot."""
+    start, ends, spans = table
+    out = []
+    at = start if first == 0 else ends[first - 1]
+    for i in range(first, stop):
+        end = ends[i]
+        buffers: list[Any] = []
+        if spans is not None and spans[i]:
+            flat = spans[i]
+            buffers = [memory[flat[k] : flat[k] + flat[k + 1]] for k in range(0, len(flat), 2)]
+        out.append(load(memory[at:end], buffers))
+        at = end
+    return out
+
+
+_TABLE: dict[type, Callable[[Any], Any]] = {}
+
+
+def _torch_table() -> dict[type, Callable[[Any], Any]]:
+    if not _TABLE:
+        torch: Any = sys.modules["torch"]
+        if not hasattr(torch, "Tensor"):  # still being imported
+            return {}
+        _TABLE[torch.Tensor] = _reduce_tensor
+    return _TABLE
+
+
+def _reduce_tensor(tensor: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+    plain = (
+        tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+        and not tensor.is_conj() and not tensor.is_neg()
+    )  # fmt: skip
+    if not plain:
+        return tensor.__reduce_ex__(5)
+    raw = tensor.detach()
+    if not raw.is_contiguous():
+        raw = raw.contiguous()
+    if raw.numel() == 0:
+        return _empty_tensor, (str(tensor.dtype)[6:], tuple(tensor.shape), tensor.requires_grad)
+    flat = raw.view(-1).view(torch.uint8).numpy()
+    return _load_tensor, (pickle.PickleBuffer(flat), str(tensor.dtype)[6:], tuple(tensor.shape), tensor.requires_grad)
+
+
+def _load_tensor(raw: Any, dtype: str, shape: tuple[int, ...], grad: bool) -> Any:
+    import torch
+
+    tensor = torch.frombuffer(raw, dtype=getattr(torch, dtype)).view(shape)
+    return tensor.requires_grad_() if grad else tensor
+
+
+def _empty_tensor(dtype: str, shape: tuple[int, ...], grad: bool) -> Any:
+    import torch
+
+    return torch.empty(shape, dtype=getattr(torch, dtype), requires_grad=grad)
+
+
+# --- errors travel as their parts: constructors of exceptions are not to be trusted with one string -------------------
+
+
+def pack_error(error: BaseException) -> bytes:
+    """An exception with its attributes and notes; what cannot travel of it is left out."""
+    attributes = {name: value for name, value in vars(error).items() if _travels(value)}
+    args = error.args if _travels(error.args) else tuple(a if _travels(a) else repr(a) for a in error.args)
+    for kind in type(error).__mro__:
+        if _travels(kind):
+            return _dumps((kind, args, attributes))
+    raise AssertionError("BaseException itself can always travel")
+
+
+def load_error(packed: bytes) -> BaseException:
+    kind, args, attributes = pickle.loads(packed)
+    error: BaseException = kind.__new__(kind, *args)
+    # Some built-in errors (UnicodeDecodeError, OSError) keep what they say in fields that only their own __init__ sets.
+    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    with contextlib.suppress(TypeError):
+        builtin.__init__(error, *args)
+    error.args = args
+    for name, value in attributes.items():
+        setattr(error, name, value)
+    return error
+
+
+def _travels(value: Any) -> bool:
+    try:
+        pickle.loads(_dumps(value))
+    except Exception:
+        return False
+    return True

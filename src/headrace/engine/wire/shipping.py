@@ -1,0 +1,157 @@
+"""Shipping: a program as bytes that any new process can open.
+
+User functions go by value where they have to (lambdas, closures, everything in `__main__`), so a worker never runs the
+user's script again. Classes of `__main__` are put back under their names in the worker's `__main__`: replies can then
+use plain pickle, and an instance that comes back is of the very class the user knows.
+"""
+
+import io
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from headrace.engine.program import Program
+from headrace.engine.wire import codec
+from headrace.errors import NotPicklable
+
+CURE = (
+    "make it where it is used (for example in __getitem__ or worker_init), or use start_method='fork', or kind='thread'"
+)
+"""What to do about a part of a pipe that cannot travel."""
+DATASET_CURE = (
+    "make it where it is used (for example in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
+)
+"""The same in torch's names, which more than one door has."""
+
+
+class _Pickler(codec.Pickler):
+    """Notes the classes of `__main__` that it met, and the modules that the reader will have to import."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream, protocol=5)
+        self.mains: dict[str, type] = {}
+        self.modules: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and codec.in_main(obj):
+            self.mains[obj.__qualname__] = obj
+        module = getattr(obj, "__module__", None)
+        if isinstance(module, str) and callable(obj):
+            self.modules.add(module)
+        return super().reducer_override(obj)
+
+
+def ship(program: Program, extra: Any = None) -> tuple[bytes, list[str]]:
+    """The program, and `extra` beside it, as bytes, and the modules it needs; what cannot be pickled is named."""
+    stream = io.BytesIO()
+    pickler = _Pickler(stream)
+    try:
+        pickler.dump((program, extra))
+    except Exception as refused:
+        raise _named(program, extra, refused) from refused
+    path = pickle.dumps(search_path())
+    whole = io.BytesIO()
+    whole.write(len(path).to_bytes(8, "little") + path)
+    # One pickle for all, so that a function and its dataset stay the same objects; the classes stand in front.
+    _Pickler(whole).dump((pickler.mains, program, extra))
+    return whole.getvalue(), sorted(pickler.modules - {"__main__", "builtins"})
+
+
+def search_path() -> list[str]:
+    """Where modules are found, in a form that holds in another folder too."""
+    return [os.path.abspath(entry) for entry in sys.path]
+
+
+def unship(data: Any) -> tuple[Program, Any]:
+    """The program again, in a new process."""
+    view = memoryview(data)
+    start = 8 + int.from_bytes(view[:8], "little")
+    # First where modules are found: what comes next needs them.
+    sys.path.extend(entry for entry in pickle.loads(view[8:start]) if entry not in sys.path)
+    mains, program, extra = pickle.loads(view[start:])
+    main = sys.modules["__main__"]
+    for name, kind in mains.items():
+        outer: Any = main
+        *nest, last = name.split(".")
+        for part in nest:
+            outer = getattr(outer, part, None)
+            if outer is None:
+                break
+        else:
+            setattr(outer, last, kind)
+    return program, extra
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What to do about something that cannot travel, in the words of a door: `with words:` around what may refuse it.
+
+    The options of doors have other names than those of a Loader; `there` is the way to a worker, `back` the way back.
+    """
+
+    there: str = CURE
+    back: str = codec.CURE
+
+    def retell(self, error: BaseException) -> None:
+        if isinstance(error, NotPicklable):
+            error.args = (str(error).replace(CURE, self.there).replace(codec.CURE, self.back),)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None:
+            self.retell(error)
+
+
+def _named(program: Program, extra: Any, refused: Exception) -> NotPicklable:
+    """Which op, and which attribute of what it holds, does not go."""
+    for node in program.pipe.nodes():
+        if _refusal(node.op) is not None:
+            thing, path = _blame(node.op, node.op.name())
+            where = f"{path} ({type(thing).__name__})"
+            cure = CURE
+            if isinstance(thing, Iterator) and not isinstance(thing, io.IOBase):
+                cure = "give the function that makes it, not what it returned"
+            return NotPicklable(f"{where} cannot be sent to a worker process: {refused}; {cure}")
+    return NotPicklable(f"the loader's options cannot be sent to a worker process: {refused}")
+
+
+def _blame(thing: Any, path: str, depth: int = 0) -> tuple[Any, str]:
+    """The innermost part that cannot be pickled, and the path to it."""
+    if depth < 6:
+        for name, part in _parts(thing):
+            if _refusal(part) is not None:
+                return _blame(part, f"{path}{name}", depth + 1)
+    return thing, path
+
+
+def _parts(thing: Any) -> list[tuple[str, Any]]:
+    if isinstance(thing, dict):
+        return [(f"[{k!r}]", v) for k, v in list(thing.items())[:1000]]
+    if isinstance(thing, list | tuple):
+        return [(f"[{i}]", v) for i, v in enumerate(thing[:1000])]
+    if hasattr(thing, "__code__"):
+        cells = zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True)
+        names = thing.__code__.co_names
+        return [
+            *((f" default {i}", value) for i, value in enumerate(thing.__defaults__ or ())),
+            *((f" closure variable {name}", cell.cell_contents) for name, cell in cells),
+            *((f" global {name}", thing.__globals__[name]) for name in names if name in thing.__globals__),
+        ]
+    if hasattr(thing, "__dataclass_fields__"):
+        return [(f".{f}", getattr(thing, f)) for f in thing.__dataclass_fields__]
+    return [(f".{n}", v) for n, v in getattr(thing, "__dict__", {}).items()] if not isinstance(thing, type) else []
+
+
+def _refusal(thing: Any) -> Exception | None:
+    try:
+        cloudpickle.dumps(thing)
+    except Exception as refused:
+        return refused
+    return None

@@ -1,0 +1,322 @@
+"""The worker's side of a worker process: one loop over tickets, from start to end.
+
+It waits on two things at once: its socket, and the life of the consumer. (End-of-file alone is not enough: forked
+siblings inherit each other's ends.) Before each sample it writes the sample's position into the header of the slot it
+was lent, so that after its death the consumer knows where it was.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import marshal
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from headrace.engine.executor import Executor
+from headrace.engine.program import Program
+from headrace.engine.wire import codec
+from headrace.engine.wire import packets as wire
+from headrace.engine.wire.messages import DONE, FAILED, INLINE, MANY, PACKING, READY, RETIRED, SLOTTED, STOP, TICKETS
+from headrace.engine.wire.shipping import unship
+from headrace.engine.workers.process import heap
+from headrace.memory.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, lease_type, room, whole
+from headrace.op import place
+
+TOGETHER = 1e-3
+"""Seconds for which a reply may wait for the next one."""
+PR_SET_PDEATHSIG = 1
+"""Dies with the thread that started it, even inside native code that holds the interpreter; so only asked for where
+that is the main thread of the consumer."""
+HELD = (signal.SIGINT, signal.SIGTERM)
+"""Signals that wait while a process is being started."""
+THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Set to 1 in new interpreters before anything is imported: a process with threads cannot be forked."""
+IN_MESSAGE = 32 * 1024
+"""A head larger than this goes into the slot."""
+
+
+class Child:
+    """One worker process, from inside."""
+
+    def __init__(self, sock: socket.socket, number: int, program: Program) -> None:
+        self.sock = sock
+        self.number = number
+        self.program = program
+        self.slots: dict[int, Mapped] = {}
+        self.executor = Executor(program, seeds=True)
+        self._single = [stage.single for stage in program.stages]
+        self._last = program.last.number
+        self._assembled = program.assembled
+
+    def handle_all(self, tickets: list[tuple[Any, ...]], short: bool) -> None:
+        """Run tickets that came together; where they are short as a rule, replies wait a little for each other."""
+        replies: list[bytes] = []
+        size = 0
+        since = time.perf_counter()
+        for left, told in zip(range(len(tickets) - 1, -1, -1), tickets, strict=True):
+            reply, fd = self.handle(told)
+            if fd >= 0:
+                if replies:
+                    _send(self.sock, replies)
+                _send(self.sock, [reply], fd)
+                replies, size = [], 0
+                continue
+            replies.append(reply)
+            size += len(reply)
+            if not left or not short or size > IN_MESSAGE or time.perf_counter() - since > TOGETHER:
+                _send(self.sock, replies)
+                replies, size = [], 0
+                since = time.perf_counter()
+        if replies:
+            _send(self.sock, replies)
+
+    def handle(self, told: tuple[Any, ...]) -> tuple[bytes, int]:
+        """Run one ticket; the packed reply, and a descriptor that goes with it or -1."""
+        seq, stage, epoch, number, payload, lent, avoid, forget, _, room = told
+        for gone in forget:
+            self.slots.pop(gone, None)
+        slot = self.slots[lent]
+        header = self.executor.header = slot.header
+        header[2] = 0
+        header[1] = -1
+        header[0] = seq
+        writer = codec.Writer(slot.view[: room[1]] if room else slot.view, slot.address, room[0] if room else HEADER)
+        place.allocate, place.extend = writer.allocate, writer.extend if room else None
+        started = time.perf_counter()
+        try:
+            answer = self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)
+        except Exception as error:
+            answer = self._fail(seq, error, started), -1
+        finally:
+            place.allocate = place.extend = None
+        # (Not after sys.exit() in user code: that is a death inside the sample.)
+        header[2] = DONE
+        return answer
+
+    def _run(
+        self, seq: int, stage: Any, epoch: int, number: int, payload: Any, avoid: Any, writer: Any, started: float
+    ) -> tuple[bytes, int]:
+        executor = self.executor
+        many = stage.number != self._last or (stage.feed == "strand")
+        extra: Any = None
+        leases: list[Any] = []
+        if stage.feed == "strand":
+            strand, state = payload
+            outputs, ended, now = executor.strand(epoch, strand, number, codec.unpack_state(state) if state else None)
+            extra = (ended, codec.pack_state(now))
+        else:
+            if stage.feed == "refs":
+                refs, base, stride = payload
+                samples: list[Any] = []
+                for slot, offset, size, writer_seq, first, stop in refs:
+                    mapped = self.slots[slot]
+                    if mapped.table[0] != writer_seq:
+                        mapped.table = (writer_seq, codec.read_table(mapped.view, offset, size))
+                    exporter = lease_type(mapped.size).from_buffer(mapped.map)
+                    leases.append((slot, weakref.ref(exporter)))
+                    samples += codec.load_many(memoryview(exporter).cast("B"), mapped.table[1], first, stop)
+                    del exporter
+                payload = (samples, base, stride)
+                del samples
+            elif stage.feed == "listed":
+                payload = pickle.loads(payload)
+            outputs = executor.run(stage.number, epoch, number, payload, avoid)
+            many = many or (stage.number == self._last - 1 and self._assembled)
+        skipped = tuple(executor.skipped)
+        executor.header[2] = PACKING
+        if many:
+            kind, body, fd = self._many(writer, outputs)
+        else:
+            alone = self._single[stage.number] and len(outputs) == 1
+            kind, body, fd = self._one(writer, outputs[0] if alone else outputs, alone)
+        payload, outputs = None, []
+        # Views of the stage before that user code still holds: their slots must not be used again.
+        held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
+        seconds = (time.perf_counter() - started, executor.timings, started)
+        return marshal.dumps((kind, seq, *body, skipped, seconds, extra, held)), fd
+
+    def _one(self, writer: Any, result: Any, alone: bool) -> tuple[int, tuple[Any, ...], int]:
+        """Pack one object: in the message if it is small, else in the slot, else in memory of its own."""
+        head, buffers = codec.pack(result)
+        if not buffers and len(head) <= IN_MESSAGE:
+            return INLINE, (head, alone), -1
+        fd = -1
+        big = len(head) > IN_MESSAGE
+        need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
+        if need > writer.size:
+            fd, writer = _overflow(need)
+        spans = writer.write(buffers)
+        if big:
+            at = writer.put(head)
+            return SLOTTED, ((at, len(head)), tuple(spans), need, alone), fd
+        return SLOTTED, (head, tuple(spans), need, alone), fd
+
+    def _many(self, writer: Any, outputs: list[Any]) -> tuple[int, tuple[Any, ...], int]:
+        heads, buffers = codec.pack_many(outputs)
+        fd = -1
+        need = codec.need_many(writer, heads, buffers)
+        if need > writer.size:
+            fd, writer = _overflow(need)
+        table = codec.write_many(writer, heads, buffers)
+        return MANY, (len(outputs), table, writer.used), fd
+
+    def _fail(self, seq: int, error: Exception, started: float) -> bytes:
+        op, position = self.executor.where()
+        if not isinstance(error, OutOfSharedMemory):
+            packing = self.executor.header[2] == PACKING
+            at = "while its results were being packed" if packing else f"in {op}, at position {position}"
+            error.add_note(f"headrace: {at}, in worker {self.number} (process {os.getpid()})")
+        text = "".join(traceback.format_exception(error))
+        packed = codec.pack_error(error)
+        return marshal.dumps((FAILED, seq, packed, text, time.perf_counter() - started))
+
+
+def _overflow(need: int) -> tuple[int, codec.Writer]:
+    fd = anonymous(room(need))
+    try:
+        mapped = Mapped(os.dup(fd))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd, codec.Writer(mapped.view, mapped.address, HEADER)
+
+
+def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
+    """Run tickets until the consumer says stop, or is gone."""
+    _quiet_signals(extra.get("dump", -1))
+    heap.keep()
+    if extra.get("bound"):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if consumer >= 0:
+        threading.Thread(target=_watch, args=(consumer,), name="headrace-watch", daemon=True).start()
+    try:
+        init: Callable[[int], None] | None = extra.get("worker_init")
+        setup: Callable[[int], None] | None = extra.get("setup")
+        if setup is not None:
+            setup(number)
+        if init is not None:
+            init(number)
+        child = Child(sock, number, program)
+    except Exception as error:
+        error.add_note(f"headrace: while worker {number} was starting")
+        _send(sock, [_start_failed(error)])
+        return
+    _send(sock, [marshal.dumps((READY, os.getpid()))])
+    handled, recycle = 0, extra.get("recycle")
+    limit = extra.get("recycle_memory")
+    while True:
+        try:
+            data, fds = wire.receive(sock)
+        except ConnectionResetError:
+            return
+        if not data:
+            return
+        message = marshal.loads(data)
+        if message[0] == STOP:
+            return
+        assert message[0] == TICKETS
+        for slot, fd in zip([slot for told in message[1] for slot in told[8]], fds, strict=True):
+            child.slots[slot] = Mapped(fd)
+        child.handle_all(message[1], message[2])
+        handled += len(message[1])
+        if (recycle is not None and handled >= recycle) or (limit is not None and _private() > limit):
+            # Ask to be replaced; tickets that are already on their way here are run first.
+            _send(sock, [marshal.dumps((RETIRED, handled))])
+            recycle = limit = None
+
+
+def _send(sock: socket.socket, replies: list[bytes], fd: int = -1) -> None:
+    try:
+        wire.send(sock, marshal.dumps(replies), (fd,) if fd >= 0 else ())
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)  # the consumer is gone
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _start_failed(error: BaseException) -> bytes:
+    return marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0))
+
+
+def _watch(consumer: int) -> None:
+    # A thread of its own: the main one may be in a sample that takes hours while the consumer is killed.
+    poll = select.poll()
+    poll.register(consumer, select.POLLIN)
+    poll.poll()
+    os._exit(0)
+
+
+def _private() -> int:
+    with open("/proc/self/statm") as statm:
+        _, resident, shared, *_ = map(int, statm.read().split())
+    return (resident - shared) * os.sysconf("SC_PAGESIZE")
+
+
+def own_signals() -> None:
+    # Ctrl-C reaches the whole foreground group: the consumer decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+
+
+def _quiet_signals(dump: int) -> None:
+    own_signals()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if dump >= 0:
+        faulthandler.register(signal.SIGUSR2, file=dump, all_threads=True)
+
+
+def main(sock: int, consumer: int, shipped: int, number: int, dump: int, bound: bool) -> None:
+    """Entry of a worker that was started as a new interpreter."""
+    own_signals()
+    connection = socket.socket(fileno=sock)
+    _unpack_and_serve(connection, consumer, shipped, number, dump, bound)
+    leave(0)
+
+
+def _unpack_and_serve(
+    connection: socket.socket, consumer: int, shipped: int, number: int, dump: int, bound: bool = False
+) -> None:
+    try:
+        program, extra = unship(whole(shipped))
+    except BaseException as error:
+        note = f"headrace: while the pipe was being opened in worker {number}; is a module missing there?"
+        error.add_note(note)
+        _send(connection, [_start_failed(error)])
+        return
+    finally:
+        os.close(shipped)
+    serve(connection, consumer, number, program, {**extra, "dump": dump, "bound": bound})
+
+
+def leave(code: int) -> None:
+    """Exit without the clean-up of whatever process this one was forked from, but not without its output."""
+    try:
+        flush()
+    finally:
+        os._exit(code)
+
+
+def flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # a program may run without
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+
+
+def exit_code(left: SystemExit) -> int:
+    """What `sys.exit(...)` means, as the interpreter reads it."""
+    if left.code is None or isinstance(left.code, int):
+        return int(left.code or 0) & 0xFF
+    return 1

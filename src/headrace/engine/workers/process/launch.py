@@ -1,0 +1,79 @@
+"""Launch: new worker processes for one program, by whatever start method the policy names."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
+from headrace.engine.wire.shipping import ship
+from headrace.engine.workers.process import start
+from headrace.memory.arena import anonymous
+
+log = logging.getLogger("headrace")
+
+
+class Launcher:
+    """Starts workers. What they need is packed once."""
+
+    def __init__(self, program: Program, policy: Policy) -> None:
+        self._program = program
+        self._extra = {
+            "worker_init": policy.worker_init, "recycle": policy.recycle, "recycle_memory": policy.recycle_memory
+        }  # fmt: skip
+        self._method = policy.start_method or "server"
+        self._shipped = -1
+        self._modules: list[str] = []
+        self._private: start.Server | None = None
+        if self._method == "fork":
+            _warn_of_threads()
+            for node in program.pipe.nodes():
+                node.op.settle()
+            return
+        data, self._modules = ship(program, self._extra)
+        self._shipped = anonymous(len(data))
+        with open(self._shipped, "wb", closefd=False) as file:
+            file.write(data)
+        if self._method == "forkserver":
+            self._modules = []
+            self._renew()
+
+    def start(self, number: int, join: Callable[[int, start.Started], None], open_here: list[int]) -> None:
+        """Start worker `number` and hand it to `join`; a forked one closes the descriptors `open_here`."""
+        if self._method == "fork":
+            with start.signals_wait():
+                join(number, start.by_fork(number, self._program, self._extra, open_here))
+            return
+        if self._method != "spawn":
+            if self._private is not None and not self._private.alive():
+                self._private.close()
+                self._renew()
+            try:
+                # (The server may have to import much first: that can be interrupted.)
+                started = start.by_server(number, self._shipped, self._modules, self._private)
+            except (RuntimeError, OSError) as refused:
+                log.info("worker %d starts as a new interpreter: %s", number, refused)
+            else:
+                join(number, started)
+                return
+        with start.signals_wait():
+            join(number, start.by_spawn(number, self._shipped))
+
+    def _renew(self) -> None:
+        with start.signals_wait():
+            self._private = start.Server()
+
+    def close(self) -> None:
+        if self._shipped >= 0:
+            os.close(self._shipped)
+            self._shipped = -1
+        if self._private is not None:
+            self._private.close()
+            self._private = None
+
+
+def _warn_of_threads() -> None:
+    threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
+    if threads > 1:
+        log.info("fork in a process with %d threads: a lock that one of them holds stays locked in the worker", threads)

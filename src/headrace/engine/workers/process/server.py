@@ -1,0 +1,94 @@
+"""The clean server: one thread, no user objects, only imported modules; forks workers when the consumer asks.
+
+It lives as long as its consumer: when that is gone, however it went, the server kills its workers and ends.
+"""
+
+import contextlib
+import importlib
+import marshal
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from headrace.engine.workers.process import child
+
+
+def main(sock: int, consumer: int) -> None:
+    child.own_signals()
+    connection = socket.socket(fileno=sock)
+    children: set[int] = set()
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    poll.register(consumer, select.POLLIN)
+    while True:
+        if consumer in {fd for fd, _ in poll.poll()}:
+            break
+        data, fds, _, _ = socket.recv_fds(connection, 1 << 18, 8)
+        if not data:
+            break
+        question = marshal.loads(data)
+        try:
+            if question[0] == "fork":
+                _fork(connection, consumer, fds, question, children)
+            else:
+                connection.send(marshal.dumps(("status", _reap(question[1], children))))
+        except (BrokenPipeError, ConnectionResetError):
+            break  # the consumer was interrupted, and does not wait for the answer any more
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    os._exit(0)
+
+
+def _fork(connection: socket.socket, consumer: int, fds: list[int], question: Any, children: set[int]) -> None:
+    sock, shipped, dump = fds
+    _, number, modules, path, folder, environment = question
+    sys.path.extend(entry for entry in path if entry not in sys.path)
+    for name in modules:
+        # A module that cannot be imported here is reported by the worker that needs it, with its own traceback.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        connection.send(marshal.dumps(("refused", f"imported modules have started threads ({threads} now)")))
+    else:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                connection.close()
+                os.chdir(folder)
+                _surround(environment)
+                child._unpack_and_serve(socket.socket(fileno=sock), consumer, shipped, number, dump)
+                code = 0
+            except SystemExit as left:
+                code = child.exit_code(left)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                child.leave(code)
+        children.add(pid)
+        pidfd = os.pidfd_open(pid)
+        socket.send_fds(connection, [marshal.dumps(("forked", pid))], [pidfd])
+        os.close(pidfd)
+    for fd in fds:
+        os.close(fd)
+
+
+def _surround(environment: dict[str, str]) -> None:
+    for name in os.environ.keys() - environment.keys() - {*child.THREAD_LIMITS}:
+        del os.environ[name]
+    os.environ.update(environment)
+
+
+def _reap(pid: int, children: set[int]) -> int | None:
+    if pid not in children:
+        return None
+    children.discard(pid)
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return None

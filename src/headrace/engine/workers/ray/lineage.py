@@ -1,0 +1,68 @@
+"""Lineage: samples that stay where they were made, and how to make them again.
+
+A `Remote` stands in a block for samples in somebody else's memory. That memory can go with its machine, long after the
+ticket was answered, so a `Remote` knows its `Recipe`: the ticket that made it, and the recipes of what that ticket
+read. A recipe holds no samples: what is spent is free, and can still be made once more.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.engine.wire.codec import pack_state
+from headrace.engine.wire.messages import Ticket
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """How a block of samples was made."""
+
+    stage: int
+    epoch: int
+    number: int
+    payload: Any
+    """As it is sent; of a refs stage, samples of `inputs` by their index."""
+    avoid: tuple[int, ...]
+    inputs: tuple["Recipe", ...]
+    count: int
+    """Of a strand's block, how many samples: that depends on time, so it has to be remembered."""
+    strand: bool
+
+
+@dataclass(slots=True, eq=False)
+class Remote:
+    """Samples of a block, in the store."""
+
+    ref: Any
+    recipe: Recipe
+
+
+def recipe(ticket: Ticket, payload: Any, count: int) -> Recipe:
+    """The recipe of what `ticket` made when it was sent with `payload`."""
+    inputs: tuple[Recipe, ...] = ()
+    if ticket.blocks:
+        refs, base, stride = ticket.payload
+        inputs = tuple(block.outputs.recipe for block, _, _ in refs)
+        payload = ([(k, first, stop) for k, (_, first, stop) in enumerate(refs)], base, stride)
+    strand = ticket.strand is not None
+    return Recipe(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid, inputs, count, strand)
+
+
+class States:
+    """Where each strand stands after its last answer.
+
+    A strand goes on where a worker has it open; a worker that has not opens it from the last state known.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[int, bytes]] = {}
+
+    def payload(self, ticket: Ticket) -> tuple[int, bytes | None]:
+        """What is sent: the strand, and its state before the ticket's block as far as that is known."""
+        strand, state = ticket.payload
+        number, known = self._known.get((ticket.epoch, strand), (-1, None))
+        if state is None and number == ticket.number:
+            state = known
+        return strand, state if state is None or type(state) is bytes else pack_state(state)
+
+    def note(self, ticket: Ticket, state: bytes) -> None:
+        self._known[ticket.epoch, ticket.payload[0]] = (ticket.number + 1, state)

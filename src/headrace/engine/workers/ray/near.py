@@ -1,0 +1,56 @@
+"""Near: an actor on the consumer's own node writes its results straight into slots of the consumer's.
+
+The consumer lends a slot with a ticket, as it does to a worker process, by saying where its descriptor is
+(`/proc/PID/fd/N`) and which file it is. An actor that cannot open it, or finds another file there (in another container
+the same number is another process), answers through the object store, as if it were on another node.
+"""
+
+import os
+from typing import Any
+
+from headrace.memory.arena import Mapped, Slot
+
+KEPT = 16
+"""Slots that an actor keeps mapped: more than are lent to it at a time."""
+Offer = tuple[Any, ...]
+
+
+def offer(slot: Slot) -> Offer:
+    """What an actor has to know of a slot."""
+    file = os.fstat(slot.fd)
+    return slot.number, f"/proc/{os.getpid()}/fd/{slot.fd}", file.st_dev, file.st_ino
+
+
+class Nearby:
+    """Slots of the consumer, mapped here."""
+
+    def __init__(self) -> None:
+        self._mapped: dict[int, Mapped] = {}
+        """By number, the one used last at the end."""
+
+    def find(self, offered: Offer) -> Mapped | None:
+        """The slot that was offered, unless it is out of reach."""
+        number, path, *file = offered
+        found = self._mapped.pop(number, None) or _opened(path, file)
+        if found is not None:
+            self._mapped[number] = found
+            if len(self._mapped) > KEPT:
+                del self._mapped[next(iter(self._mapped))]
+        return found
+
+
+def _opened(path: str, file: list[int]) -> Mapped | None:
+    try:
+        if not _is(os.stat(path), file):
+            return None  # and opening it might have consequences
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not _is(os.fstat(fd), file):
+        os.close(fd)
+        return None
+    return Mapped(fd)
+
+
+def _is(found: os.stat_result, file: list[int]) -> bool:
+    return [found.st_dev, found.st_ino] == file

@@ -1,0 +1,280 @@
+"""Workers that several consumers share: this consumer's end of the line to the server of the pool.
+
+The order, the window, snapshots and all that is the consumer's own; only the running of tickets is not. Where all
+consumers get the same stream, a result is copied before the user sees it; one that is this consumer's alone is looked
+at where it lies, in memory that the server has lent.
+"""
+
+import contextlib
+import marshal
+import os
+import pickle
+import select
+import socket
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
+from headrace.engine.wire import codec
+from headrace.engine.wire import packets as wire
+from headrace.engine.wire.messages import FAILED, INLINE, MANY, SLOTTED, Reply, Ticket
+from headrace.engine.wire.shipping import ship
+from headrace.engine.workers.remote import remote
+from headrace.engine.workers.shared import line as line
+from headrace.engine.workers.shared.borrowed import Borrowed
+from headrace.errors import Closed, WorkerDied
+
+
+class SharedWorkers:
+    """The shared kind."""
+
+    rest = 0.0
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.arena = Borrowed(policy.memory)
+        self.deaths = 0
+        self.restarts: list[tuple[float, str]] = []
+        """Always empty: deaths are the pool's own business, and in its `stats()`."""
+        self._owner = os.getpid()
+        self._folder: str = policy.pool.path
+        self._same: bool = policy.pool.same
+        self._tickets: dict[int, Ticket] = {}
+        self._flying: dict[int, int] = {}
+        """Tickets at the server, by stage: one that waits there for other consumers must not stop later stages."""
+        self._outbox: list[Ticket] = []
+        self._fresh = False
+        """A ticket of an epoch that was left is back: there may be room where there was none."""
+        self._seq = 0
+        self._epoch = -1
+        self._sock: socket.socket | None = None
+        # A loader may be closed by another thread than the one that reads.
+        self._lock = threading.RLock()
+        self._closed = self._polling = False
+
+    def open(self, program: Program) -> None:
+        self.program = program
+        self._last = program.last.number - (1 if program.assembled else 0)
+        self._listed = program.stages[0].feed == "listed"
+        sock = self._sock = line.connect(self._folder)
+        sock.settimeout(line.OPENING)
+        try:
+            key = line.key_of(program)
+            self._say((line.HELLO, key))
+            answer = self._hear()
+            if answer[0] == line.NEED:
+                self._say((line.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
+                answer = self._hear()
+            if answer[0] == line.BROKEN:
+                raise remote(answer[1], answer[2])
+        except BaseException:
+            self.close()
+            raise
+        sock.setblocking(False)
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(sock, select.POLLIN)
+        self._writable.register(sock, select.POLLOUT)
+
+    # --- tickets out --------------------------------------------------------------------------------------------------
+
+    def submit(self, ticket: Ticket) -> bool:
+        flying = self._flying.get(ticket.stage, 0)
+        if flying >= self.policy.prefetch * self.policy.workers:
+            return False
+        self._flying[ticket.stage] = flying + 1
+        self._seq += 1
+        ticket.seq = self._seq
+        self._outbox.append(ticket)
+        return True
+
+    def flush(self) -> None:
+        """Send what was submitted, and give back what nobody looks into any more."""
+        if back := self.arena.take_back():
+            self._say((line.FREE, back))
+        if self._outbox:
+            outbox, self._outbox = self._outbox, []
+            for ticket in outbox:
+                self._tickets[ticket.seq] = ticket
+                self._epoch = ticket.epoch
+            self._say((line.ASK, [self._wire(ticket) for ticket in outbox]))
+
+    def _wire(self, ticket: Ticket) -> tuple[Any, ...]:
+        payload = ticket.payload
+        if ticket.strand is not None:
+            strand, state = payload
+            payload = (strand, state if state is None or type(state) is bytes else codec.pack_state(state))
+        elif ticket.blocks:
+            refs, base, stride = payload
+            payload = ([(-block.slot.number, first, stop) for block, first, stop in refs], base, stride)
+        elif self._listed:
+            payload = pickle.dumps(payload, 5)
+        return ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, ticket.strand, ticket.pin
+
+    # --- replies in ---------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> list[Reply]:
+        """At least one reply, or none when the time is up or there is room for more tickets."""
+        until = None if timeout is None else time.monotonic() + timeout
+        self._fresh = False
+        replies = self.collect()
+        while not replies and not self._fresh:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            self._pause(left)
+            replies = self.collect()
+        return replies
+
+    def _pause(self, seconds: float | None) -> None:
+        with self._lock:
+            self._still_open()
+            self._polling = True
+        try:
+            self._readable.poll(None if seconds is None else seconds * 1000)
+        finally:
+            self._polling = False
+
+    def collect(self) -> list[Reply]:
+        """The replies that are there."""
+        with self._lock:
+            self._still_open()
+            self.flush()
+            replies: list[Reply] = []
+            while True:
+                try:
+                    message = self._hear()
+                except BlockingIOError:
+                    return replies
+                if message[0] == line.BROKEN:
+                    raise remote(message[1], message[2])
+                if message[0] == line.GONE:
+                    self.arena.forget(message[1])
+                else:
+                    for told in message[1]:
+                        self._take(told, replies)
+
+    def _take(self, told: tuple[Any, ...], replies: list[Reply]) -> None:
+        seq, kind, *body = told
+        ticket = self._tickets.pop(seq)
+        self._flying[ticket.stage] -= 1
+        if kind == line.DROPPED:
+            ticket.owner.let_go(ticket)
+            self._fresh = True
+            return
+        reply = Reply(ticket)
+        replies.append(reply)
+        if kind == line.PAST:
+            reply.outputs, reply.ended = [], True
+            return
+        if kind == FAILED:
+            reply.error = remote(*body)
+            return
+        if kind == INLINE:
+            reply.outputs, reply.count, reply.skipped, reply.seconds, reply.worker = body
+        elif kind == SLOTTED:
+            head, spans, reply.count, reply.skipped, reply.seconds, reply.worker, reply.bytes, number = body
+            slot = self.arena.loan(number)
+            mine = self.arena.own(slot, head, spans) if self._same else (slot, head, spans)
+            reply.slot, reply.outputs, reply.spans = mine
+        else:
+            assert kind == MANY
+            table, reply.count, reply.skipped, reply.seconds, reply.worker, reply.bytes, number, *strand = body
+            reply.ended, reply.state = strand
+            slot = self.arena.loan(number)
+            slot.table = table
+            # What the workers read again stays where it is; what the user gets must be his alone.
+            common = self._same or ticket.strand is not None
+            reply.slot = self.arena.own_many(slot) if common and ticket.stage == self._last else slot
+
+    # --- the line -----------------------------------------------------------------------------------------------------
+
+    def _say(self, message: tuple[Any, ...]) -> None:
+        sock = self._sock
+        if sock is None:
+            raise Closed("this loader is closed; make a new one")
+        data = marshal.dumps(message)
+        while True:
+            try:
+                wire.send(sock, data)
+                return
+            except BlockingIOError:
+                self._writable.poll()  # the server reads whatever comes
+            except (BrokenPipeError, ConnectionResetError):
+                raise WorkerDied(line.ENDED) from None
+
+    def _hear(self) -> Any:
+        assert self._sock is not None
+        try:
+            data, fds = wire.receive(self._sock)
+        except ConnectionResetError:
+            data, fds = b"", []
+        if not data:
+            raise WorkerDied(line.ENDED)
+        message = marshal.loads(data)
+        if message[0] == line.TOLD:
+            for number, fd in zip(message[2], fds, strict=True):
+                self.arena.meet(number, fd)
+        return message
+
+    # --- looking and ending -------------------------------------------------------------------------------------------
+
+    def stuck(self) -> list[tuple[int, int, str]]:
+        """Workers of the pool with unanswered tickets: number, pid, what they run."""
+        stuck: list[tuple[int, int, str]] = line.ask(self._folder, line.STUCK)
+        return stuck
+
+    def stack(self, worker_number: int) -> str:
+        """The Python stack of a worker of the pool at this moment."""
+        return str(line.ask(self._folder, line.STACK, worker_number))
+
+    def replace(self, worker_number: int) -> None:
+        """Kill a worker that is stuck; what it was doing runs again, for whomever."""
+        line.ask(self._folder, line.REPLACE, worker_number)
+
+    def pids(self) -> list[int]:
+        return [] if self._closed else list(line.ask(self._folder, line.COUNT)["pids"])
+
+    def running(self) -> int:
+        return len(self._tickets) + len(self._outbox)
+
+    def begin(self) -> None:
+        """The pool forgives past deaths by itself."""
+
+    def drop(self, owner: Any) -> None:
+        """Tickets of an owner that no longer wants them: those not yet begun are forgotten."""
+        for ticket in self._outbox:
+            if ticket.owner is owner:
+                self._flying[ticket.stage] -= 1
+                owner.let_go(ticket)
+        self._outbox = [ticket for ticket in self._outbox if ticket.owner is not owner]
+        if self._sock is not None:
+            with contextlib.suppress(WorkerDied):  # a pool that has ended has forgotten them anyway
+                self._say((line.DROP, self._epoch))
+
+    def release(self, slot: Any) -> None:
+        self.arena.give_back(slot)
+
+    def _still_open(self) -> None:
+        if self._closed:
+            self.close()  # what had to wait for this thread to come back
+            raise Closed("this loader was closed while it was being read")
+
+    def close(self) -> None:
+        if os.getpid() != self._owner:
+            return  # a forked copy: the line belongs to the parent
+        with self._lock:
+            self._closed = True
+            if self._sock is None:
+                return
+            if self._polling:
+                with contextlib.suppress(OSError):  # the server may have hung up before
+                    self._sock.shutdown(socket.SHUT_RDWR)  # wakes the reader, who closes the rest
+                return
+            self._sock.close()
+            self._sock = None
+            self._tickets.clear()
+            self._outbox.clear()
+            self.arena.clear()

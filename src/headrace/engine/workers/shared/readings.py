@@ -1,0 +1,156 @@
+"""Readings: the streams of a shared pool, read once for all consumers that can keep together.
+
+Where a stream is cut into blocks depends on time, so block 7 of one reading is not block 7 of another. Consumers that
+begin at the same place, while the first block is still there, share a **reading**: the same blocks for all of them.
+Whoever comes too late, or goes on from a snapshot that others do not have, reads by himself, in another worker where
+there is one.
+
+A worker knows one cursor a strand, by the number of its next block. Readings must not take each other's cursors, so
+their numbers never meet. A worker that has lost the cursor (to another reading, or with its life) says so, and is
+asked again with the state that the strand had.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from headrace.engine.wire import codec
+from headrace.engine.wire.messages import Reply
+from headrace.engine.workers.shared.accounts import Consumer, made_of
+
+APART = 1 << 32
+"""More blocks than any reading has."""
+EPOCHS = 64
+"""Epochs whose readings are remembered when they are over, for whoever comes late."""
+LOST = codec.pack_state(None)
+"""What a worker says of a strand that it does not have open."""
+
+Beginning = tuple[int, bytes | None]
+"""Of a strand: the number of the first block, and the state before it."""
+FRESH: Beginning = (0, None)
+There = Callable[["Reading", int, int], bool]
+
+
+class Reading:
+    """One reading of the strands of an epoch."""
+
+    def __init__(self, name: int, serial: int, private: bool) -> None:
+        self.name = made_of(name)
+        self.serial = serial
+        self.private = private
+        """One consumer's own, for ever."""
+        self.open = not private
+        """Others may still come."""
+        self.readers: dict[Consumer, set[int]] = {}
+        """And the strands that they have begun."""
+        self.began: dict[int, Beginning] = {}
+        self.next: dict[int, int] = {}
+        """By strand: the next block that nobody has asked for."""
+        self.flying: Counter[int] = Counter()
+        """By strand: blocks that are being read."""
+        self.lost: Counter[int] = Counter()
+        """By strand: blocks that have to be asked for again."""
+        self.last: dict[int, int] = {}
+        """Of strands that have ended: the last block."""
+        self._state: dict[int, bytes | None] = {}
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.readers) or self.flying.total() + self.lost.total() > 0
+
+    def begin(self, strand: int, beginning: Beginning) -> None:
+        self.began[strand] = beginning
+        self.next[strand], self._state[strand] = beginning
+
+    def ticket(self, strand: int, number: int) -> tuple[int, int, tuple[int, bytes | None]]:
+        """The number of a block as the workers know it, whose it is to read it, and from where."""
+        alias = number
+        if self.serial:
+            # Only a strand that is opened at its start, without a state, may have a number that is not above zero.
+            alias = self.serial * APART + number if number else -2 * self.serial
+        # With blocks before this one under way, where it starts is not known yet, but its worker will be there.
+        state = None if self.flying[strand] else self._state[strand]
+        return alias, strand + self.serial, (strand, state)
+
+    def heard(self, strand: int, number: int, reply: Reply) -> bool:
+        """Take note of a block; False if the worker did not have the strand."""
+        self.flying[strand] -= 1
+        if reply.state == LOST and strand not in self.last:
+            self.lost[strand] += 1
+            return False
+        self._state[strand] = reply.state
+        if reply.ended or reply.error is not None:
+            self.last.setdefault(strand, number)
+        return True
+
+
+class Readings:
+    """All readings of one program."""
+
+    def __init__(self, strands: int, same: bool) -> None:
+        self._strands = strands
+        self._same = same
+        self._count = 0
+        self._epochs: dict[int, list[Reading]] = {}
+        self._serials: Counter[int] = Counter()
+        self._mine: dict[Consumer, tuple[int, Reading]] = {}
+        self._met: dict[Consumer, set[int]] = {}
+        """Epochs that a consumer has been in a reading of."""
+
+    def of(self, consumer: Consumer, epoch: int, strand: int, start: Beginning, there: There) -> Reading:
+        """The reading that a consumer takes its blocks from; `there` says whether a block can still be had."""
+        reading = self.now(consumer, epoch)
+        begins = start == FRESH or start[1] is not None
+        if reading is None or (begins and strand in reading.readers[consumer]):
+            self.leave(consumer)
+            reading = self._join(consumer, epoch, strand, start, there) or self._new(consumer, epoch, start)
+            self._mine[consumer] = (epoch, reading)
+            self._met.setdefault(consumer, set()).add(epoch)
+            reading.readers[consumer] = set()
+        if strand not in reading.began:
+            reading.begin(strand, start)
+        reading.readers[consumer].add(strand)
+        return reading
+
+    def _join(self, consumer: Consumer, epoch: int, strand: int, start: Beginning, there: There) -> Reading | None:
+        if epoch in self._met.get(consumer, ()) or (start != FRESH and self._strands > 1):
+            return None  # it has had these samples, and may have written to them; or other strands may begin elsewhere
+        for reading in self._epochs.get(epoch, ()):
+            if not reading.open or reading.began.get(strand, start) != start:
+                continue
+            if all(reading.next[s] == first or there(reading, s, first) for s, (first, _) in reading.began.items()):
+                return reading
+        return None
+
+    def _new(self, consumer: Consumer, epoch: int, start: Beginning) -> Reading:
+        others = [reading for reading in self._epochs.get(epoch, ()) if reading.alive]
+        serial = 0
+        if epoch not in self._serials or others or start != FRESH:
+            serial = self._serials[epoch]
+            self._serials[epoch] += 1
+        private = epoch in self._met.get(consumer, ()) or (self._same and bool(others))
+        if private:
+            consumer.apart.add(epoch)
+        self._count += 1
+        reading = Reading(self._count, serial, private)
+        self._epochs[epoch] = [*others, reading]
+        for old in list(self._epochs)[:-EPOCHS]:
+            if not any(reading.alive for reading in self._epochs[old]):
+                del self._epochs[old]
+        return reading
+
+    def now(self, consumer: Consumer, epoch: int) -> Reading | None:
+        """The reading of an epoch that a consumer is in."""
+        its, reading = self._mine.get(consumer, (-1, None))
+        return reading if its == epoch else None
+
+    def leave(self, consumer: Consumer) -> None:
+        """A consumer needs no more blocks of the epoch at hand."""
+        _, reading = self._mine.pop(consumer, (-1, None))
+        if reading is not None:
+            del reading.readers[consumer]
+            # Whoever takes its place must not have the samples that it had: they may have been written to.
+            reading.open = reading.open and self._same
+
+    def forget(self, consumer: Consumer) -> None:
+        self.leave(consumer)
+        self._met.pop(consumer, None)

@@ -1,0 +1,215 @@
+"""Ranks under `mpirun` (Open MPI 4), with their output on our Screen.
+
+    headrace run ── mpirun --xml ──┬─ machine 0: env RANK=0 ... program
+       ^  pipe: <stdout rank="1">..└─ machine 1: env RANK=1 ... program
+
+mpirun's own tags break lines where its buffers end and where a progress bar returns, so it is asked for XML instead:
+each piece comes with its rank and its bytes escaped, and the Screen makes whole lines of them. Each rank is a section
+of its own (`-np 1 ... : -np 1 ...`), because each has its own variables; `env` sets them, which works on every machine.
+Ranks are placed in blocks, host after host. mpirun ends all ranks when one fails, and its exit code is that rank's.
+"""
+
+import os
+import re
+import selectors
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from headrace.errors import BadOption
+from headrace.launch import hosts as launch_hosts
+from headrace.launch.job import Job, tied
+from headrace.launch.output import Screen
+from headrace.launch.sweep import end_sessions
+from headrace.ranks import env
+
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_GRACE_SECONDS = 30.0
+_CHUNK = 1 << 16
+_PIECE = re.compile(rb"<(stdout|stderr|stddiag)\b([^>]*)>([^<]*)</\1>\n?")
+_ESCAPE = re.compile(rb"&(#\d+|lt|gt|amp|quot|apos);")
+_NAMED = {b"lt": b"<", b"gt": b">", b"amp": b"&", b"quot": b'"', b"apos": b"'"}
+_FAILED = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID.*?on signal (\d+)", re.DOTALL)
+
+
+def run(job: Job, screen: Screen) -> int:
+    """The exit code of the job; see `launch`."""
+    command = mpirun_command(job)
+    if job.verbose:
+        screen.say(f"headrace: {shlex.join(command)}")
+    with _signals_wake() as woken:
+        # mpirun gets SIGTERM when we die, and then ends its ranks
+        command = [*tied(os.getpid(), signal.SIGTERM), "-", *command]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            stopped, said = _carry(process, woken, screen)
+        finally:
+            _end(process)
+    code = process.returncode
+    if stopped:
+        return 128 + stopped
+    if code == 0:
+        return 0
+    code = code if code > 0 else 128 - code
+    failed = _FAILED.search(said)
+    for rank in [int(failed[1] or failed[2])] if failed else range(job.num_instances):
+        screen.reveal(rank)  # mpirun does not always say who failed: then nothing is hidden
+    who = f"rank {failed[1] or failed[2]}" if failed else "a rank"
+    how = f"was ended by signal {failed[3]}" if failed and failed[3] else f"failed with exit code {code}"
+    screen.say(f"headrace: {who} {how}; the others were ended")
+    return code
+
+
+def mpirun_command(job: Job) -> list[str]:
+    """One section for each rank."""
+    program = shutil.which("mpirun")
+    if program is None:
+        raise BadOption("--engine mpi: there is no mpirun; install Open MPI (openmpi-bin), or use --engine torch")
+    if ":" in job.program:
+        raise BadOption("--engine mpi: mpirun takes an argument ':' for its own; use --engine torch")
+    local = job.local_instances
+    here = launch_hosts.are_here(job.hosts)
+    # --oversubscribe: how many ranks a machine runs is what the user says, not how many cores it has
+    command = [program, "--xml", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]
+    if os.geteuid() == 0:
+        command.append("--allow-run-as-root")
+    if not here:
+        command += ["--host", ",".join(f"{host}:{local}" for host in job.hosts)]
+    if job.host_subnet:
+        command += ["--mca", "btl_tcp_if_include", job.host_subnet, "--mca", "oob_tcp_if_include", job.host_subnet]
+    command += shlex.split(job.mpi_global_args)
+    address, port = job.endpoint or (_first_address(job), launch_hosts.free_port())
+    environ = env.current()
+    forwarded = {} if here else {name: environ[name] for name in env.FORWARDED if name in environ}
+    for rank in range(job.num_instances):
+        variables = forwarded | {
+            env.RANK: str(rank),
+            env.RANKS: str(job.num_instances),
+            env.LOCAL_RANK: str(rank % local),
+            env.LOCAL_RANKS: str(local),
+            env.GROUP_RANK: str(rank // local),
+            env.GROUP_RANKS: str(len(job.hosts)),
+            env.MASTER_ADDR: address,
+            env.MASTER_PORT: str(port),
+        }
+        variables |= job.variables(rank, job.num_instances, environ)
+        if rank:
+            command.append(":")
+        command += ["-np", "1", *shlex.split(job.mpi_local_args)]
+        command += ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items())]
+        command += [*tied(0, 0), str(rank % local)] if job.numa_aware else []
+        command += job.program
+    return command
+
+
+def _first_address(job: Job) -> str:
+    """Where rank 0 listens."""
+    if job.host_subnet and job.hosts[0] in {"localhost", socket.gethostname()}:
+        return launch_hosts.interface(launch_hosts.network(job.host_subnet))[1]
+    return job.hosts[0]
+
+
+@contextmanager
+def _signals_wake() -> Iterator[socket.socket]:
+    """Signals arrive as bytes in a socket, so that the loop waits for them as for everything else."""
+    wake, woken = socket.socketpair()
+    wake.setblocking(False)
+    woken.setblocking(False)
+    before = {number: signal.signal(number, lambda *_: None) for number in _STOPPING}
+    old = signal.set_wakeup_fd(wake.fileno())
+    try:
+        yield woken
+    finally:
+        signal.set_wakeup_fd(old)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        wake.close()
+        woken.close()
+
+
+def _carry(process: "subprocess.Popen[bytes]", woken: socket.socket, screen: Screen) -> tuple[int, str]:
+    """Show output until mpirun has ended: the signal that stopped us (0 for none), and what mpirun itself said."""
+    out, err = _pipe(process.stdout), _pipe(process.stderr)
+    pieces = Pieces(screen)
+    stopped, deadline = 0, None
+    with selectors.DefaultSelector() as selector:
+        for stream in (out, err, woken):
+            selector.register(stream, selectors.EVENT_READ)
+        while len(selector.get_map()) > 1:
+            ready = selector.select(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if deadline is not None and time.monotonic() >= deadline:
+                process.kill()
+            for key, _ in ready:
+                if key.fileobj is woken:
+                    number = woken.recv(1)[0]
+                    if stopped:
+                        process.kill()
+                    stopped = stopped or number
+                elif not (data := os.read(key.fd, _CHUNK)):
+                    selector.unregister(key.fileobj)
+                elif key.fileobj is out:
+                    pieces.feed(data)
+                else:
+                    pieces.own(data)
+            if (stopped or screen.broken) and deadline is None:
+                deadline = time.monotonic() + _GRACE_SECONDS
+                process.terminate()
+    pieces.finish()
+    process.wait()
+    return stopped, pieces.said.decode(errors="replace")
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    end_sessions([process.pid])
+    process.wait()
+    for stream in (process.stdout, process.stderr):
+        _pipe(stream).close()
+
+
+class Pieces:
+    """mpirun's XML in, the bytes of each rank to the Screen; what mpirun says itself goes there untagged."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.said = b""
+        self._screen = screen
+        self._rest = b""
+        self._seen: set[tuple[int, str]] = set()
+
+    def feed(self, data: bytes) -> None:
+        self._rest += data
+        end = 0
+        for piece in _PIECE.finditer(self._rest):
+            stream, attributes, text = piece.groups()
+            rank = re.search(rb'rank="(\d+)"', attributes)
+            if rank:
+                name = "stdout" if stream == b"stdout" else "stderr"
+                self._seen.add((int(rank[1]), name))
+                self._screen.feed(int(rank[1]), name, _unescape(text))
+            else:
+                self.own(_unescape(text))
+            end = piece.end()
+        self._rest = self._rest[end:]
+
+    def own(self, text: bytes) -> None:
+        self.said = (self.said + text)[-_CHUNK:]
+        self._screen.own(text)
+
+    def finish(self) -> None:
+        for rank, name in sorted(self._seen):
+            self._screen.finish(rank, name)
+
+
+def _unescape(text: bytes) -> bytes:
+    """`&#195;` is a byte, not a character."""
+    return _ESCAPE.sub(lambda found: _NAMED.get(found[1]) or bytes([int(found[1][1:])]), text)

@@ -1,0 +1,243 @@
+"""Slots: memory that several processes fill and read together, a cache whose parts are made once for all of them.
+
+    | magic | token | slots | bytes of a slot | clock |  unit in each slot | last use of each slot |  slot 0 | slot 1 |
+    ...
+
+Each slot holds one *unit* (a number; what it means is the user's business) or none. Whoever needs a unit that is in no
+slot takes the slot that was used longest ago and fills it. Who reads and who fills is settled by locks of the kernel on
+bytes of the memory's own file: any number may read a slot, or one may fill it, and the locks of a process that dies are
+gone with it. A slot says that it holds a unit only when it is filled, so a death in the middle leaves it empty.
+
+The memory has no name and nothing is left of it when the last process is gone. It goes to other processes by fork, or
+as a ticket that is redeemed through /proc, as `segment` does. Where the kernel has no such locks (they are Linux's
+"open file description" locks) or a ticket cannot be redeemed, a process has slots of its own.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from headrace.memory.segment import LINUX
+
+NAME = "headrace-slots"
+MAGIC = b"hrslots1"
+HEADER = struct.Struct("<8s16sqq")
+PAGE = 4096
+LOADING = 1 << 40
+"""Where the locks of units begin that are being made; those of slots begin at 0."""
+_FLOCK = struct.Struct("hhqqixxxx")  # struct flock of 64-bit Linux: type, whence, start, length, pid
+SHARED = LINUX and hasattr(fcntl, "F_OFD_SETLK")
+
+Use = Callable[[memoryview], None]
+
+
+class Slots:
+    """`count` slots of `size` bytes."""
+
+    def __init__(self, count: int, size: int) -> None:
+        size = -(-size // PAGE) * PAGE
+        self._setup(_make(count, size), count, size, os.urandom(16))
+        HEADER.pack_into(self._map, 0, MAGIC, self.token, count, size)
+        self._units[:] = -1
+
+    def _setup(self, fd: int, count: int, size: int, token: bytes) -> None:
+        self.count, self.size, self.token = count, size, token
+        self._fd = fd
+        self._maker = os.getpid()
+        self._data = _data_start(count)
+        self._map = mmap.mmap(fd, self._data + count * size)
+        numbers = np.frombuffer(self._map, np.int64, 1 + 2 * count, HEADER.size)
+        self._clock, self._units, self._used = numbers[:1], numbers[1 : 1 + count], numbers[1 + count :]
+        self._locks = _Locks(fd)
+        self._seen: dict[int, int] = {}
+        """Where units were when they were last looked for."""
+        self.made = 0
+        """Units that this process has made."""
+
+    def read(self, unit: int, use: Use, make: Use) -> None:
+        """Call `use` with the memory of a unit; if it is in no slot, `make` fills one first."""
+        while True:
+            slot = self._find(unit)
+            if slot is not None and self._locks.share(slot):
+                try:
+                    if self._units[slot] == unit:
+                        self._touch(slot)
+                        return use(self._slot(slot))
+                finally:
+                    self._locks.free(slot)
+            with self._locks.making(unit):
+                if self._find(unit) is None:
+                    return self._fill(unit, use, make)
+
+    def _find(self, unit: int) -> int | None:
+        slot = self._seen.get(unit, 0)
+        if self._units[slot] == unit:
+            return slot
+        found = np.flatnonzero(self._units == unit)
+        if not len(found):
+            return None
+        self._seen[unit] = slot = int(found[0])
+        return slot
+
+    def touch(self, units: Iterable[int]) -> None:
+        """These units are needed soon: others are put out before them."""
+        for unit in units:
+            slot = self._find(unit)
+            if slot is not None:
+                self._touch(slot)
+
+    def _fill(self, unit: int, use: Use, make: Use) -> None:
+        slot = self._victim()
+        try:
+            self._units[slot] = -1
+            self._reserve(slot)
+            memory = self._slot(slot)
+            make(memory)
+            self.made += 1
+            self._touch(slot)
+            self._units[slot] = unit
+            use(memory)
+        finally:
+            self._locks.free(slot)
+
+    def _victim(self) -> int:
+        """The slot that was used longest ago and that nobody reads, locked."""
+        order = np.argsort(self._used, kind="stable").tolist()
+        for slot in order:
+            if self._locks.own(slot, wait=False):
+                return int(slot)
+        self._locks.own(order[0], wait=True)
+        return int(order[0])
+
+    def _touch(self, slot: int) -> None:
+        self._clock[0] += 1  # two at once may get the same time: then either may be put out first
+        self._used[slot] = self._clock[0]
+
+    def _slot(self, slot: int) -> memoryview:
+        start = self._data + slot * self.size
+        return memoryview(self._map)[start : start + self.size]
+
+    def _reserve(self, slot: int) -> None:
+        """Too little memory is an error here, not a bus error later."""
+        try:
+            os.posix_fallocate(self._fd, self._data + slot * self.size, self.size)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                raise
+            raise OSError(
+                error.errno, f"no room for {self.size / 1e6:.1f} MB of shared memory more; give a smaller memory="
+            ) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.count, self.size, self.token, self._maker, self._fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _data_start(count: int) -> int:
+    return -(-(HEADER.size + 8 * (1 + 2 * count)) // PAGE) * PAGE
+
+
+def _make(count: int, size: int) -> int:
+    if not LINUX:
+        import tempfile
+
+        fd, path = tempfile.mkstemp(prefix=NAME)
+        os.unlink(path)
+    else:
+        fd = os.memfd_create(NAME, os.MFD_CLOEXEC)
+    os.ftruncate(fd, _data_start(count) + count * size)
+    return fd
+
+
+def _reopened(count: int, size: int, token: bytes, pid: int, number: int) -> Slots:
+    """Pickle calls this by name: the same slots in another process, or new ones where those cannot be reached."""
+    path = f"/proc/{pid}/fd/{number}"
+    try:
+        if SHARED and os.readlink(path).startswith(f"/memfd:{NAME}"):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            if os.pread(fd, 24, 0) == MAGIC + token:
+                slots = Slots.__new__(Slots)
+                slots._setup(fd, count, size, token)
+                return slots
+            os.close(fd)
+    except OSError:
+        pass  # another machine, or the maker is gone: slots of one's own serve as well, only dearer
+    return Slots(count, size)
+
+
+class _Description:
+    """An open file description of one thread of one process: the owner of its locks."""
+
+    def __init__(self, fd: int) -> None:
+        self.pid = os.getpid()
+        self.fd = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if getattr(self, "fd", -1) >= 0:
+            os.close(self.fd)
+
+
+class _Locks:
+    """Locks on slots and on units that are being made."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._mine = threading.local()
+        self._one = threading.RLock()
+        """Where the kernel has none: one at a time, in this process only."""
+
+    def share(self, slot: int) -> bool:
+        return self._lock(fcntl.F_RDLCK, slot, False)
+
+    def own(self, slot: int, wait: bool) -> bool:
+        return self._lock(fcntl.F_WRLCK, slot, wait)
+
+    def free(self, slot: int) -> None:
+        self._lock(fcntl.F_UNLCK, slot, False)
+
+    def making(self, unit: int) -> "_Making":
+        return _Making(self, LOADING + unit)
+
+    def _lock(self, kind: int, byte: int, wait: bool) -> bool:
+        if not SHARED:
+            return self._alone(kind)
+        mine: _Description | None = getattr(self._mine, "description", None)
+        if mine is None or mine.pid != os.getpid():
+            mine = self._mine.description = _Description(self._fd)
+        try:
+            fcntl.fcntl(mine.fd, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, _FLOCK.pack(kind, 0, byte, 1, 0))
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _alone(self, kind: int) -> bool:
+        if kind == fcntl.F_UNLCK:
+            self._one.release()
+        else:
+            self._one.acquire()
+        return True
+
+
+class _Making:
+    """Only one process makes a unit; the others wait for it."""
+
+    def __init__(self, locks: _Locks, byte: int) -> None:
+        self._locks = locks
+        self._byte = byte
+
+    def __enter__(self) -> None:
+        self._locks.own(self._byte, wait=True)
+
+    def __exit__(self, *_: Any) -> None:
+        self._locks.free(self._byte)

@@ -1,0 +1,116 @@
+"""Decompress: one compressed file as its content, by name or by the type that is given."""
+
+import bz2
+import enum
+import gzip
+import lzma
+import os
+import tarfile
+import warnings
+import zipfile
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.ops.files.per_file import EachFile, pathname_stream
+from headrace.sources.stream import StreamWrapper
+
+
+class CompressionType(enum.Enum):
+    """What `decompress` knows."""
+
+    GZIP = "gzip"
+    LZMA = "lzma"
+    TAR = "tar"
+    ZIP = "zip"
+    BZIP2 = "bz2"
+
+
+_BY_SUFFIX = (
+    ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"), CompressionType.TAR),
+    ((".xz", ".lzma"), CompressionType.LZMA),
+    ((".gz", ".gzip"), CompressionType.GZIP),
+    ((".zip",), CompressionType.ZIP),
+    ((".bz2",), CompressionType.BZIP2),
+)
+_OPENERS: dict[CompressionType, Any] = {
+    CompressionType.GZIP: lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
+    CompressionType.LZMA: lzma.LZMAFile,
+    CompressionType.BZIP2: bz2.BZ2File,
+    CompressionType.TAR: lambda file: tarfile.open(fileobj=file, mode="r:*"),  # noqa: SIM115 - the wrapper closes it
+    CompressionType.ZIP: zipfile.ZipFile,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decompress(EachFile[tuple[str, StreamWrapper]]):
+    """`(path, stream)` with the stream decompressed; of a tar or zip file it holds the TarFile or ZipFile."""
+
+    file_type: str | CompressionType | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.file_type, str):
+            object.__setattr__(self, "file_type", CompressionType(self.file_type.lower()))
+
+    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+        path, stream = pathname_stream(sample)
+        try:
+            kind = self.file_type or by_name(path)
+            return path, StreamWrapper(_OPENERS[kind](stream.file_obj), stream, path)  # type: ignore[index]
+        finally:
+            stream.autoclose()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFromBz2(EachFile[tuple[str, StreamWrapper]]):
+    """`(path, stream)` with the stream decompressed and `.bz2` taken off the path."""
+
+    known: int = -1
+
+    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+        return _without_suffix(sample, ".bz2", CompressionType.BZIP2, "bzip2")
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else inputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFromXz(EachFile[tuple[str, StreamWrapper]]):
+    """`(path, stream)` with the stream decompressed and `.xz` taken off the path."""
+
+    known: int = -1
+
+    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+        return _without_suffix(sample, ".xz", CompressionType.LZMA, "xz/lzma")
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else inputs[0]
+
+
+def by_name(path: str) -> CompressionType:
+    """The type that a file name's end says."""
+    name = os.path.basename(path).lower()
+    for suffixes, kind in _BY_SUFFIX:
+        if name.endswith(suffixes):
+            return kind
+    extension = os.path.splitext(name)[1]
+    raise RuntimeError(
+        f"File at {path} has file extension {extension}, which does not match what are supported by "
+        f"ExtractorIterDataPipe. Give file_type=, one of {', '.join(kind.value for kind in CompressionType)}."
+    )
+
+
+def _without_suffix(sample: Any, suffix: str, kind: CompressionType, called: str) -> tuple[str, StreamWrapper]:
+    path, stream = pathname_stream(sample)
+    try:
+        inner = StreamWrapper(_OPENERS[kind](stream.file_obj), stream, path.removesuffix(suffix))
+        try:
+            inner.peek(1)  # a file that is something else is an error here, not far away at the first read
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            inner.close()
+            warnings.warn(
+                f"Unable to extract files from corrupted {called} stream {path} due to: {error}, abort!", stacklevel=3
+            )
+            raise
+        return path.removesuffix(suffix), inner
+    finally:
+        stream.autoclose()

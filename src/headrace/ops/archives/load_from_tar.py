@@ -1,0 +1,86 @@
+"""Load from tar: the files inside tar archives, compressed or not.
+
+A member of a plain archive on a local disk is read when it is asked for, by its place in the file: members do not
+disturb each other, in any order, thread or process. A member of any other archive (compressed, remote, inside another
+one) is read into memory in passing, because coming back to it later would cost all that lies before it.
+"""
+
+import io
+import os
+import tarfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from headrace.ops.files.per_file import PerFile, member, pathname_stream
+from headrace.sources.slice import Slice, open_slice
+from headrace.sources.stream import StreamWrapper, in_memory
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
+    """Each regular file of each archive as `(archive/name, stream)`; `mode` is that of `tarfile.open`."""
+
+    mode: str = "r:*"
+    known: int = -1
+
+    def spread(self, sample: Any) -> Iterator[tuple[str, StreamWrapper]]:
+        path, stream = pathname_stream(sample)
+        try:
+            yield from members(path, stream, self.mode)
+        except (tarfile.TarError, EOFError) as error:
+            warnings.warn(
+                f"Unable to extract files from corrupted tarfile stream {path} due to: {error}, abort!", stacklevel=2
+            )
+            raise
+        finally:
+            stream.autoclose()
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else None
+
+
+def members(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:
+    """The regular files of one archive."""
+    plain = _plain_file(stream)
+    archive, ours = _opened(stream, mode)
+    try:
+        for info in archive:
+            if not info.isfile():
+                continue
+            name = member(path, info.name)
+            if plain is not None and info.sparse is None:
+                part = Slice(plain, info.offset_data, info.size, stream.file_obj)
+                again = partial(open_slice, plain, info.offset_data, info.size)
+                inner = StreamWrapper(io.BufferedReader(part), stream, name, again)
+            else:
+                file = archive.extractfile(info)
+                assert file is not None  # a regular file
+                with file:
+                    inner = in_memory(file.read(), name)
+            yield name, inner
+    finally:
+        if ours:
+            archive.close()
+
+
+def _opened(stream: StreamWrapper, mode: str) -> tuple[tarfile.TarFile, bool]:
+    """The archive in a stream, and whether it is ours to close."""
+    file = stream.file_obj
+    if isinstance(file, tarfile.TarFile):
+        return file, False
+    # Sequential: it could seek, but each jump would be another request.
+    if getattr(file, "sequential", False) or not (hasattr(file, "seekable") and file.seekable()):
+        mode = mode.replace(":", "|")
+    return tarfile.open(fileobj=file, mode=mode), True  # type: ignore[call-overload]
+
+
+def _plain_file(stream: StreamWrapper) -> str | None:
+    """The path of the archive if its members lie in a local file as they are."""
+    file = stream.file_obj
+    if not isinstance(file, io.BufferedReader) or not isinstance(file.raw, io.FileIO) or not isinstance(file.name, str):
+        return None
+    magic = os.pread(file.fileno(), 265, file.tell())[257:262]
+    return os.path.abspath(file.name) if magic == b"ustar" and file.tell() == 0 else None

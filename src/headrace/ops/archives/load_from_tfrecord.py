@@ -1,0 +1,88 @@
+"""Load from tfrecord: the examples in TFRecord files, check sums verified, as numpy arrays and lists of bytes."""
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.ops.files.per_file import PerFile, pathname_stream
+from headrace.sources.stream import StreamWrapper
+from headrace.sources.tfrecord import features, records
+
+Spec = Mapping[str, tuple[tuple[int, ...] | None, Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadFromTfrecord(PerFile[dict[str, Any]]):
+    """Each example as a dict. `spec`, `{name: (shape, dtype)}`, picks features and gives them their shape and type.
+
+    A dtype is whatever `numpy.dtype` takes, or one of torch's; None leaves shape or type as they are.
+    """
+
+    spec: Spec | None = None
+    known: int = -1
+
+    def __post_init__(self) -> None:
+        for shape, _ in (self.spec or {}).values():
+            if shape is not None and sum(1 for n in shape if n == -1) > 1:
+                raise RuntimeError("Shape can contain at most one dynamic dimension (-1).")
+
+    def spread(self, sample: Any) -> Iterator[dict[str, Any]]:
+        path, stream = pathname_stream(sample)
+        yield from self._examples(path, stream)
+
+    def _examples(self, path: str, stream: StreamWrapper) -> Iterator[dict[str, Any]]:
+        try:
+            for record in records(stream, path):
+                yield self._chosen(features(record))
+        except RuntimeError as error:
+            warnings.warn(f"Unable to read from corrupted tfrecord stream {path} due to: {error}, abort!", stacklevel=2)
+            raise
+        finally:
+            stream.close()
+
+    def _chosen(self, example: dict[str, Any]) -> dict[str, Any]:
+        if self.spec is None:
+            return example
+        lacking = [name for name in self.spec if name not in example]
+        if lacking:
+            raise RuntimeError(f"Example is missing some required keys: {', '.join(sorted(lacking))}")
+        return {name: _formed(example[name], shape, dtype) for name, (shape, dtype) in self.spec.items()}
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else None
+
+
+def _formed(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> Any:
+    """A feature in its shape and type; of a sequence, each of its features."""
+    if isinstance(value, list):
+        if value and not isinstance(value[0], bytes):
+            return [_formed(v, shape, dtype) for v in value]
+        return value if shape is None else _nested(value, _whole(shape, len(value)))
+    if value is None:
+        return None
+    if shape is not None:
+        value = value.reshape(_whole(shape, value.size))
+    return value if dtype is None else value.astype(_numpy_name(dtype))
+
+
+def _whole(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The shape with its open dimension filled in."""
+    rest = math.prod(n for n in shape if n != -1)
+    full = tuple(count // rest if n == -1 and rest else n for n in shape)
+    if math.prod(full) != count or -1 in full:
+        raise RuntimeError(f"Cannot reshape {count} values into shape {tuple(shape)}")
+    return full
+
+
+def _nested(values: list[bytes], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return values[0]
+    for size in reversed(shape[1:]):
+        values = [values[i : i + size] for i in range(0, len(values), size)]  # type: ignore[misc]
+    return values
+
+
+def _numpy_name(dtype: Any) -> Any:
+    return str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype

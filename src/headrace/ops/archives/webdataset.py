@@ -1,0 +1,79 @@
+"""WebDataset: files that share a name up to its first dot are one sample.
+
+`a/0001.jpg, a/0001.cls` become `{"__key__": "a/0001", ".jpg": ..., ".cls": ...}`. Only neighbours are grouped, as
+they lie in an archive. `LoadShards` does the same archive by archive, so that archives are read by any worker.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.op import Op
+from headrace.ops.archives.load_from_tar import members
+from headrace.ops.files.per_file import PerFile
+
+Grouped = dict[str, Any]
+_NAME = re.compile(r"^(.*?)(\.[^/]*)$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class WebDataset(Op[tuple[str, Any], Grouped]):
+    """Neighbouring `(path, data)` samples with the same prefix, as one dict."""
+
+    def flow(self, *inputs: Any) -> Iterator[Grouped]:
+        samples, here = inputs
+        # Resumed inside a group: what is left of it keeps its place in the count, and is dropped there.
+        key = here.note
+        group: Grouped = {}
+        while True:
+            if key is not None:
+                here.rest(key)
+            try:
+                sample = next(samples)
+            except StopIteration:
+                break
+            found = split(sample[0])
+            if found is None:
+                continue
+            prefix, suffix = found
+            if prefix != key:
+                if key is not None:
+                    yield {"__key__": key, **group}
+                key, group = prefix, {}
+            add(group, prefix, suffix, sample[1])
+        if key is not None:
+            yield {"__key__": key, **group}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadShards(PerFile[Grouped]):
+    """The samples of each tar archive, with the content of their files as bytes."""
+
+    def read(self, path: str, stream: Any) -> Iterator[Grouped]:
+        group: Grouped = {}
+        for name, inner in members(path, stream):
+            with inner:
+                found = split(name[len(path) + 1 :])
+                if found is None:
+                    continue
+                prefix, suffix = found
+                if group and group["__key__"] != prefix:
+                    yield group
+                    group = {}
+                group.setdefault("__key__", prefix)
+                add(group, prefix, suffix, inner.read())
+        if group:
+            yield group
+
+
+def split(path: str) -> tuple[str, str] | None:
+    """A path cut at the first dot of its last part; None if there is none."""
+    found = _NAME.match(path.replace("\\", "/"))
+    return None if found is None else (found.group(1), found.group(2))
+
+
+def add(group: Grouped, prefix: str, suffix: str, data: Any) -> None:
+    if suffix in group:
+        raise ValueError(f"the sample {prefix!r} has two files that end in {suffix!r}")
+    group[suffix] = data

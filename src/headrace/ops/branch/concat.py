@@ -1,0 +1,60 @@
+"""Concat: one pipe after the other."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, TypeVar
+
+from headrace.op import Here, Indexed, Op, Take
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Concat(Op[T, T]):
+    """All samples of the first input, then of the second, and so on."""
+
+    quiet = True
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        for samples in inputs[:-1]:
+            yield from samples
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        ends = list(accumulate(i.length for i in inputs))
+        starts = [0, *ends[:-1]]
+        fetches = [i.get for i in inputs]
+
+        def get(position: int) -> T:
+            part = bisect_right(ends, position)
+            return fetches[part](position - starts[part])  # type: ignore[no-any-return]
+
+        takes = [i.take for i in inputs if i.take is not None]
+        return Indexed(ends[-1], get, _take(takes, ends) if len(takes) == len(inputs) else None)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return all(inputs)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        known = [n for n in inputs if n is not None]
+        return sum(known) if len(known) == len(inputs) else None
+
+
+def _take(takes: list[Take], ends: list[int]) -> Take:
+    """Many rows at once: those of each input together, then each at its place."""
+    import numpy as np
+
+    from headrace.tables.table import merge
+
+    starts = [0, *ends[:-1]]
+
+    def take(positions: Any, names: tuple[str, ...] | None) -> Any:
+        owners = np.searchsorted(ends, positions, side="right")
+        parts = []
+        for part in np.unique(owners).tolist():
+            places = np.flatnonzero(owners == part)
+            parts.append((places, takes[part](positions[places] - starts[part], names)))
+        return merge(len(positions), parts)
+
+    return take

@@ -1,0 +1,130 @@
+"""Fork: the same samples in several pipes; and the turn-by-turn and column-by-column forms of it."""
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from headrace.errors import BadOption
+from headrace.op import Each, Here, Indexed, Op
+from headrace.ops.branch.branch import Memo, tapped
+
+T = TypeVar("T")
+_COPIES = {"shallow": copy.copy, "deep": copy.deepcopy}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fork(Op[T, T]):
+    """Where one pipe becomes `count` of them."""
+
+    count: int
+    buffer_size: int = 1000
+    memo: Memo = field(default_factory=Memo, repr=False)
+    quiet = True
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        yield from inputs[0]
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        return Indexed(inner.length, self.memo.through(inner.get, here.seed, self.count))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return inputs[0]
+
+    def describe(self) -> str:
+        return f"fork({self.count}, buffer_size={self.buffer_size})"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("fork", self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkTap(Op[T, T]):
+    """All samples, once more; as copies, if asked for."""
+
+    number: int
+    count: int
+    buffer_size: int = 1000
+    copy: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.copy is not None and self.copy not in _COPIES:
+            raise BadOption(f"Unknown copy method `{self.copy}` requested, choose one of None, `shallow` or `deep`.")
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        source, here = inputs
+        everyone = range(self.count)
+        samples = tapped(source, here, self.number, lambda _, sample: [(t, sample) for t in everyone], self._overflow)
+        return samples if self.copy is None else map(_COPIES[self.copy], samples)
+
+    def _overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
+        if self.buffer_size < 0 or max(map(len, waiting.values())) <= self.buffer_size:
+            return None
+        return (
+            f"ForkerIterDataPipe buffer overflow,buffer size {self.buffer_size} is insufficient. "
+            "Read the branches side by side, or raise buffer_size."
+        )
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        if self.copy is None:
+            return Indexed(inner.length, inner.get)
+        fetch, duplicate = inner.get, _COPIES[self.copy]
+        return Indexed(inner.length, lambda position: duplicate(fetch(position)))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return inputs[0]
+
+    @classmethod
+    def name(cls) -> str:
+        return "fork_tap"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTap(Op[T, T]):
+    """Every `count`-th sample, from sample `number` on."""
+
+    number: int
+    count: int
+    buffer_size: int = 1000
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        source, here = inputs
+        return tapped(source, here, self.number, lambda n, sample: [(n % self.count, sample)], self._overflow)
+
+    def _overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
+        return overfull("DemultiplexerIterDataPipe", waiting, tap, self.buffer_size)
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        fetch, first, step = inner.get, self.number, self.count
+        return Indexed(len(range(first, inner.length, step)), lambda position: fetch(first + position * step))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return None if inputs[0] is None else len(range(self.number, inputs[0], self.count))
+
+    @classmethod
+    def name(cls) -> str:
+        return "turn_tap"
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Each[Any, Any]):
+    """One field of every sample."""
+
+    column: Any
+
+    def apply(self, sample: Any) -> Any:
+        return sample[self.column]
+
+
+def overfull(kind: str, waiting: dict[int, deque[Any]], tap: int, buffer_size: int) -> str | None:
+    """What is wrong when more than `buffer_size` samples wait for the other taps."""
+    if buffer_size < 0 or sum(len(q) for t, q in waiting.items() if t != tap) <= buffer_size:
+        return None
+    return (
+        f"{kind} buffer overflow, buffer size {buffer_size} is insufficient. "
+        "Read the branches side by side, or raise buffer_size."
+    )

@@ -1,0 +1,79 @@
+"""Zip with iter: each sample joined with the one of another pipe that has the same key."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.op import Op, place
+from headrace.tables.ops.columns import close_streams
+
+FULL = (
+    "Buffer reaches the upper limit, so reference key-data pair begins to be removed from buffer in FIFO order. "
+    "Please consider increasing the buffer size."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ZipWithIter(Op[Any, Any]):
+    """`merge(sample, match)`; the second input is read until the match is found, and waits in a buffer till then."""
+
+    key_fn: Callable[[Any], Any]
+    ref_key_fn: Callable[[Any], Any] | None = None
+    keep_key: bool = False
+    buffer_size: int | None = 10000
+    merge_fn: Callable[[Any, Any], Any] | None = None
+    user = True
+
+    def __post_init__(self) -> None:
+        if self.buffer_size is not None and self.buffer_size <= 0:
+            raise BadOption("'buffer_size' is required to be either None or a positive integer.")
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        samples, others, here = inputs
+        ref_key = self.ref_key_fn or self.key_fn
+        waiting: dict[Any, Any] = {}
+        warned = False
+        try:
+            number = here.emitted
+            while True:
+                if not waiting:
+                    here.rest()
+                try:
+                    sample = next(samples)
+                except StopIteration:
+                    return
+                place.at(here, number)
+                number += 1
+                key = self.key_fn(sample)
+                while key not in waiting:
+                    try:
+                        other = next(others)
+                    except StopIteration:
+                        raise BufferError(
+                            f"No matching key can be found from reference DataPipe for the data {sample}. "
+                            "Please consider increasing the buffer size."
+                        ) from None
+                    its = ref_key(other)
+                    if its in waiting:
+                        raise ValueError(f"Duplicate key is found in reference DataPipe: {its!r}")
+                    if self.buffer_size is not None and len(waiting) > self.buffer_size:
+                        if not warned:
+                            warnings.warn(FULL, stacklevel=2)
+                            warned = True
+                        close_streams(waiting.pop(next(iter(waiting))))
+                    waiting[its] = other
+                match = waiting.pop(key)
+                merged = (sample, match) if self.merge_fn is None else self.merge_fn(sample, match)
+                yield (key, merged) if self.keep_key else merged
+        finally:
+            for left in waiting.values():
+                close_streams(left)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return inputs[0]
+
+    @classmethod
+    def name(cls) -> str:
+        return "zip_with_iter"

@@ -1,0 +1,84 @@
+"""Files by fsspec: list, open and save on any file system that fsspec knows (extra `remote`)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.op import Flat
+from headrace.ops.files.per_file import EachFile
+from headrace.ops.files.save_to_disk import writing
+from headrace.ops.keywords import Given, keywords
+from headrace.sources.extra import demand
+from headrace.sources.listing import Masks, list_fsspec
+from headrace.sources.open import filesystem, open_fsspec, reads
+from headrace.sources.stream import StreamWrapper
+
+
+@dataclass(frozen=True, slots=True)
+class ListFilesByFsspec(Flat[str, str]):
+    """The files directly under each root that comes in; a root that is a file is its own only file."""
+
+    masks: Masks = ""
+    kwargs: Given = ()
+
+    def __post_init__(self) -> None:
+        demand("remote", "fsspec")
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
+
+    def spread(self, sample: str) -> Iterator[str]:
+        yield from list_fsspec(sample, self.masks, **dict(self.kwargs))
+
+    @classmethod
+    def name(cls) -> str:
+        return "list_files_by_fsspec"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFilesByFsspec(EachFile[tuple[str, StreamWrapper]]):
+    """Each URL as `(url, stream)`; `kwargs` make the file system, `kwargs_for_open` open the file."""
+
+    mode: str = "r"
+    kwargs_for_open: Given = ()
+    kwargs: Given = ()
+
+    def __post_init__(self) -> None:
+        demand("remote", "fsspec")
+        if not reads(self.mode):
+            raise BadOption(f"Invalid mode {self.mode}: open_files_by_fsspec reads")
+        object.__setattr__(self, "kwargs_for_open", keywords(self.kwargs_for_open))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
+
+    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+        again = partial(open_fsspec, sample, self.mode, open_options=dict(self.kwargs_for_open), **dict(self.kwargs))
+        return sample, StreamWrapper(again(), name=sample, reopen=again)
+
+
+@dataclass(frozen=True, slots=True)
+class SaveByFsspec(EachFile[str]):
+    """`(meta, data)` written to `filepath_fn(meta)`, a URL, which is handed on."""
+
+    mode: str = "w"
+    filepath_fn: Callable[[Any], str] | None = None
+    kwargs_for_open: Given = ()
+    kwargs: Given = ()
+    user = True
+
+    def __post_init__(self) -> None:
+        demand("remote", "fsspec")
+        object.__setattr__(self, "mode", writing(self.mode))
+        object.__setattr__(self, "kwargs_for_open", keywords(self.kwargs_for_open))
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
+
+    def apply(self, sample: Any) -> str:
+        meta, data = sample
+        url = meta if self.filepath_fn is None else self.filepath_fn(meta)
+        files, path = filesystem(url, **dict(self.kwargs))
+        files.makedirs(files._parent(path), exist_ok=True)
+        with files.open(path, self.mode, **dict(self.kwargs_for_open)) as file:
+            if hasattr(data, "read"):
+                with StreamWrapper.of(data) as stream:
+                    data = stream.read()
+            file.write(data)
+        return url

@@ -1,0 +1,42 @@
+"""Open files: paths and URLs as streams."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.ops.files.per_file import EachFile
+from headrace.sources.cache import DiskCache
+from headrace.sources.open import opened
+from headrace.sources.stream import StreamWrapper
+
+MODES = ("b", "t", "rb", "rt", "r")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFiles(EachFile[tuple[str, StreamWrapper]]):
+    """Each path as `(path, stream)`; text is UTF-8 unless `encoding` says so. Remote files go through `cache`."""
+
+    mode: str = "r"
+    encoding: str | None = None
+    known: int = -1
+    """How many files there are, if the user says so."""
+    cache: DiskCache | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise BadOption(f"Invalid mode {self.mode}: use one of {', '.join(MODES)}")
+        if "b" in self.mode and self.encoding is not None:
+            raise BadOption("binary mode doesn't take an encoding argument")
+
+    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+        if not isinstance(sample, str | os.PathLike):
+            raise TypeError(f"Expected string type for pathname, but got {type(sample)}")
+        mode = self.mode if self.mode.startswith("r") else f"r{self.mode}"
+        return os.fspath(sample), opened(sample, mode, self.encoding, self.cache)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else inputs[0]
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("open_files",)  # how a file is opened changes neither order nor number of the samples

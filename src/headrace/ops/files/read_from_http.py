@@ -1,0 +1,95 @@
+"""Read from http, Google Drive, or whichever of the two a URL belongs to (extra `remote`)."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.op import Each, Flat
+from headrace.ops.files.per_file import EachFile
+from headrace.ops.keywords import Given, keywords
+from headrace.sources.extra import demand
+from headrace.sources.gdrive import resolve
+from headrace.sources.http import open_http
+from headrace.sources.stream import StreamWrapper
+
+GDRIVE = ("drive.google.com", "docs.google.com", "drive.usercontent.google.com")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFromHttp(EachFile[tuple[str, StreamWrapper]]):
+    """Each URL as `(url, stream)`; `kwargs` are those of `requests.get`. A broken read goes on at the byte reached."""
+
+    timeout: float | None = None
+    kwargs: Given = ()
+
+    def __post_init__(self) -> None:
+        demand("remote", "requests")
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
+
+    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+        return sample, _stream(sample, sample, self.timeout, dict(self.kwargs))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFromGdrive(EachFile[tuple[str, StreamWrapper]]):
+    """Each download link of Google Drive as `(file name, stream)`."""
+
+    timeout: float | None = None
+    kwargs: Given = ()
+
+    def __post_init__(self) -> None:
+        demand("remote", "requests")
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
+
+    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+        given = dict(self.kwargs)
+        name, url, more = resolve(sample, self.timeout, given)
+        return name, _stream(url, name, self.timeout, {**given, **more})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFromRemote(EachFile[tuple[str, StreamWrapper]]):
+    """Each URL by its host: Google Drive, or plain HTTP."""
+
+    timeout: float | None = None
+    kwargs: Given = ()
+
+    def __post_init__(self) -> None:
+        demand("remote", "requests")
+        object.__setattr__(self, "kwargs", keywords(self.kwargs))
+
+    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+        reader = ReadFromGdrive if urlsplit(sample).hostname in GDRIVE else ReadFromHttp
+        return reader(self.timeout, self.kwargs).apply(sample)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgiving(Flat[Any, Any]):
+    """What `op` makes of each sample; a sample that it fails on is left out, with a warning."""
+
+    op: Each[Any, Any]
+
+    def spread(self, sample: Any) -> Iterator[Any]:
+        try:
+            made = self.op.apply(sample)
+        except Exception as error:
+            warnings.warn(f"{error}, skipping...", stacklevel=2)
+            return
+        yield made
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return inputs[0]
+
+    def describe(self) -> str:
+        return f"{self.op.describe()[:-1]}, skip_on_error=True)"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("forgiving", *self.op.identity())
+
+
+def _stream(url: str, name: str, timeout: float | None, given: dict[str, Any]) -> StreamWrapper:
+    again = partial(open_http, url, timeout, **given)
+    return StreamWrapper(again(), name=name, reopen=again)

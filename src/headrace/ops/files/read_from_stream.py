@@ -1,0 +1,28 @@
+"""Read from stream: the content of files, whole or in pieces."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.ops.files.per_file import PerFile
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFromStream(PerFile[tuple[str, Any]]):
+    """Each file as `(path, content)`, in pieces of `chunk` bytes if given."""
+
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.chunk is not None and self.chunk <= 0:
+            raise BadOption(f"read_from_stream(chunk=) needs a positive number of bytes, not {self.chunk!r}")
+
+    def read(self, path: str, stream: Any) -> Iterator[tuple[str, Any]]:
+        if self.chunk is None:
+            # An empty file has no content to hand on.
+            if data := stream.read():
+                yield path, data
+            return
+        while data := stream.read(self.chunk):
+            yield path, data

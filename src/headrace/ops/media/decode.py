@@ -1,0 +1,49 @@
+"""Decode: content into values, by the end of the name it came under."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.ops.files.per_file import EachFile
+from headrace.ops.media.decoders import Decoder, extension_of, run, standard
+
+
+@dataclass(frozen=True, slots=True)
+class Decode(EachFile[Any]):
+    """`(path, data)` as `(path, value)`; a dict of files by their endings, as `webdataset` makes it, value by value.
+
+    Data is bytes or a stream. `decoders` are asked first, then the standard ones; what nobody knows stays bytes.
+    """
+
+    images: str = "rgb8"
+    decoders: tuple[Decoder, ...] = ()
+    user = True
+
+    def __post_init__(self) -> None:
+        standard(self.images)
+
+    def apply(self, sample: Any) -> Any:
+        decoders = (*self.decoders, *standard(self.images))
+        if isinstance(sample, dict):
+            return {
+                key: run(decoders, key.rpartition(".")[2].lower(), value) if key.startswith(".") else value
+                for key, value in sample.items()
+            }
+        path, data = sample
+        return path, run(decoders, extension_of(path), data)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedDecode(EachFile[tuple[str, Any]]):
+    """`(path, data)` as `(path, value)`, by the first of `handlers` that has an answer for `key_fn(path)`."""
+
+    handlers: tuple[Decoder, ...] = ()
+    key_fn: Callable[[str], str] = extension_of
+    user = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "handlers", tuple(self.handlers) or standard())
+
+    def apply(self, sample: Any) -> tuple[str, Any]:
+        path, data = sample
+        return path, run(self.handlers, self.key_fn(path), data)

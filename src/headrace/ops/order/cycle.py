@@ -1,0 +1,72 @@
+"""Cycle: the whole input again and again, in a new order each time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from headrace.errors import BadOption
+from headrace.op import Here, Indexed, Op
+
+T = TypeVar("T")
+FOREVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle(Op[T, T]):
+    """The input `count` times; None means for ever."""
+
+    count: int | None = None
+    quiet = True
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 0:
+            raise BadOption(f"Expected non-negative count, got {self.count}")
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        samples, here = inputs
+        turn = here.note or 0
+        while self.count is None or turn < self.count:
+            empty = turn > 0 and here.emitted == 0
+            for sample in samples:
+                empty = False
+                yield sample
+            turn += 1
+            if empty and self.count is None:
+                return
+            if self.count is None or turn < self.count:
+                samples.again(turn)
+                here.rest(turn)
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        size = inner.length
+        turns = 0 if size == 0 else FOREVER // size if self.count is None else self.count
+        if turns <= 1:
+            return Indexed(size * turns, inner.get, inner.take)
+        opened = lru_cache(maxsize=2)(inner.again)
+
+        def get(position: int) -> T:
+            turn, at = divmod(position, size)
+            return opened(turn).get(at)  # type: ignore[no-any-return]
+
+        def take(positions: Any, names: tuple[str, ...] | None) -> Any:
+            import numpy as np
+
+            from headrace.tables.table import merge
+
+            numbers, at = np.divmod(positions, size)
+            parts = []
+            for turn in np.unique(numbers).tolist():
+                places = np.flatnonzero(numbers == turn)
+                below: Any = opened(turn).take
+                parts.append((places, below(at[places], names)))
+            return merge(len(positions), parts)
+
+        return Indexed(size * turns, get, None if inner.take is None else take)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return inputs[0]
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return None if self.count is None or inputs[0] is None else self.count * inputs[0]

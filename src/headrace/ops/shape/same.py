@@ -1,0 +1,67 @@
+"""Same: ops that hand every sample on as it is, and say something about where or how.
+
+prefetch    reading ahead is the engine's work in every graph; the mark is kept so that a graph reads as it was written
+dispatch    everything before it runs once, in one place: it is a shard point by another name
+fullsync    all ranks stop after the same number of steps; in one process there is nothing to wait for
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headrace.errors import BadOption
+from headrace.op import Each
+from headrace.ops.counts import positive
+from headrace.ops.order.sharding import Sharding
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Same(Each[T, T]):
+    """A shuffle or the like that has been switched off."""
+
+    def apply(self, sample: T) -> T:
+        return sample
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch(Each[T, T]):
+    """Samples are made ahead of the reader."""
+
+    buffer_size: int = 10
+
+    def __post_init__(self) -> None:
+        positive(self.buffer_size, "'buffer_size' is required to be a positive integer.")
+
+    def apply(self, sample: T) -> T:
+        return sample
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("prefetch",)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch(Sharding[T]):
+    """From here on, work is divided among the workers; what stands before runs once."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "sharding_round_robin_dispatch"
+
+
+@dataclass(frozen=True, slots=True)
+class FullSync(Each[T, T]):
+    """All ranks of a job stop after the same step; runs where the training loop runs."""
+
+    timeout: float = 1800
+    consumer = True
+
+    def __post_init__(self) -> None:
+        if not self.timeout > 0:
+            raise BadOption(f"fullsync(timeout=) needs a number of seconds > 0, not {self.timeout!r}")
+
+    def apply(self, sample: T) -> T:
+        return sample
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("fullsync",)

@@ -1,0 +1,72 @@
+"""Max-token buckets: batches of samples of like length, each with a bounded number of tokens."""
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.op import Op, place
+from headrace.ops.shape.chunk import DataChunk
+
+
+@dataclass(frozen=True, slots=True)
+class MaxTokenBucketize(Op[Any, DataChunk[Any]]):
+    """Chunks from a buffer ordered by length; a chunk's tokens, padded or not, stay within `max_token_count`."""
+
+    max_token_count: int
+    len_fn: Callable[[Any], int] = len
+    min_len: int = 0
+    max_len: int | None = None
+    buffer_size: int = 1000
+    include_padding: bool = False
+    user = True
+
+    def __post_init__(self) -> None:
+        longest = self.max_token_count if self.max_len is None else self.max_len
+        if self.min_len < 0 or self.min_len > longest:
+            raise BadOption("``min_len`` should be larger than 0 and equal to or smaller than ``max_len``.")
+        if longest > self.max_token_count:
+            raise BadOption("``max_token_count`` must be equal to or greater than ``max_len``.")
+        if self.buffer_size <= 0:
+            raise BadOption("'buffer_size' is required to be a positive integer.")
+        object.__setattr__(self, "max_len", longest)
+
+    def flow(self, *inputs: Any) -> Iterator[DataChunk[Any]]:
+        samples, here = inputs
+        heap: list[tuple[int, int, Any]] = []
+        chunk: list[Any] = []
+        tokens = longest = 0
+        for number, sample in enumerate(samples):
+            place.at(here, number)
+            size = self.len_fn(sample)
+            if not self.min_len <= size <= self.max_len:  # type: ignore[operator]
+                continue
+            heapq.heappush(heap, (size, number, sample))  # equal lengths keep their order
+            if len(heap) == self.buffer_size:
+                full, tokens, longest = self._add(chunk, heapq.heappop(heap), tokens, longest)
+                if full is not None:
+                    yield DataChunk(full)
+        while heap:
+            full, tokens, longest = self._add(chunk, heapq.heappop(heap), tokens, longest)
+            if full is not None:
+                yield DataChunk(full)
+        if chunk:
+            yield DataChunk(chunk)
+
+    def _add(
+        self, chunk: list[Any], entry: tuple[int, int, Any], tokens: int, longest: int
+    ) -> tuple[list[Any] | None, int, int]:
+        """Put a sample into the chunk; if it does not fit, the chunk that is now full, and a new one begun."""
+        size, _, sample = entry
+        after = max(longest, size) * (len(chunk) + 1) if self.include_padding else tokens + size
+        if after <= self.max_token_count:
+            chunk.append(sample)
+            return None, tokens + size, max(longest, size)
+        full = list(chunk)
+        chunk[:] = [sample]
+        return full, size, size
+
+    @classmethod
+    def name(cls) -> str:
+        return "max_token_bucketize"

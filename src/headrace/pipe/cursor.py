@@ -1,0 +1,166 @@
+"""Cursors: a graph of ops opened in one place, as an iterator with state.
+
+A cursor is one op at work. Its state is a small tree of plain lists, `[emitted, skip, note, turn, inputs]`: go on from
+the moment when the op had emitted `emitted` samples and said `note`, with its inputs in the states `inputs`, and drop
+the first `skip` samples, because they were emitted already. `turn` counts how often `cycle` has started this part
+again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
+
+from headrace.op import Clock, Here, Indexed, Spot
+from headrace.plan.seed import key
+
+if TYPE_CHECKING:
+    from headrace.pipe.graph import Pipe
+
+State = list[Any]
+CHECKPOINT = 1000
+"""An op's inputs are asked for their state at most once in this many samples."""
+
+
+class Opening:
+    """What the cursors of one graph have in common while they are opened."""
+
+    __slots__ = ("clock", "epoch", "opened", "ordinals", "seed", "seed_globals", "spot", "strand", "strands")
+
+    def __init__(
+        self,
+        ordinals: dict[int, int],
+        seed: int,
+        epoch: int,
+        strand: int = 0,
+        strands: int = 1,
+        seed_globals: Callable[[int], None] | None = None,
+        spot: Spot | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.spot = spot or Spot()
+        self.clock = clock
+        self.ordinals = ordinals
+        self.seed = seed
+        self.epoch = epoch
+        self.strand = strand
+        self.strands = strands
+        self.seed_globals = seed_globals
+        self.opened: dict[int, Cursor] = {}
+        """Nodes with several readers: they share one cursor."""
+
+    def here(self, node: "Pipe[Any]", turn: int = 0) -> Here:
+        ordinal = self.ordinals[id(node)]
+        seed = op_seed(self.seed, self.epoch, ordinal)
+        mine = key(seed, "turn", turn) if turn else seed
+        here = Here(mine, self.epoch, ordinal, self.strand, self.strands, self.spot)
+        here.clock = self.clock
+        return here
+
+    def open(self, node: "Pipe[Any]", state: State | None = None, turn: int = 0) -> "Cursor":
+        kind = Cursor if self.clock is None else ClockedCursor
+        if not getattr(node.op, "shared", False):
+            return kind(self, node, state, turn)
+        if id(node) not in self.opened:
+            self.opened[id(node)] = kind(self, node, state, turn)
+        return self.opened[id(node)]
+
+
+class Cursor(Iterator[Any]):
+    """One op at work."""
+
+    __slots__ = (
+        "__weakref__",
+        "_captured",
+        "_flow",
+        "_opening",
+        "_seeding",
+        "_skip",
+        "_standing",
+        "emitted",
+        "here",
+        "inputs",
+        "node",
+        "note",
+        "turn",
+    )
+
+    def __init__(self, opening: Opening, node: "Pipe[Any]", state: State | None, turn: int) -> None:
+        self._opening = opening
+        self.node = node
+        self._seeding = opening.seed_globals if node.op.user else None
+        self._start(state, turn)
+
+    def _start(self, state: State | None, turn: int) -> None:
+        emitted, skip, note, turn, below = state if state is not None else (0, 0, None, turn, None)
+        self.turn = turn
+        self.inputs = tuple(
+            self._opening.open(source, None if below is None else below[i], turn)
+            for i, source in enumerate(self.node.inputs)
+        )
+        self.here = self._opening.here(self.node, turn)
+        self.here.emitted = self.emitted = emitted
+        self.here.note = self.note = note
+        self.here._rest = WeakMethod(self._rest)
+        self.here._stand = WeakMethod(self._stand)
+        self._standing: deque[tuple[int, int, list[State]]] = deque()
+        self._skip = skip
+        self._captured = (emitted, note, below if below is not None else [c.state() for c in self.inputs])
+        self._flow = self.node.op.flow(*self.inputs, self.here)
+
+    def __next__(self) -> Any:
+        while self._skip:
+            self._skip -= 1
+            self._step()
+        return self._step()
+
+    def _step(self) -> Any:
+        if self._seeding is not None:
+            self._seeding(key(self.here.seed, "step", self.emitted))
+        sample = next(self._flow)
+        self.emitted += 1
+        return sample
+
+    def _rest(self, note: Any) -> None:
+        self.note = note
+        if not self.node.op.quiet and self.emitted - self._captured[0] >= CHECKPOINT:
+            self._captured = (self.emitted, note, [c.state() for c in self.inputs])
+
+    def _stand(self, number: int) -> None:
+        self._standing.append((self.emitted, number, [c.state() for c in self.inputs]))
+
+    def state(self) -> State:
+        """Where this op and everything before it are, as plain data."""
+        if self.here.oldest is not None:
+            oldest, standing = self.here.oldest(), self._standing
+            while standing and standing[0][1] <= oldest:
+                self._captured = standing.popleft()
+        if self.node.op.quiet and not self._skip:
+            return [self.emitted, 0, self.note, self.turn, [c.state() for c in self.inputs]]
+        emitted, note, below = self._captured
+        return [emitted, self.emitted + self._skip - emitted, note, self.turn, below]
+
+    def indexed(self) -> Indexed | None:
+        """Random access to what this cursor iterates, in its turn."""
+        from headrace.pipe.graph import _indexed
+
+        return _indexed(self.node, self._opening, self.turn)
+
+    def again(self, turn: int) -> None:
+        """Start from the beginning, with the random choices of turn number `turn`."""
+        self._start(None, turn)
+
+
+class ClockedCursor(Cursor):
+    """A cursor whose seconds are noted."""
+
+    __slots__ = ()
+
+    def __next__(self) -> Any:
+        assert self.here.clock is not None
+        return self.here.clock.note(self.here.ordinal, super().__next__)
+
+
+def op_seed(seed: int, epoch: int, ordinal: int) -> int:
+    """The key of one op in one epoch."""
+    return key(seed, epoch, ordinal)

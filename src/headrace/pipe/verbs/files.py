@@ -1,0 +1,183 @@
+"""Verbs for files: pipes that start from paths, and verbs that open, read and parse them.
+
+    Pipe.files("data/*.csv").open_files("rb").parse_csv()       the same as Pipe.csv("data/*.csv")
+
+Every verb that reads a file takes `(path, stream)` samples; files are read by any worker, in any number.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipe.verbs.archives import ArchiveVerbs
+from headrace.pipe.verbs.growing import grow, start
+from headrace.pipe.verbs.remote import RemoteVerbs
+
+if TYPE_CHECKING:
+    from headrace.pipe.graph import Pipe
+    from headrace.sources.cache import DiskCache
+    from headrace.sources.listing import Masks
+    from headrace.sources.stream import StreamWrapper
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+class FileVerbs(ArchiveVerbs, RemoteVerbs):
+    """What a Pipe can do with files."""
+
+    __slots__ = ()
+
+    # --- pipes that start from paths --------------------------------------------------------------------------------
+
+    @staticmethod
+    def files(paths: Paths) -> "Pipe[str]":
+        """Paths, patterns (`*`, `**`, `{000..009}`), folders and URLs, as a fixed list of files."""
+        from headrace.sources.files import Files
+        from headrace.sources.listing import expand
+
+        return start(Files(tuple(expand(paths))))
+
+    @staticmethod
+    def lines(paths: Paths, *, encoding: str = "utf-8", errors: str = "strict") -> "Pipe[str]":
+        """Every line of these files, without its end."""
+        return FileVerbs.files(paths).open_files("rb").readlines(
+            decode=True, encoding=encoding, errors=errors, return_path=False
+        )  # fmt: skip
+
+    @staticmethod
+    def csv(
+        paths: Paths, *, header: bool = False, encoding: str = "utf-8", errors: str = "strict", **fmtparams: Any
+    ) -> "Pipe[Any]":
+        """Every row of these files: a list, or with `header` a dict by the names in each file's first row."""
+        opened = FileVerbs.files(paths).open_files("rb")
+        if header:
+            return opened.parse_csv_as_dict(encoding=encoding, errors=errors, **fmtparams)
+        return opened.parse_csv(encoding=encoding, errors=errors, **fmtparams)
+
+    @staticmethod
+    def jsonl(paths: Paths, *, encoding: str = "utf-8", errors: str = "strict") -> "Pipe[Any]":
+        """The document on each line of these files."""
+        return FileVerbs.files(paths).open_files("rb").parse_jsonl(encoding=encoding, errors=errors)
+
+    @staticmethod
+    def tar(paths: Paths, *, cache: "DiskCache | None" = None) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Every file inside these archives, as (path, stream)."""
+        return FileVerbs.files(paths).open_files("rb", cache=cache).load_from_tar()
+
+    @staticmethod
+    def shards(paths: Paths, *, cache: "DiskCache | None" = None) -> "Pipe[dict[str, Any]]":
+        """The samples of these tar archives, files of one name as one dict of bytes by their endings."""
+        from headrace.ops.archives.webdataset import LoadShards
+
+        return grow(FileVerbs.files(paths).open_files("rb", cache=cache), LoadShards())
+
+    @staticmethod
+    def tfrecords(paths: Paths, spec: Any = None) -> "Pipe[dict[str, Any]]":
+        """Every example of these TFRecord files."""
+        return FileVerbs.files(paths).open_files("rb").load_from_tfrecord(spec)
+
+    # --- listing and opening ----------------------------------------------------------------------------------------
+
+    def list_files(
+        self,
+        masks: "Masks" = "",
+        *,
+        recursive: bool = False,
+        abspath: bool = False,
+        non_deterministic: bool = False,
+        length: int = -1,
+    ) -> "Pipe[str]":
+        """The files in each folder that comes in, sorted folder by folder."""
+        from headrace.ops.files.list_files import ListFiles
+
+        return grow(self, ListFiles(masks, recursive, abspath, non_deterministic, length))
+
+    def open_files(
+        self, mode: str = "r", encoding: str | None = None, length: int = -1, *, cache: "DiskCache | None" = None
+    ) -> "Pipe[tuple[str, StreamWrapper]]":
+        """Each path or URL as (path, stream)."""
+        from headrace.ops.files.open_files import OpenFiles
+
+        return grow(self, OpenFiles(mode, encoding, length, cache))
+
+    def read_from_stream(self, chunk: int | None = None) -> "Pipe[tuple[str, Any]]":
+        """Each file's content as (path, content), in pieces of `chunk` bytes if given."""
+        from headrace.ops.files.read_from_stream import ReadFromStream
+
+        return grow(self, ReadFromStream(chunk))
+
+    # --- text formats -----------------------------------------------------------------------------------------------
+
+    def readlines(
+        self,
+        *,
+        skip_lines: int = 0,
+        strip_newline: bool = True,
+        decode: bool = False,
+        encoding: str = "utf-8",
+        errors: str = "strict",
+        return_path: bool = True,
+    ) -> "Pipe[Any]":
+        """Each line of each file, as (path, line)."""
+        from headrace.ops.text.readlines import ReadLines
+
+        return grow(self, ReadLines(skip_lines, strip_newline, decode, encoding, errors, return_path))
+
+    def parse_csv(
+        self,
+        *,
+        skip_lines: int = 0,
+        decode: bool = True,
+        encoding: str = "utf-8",
+        errors: str = "strict",
+        return_path: bool = False,
+        as_tuple: bool = False,
+        **fmtparams: Any,
+    ) -> "Pipe[Any]":
+        """Each row of each file as a list; `fmtparams` are those of `csv.reader`."""
+        from headrace.ops.text.parse_csv import ParseCsv
+
+        return grow(self, ParseCsv(skip_lines, decode, encoding, errors, return_path, as_tuple, fmtparams))
+
+    def parse_csv_as_dict(
+        self,
+        *,
+        skip_lines: int = 0,
+        decode: bool = True,
+        encoding: str = "utf-8",
+        errors: str = "strict",
+        return_path: bool = False,
+        **fmtparams: Any,
+    ) -> "Pipe[Any]":
+        """Each row of each file as a dict by the names in its first row."""
+        from headrace.ops.text.parse_csv import ParseCsvAsDict
+
+        return grow(self, ParseCsvAsDict(skip_lines, decode, encoding, errors, return_path, fmtparams))
+
+    def parse_json_files(self, **kwargs: Any) -> "Pipe[tuple[str, Any]]":
+        """Each file as (path, document); `kwargs` are those of `json.loads`."""
+        from headrace.ops.text.parse_json import ParseJsonFiles
+
+        return grow(self, ParseJsonFiles(kwargs))
+
+    def parse_jsonl(
+        self, *, encoding: str = "utf-8", errors: str = "strict", return_path: bool = False, **kwargs: Any
+    ) -> "Pipe[Any]":
+        """The document on each line of each file."""
+        from headrace.ops.text.parse_json import ParseJsonl
+
+        return grow(self, ParseJsonl(encoding, errors, return_path, kwargs))
+
+    def lines_to_paragraphs(self, joiner: Callable[[list[Any]], Any] | None = None) -> "Pipe[tuple[str, Any]]":
+        """Consecutive (path, line) samples of one file as (path, paragraph)."""
+        from headrace.ops.text.lines_to_paragraphs import LinesToParagraphs, join_lines
+
+        return grow(self, LinesToParagraphs(joiner or join_lines))
+
+    def load_parquet(
+        self, columns: Sequence[str] | None = None, *, form: str = "rows", use_threads: bool = False
+    ) -> "Pipe[Any]":
+        """Each row of each parquet file; `form`: rows, columns, table, pandas."""
+        from headrace.tables.ops.load_parquet import LoadParquet
+
+        return grow(self, LoadParquet(columns, form, use_threads))

@@ -1,0 +1,194 @@
+"""Verbs for frames: columns in and out, and work on columns.
+
+Select, rename and filter by expression go down to the source wherever that changes nothing but the cost: what is not
+asked for is not read.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.errors import BadOption
+
+if TYPE_CHECKING:
+    from headrace.pipe.graph import Pipe
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+class FrameVerbs:
+    """What a Pipe can do with columns."""
+
+    __slots__ = ()
+
+    @property
+    def columnar(self) -> bool:
+        """Samples are rows of a table, so that `batch` gathers whole columns."""
+        pipe = cast("Pipe[Any]", self)
+        return pipe.op.columnar(tuple(i.columnar for i in pipe.inputs))
+
+    # --- files of columns -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def parquet(
+        paths: Paths, columns: Sequence[str] | None = None, *, filter: Any = None, memory: int | None = None
+    ) -> "Pipe[Any]":
+        """Every row of these Parquet files, by random access; row groups in memory take up to `memory` bytes."""
+        return _files("parquet", paths, columns, filter, memory)
+
+    @staticmethod
+    def arrow(
+        paths: Paths, columns: Sequence[str] | None = None, *, filter: Any = None, memory: int | None = None
+    ) -> "Pipe[Any]":
+        """Every row of these Arrow (IPC, Feather) files, by random access."""
+        return _files("arrow", paths, columns, filter, memory)
+
+    # --- columns ----------------------------------------------------------------------------------------------------
+
+    def select(self, *names: str) -> "Pipe[Any]":
+        """Only these columns, of rows or frames."""
+        from headrace.tables.ops.select import Select
+
+        pipe = cast("Pipe[Any]", self)
+        if not names or not all(isinstance(name, str) for name in names):
+            raise BadOption("select() takes names of columns: select('age', 'income')")
+        pushed = _pushed(pipe, lambda source: source.select(names), _KEEP_COLUMNS)
+        return pipe.then(Select(names)) if pushed is None else pushed
+
+    def rename(self, new: Mapping[str, str] | None = None, /, **more: str) -> "Pipe[Any]":
+        """Columns under new names: rename({'old': 'new'}) or rename(old='new')."""
+        from headrace.tables.ops.select import Rename
+
+        pipe = cast("Pipe[Any]", self)
+        names = {**(new or {}), **more}
+        if not names or not all(isinstance(n, str) for pair in names.items() for n in pair):
+            raise BadOption("rename() takes old and new names: rename({'old': 'new'})")
+        pushed = _pushed(pipe, lambda source: source.rename(names), _KEEP_COLUMNS)
+        return pipe.then(Rename(tuple(names.items()))) if pushed is None else pushed
+
+    def dataframe(
+        self, size: int = 1000, *, as_: str = "pandas", columns: list[str] | None = None, drop_last: bool = False
+    ) -> "Pipe[Any]":
+        """Frames of `size` rows, made of dicts, or of tuples with the names `columns`."""
+        from headrace.tables.ops.frame import ToFrame
+
+        pipe = cast("Pipe[Any]", self)
+        if pipe.columnar:
+            narrowed = pipe if columns is None else pipe.select(*columns)
+            return narrowed.batch(size, drop_last, as_=as_)
+        made = pipe.batch(size, drop_last).then(
+            ToFrame(as_ if as_ != "jax" else "numpy", tuple(columns) if columns else None)
+        )
+        return _jax(made) if as_ == "jax" else made
+
+    def rows(self) -> "Pipe[dict[str, Any]]":
+        """The rows of frames, tables and dicts of arrays, one by one, as dicts."""
+        from headrace.tables.ops.frame import Rows
+
+        return cast("Pipe[Any]", self).then(Rows())
+
+    def join(self, frame: Any, on: str | Mapping[str, str] | Sequence[str], how: str = "left") -> "Pipe[Any]":
+        """The columns of a frame in memory added by key; "left": missing where there is no such key, "inner": left out.
+
+        `on` is a column or several, or {name here: name in the frame}; in the frame each key occurs once.
+        """
+        from headrace.tables.frames import table_of
+        from headrace.tables.lookup import Lookup
+        from headrace.tables.ops.join import Join, Match
+
+        pipe = cast("Pipe[Any]", self)
+        table = table_of(frame)
+        if table is None:
+            raise BadOption(
+                f"join() takes a frame (a dict of arrays, pandas, polars, pyarrow), not {type(frame).__name__}"
+            )
+        if how not in ("left", "inner"):
+            raise BadOption(f"join(how=) is 'left' or 'inner', not {how!r}")
+        pairs = dict(on) if isinstance(on, Mapping) else {n: n for n in ((on,) if isinstance(on, str) else on)}
+        lookup, keys = Lookup(table, tuple(pairs.values())), tuple(pairs)
+        if how == "left":
+            return pipe.then(Join(lookup, keys))
+        if pipe.columnar and len(keys) == 1:
+            return pipe.filter(_one_of(keys[0], table, lookup.keys[0])).then(Join(lookup, keys, always=True))
+        return pipe.then(Match(lookup, keys)).then(Join(lookup, keys, always=True))
+
+    # --- what verbs of `Pipe` hand over to --------------------------------------------------------------------------
+
+    def _column_batch(self, size: int, drop_last: bool, as_: str | None) -> "Pipe[Any]":
+        from headrace.tables.ops.batch import AsColumns, ColumnBatch
+
+        pipe = cast("Pipe[Any]", self)
+        if not pipe.columnar:
+            raise BadOption(
+                f"batch(as_={as_!r}) needs rows of a frame that nothing has taken apart; for single objects use "
+                f"dataframe(size, as_={as_!r})"
+            )
+        made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
+        return _jax(made) if as_ == "jax" else made
+
+    def _map_rows(self, fn: Callable[[Any], Any], as_: str) -> "Pipe[Any]":
+        from headrace.tables.ops.map import MapRows
+
+        pipe = cast("Pipe[Any]", self)
+        if not pipe.columnar:
+            raise BadOption(
+                "map(batched=True) needs rows of a frame that nothing has taken apart; for other samples use "
+                "dataframe(size).map(fn).rows(), or batch(size).map(fn)"
+            )
+        return pipe.then(MapRows(fn, as_))
+
+    def _filter_rows(self, expression: Any) -> "Pipe[Any]":
+        from headrace.tables.ops.filter import Where
+
+        pipe = cast("Pipe[Any]", self)
+        pushed = _pushed(pipe, lambda source: source.where(expression), _KEEP_ROWS)
+        return pipe.then(Where(expression)) if pushed is None else pushed
+
+
+def _files(format: str, paths: Paths, columns: Sequence[str] | None, filter: Any, memory: int | None) -> "Pipe[Any]":
+    from headrace.pipe.graph import Pipe
+    from headrace.sources.listing import expand
+    from headrace.tables.parquet import from_units
+    from headrace.tables.parquet_files import read_footer
+
+    source = from_units(read_footer(format, expand(paths)), memory)
+    if filter is not None:
+        source = source.where(filter)
+    return Pipe(source if columns is None else source.select(columns))
+
+
+def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":
+    from headrace.tables.ops.batch import AsJax
+
+    return pipe.then(AsJax())
+
+
+def _one_of(name: str, table: Any, key: str) -> Any:
+    """The expression: the column holds one of the keys of the table."""
+    from headrace.tables.arrow import to_arrow
+    from headrace.tables.packages import package
+
+    return package("pyarrow.compute").field(name).isin(to_arrow(table.columns[key]))
+
+
+_KEEP_ROWS = ("Shuffle", "Sharding", "Cycle", "Concat")
+"""Ops that do not care which rows there are: to filter before or after them is the same."""
+_KEEP_COLUMNS = (*_KEEP_ROWS, "Header")
+
+
+def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str, ...]) -> "Pipe[Any] | None":
+    """The same pipe over narrowed sources, or None if something stands between that must see what would be left out."""
+    from headrace.pipe.graph import Pipe
+    from headrace.tables.source import Tabular
+
+    if isinstance(pipe.op, Tabular):
+        return Pipe(narrow(pipe.op))
+    if type(pipe.op).__name__ not in through or not type(pipe.op).__module__.startswith("headrace.ops."):
+        return None
+    below = [_pushed(i, narrow, through) for i in pipe.inputs]
+    return None if None in below else Pipe(pipe.op, *cast("list[Pipe[Any]]", below))
+
+
+def is_expression(thing: Any) -> bool:
+    """A pyarrow expression; pyarrow is not imported to find out."""
+    return type(thing).__module__.startswith("pyarrow") and type(thing).__name__ == "Expression"

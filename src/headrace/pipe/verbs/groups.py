@@ -1,0 +1,166 @@
+"""Verbs that work on several samples at a time."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.ops.counts import BadCount, positive
+from headrace.pipe.verbs.callables import function
+from headrace.pipe.verbs.growing import grow
+
+if TYPE_CHECKING:
+    from headrace.pipe.graph import Pipe
+
+_SIZE = "Batch size is required to be larger than 0!"
+
+
+class GroupVerbs:
+    """What a Pipe can do with groups of samples."""
+
+    __slots__ = ()
+
+    def map_batches(
+        self, fn: Callable[[list[Any]], Iterable[Any]], batch_size: int, input_col: Any = None
+    ) -> "Pipe[Any]":
+        """Every element of `fn(list of batch_size samples)`."""
+        from headrace.ops.shape.batch import Batch
+        from headrace.ops.shape.map_batches import MapBatches
+
+        positive(batch_size, _SIZE, BadCount)
+        return grow(grow(self, Batch(batch_size)), MapBatches(function(fn), input_col))
+
+    def async_map_batches(
+        self,
+        async_fn: Callable[..., Awaitable[Any]],
+        batch_size: int,
+        input_col: Any = None,
+        output_col: Any = None,
+        max_concurrency: int = 32,
+        flatten: bool = True,
+    ) -> "Pipe[Any]":
+        """What a coroutine function returns for each sample, `batch_size` samples at a time, in order."""
+        from headrace.ops.shape.async_map import AsyncMap
+        from headrace.ops.shape.batch import Batch
+
+        positive(batch_size, _SIZE, BadCount)
+        mapped = grow(grow(self, Batch(batch_size)), AsyncMap(async_fn, input_col, output_col, max_concurrency))
+        return _flat(mapped, self) if flatten else mapped
+
+    def threadpool_map(
+        self,
+        fn: Callable[..., Any],
+        input_col: Any = None,
+        output_col: Any = None,
+        scheduled_tasks: int = 128,
+        max_workers: int | None = None,
+        **threadpool_kwargs: Any,
+    ) -> "Pipe[Any]":
+        """`fn` applied to every sample, in threads, `scheduled_tasks` samples at a time, in order."""
+        from headrace.ops.shape.batch import Batch
+        from headrace.ops.shape.thread_map import ThreadMap
+
+        positive(scheduled_tasks, "'scheduled_tasks' is required to be a positive integer.")
+        if max_workers is not None:
+            positive(max_workers, "'max_workers' is required to be a positive integer.")
+        options = tuple(sorted(threadpool_kwargs.items()))
+        mapped = grow(
+            grow(self, Batch(scheduled_tasks)), ThreadMap(function(fn), input_col, output_col, max_workers, options)
+        )
+        return _flat(mapped, self)
+
+    def bucketbatch(
+        self,
+        batch_size: int,
+        drop_last: bool = False,
+        batch_num: int = 100,
+        bucket_num: int = 1,
+        sort_key: Callable[[list[Any]], list[Any]] | None = None,
+        use_in_batch_shuffle: bool = True,
+    ) -> "Pipe[list[Any]]":
+        """Batches of like samples: shuffled in pools, sorted in buckets by `sort_key`, then the batches shuffled."""
+        positive(batch_size, _SIZE, BadCount)
+        positive(batch_num, "Number of batches is required to be larger than 0!", BadCount)
+        positive(bucket_num, "Number of buckets is required to be larger than 0!", BadCount)
+        bucket = batch_size * batch_num
+        pipe = cast("Pipe[Any]", self)
+        if bucket_num > 1 or sort_key is None:
+            pipe = _shuffled(pipe, bucket * bucket_num, use_in_batch_shuffle)
+        if sort_key is not None:
+            pipe = pipe.batch(bucket).map(function(sort_key)).unbatch()
+        batches: Pipe[Any] = pipe.batch(batch_size, drop_last)
+        if sort_key is not None:
+            batches = _shuffled(batches, bucket_num if use_in_batch_shuffle else bucket, use_in_batch_shuffle)
+        return batches
+
+    def in_batch_shuffle(self) -> "Pipe[list[Any]]":
+        """The samples of each batch in another order."""
+        from headrace.ops.order.in_batch_shuffle import InBatchShuffle
+
+        return grow(self, InBatchShuffle())
+
+    def groupby(
+        self,
+        group_key_fn: Callable[[Any], Any],
+        *,
+        keep_key: bool = False,
+        buffer_size: int = 10000,
+        group_size: int | None = None,
+        guaranteed_group_size: int | None = None,
+        drop_remaining: bool = False,
+    ) -> "Pipe[Any]":
+        """Chunks of samples with the same key."""
+        from headrace.ops.shape.groupby import GroupBy
+
+        return grow(
+            self,
+            GroupBy(function(group_key_fn), keep_key, buffer_size, group_size, guaranteed_group_size, drop_remaining),
+        )
+
+    def max_token_bucketize(
+        self,
+        max_token_count: int,
+        len_fn: Callable[[Any], int] = len,
+        min_len: int = 0,
+        max_len: int | None = None,
+        buffer_size: int = 1000,
+        include_padding: bool = False,
+    ) -> "Pipe[list[Any]]":
+        """Chunks of samples of like length with at most `max_token_count` tokens each."""
+        from headrace.ops.text.max_token_bucketize import MaxTokenBucketize
+
+        return grow(
+            self, MaxTokenBucketize(max_token_count, function(len_fn), min_len, max_len, buffer_size, include_padding)
+        )
+
+    def shuffled_flatmap(
+        self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None, buffer_size: int = 100
+    ) -> "Pipe[Any]":
+        """Like flatmap, mixing the elements of `buffer_size` samples."""
+        from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
+
+        return grow(self, ShuffledFlatmap(None if fn is None else function(fn), input_col, buffer_size))
+
+    def repeat(self, times: int) -> "Pipe[Any]":
+        """Each sample `times` times in a row."""
+        from headrace.ops.order.repeat import Repeat
+
+        return grow(self, Repeat(times))
+
+    def set_length(self, length: int) -> "Pipe[Any]":
+        """The same samples; `len()` is what you say."""
+        from headrace.ops.order.set_length import SetLength
+
+        return grow(self, SetLength(length))
+
+
+def _flat(batches: "Pipe[Any]", source: object) -> "Pipe[Any]":
+    """The results one by one, as many as the source has samples, if that is known."""
+    flat = batches.unbatch()
+    pipe = cast("Pipe[Any]", source)
+    size = type(pipe).length(pipe)  # an object of the user's may have a length of its own
+    return flat if size is None else flat.set_length(size)
+
+
+def _shuffled(pipe: "Pipe[Any]", size: int, in_batches: bool) -> "Pipe[Any]":
+    if not in_batches:
+        return pipe.shuffle(buffer_size=size)
+    return pipe.batch(size).in_batch_shuffle().unbatch()

@@ -1,0 +1,158 @@
+"""Counter: what ranks share under dynamic sharding, kept in a store of torch.distributed.
+
+    store      the one that the user gives, or that of the default process group, or one at MASTER_ADDR:MASTER_PORT
+    meet       all ranks begin an epoch together, and were given the same thing; the error names what differs
+    take       0, 1, 2, ...: each number goes to one rank only
+    finish     what this rank has delivered; `everyone` is what all have
+
+What a rank has finished is kept in leaves of a few numbers, so that telling and asking cost the same all epoch long.
+"""
+
+import json
+import sys
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from headrace.errors import BadOption, RanksDisagree, WorkerStuck, missing
+from headrace.plan.world import World
+from headrace.ranks import env
+
+LEAF = 64
+TIMEOUT = 1800.0
+_made: dict[tuple[str, int], Any] = {}
+"""Stores that were made here, by address: they live as long as the process."""
+
+
+class Counter:
+    """The counter of one epoch."""
+
+    def __init__(self, store: Any, key: str, world: World) -> None:
+        self._store = store
+        self._key = key
+        self._rank = world.rank
+        self._ranks = world.ranks
+        self._finished: list[int] = []
+        self._leaves: list[list[list[int]]] = [[] for _ in range(world.ranks)]
+        """Full leaves of each rank: they never change again."""
+
+    def meet(self, facts: dict[str, Any], timeout: float = TIMEOUT) -> None:
+        store, key = self._store, self._key
+        for name, fact in facts.items():
+            mine = json.dumps(fact, sort_keys=True, default=repr)
+            told = store.compare_set(f"{key}/same/{name}", "", mine).decode()
+            if told != mine:
+                raise RanksDisagree(
+                    f"rank {self._rank} was given another {name} than the rank that came first ({mine[:80]} here, "
+                    f"{told[:80]} there); give all ranks the same"
+                )
+        gather(store, f"{key}/met", self._ranks, timeout, "have begun this epoch")
+
+    def take(self) -> int:
+        return int(self._store.add(f"{self._key}/next", 1)) - 1
+
+    def finish(self, blocks: list[int], part: tuple[int, int] | None) -> None:
+        old = len(self._finished) // LEAF
+        self._finished += blocks
+        for leaf in range(old, len(self._finished) // LEAF + 1):
+            told = [self._finished[leaf * LEAF : (leaf + 1) * LEAF], part]
+            self._store.set(self._leaf(self._rank, leaf), json.dumps(told))
+
+    def everyone(self) -> list[tuple[list[int], tuple[int, int] | None]]:
+        return [self._of(rank) for rank in range(self._ranks)]
+
+    def _of(self, rank: int) -> tuple[list[int], tuple[int, int] | None]:
+        full = self._leaves[rank]
+        last: tuple[list[int], Any] = ([], None)
+        while self._store.check([self._leaf(rank, len(full))]):
+            last = json.loads(self._store.get(self._leaf(rank, len(full))))
+            if len(last[0]) < LEAF:
+                break
+            full.append(last[0])
+            last = ([], last[1])
+        return [block for leaf in full for block in leaf] + last[0], None if last[1] is None else tuple(last[1])
+
+    def forget(self) -> None:
+        """Nobody will ask about this epoch again."""
+        for leaf in range(len(self._finished) // LEAF + 1):
+            self._store.delete_key(self._leaf(self._rank, leaf))
+
+    def _leaf(self, rank: int, leaf: int) -> str:
+        return f"{self._key}/done/{rank}/{leaf}"
+
+
+def gather(store: Any, key: str, ranks: int, timeout: float, what: str) -> None:
+    """Wait until as many ranks have come here."""
+    if store.add(f"{key}/count", 1) == ranks:
+        store.set(f"{key}/all", "")
+        return
+    try:
+        store.wait([f"{key}/all"], timedelta(seconds=timeout))
+    except RuntimeError as error:  # what all of torch's store errors are
+        came = store.add(f"{key}/count", 0)
+        raise WorkerStuck(f"after {timeout:g} s only {came} of {ranks} ranks {what}: {error}") from None
+
+
+def find_store(world: World, given: Any = None, timeout: float = TIMEOUT) -> tuple[Any, bool]:
+    """A store that all ranks share, and whether it lives in this process and was made here."""
+    if given is not None:
+        return given, False
+    dist: Any = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        return dist.distributed_c10d._get_default_store(), False
+    if world.ranks == 1:
+        return Alone(), False
+    environ = env.current()
+    if not (environ.get(env.MASTER_ADDR) and environ.get(env.MASTER_PORT)):
+        raise BadOption(
+            "sharding='dynamic' needs a place where ranks share a counter: initialise torch.distributed first, start "
+            f"with a launcher that sets {env.MASTER_ADDR} and {env.MASTER_PORT}, or give store="
+        )
+    try:
+        torch_distributed: Any = import_module("torch.distributed")
+    except ModuleNotFoundError:
+        raise missing("torch", "torch") from None
+    address = environ[env.MASTER_ADDR], int(environ[env.MASTER_PORT])
+    hosts = world.rank == 0 and environ.get(env.AGENT_STORE) != "True"
+    if address not in _made:
+        # multi_tenant: init_process_group may want the same port later.
+        _made[address] = torch_distributed.TCPStore(
+            *address, None, hosts, timedelta(seconds=timeout), multi_tenant=True, wait_for_workers=False
+        )
+    return _made[address], hosts
+
+
+class Alone:
+    """A store for one rank, which needs no torch."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+
+    def add(self, key: str, amount: int) -> int:
+        self._values[key] = str(int(self._values.get(key, b"0")) + amount).encode()
+        return int(self._values[key])
+
+    def compare_set(self, key: str, expected: str, value: str) -> bytes:
+        if self._values.get(key, b"") == expected.encode():
+            self._values[key] = value.encode()
+        return self._values[key]
+
+    def set(self, key: str, value: str) -> None:
+        self._values[key] = value.encode()
+
+    def get(self, key: str) -> bytes:
+        return self._values[key]
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self._values for key in keys)
+
+    def delete_key(self, key: str) -> None:
+        self._values.pop(key, None)
+
+
+def leave(store: Any, key: str, ranks: int, wait: bool, timeout: float = TIMEOUT) -> None:
+    """This rank needs the store no more; the process that it lives in waits until nobody does."""
+    if wait:
+        gather(store, f"{key}/left", ranks, timeout, "have closed their loader")
+    elif store.add(f"{key}/left/count", 1) == ranks:
+        store.set(f"{key}/left/all", "")

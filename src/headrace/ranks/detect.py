@@ -1,0 +1,136 @@
+"""Which launcher started this process, and the World that it describes.
+
+    explain()   HEADRACE_RANK ... set by hand  >  a library that is already initialised  >  the variables of LAUNCHERS
+                (innermost launcher first)  >  a single process
+    detect()    the World of explain(), its warnings as Python warnings
+
+Rules, each with a test:
+* All fields come from one launcher. A claim that gives rank and ranks but not the local fields takes them from a later
+  claim that agrees on both numbers; otherwise one process a machine is assumed, with a warning.
+* Variables that do not make a whole claim are a warning that names what is missing; then the next launcher is asked.
+  A whole claim with impossible numbers is an error: falling back to one process would repeat the data on every rank.
+* An sbatch script has SLURM_PROCID=0 and SLURM_NTASKS=4 but is one process: only a step (srun) has SLURM_STEP_ID.
+* Nothing is remembered: after an elastic restart the answer may be another one.
+"""
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import ModuleType
+
+from headrace.errors import BadOption
+from headrace.plan.world import World
+from headrace.ranks import env
+from headrace.ranks.claims import Claim, Partial, voices
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """The decision and its reasons; `disagree` holds the launchers that were not believed and say something else."""
+
+    world: World
+    launcher: str
+    variables: Mapping[str, str]
+    disagree: tuple[Claim, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def detect(environ: Mapping[str, str] | None = None, modules: Mapping[str, ModuleType] | None = None) -> World:
+    """The World of this process; what is doubtful about it is warned about."""
+    found = explain(environ, modules)
+    for text in found.warnings:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    return found.world
+
+
+def explain(environ: Mapping[str, str] | None = None, modules: Mapping[str, ModuleType] | None = None) -> Detection:
+    """The World of this process with the reasons for it."""
+    environ = env.current() if environ is None else environ
+    doubts: list[str] = []
+    claims = list(_claims(environ, sys.modules if modules is None else modules, doubts))
+    if not claims:
+        return Detection(World(), "none", {}, warnings=tuple(doubts))
+    best = claims[0]
+    if not best.knows_local:
+        best = next((_with_local(best, c) for c in claims[1:] if c.knows_local and c.agrees(best)), best)
+    world = _world(best, doubts)
+    _check_replicas(environ, world, doubts)
+    disagree = tuple(claim for claim in claims[1:] if not claim.agrees(best))
+    return Detection(world, best.launcher, best.variables, disagree, tuple(doubts))
+
+
+def device(world: World, visible: int) -> int:
+    """The index of this rank's device among the `visible` ones; a scheduler may already have narrowed them to one."""
+    if visible < 1:
+        raise BadOption("no device is visible; ask the scheduler for one or run on the CPU")
+    return world.local_rank % visible
+
+
+def _claims(environ: Mapping[str, str], modules: Mapping[str, ModuleType], doubts: list[str]) -> Iterator[Claim]:
+    believed = False
+    for voice in voices(environ, modules):
+        try:
+            claim = voice()
+            if claim is not None:
+                _world(claim, [])  # impossible numbers show here
+                believed = True
+                yield claim
+        except Partial as partial:
+            if not believed:  # an sbatch script that starts torchrun or mpirun is as it should be
+                doubts.append(str(partial))
+        except BadOption as wrong:
+            if not believed:
+                raise
+            doubts.append(f"{wrong} (not used)")
+
+
+def _with_local(claim: Claim, other: Claim) -> Claim:
+    """The claim with the local fields of another that agrees with it."""
+    return replace(
+        claim,
+        local_rank=other.local_rank,
+        local_ranks=other.local_ranks,
+        node=other.node,
+        nodes=other.nodes,
+        variables={**claim.variables, **other.variables},
+    )
+
+
+def _world(claim: Claim, doubts: list[str]) -> World:
+    """The claim as a checked World, with what it leaves open filled in."""
+    rank, ranks, local_rank, local_ranks = claim.rank, claim.ranks, claim.local_rank, claim.local_ranks
+    node, nodes = claim.node, claim.nodes
+    if local_rank is None or local_ranks is None:
+        local_rank, local_ranks, node, nodes = 0, 1, rank, ranks
+        if ranks > 1:
+            doubts.append(
+                f"{claim.launcher}: nothing says which ranks share this machine, so one rank a machine is assumed; "
+                f"set {env.LOCAL_RANK} and {env.LOCAL_RANKS}, or give a World by hand"
+            )
+    elif node is None:
+        # only true for equal nodes filled in turn, so both are checked where they can be
+        if local_ranks > 0 and ranks % local_ranks == 0 and rank % local_ranks == local_rank:
+            node, nodes = rank // local_ranks, ranks // local_ranks
+        else:
+            node, nodes = 0, 1
+            doubts.append(
+                f"{claim.launcher}: ranks are not spread evenly in blocks, so the number of this machine is unknown "
+                "and written as 0 of 1; give a World by hand where it matters"
+            )
+    elif nodes is None:
+        nodes = max(node + 1, -(-ranks // max(local_ranks, 1)))
+    try:
+        return World(rank, ranks, local_rank, local_ranks, node, nodes, source=claim.launcher)
+    except BadOption as wrong:
+        said = ", ".join(f"{name}={value}" for name, value in claim.variables.items())
+        raise BadOption(f"{claim.launcher} says what cannot be: {wrong} [{said}]") from None
+
+
+def _check_replicas(environ: Mapping[str, str], world: World, doubts: list[str]) -> None:
+    told = env.replicas(environ)
+    if told and told.total != told.local * world.ranks and environ.get(env.POPDIST_UNIFORM, "1") == "1":
+        doubts.append(
+            f"the launcher set {told.total} replicas, {told.local} a process, but there are {world.ranks} ranks: "
+            "another launcher was started inside it; start the ranks with one launcher"
+        )

@@ -1,0 +1,246 @@
+"""Arrow arrays as columns and back: what every Arrow type becomes.
+
+    integers, floats, booleans                 numpy arrays of the same width
+    timestamp, date                            datetime64 of the same unit; with a time zone: the instant, in UTC
+    duration, time of day                      timedelta64 of the same unit; of a time: since midnight
+    fixed_size_list, fixed_shape_tensor        one numpy array with the row in front, where nothing is missing inside
+    run_end_encoded                            as its values
+    all others                                 stay Arrow arrays inside, and are numpy object arrays outside:
+        text, binary, json                         str, bytes
+        decimal, uuid, interval                    Decimal, UUID, MonthDayNano
+        list, list_view                            numpy arrays (of what the elements become)
+        struct, map, union, null                   dict, list of pairs, the value itself, None
+        dictionary                                 the values that the codes stand for
+
+Missing values are a mask over numbers (numpy.ma) and None among objects.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import BadOption
+from headrace.tables.column import Arrow, Column, Plain, field_of
+from headrace.tables.packages import package
+
+
+def from_arrow(array: Any, field: Any = None) -> Column:
+    """A pyarrow array, or a chunked one, as a column; numbers are not copied unless they lie in several chunks."""
+    pa = package("pyarrow")
+    array = _one_piece(pa, array)
+    if pa.types.is_run_end_encoded(array.type):
+        array = package("pyarrow.compute").run_end_decode(array)
+        field = None if field is None else field.with_type(array.type)
+    field = field if field is not None else pa.field("", array.type)
+    array = _without_views(pa, array)
+    found = _plain(pa, array)
+    return Arrow(array, field) if found is None else Plain(found[0], found[1], field)
+
+
+def _one_piece(pa: Any, array: Any) -> Any:
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    if array.num_chunks == 1:
+        return array.chunk(0)
+    if pa.types.is_dictionary(array.type):
+        array = array.unify_dictionaries()
+    try:
+        whole = array.combine_chunks()
+    except pa.ArrowNotImplementedError:
+        raise BadOption(
+            f"a column of type {array.type} lies in {array.num_chunks} pieces that pyarrow cannot join: leave it out"
+        ) from None
+    except pa.ArrowInvalid:
+        whole = array
+    if isinstance(whole, pa.ChunkedArray):  # more text than 32-bit offsets can count
+        whole = array.cast(_large(pa, array.type)).combine_chunks()
+    return whole
+
+
+def _without_views(pa: Any, array: Any) -> Any:
+    """pyarrow cannot take from views of text: inside, the same values lie one after another."""
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(array.type):
+        return array.cast(pa.large_binary())
+    return array
+
+
+def _large(pa: Any, kind: Any) -> Any:
+    if pa.types.is_string(kind):
+        return pa.large_string()
+    if pa.types.is_binary(kind):
+        return pa.large_binary()
+    return pa.large_list(kind.value_field) if pa.types.is_list(kind) else kind
+
+
+# --- to numpy ---------------------------------------------------------------------------------------------------------
+
+
+def _plain(pa: Any, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+    """The values and the mask, or None if this type has no numpy dtype."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_extension(pa, array)
+    if pa.types.is_fixed_size_list(kind):
+        return _plain_list(pa, array, kind.list_size)
+    dtype = numpy_dtype(pa, kind)
+    if dtype is None:
+        return None
+    mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    if pa.types.is_boolean(kind):
+        return array.fill_null(False).to_numpy(zero_copy_only=False), mask
+    width = kind.bit_width // 8
+    stored = array.buffers()[1]
+    if stored is None:
+        return np.zeros(len(array), dtype), mask
+    raw = np.frombuffer(stored, f"V{width}", len(array), array.offset * width)
+    if dtype.itemsize != width:  # days and short times of day are kept in 32 bits, and counted by numpy in 64
+        return raw.view(np.int32).astype(np.int64).view(dtype), mask
+    return raw.view(dtype), mask
+
+
+def numpy_dtype(pa: Any, kind: Any) -> "np.dtype[Any] | None":
+    """The dtype of a plain column of this Arrow type."""
+    types = pa.types
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+        return found
+    if types.is_timestamp(kind):
+        return np.dtype(f"datetime64[{kind.unit}]")
+    if types.is_date32(kind):
+        return np.dtype("datetime64[D]")
+    if types.is_date64(kind):
+        return np.dtype("datetime64[ms]")
+    if types.is_duration(kind) or types.is_time(kind):
+        return np.dtype(f"timedelta64[{kind.unit}]")
+    return None
+
+
+def _plain_list(pa: Any, array: Any, size: int) -> tuple[NDArray[Any], None] | None:
+    if array.null_count:
+        return None
+    inner = _plain(pa, array.flatten())
+    if inner is None or inner[1] is not None:
+        return None
+    return inner[0].reshape(len(array), size, *inner[0].shape[1:]), None
+
+
+def _plain_extension(pa: Any, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+    name = array.type.extension_name
+    if name == "arrow.bool8":
+        values, mask = _plain(pa, array.storage)  # type: ignore[misc]
+        return values.astype(np.bool_), mask
+    if name == "arrow.fixed_shape_tensor" and not array.null_count:
+        return array.to_numpy_ndarray(), None
+    return None
+
+
+def to_numpy(array: Any) -> NDArray[Any]:
+    """The values of an array that has no plain form, as numpy objects (of a dictionary: as its values become)."""
+    pa = package("pyarrow")
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _decoded(array)
+    if _is_text(pa, kind):
+        found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return found
+    listed = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view)
+    if any(test(kind) for test in (*listed, pa.types.is_fixed_size_list)):
+        return _objects(array, _lists(array))
+    return _objects(array, array.to_pylist().__getitem__)
+
+
+def _is_text(pa: Any, kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    )
+
+
+def _objects(array: Any, get: Callable[[int], Any]) -> NDArray[Any]:
+    found = np.empty(len(array), object)
+    for row, valid in enumerate(array.is_valid().to_pylist()):
+        if valid:
+            found[row] = get(row)  # one by one: numpy would spread a list of lists over two dimensions
+    return found
+
+
+def _lists(array: Any) -> Callable[[int], Any]:
+    elements: dict[str, Any] = {}
+
+    def get(row: int) -> Any:
+        values = array[row].values
+        if not elements:
+            elements["numpy"] = deliver(from_arrow(array.slice(0, 0).flatten())).dtype
+        return deliver(from_arrow(values)) if len(values) else np.empty(0, elements["numpy"])
+
+    return get
+
+
+def _decoded(array: Any) -> NDArray[Any]:
+    values = deliver(from_arrow(array.dictionary))
+    codes = from_arrow(array.indices)
+    assert isinstance(codes, Plain)
+    missing = codes.mask
+    if not len(values):
+        return np.empty(len(array), object)
+    where = codes.values if missing is None else np.where(missing, 0, codes.values)
+    found: NDArray[Any] = values[where]
+    if missing is None:
+        return found
+    if found.dtype.hasobject:
+        found[missing] = None
+        return found
+    return np.ma.MaskedArray(found, missing | np.ma.getmaskarray(found))
+
+
+def deliver(column: Column) -> NDArray[Any]:
+    """A column as one numpy array: masked where values may be missing, of objects where there is no dtype."""
+    if isinstance(column, Arrow):
+        return to_numpy(column.array)
+    if column.mask is None:
+        return column.values
+    return np.ma.MaskedArray(column.values, column.mask)
+
+
+# --- to Arrow ---------------------------------------------------------------------------------------------------------
+
+
+def to_arrow(column: Column) -> Any:
+    """A column as a pyarrow array of the type that it came from; numbers are not copied."""
+    if isinstance(column, Arrow):
+        field = field_of(column)
+        kind = column.array.type if field is None else field.type
+        return column.array if column.array.type == kind else column.array.cast(kind)
+    pa = package("pyarrow")
+    values, mask = column.values, column.mask
+    field = field_of(column)
+    kind = None if field is None else field.type
+    if kind is None or pa.types.is_boolean(kind):
+        return _inferred(pa, values, mask)
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.bool8":
+            return pa.ExtensionArray.from_storage(kind, pa.array(values.view(np.int8), mask=mask))
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        return pa.ExtensionArray.from_storage(
+            kind, pa.FixedSizeListArray.from_arrays(flat, kind.storage_type.list_size)
+        )
+    if pa.types.is_fixed_size_list(kind):
+        inner = to_arrow(Plain(values.reshape(-1, *values.shape[2:]), None, kind.value_field))
+        return pa.FixedSizeListArray.from_arrays(inner, type=kind)
+    if values.dtype.itemsize * 8 != kind.bit_width:
+        values = values.view(np.int64).astype(np.int32)
+    valid = None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _inferred(pa: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
+    if values.ndim == 1:
+        return pa.array(values, mask=mask)
+    if values.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(values))

@@ -1,0 +1,225 @@
+"""Forms: what a batch of columns is when the user gets it.
+
+    numpy    dict of numpy arrays; missing values are masked (numpy.ma), what has no dtype is an object array
+    torch    dict of tensors; text stays a list of str, and lists a list of tensors, as torch's own collate leaves them
+    jax      dict of jax arrays
+    arrow    pyarrow.Table
+    pandas   pandas.DataFrame: numpy dtypes where nothing is missing, pandas' own dtypes otherwise
+    polars   polars.DataFrame
+
+What a form cannot hold is refused with the column and its type. Nothing is cast, filled in or left out without a word.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import BadPipe
+from headrace.tables.arrow import deliver as as_numpy
+from headrace.tables.arrow import from_arrow, to_arrow
+from headrace.tables.block import Columns
+from headrace.tables.column import Arrow, Column, Plain, field_of
+from headrace.tables.packages import package
+from headrace.tables.table import Table
+
+FORMS = ("numpy", "torch", "jax", "arrow", "pandas", "polars")
+
+
+def deliver(table: Table, form: str) -> Any:
+    """The table in this form."""
+    return _DELIVER[form](table)
+
+
+def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:
+    hint = (
+        hint
+        or f"leave it out with select(), or make numbers of it with map(fn, batched=True) before batch(as_={form!r})"
+    )
+    raise BadPipe(f"column {name!r} is {described(column)}: {form} cannot hold that; {hint}")
+
+
+def described(column: Column) -> str:
+    field = field_of(column)
+    kind = None if field is None else field.type
+    if kind is None:
+        kind = column.values.dtype if isinstance(column, Plain) else column.array.type
+    missing = isinstance(column, Plain) and column.mask is not None
+    return f"{kind} with missing values" if missing else str(kind)
+
+
+def _numpy(table: Table) -> dict[str, NDArray[Any]]:
+    found = {name: as_numpy(column) for name, column in table.columns.items()}
+    return Columns.of("numpy", found, table.blocks)
+
+
+# --- torch and jax ----------------------------------------------------------------------------------------------------
+
+
+def _torch(table: Table) -> dict[str, Any]:
+    torch = package("torch")
+    found: dict[str, Any] = {}
+    for names, block in table.blocks:
+        if block.dtype.kind in "biufc":
+            found |= zip(names, torch.from_numpy(block).unbind(0), strict=True)
+    for name, column in table.columns.items():
+        if name not in found:
+            found[name] = tensor(torch, name, column)
+    return Columns.of("torch", {name: found[name] for name in table.columns}, table.blocks)
+
+
+def tensor(torch: Any, name: str, column: Column) -> Any:
+    if isinstance(column, Arrow):
+        return _torch_objects(torch, name, column)
+    if column.mask is not None:
+        refuse(name, column, "torch", _FILL.format(name=name))
+    if column.values.dtype.kind not in "biufc" or column.values.dtype.itemsize > 16:
+        refuse(name, column, "torch")
+    return torch.from_numpy(np.ascontiguousarray(column.values))
+
+
+_FILL = "fill them in before: map(lambda c: {{**c, {name!r}: c[{name!r}].filled(0)}}, batched=True)"
+
+
+def _torch_objects(torch: Any, name: str, column: Arrow) -> Any:
+    pa = package("pyarrow")
+    types, kind = pa.types, column.array.type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+        values = as_numpy(column)
+        if values.dtype.kind in "biufc" and not np.ma.isMaskedArray(values):
+            return torch.from_numpy(values)
+        if values.dtype.kind != "O":
+            refuse(name, column, "torch")
+    text = (types.is_string, types.is_large_string, types.is_string_view)
+    raw = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    if any(test(kind) for test in (*text, *raw)):
+        if column.array.null_count:
+            refuse(name, column, "torch", "it has missing values: fill them in with map(fn, batched=True)")
+        return as_numpy(column).tolist()
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+        inner = from_arrow(column.array.flatten())
+        if isinstance(inner, Plain) and inner.mask is None and inner.values.dtype.kind in "biufc":
+            if column.array.null_count:
+                refuse(name, column, "torch", "it has missing lists: fill them in with map(fn, batched=True)")
+            # Copies, because Arrow's memory is read-only and a tensor is not.
+            return [torch.from_numpy(values.copy()) for values in as_numpy(column)]
+    refuse(name, column, "torch")
+
+
+def _jax(table: Table) -> dict[str, Any]:
+    jax = package("jax")
+    found = {}
+    for name, column in table.columns.items():
+        values = as_numpy(column)
+        if np.ma.isMaskedArray(values):
+            refuse(name, column, "jax", _FILL.format(name=name))
+        found[name] = _jax_array(jax, name, column, values)
+    return found
+
+
+def _jax_array(jax: Any, name: str, column: Column, values: NDArray[Any]) -> Any:
+    if values.dtype.kind not in "biufc":
+        refuse(name, column, "jax")
+    array = jax.numpy.asarray(values)
+    if array.dtype != values.dtype:
+        refuse(
+            name, column, "jax",
+            f"it would become {array.dtype}: set jax.config.update('jax_enable_x64', True), or cast it with "
+            f"map(fn, batched=True)",
+        )  # fmt: skip
+    return array
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def _arrow(table: Table) -> Any:
+    pa = package("pyarrow")
+    arrays, fields = [], []
+    for name, column in table.columns.items():
+        try:
+            array = to_arrow(column)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            refuse(name, column, "arrow", f"pyarrow says: {error}")
+        arrays.append(array)
+        field = field_of(column)
+        metadata = None if field is None else field.metadata
+        fields.append(pa.field(name, array.type, metadata=metadata))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _polars(table: Table) -> Any:
+    polars, pa = package("polars"), package("pyarrow")
+    made = _arrow(table)
+    for field in made.schema:
+        if not _in_polars(pa, field.type):
+            refuse(field.name, table.columns[field.name], "polars")
+    return polars.from_arrow(made)
+
+
+def _in_polars(pa: Any, kind: Any) -> bool:
+    """Whether polars has this type: it is asked before, because polars panics where it has not."""
+    types = pa.types
+    views = types.is_list_view(kind) or types.is_large_list_view(kind)
+    if views or types.is_union(kind) or types.is_interval(kind) or types.is_decimal256(kind):
+        return False
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    if types.is_dictionary(kind):
+        inner = [kind.value_type]
+    return all(_in_polars(pa, i) for i in inner)
+
+
+def _pandas(table: Table) -> Any:
+    pandas = package("pandas")
+    series = {name: _pandas_column(pandas, name, column) for name, column in table.columns.items()}
+    return pandas.DataFrame(series, index=pandas.RangeIndex(table.length), copy=False)
+
+
+def _pandas_column(pandas: Any, name: str, column: Column) -> Any:
+    if isinstance(column, Plain) and column.dtype is None and _in_pandas(column):
+        return column.values
+    array = to_arrow(column)
+    if column.dtype == "category":
+        categories = array.dictionary.to_pandas()
+        codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return pandas.Categorical.from_codes(codes, categories, ordered=array.type.ordered)
+    if column.dtype is not None:
+        dtype = pandas.api.types.pandas_dtype(column.dtype)
+        return dtype.__from_arrow__(array) if hasattr(dtype, "__from_arrow__") else as_numpy(column)
+    return pandas.arrays.ArrowExtensionArray(package("pyarrow").chunked_array([array]))
+
+
+def _in_pandas(column: Plain) -> bool:
+    """Whether pandas has the very dtype: it has no days, no times of day, no missing integers, and zones of its own."""
+    if column.mask is not None or column.values.ndim != 1:
+        return False
+    if column.values.dtype.kind not in "mM":
+        return True
+    field = field_of(column)
+    if field is None:
+        return np.datetime_data(column.values.dtype)[0] in ("s", "ms", "us", "ns")
+    types, kind = package("pyarrow").types, field.type
+    return types.is_duration(kind) or (types.is_timestamp(kind) and kind.tz is None)
+
+
+_DELIVER: dict[str, Callable[[Table], Any]] = {
+    "numpy": _numpy,
+    "torch": _torch,
+    "jax": _jax,
+    "arrow": _arrow,
+    "pandas": _pandas,
+    "polars": _polars,
+}
+
+
+def form_of(batch: Any) -> str | None:
+    """The form that an object is in, or None if it is none of them; nothing is imported to find out."""
+    top = type(batch).__module__.partition(".")[0]
+    if top == "pyarrow":
+        return "arrow" if isinstance(batch, sys.modules["pyarrow"].Table) else None
+    if top in ("pandas", "polars"):
+        return top if isinstance(batch, sys.modules[top].DataFrame) else None
+    return "numpy" if isinstance(batch, dict) else None

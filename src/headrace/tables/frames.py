@@ -1,0 +1,131 @@
+"""Frames of other packages as tables; numbers are looked at where they lie, not copied.
+
+    dict of numpy arrays or tensors    one column each, of equal length
+    numpy structured array, memmap     its fields; rows stay together
+    pandas DataFrame                   numpy columns as they are (NaN stays NaN), others through Arrow; no index
+    pyarrow Table, RecordBatch         its columns
+    polars DataFrame, all that has     through Arrow; a RecordBatchReader is read whole, once
+      `__arrow_c_stream__`
+
+What an object is is told by the module of its type: no package is imported to find out.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import BadOption
+from headrace.tables.arrow import from_arrow
+from headrace.tables.column import Column, Plain
+from headrace.tables.packages import package
+from headrace.tables.table import Table
+
+
+def table_of(data: Any) -> Table | None:
+    """The object as a table, or None if it is not a frame."""
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, Mapping):
+        return _from_dict(data)
+    if "numpy" in sys.modules and isinstance(data, np.ndarray):
+        return _from_records(data) if data.dtype.names is not None and data.ndim == 1 else None
+    top = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
+    if "pandas" in top and isinstance(data, sys.modules["pandas"].DataFrame):
+        return _from_pandas(data)
+    if "polars" in top and isinstance(data, sys.modules["polars"].LazyFrame):
+        raise BadOption("a polars LazyFrame has no rows yet: call collect() on it, or give Pipe.parquet() the files")
+    if "pyarrow" in top and type(data).__name__ == "InMemoryDataset":
+        return _from_arrow(data.to_table())
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        # A Series or an Array has the interface too, but is one column without a name.
+        return _from_arrow(data) if hasattr(data, "columns") or hasattr(data, "schema") else None
+    return None
+
+
+def is_array(value: Any) -> bool:
+    """A numpy array or a torch tensor with rows."""
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor) and value.dim() > 0
+
+
+def _from_dict(data: Mapping[Any, Any]) -> Table | None:
+    if not data or not all(isinstance(k, str) and is_array(v) for k, v in data.items()):
+        return None
+    return Table.of({name: _from_array(name, value) for name, value in data.items()})
+
+
+def _from_array(name: str, value: Any) -> Column:
+    if isinstance(value, np.ma.MaskedArray):
+        return Plain(value.data, np.ma.getmaskarray(value))
+    if isinstance(value, np.ndarray):
+        return Plain(np.asarray(value) if not isinstance(value, np.memmap) else value)
+    try:
+        return Plain(value.detach().numpy())
+    except (RuntimeError, TypeError) as error:
+        raise BadOption(
+            f"column {name!r} is a tensor that numpy cannot look into ({error}); move or cast it first"
+        ) from None
+
+
+def _from_records(data: NDArray[Any]) -> Table:
+    names = data.dtype.names or ()
+    if not data.flags.c_contiguous:
+        data = np.ascontiguousarray(data)
+    return Table({name: Plain(data[name]) for name in names}, len(data), data)
+
+
+def _from_arrow(data: Any) -> Table:
+    pa = package("pyarrow")
+    whole = data if isinstance(data, pa.Table) else pa.table(data)
+    _check_unique(whole.schema.names)
+    schema = whole.schema
+    columns = {f.name: from_arrow(whole.column(i), f) for i, f in enumerate(schema)}
+    return Table(columns, whole.num_rows)
+
+
+def _from_pandas(frame: Any) -> Table:
+    names = [str(name) for name in frame.columns]
+    _check_unique(names)
+    found: dict[str, Column] = {}
+    for i, name in enumerate(names):
+        series = frame.iloc[:, i]
+        if isinstance(series.dtype, np.dtype) and series.dtype != object:
+            found[name] = Plain(series.to_numpy())
+        else:
+            found[name] = _from_series(name, series)
+    return Table(found, len(frame))
+
+
+def _from_series(name: str, series: Any) -> Column:
+    pa = package("pyarrow")
+    try:
+        array = pa.array(series, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        if series.dtype != object:
+            raise BadOption(f"column {name!r} ({series.dtype}) has no Arrow form: {error}") from None
+        return Plain(series.to_numpy())  # mixed objects: as they are
+    return replace(from_arrow(array), dtype=_named(series.dtype))
+
+
+def _named(dtype: Any) -> Any:
+    """The name of a pandas dtype, where that is enough: a worker that is never asked for it need not import pandas."""
+    pandas = sys.modules["pandas"]
+    if isinstance(dtype, pandas.CategoricalDtype):
+        return "category"  # the categories and their order are in the Arrow column
+    try:
+        same = pandas.api.types.pandas_dtype(str(dtype)) == dtype
+    except TypeError:
+        same = False
+    return str(dtype) if same else dtype
+
+
+def _check_unique(names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadOption(f"two columns have the name {twice!r}: rename one of them")

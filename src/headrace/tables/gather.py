@@ -1,0 +1,185 @@
+"""The gather: many rows of a table at once, with one vectorised call per column or less.
+
+Numbers are written straight into the memory that travels to the consumer (`place.empty`). Columns of one dtype go into
+one *block* of shape (columns, rows), so that a batch of a hundred columns travels as one array.
+
+A table kept by rows (records) is faster: a row is fetched whole, with one miss of the processor's cache where a hundred
+columns have a hundred, and its fields are laid out as columns afterwards.
+"""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.op import place
+from headrace.tables.column import Arrow, Column, Ints, Plain
+
+Block = tuple[tuple[str, ...], NDArray[Any]]
+"""Names, and an array with one row for each of them."""
+LINE = 64
+"""Bytes that a processor fetches at once."""
+Rows = NDArray[np.uint8]
+"""Records as bytes, of shape (rows, bytes of a record)."""
+
+
+class Plan:
+    """Which columns are gathered together, worked out once for each choice of columns.
+
+    `whole`: everything that is in the records is laid out from rows that are there already, however few columns that
+    is.
+    """
+
+    def __init__(self, columns: dict[str, Column], records: NDArray[Any] | None = None, whole: bool = False) -> None:
+        self._columns = columns
+        self._records = records
+        self._runs: list[tuple[int, int, np.dtype[Any], tuple[str, ...]]] = []
+        """Neighbouring fields of one dtype: first byte, last byte, dtype, names."""
+        self._fields: list[tuple[str, int, int | None]] = []
+        """Fields that become arrays of their own: name, first byte of the values, first byte of the mask."""
+        self._groups: list[tuple[np.dtype[Any], tuple[str, ...], list[NDArray[Any]]]] = []
+        self._single: list[str] = []
+        inside, runs = self._sort()
+        if records is not None and not whole and (len(inside) + len(runs)) * LINE < records.itemsize:
+            self._single += [name for name, _, _ in inside] + [name for _, name in runs]  # cheaper than whole rows
+        else:
+            self._fields = inside
+            for offset, name in sorted(runs):
+                self._add_field(offset, name)
+
+    def _sort(self) -> tuple[list[tuple[str, int, int | None]], list[tuple[int, str]]]:
+        inside: list[tuple[str, int, int | None]] = []
+        runs: list[tuple[int, str]] = []
+        groups: dict[np.dtype[Any], list[str]] = {}
+        for name, column in self._columns.items():
+            offset = _offset(self._records, column.values) if isinstance(column, Plain) else None
+            if isinstance(column, Arrow):
+                self._single.append(name)
+            elif offset is not None and column.mask is None and column.values.ndim == 1:
+                runs.append((offset, name))
+            elif offset is not None:
+                inside.append((name, offset, None if column.mask is None else _offset(self._records, column.mask)))
+            elif column.mask is None and column.values.ndim == 1 and _contiguous(column.values):
+                groups.setdefault(column.values.dtype, []).append(name)
+            else:
+                self._single.append(name)
+        for dtype, names in groups.items():
+            arrays = [c.values for c in map(self._columns.__getitem__, names) if isinstance(c, Plain)]
+            self._groups.append((dtype, tuple(names), arrays))
+        return inside, runs
+
+    def _add_field(self, offset: int, name: str) -> None:
+        column = self._columns[name]
+        assert isinstance(column, Plain)
+        dtype = column.values.dtype
+        stop = offset + dtype.itemsize
+        if self._runs:
+            start, end, same, names = self._runs[-1]
+            if end == offset and same == dtype:
+                self._runs[-1] = (start, stop, dtype, (*names, name))
+                return
+        self._runs.append((offset, stop, dtype, (name,)))
+
+    def gather(self, positions: Ints) -> tuple[dict[str, Column], list[Block]]:
+        """The columns at these positions, and the blocks that some of them lie in."""
+        found: dict[str, Column] = {}
+        blocks: list[Block] = []
+        if self._runs or self._fields:
+            rows = fetched(self._records, positions)
+            found, blocks = self.lay(rows)
+        for dtype, names, arrays in self._groups:
+            block = place.empty((len(names), len(positions)), dtype)
+            for array, out in zip(arrays, block, strict=True):
+                array.take(positions, None, out, "clip")  # any other mode gathers into a buffer first
+            blocks.append((names, block))
+            self._cut(found, names, block)
+        for name in self._single:
+            found[name] = _taken(self._columns[name], positions)
+        return found, blocks
+
+    def lay(self, rows: Rows) -> tuple[dict[str, Column], list[Block]]:
+        """Records as columns, and the blocks that some of them lie in."""
+        found: dict[str, Column] = {}
+        blocks: list[Block] = []
+        for start, stop, dtype, names in self._runs:
+            block = place.empty((len(names), len(rows)), dtype)
+            block[...] = rows[:, start:stop].view(dtype).T
+            blocks.append((names, block))
+            self._cut(found, names, block)
+        for name, start, mask in self._fields:
+            column = self._columns[name]
+            assert isinstance(column, Plain)
+            values = _laid(rows, start, column.values)
+            masked = None if mask is None or column.mask is None else _laid(rows, mask, column.mask)
+            found[name] = replace(column, values=values, mask=masked)
+        return found, blocks
+
+    def _cut(self, found: dict[str, Column], names: tuple[str, ...], block: NDArray[Any]) -> None:
+        for name, values in zip(names, block, strict=True):
+            column = self._columns[name]
+            found[name] = Plain(values, None, column.field, column.dtype)
+
+
+def _contiguous(values: NDArray[Any]) -> bool:
+    return values.flags.c_contiguous and not values.dtype.hasobject
+
+
+def _offset(records: NDArray[Any] | None, values: NDArray[Any]) -> int | None:
+    """Where in a record these values lie, if they are a field of the records."""
+    if records is None or values.strides[0] != records.itemsize or len(values) != len(records):
+        return None
+    offset: int = values.__array_interface__["data"][0] - records.__array_interface__["data"][0]
+    return offset if offset >= 0 and offset + _width(values) <= records.itemsize else None
+
+
+def _width(values: NDArray[Any]) -> int:
+    width: int = values.dtype.itemsize * int(np.prod(values.shape[1:]))
+    return width
+
+
+def _laid(rows: Rows, start: int, like: NDArray[Any]) -> NDArray[Any]:
+    out: NDArray[Any] = place.empty((len(rows), *like.shape[1:]), like.dtype)
+    out[...] = rows[:, start : start + _width(like)].view(like.dtype).reshape(out.shape)
+    return out
+
+
+def _taken(column: Column, positions: Ints) -> Column:
+    if isinstance(column, Arrow):
+        return column.take(positions)
+    values = _gathered(column.values, positions)
+    return replace(column, values=values, mask=None if column.mask is None else _gathered(column.mask, positions))
+
+
+def _gathered(values: NDArray[Any], positions: Ints) -> NDArray[Any]:
+    out: NDArray[Any] = place.empty((len(positions), *values.shape[1:]), values.dtype)
+    if values.flags.c_contiguous:
+        values.take(positions, 0, out, "clip")
+    else:
+        out[...] = values[positions]  # take() would first copy the whole column into one piece
+    return out
+
+
+class _Scratch(threading.local):
+    """Memory that one thread uses again and again: fresh memory costs more than what is written into it."""
+
+    memory: Rows = np.empty(0, np.uint8)
+
+
+_scratch = _Scratch()
+
+
+def scratch(rows: int, width: int) -> Rows:
+    """Rows of bytes, until the next call in this thread."""
+    if _scratch.memory.nbytes < rows * width:
+        _scratch.memory = np.empty(rows * width, np.uint8)
+    return _scratch.memory[: rows * width].reshape(rows, width)
+
+
+def fetched(records: Any, positions: Ints, out: Rows | None = None) -> Rows:
+    """Whole records, as rows of bytes."""
+    width = records.itemsize
+    rows = scratch(len(positions), width) if out is None else out
+    records.view(f"V{width}").take(positions, 0, rows.reshape(-1).view(f"V{width}"), "clip")
+    return rows

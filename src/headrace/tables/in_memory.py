@@ -1,0 +1,47 @@
+"""Frames in memory as sources: what `Pipe.of` asks about everything that it is given.
+
+A frame is told by the module of its type, so that nothing is imported, numpy included, for what is not a frame.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.op import Source
+
+PACKAGES = frozenset({"numpy", "pandas", "polars", "pyarrow", "datasets"})
+ARRAYS = frozenset({"numpy", "torch"})
+
+
+def from_frame(data: Any) -> Source[Any] | None:
+    """A source over a frame, or None if the object is not a frame."""
+    if not _may_be_frame(data):
+        return None
+    if _package(data) == "datasets":
+        from headrace.tables.stored import from_hf
+
+        return from_hf(data)
+    if _is_dataset(data):
+        from headrace.tables.stored import from_dataset
+
+        return from_dataset(data)
+    from headrace.tables.frames import table_of
+    from headrace.tables.source import FromTable
+
+    table = table_of(data)
+    return None if table is None else FromTable(table)
+
+
+def _may_be_frame(data: Any) -> bool:
+    if isinstance(data, Mapping):
+        return bool(data) and all(_package(value) in ARRAYS for value in data.values())
+    return _package(data) in PACKAGES or hasattr(type(data), "__arrow_c_stream__")
+
+
+def _is_dataset(data: Any) -> bool:
+    dataset: Any = sys.modules.get("pyarrow.dataset")
+    return dataset is not None and isinstance(data, dataset.Dataset) and not isinstance(data, dataset.InMemoryDataset)
+
+
+def _package(thing: Any) -> str:
+    return type(thing).__module__.partition(".")[0]

@@ -1,0 +1,27 @@
+"""Which rows of a table a pyarrow expression chooses."""
+
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.tables.arrow import to_arrow
+from headrace.tables.column import Arrow, Ints
+from headrace.tables.packages import package
+from headrace.tables.table import Table
+
+
+def matching(table: Table, expression: Any) -> Ints:
+    """The rows for which the expression is true; where it cannot be told, because a value is missing, it is not."""
+    pa, dataset = package("pyarrow"), package("pyarrow.dataset")
+    arrays = {name: c.array if isinstance(c, Arrow) else to_arrow(c) for name, c in table.columns.items()}
+    try:
+        answer = dataset.dataset(pa.table(arrays)).to_table(columns={"keep": expression}, use_threads=False).column(0)
+        keep = answer.fill_null(False).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise BadOption(
+            f"filter({expression}) does not fit the columns {', '.join(table.names[:20])}: {error}"
+        ) from None
+    if keep.dtype != np.bool_:
+        raise BadOption(f"filter({expression}) is {answer.type}, not true or false for each row")
+    return np.flatnonzero(keep)

@@ -1,0 +1,105 @@
+"""Batches of columns: rows of a table, taken many at once.
+
+`batch()` over a columnar pipe is two ops. ColumnBatch is a `batch` whose groups are tables: the engine, or its own
+flow, takes all rows of a batch in one gather. AsColumns gives each table the form that the user wants. Where the rows
+come from decides nothing: in every plan of the engine the same batch comes out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import BadOption, BadPipe
+from headrace.op import Each, Here, Indexed, place
+from headrace.ops.shape.batch import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBatch(Batch[Any]):
+    """Group `size` consecutive rows into a table."""
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        samples, here = inputs
+        indexed = samples.indexed()
+        if indexed is None or indexed.take is None:
+            raise BadPipe(
+                "batches of columns need rows of a table: put batch() right after the frame, shuffle() or select()"
+            )
+        position = here.strand * self.size if here.note is None else here.note
+        for number in range(here.emitted, here.emitted + self._count(indexed.length) + 1):
+            stop = min(position + self.size, indexed.length)
+            if stop <= position or (self.drop_last and stop < position + self.size):
+                return
+            place.at(here, number)
+            table = self._take(indexed, position, stop)
+            position += here.strands * self.size
+            here.rest(position)
+            yield table
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        size, total = self.size, inner.length
+
+        def get(position: int) -> Any:
+            return self._take(inner, position * size, min((position + 1) * size, total))
+
+        return Indexed(self._count(total), get)
+
+    @staticmethod
+    def _take(indexed: Indexed, start: int, stop: int) -> Any:
+        import numpy as np
+
+        assert indexed.take is not None
+        return indexed.take(np.arange(start, stop, dtype=np.int64), None)
+
+    @classmethod
+    def name(cls) -> str:
+        return "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class AsColumns(Each[Any, Any]):
+    """Give each table the form `as_` (see `headrace.tables.forms`)."""
+
+    as_: str = "numpy"
+    columns = True
+    """Takes the table of a whole batch, not a list of rows."""
+
+    def __post_init__(self) -> None:
+        check_form(self.as_, "batch")
+
+    def apply(self, sample: Any) -> Any:
+        from headrace.tables.forms import deliver
+
+        return deliver(sample, "numpy" if self.as_ == "jax" else self.as_)
+
+    @classmethod
+    def name(cls) -> str:
+        return "columns"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("columns",)  # the form changes no order: a snapshot loads with another
+
+
+@dataclass(frozen=True, slots=True)
+class AsJax(Each[Any, Any]):
+    """A dict of numpy arrays as jax arrays: here, because jax must not be started in a forked worker."""
+
+    consumer = True
+
+    def apply(self, sample: Any) -> Any:
+        from headrace.tables.forms import deliver
+        from headrace.tables.frames import table_of
+
+        return deliver(table_of(sample), "jax")  # type: ignore[arg-type]
+
+    @classmethod
+    def name(cls) -> str:
+        return "jax"
+
+
+def check_form(form: str, verb: str) -> None:
+    from headrace.tables.forms import FORMS
+
+    if form not in FORMS:
+        raise BadOption(f"{verb}(as_=) is one of {', '.join(map(repr, FORMS))}, not {form!r}")

@@ -1,0 +1,49 @@
+"""Where: the rows for which a pyarrow expression is true.
+
+Over a frame or files this op is not used: the verb hands the expression to the source, which then knows how many rows
+there are. Here it stands behind ops that a filter cannot go before, and on frames.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.op import Flat
+from headrace.tables.ops.select import table_form
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Where(Flat[Any, Any]):
+    """Keep rows, and of frames the rows, for which the expression is true."""
+
+    expression: Any
+
+    def spread(self, sample: Any) -> Iterator[Any]:
+        from headrace.tables.forms import deliver
+        from headrace.tables.matching import matching
+        from headrace.tables.rows import table_of_rows
+
+        if isinstance(sample, dict) and not _is_frame(sample):
+            if len(matching(table_of_rows([sample]), self.expression)):
+                yield sample
+            return
+        table, form = table_form(sample, "filter")
+        kept = matching(table, self.expression)
+        if len(kept):
+            yield sample if len(kept) == table.length else deliver(table.take(kept), form)
+
+    @classmethod
+    def name(cls) -> str:
+        return "filter"
+
+    def describe(self) -> str:
+        return f"filter({self.expression})"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("filter", str(self.expression))
+
+
+def _is_frame(sample: dict[str, Any]) -> bool:
+    from headrace.tables.frames import table_of
+
+    return table_of(sample) is not None

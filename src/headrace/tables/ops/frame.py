@@ -1,0 +1,43 @@
+"""Rows to frames and back: `dataframe` puts lists of rows into columns, `rows` takes frames apart."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.op import Each, Flat
+from headrace.tables.ops.batch import check_form
+from headrace.tables.ops.select import table_form
+
+
+@dataclass(frozen=True, slots=True)
+class ToFrame(Each[list[Any], Any]):
+    """A list of rows as one frame of the form `as_`."""
+
+    as_: str = "pandas"
+    columns_: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_form(self.as_, "dataframe")
+
+    def apply(self, sample: list[Any]) -> Any:
+        from headrace.tables.forms import deliver
+        from headrace.tables.rows import table_of_rows
+
+        return deliver(table_of_rows(sample, self.columns_), self.as_)
+
+    @classmethod
+    def name(cls) -> str:
+        return "frame"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("frame",)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Flat[Any, dict[str, Any]]):
+    """The rows of frames, tables and dicts of arrays, as dicts."""
+
+    def spread(self, sample: Any) -> Iterator[dict[str, Any]]:
+        table, _ = table_form(sample, "rows")
+        for row in range(table.length):
+            yield table.row(row)

@@ -1,0 +1,75 @@
+"""Batched map: a function of the user's on columns, many rows at a time.
+
+The function gets the columns of some rows and returns as many rows: what it computes for a row must not depend on which
+rows stand beside it, since a batch, a window or a single row are all handed to it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import BadPipe
+from headrace.op import Each, Here, Indexed
+from headrace.tables.ops.batch import check_form
+
+
+@dataclass(frozen=True, slots=True)
+class MapRows(Each[Any, Any]):
+    """Apply `fn` to the columns of many rows, given in the form `as_`."""
+
+    fn: Callable[[Any], Any]
+    as_: str = "numpy"
+    user = True
+
+    def __post_init__(self) -> None:
+        check_form(self.as_, "map")
+
+    def apply(self, sample: dict[str, Any]) -> dict[str, Any]:
+        from headrace.tables.rows import table_of_rows
+
+        return self._mapped(table_of_rows([sample])).row(0)  # type: ignore[no-any-return]
+
+    def _mapped(self, table: Any) -> Any:
+        from headrace.tables.forms import deliver
+        from headrace.tables.frames import table_of
+
+        result = self.fn(deliver(table, self.as_))
+        made = table_of(result)
+        if made is None:
+            raise BadPipe(
+                f"the function of map(batched=True) must return columns (a dict of arrays, a frame or a table), "
+                f"not {type(result).__name__}"
+            )
+        if made.length != table.length:
+            raise BadPipe(
+                f"the function of map(batched=True) got {table.length} rows and returned {made.length}: it must return "
+                f"one row for each; use filter() or flatmap() to change their number"
+            )
+        return made
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        import numpy as np
+
+        (inner,) = inputs
+        if inner.take is None:
+            return Each.index(self, inputs, here)
+        below, spot = inner.take, here.spot
+
+        def take(positions: Any, names: tuple[str, ...] | None) -> Any:
+            table = below(positions, None)
+            spot.here = here
+            spot.position = int(positions[0])
+            mapped = self._mapped(table)
+            return mapped if names is None else mapped.select(names)
+
+        def get(position: int) -> Any:
+            return take(np.array([position]), None).row(0)
+
+        return Indexed(inner.length, get, take)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return inputs[0]
+
+    @classmethod
+    def name(cls) -> str:
+        return "map"

@@ -1,0 +1,188 @@
+"""Tables on disk as sources: any row by its number, whole columns for many rows, with few row groups in memory.
+
+What has to be known before - how many rows each row group has, which columns may have missing values - is read when the
+pipe is made, of files from their footers; workers get it with the pipe. Column choice, new names and filters are part
+of the source: what is not asked for is not read. With a filter the rows that it keeps are counted when the pipe is
+made.
+
+A row group is the unit of reading. Units that were read last stay in memory up to `memory` bytes (see `columns.units`);
+`shuffle()` then uses an order that keeps few of them open (see `plan.lanes`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import numpy as np
+
+from headrace.errors import BadOption, BadPipe
+from headrace.memory.cache import Slots
+from headrace.op import Here, Indexed
+from headrace.plan.lanes import Units
+from headrace.tables.column import Ints
+from headrace.tables.packages import package
+from headrace.tables.source import Tabular
+from headrace.tables.table import Table, check_names, renamed
+from headrace.tables.units import UnitTable
+
+MEMORY = 256 * 1024 * 1024
+FOOTERS = 4
+"""At the most one part in so many of the memory is for the footers of open files."""
+
+
+class Stored(Protocol):
+    """A table that is stored in units."""
+
+    @property
+    def format(self) -> str: ...
+    @property
+    def rows(self) -> Ints: ...
+    @property
+    def masked(self) -> frozenset[str]: ...
+    @property
+    def weight(self) -> int:
+        """Bytes that the footers of all files take in memory while they are open."""
+        ...
+
+    def schema(self) -> Any: ...
+    def bytes_of(self, names: set[str]) -> int: ...
+    def count(self, expression: Any) -> Ints: ...
+    def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]: ...
+    def describe(self) -> str: ...
+
+
+class Opened:
+    """The table of units as this process has it; travels without anything but the shared memory."""
+
+    def __init__(self, slots: Slots | None = None) -> None:
+        self.table: UnitTable | None = None
+        self.slots = slots
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Opened, (self.slots if self.table is None else self.table.slots,))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromUnits(Tabular):
+    """Rows of what is stored in units. `names` holds pairs (name there, name outside)."""
+
+    stored: Stored
+    names: tuple[tuple[str, str], ...]
+    memory: int = MEMORY
+    expression: Any = None
+    counts: Ints | None = None
+    """With an expression: how many rows of each unit it keeps."""
+    opened: Opened = field(default_factory=Opened, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.memory, int) or self.memory < 1:
+            raise BadOption(f"memory= is a number of bytes, not {self.memory!r}")
+
+    # --- what Tabular asks for --------------------------------------------------------------------------------------
+
+    def size(self) -> int:
+        return int(self._counts().sum())
+
+    def get(self, position: int) -> dict[str, Any]:
+        return self.table().row(position)
+
+    def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
+        return self.table().take(positions, names)
+
+    def select(self, names: Iterable[str]) -> "FromUnits":
+        inside = {outer: inner for inner, outer in self.names}
+        names = tuple(names)
+        check_names(names, inside)
+        return replace(self, names=tuple((inside[n], n) for n in names), opened=Opened())
+
+    def rename(self, new: Mapping[str, str]) -> "FromUnits":
+        outer = renamed([outer for _, outer in self.names], new)
+        pairs = tuple((inner, name) for (inner, _), name in zip(self.names, outer, strict=True))
+        return replace(self, names=pairs, opened=Opened())
+
+    def where(self, expression: Any) -> "FromUnits":
+        if any(inner != outer for inner, outer in self.names):
+            raise BadPipe("filter() by expression comes before rename(): it uses the names that the files have")
+        both = expression if self.expression is None else self.expression & expression
+        return replace(self, expression=both, counts=self.stored.count(both), opened=Opened())
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        found = Tabular.index(self, inputs, here)
+        assert found is not None
+        found.units = self.units()
+        return found
+
+    # --- units ------------------------------------------------------------------------------------------------------
+
+    def units(self) -> Units:
+        """Where units end, and how many of them fit in memory."""
+        table = self.table()
+        return Units(table.ends, table.hold)
+
+    def _text_bytes(self, names: tuple[str, ...]) -> int:
+        return self.stored.bytes_of({inner for inner, outer in self.names if outer in names})
+
+    def _counts(self) -> Ints:
+        return self.stored.rows if self.counts is None else self.counts
+
+    def table(self) -> UnitTable:
+        if self.opened.table is None:
+            pa = package("pyarrow")
+            schema = self.stored.schema()
+            chosen = pa.schema([schema.field(inner).with_name(outer) for inner, outer in self.names])
+            masked = frozenset(outer for inner, outer in self.names if inner in self.stored.masked)
+            kept = np.flatnonzero(self._counts())
+            ends = np.cumsum(self._counts()[kept])
+            footers = min(self.memory // FOOTERS, self.stored.weight)
+            read = _Reader(self.stored, self.names, kept, self.expression, footers)
+            self.opened.table = UnitTable(
+                chosen,
+                masked,
+                ends,
+                read,
+                self.memory - footers,
+                self._text_bytes,
+                self.opened.slots,
+                together=self.expression is not None,
+            )
+        return self.opened.table
+
+    def describe(self) -> str:
+        shown = f"{self.stored.format}({self.size()} rows in {self.stored.describe()}, {len(self.names)} columns"
+        return shown + (f", filter={self.expression})" if self.expression is not None else ")")
+
+    def identity(self) -> tuple[Any, ...]:
+        # Paths are left out: files that were moved are still the same. How many units fit decides the shuffled order.
+        units = blake2b(self._counts().tobytes(), digest_size=8).hexdigest()
+        known = self.units()
+        return (self.stored.format, units, min(known.hold, known.count))
+
+    @classmethod
+    def name(cls) -> str:
+        return "files"
+
+
+class _Reader:
+    """Reads one unit of those that have rows."""
+
+    def __init__(
+        self, stored: Stored, names: tuple[tuple[str, str], ...], kept: Ints, expression: Any, memory: int
+    ) -> None:
+        self.stored = stored
+        self.memory = memory
+        self.names = names
+        self.kept = kept
+        self.expression = expression
+
+    def __call__(self, unit: int, names: list[str]) -> Iterator[Any]:
+        inner = [inner for inner, outer in self.names if outer in names]
+        outer = [outer for _, outer in self.names if outer in names]
+        for batch in self.stored.read(int(self.kept[unit]), inner, self.expression, self.memory):
+            yield batch.select(inner).rename_columns(outer)
+
+
+def from_units(stored: Stored, memory: int | None = None) -> FromUnits:
+    """All columns of a stored table."""
+    names = tuple((name, name) for name in stored.schema().names)
+    return FromUnits(stored, names, MEMORY if memory is None else memory)

@@ -1,0 +1,87 @@
+"""Tables as sources: rows by position, and whole columns for many positions at once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.op import Here, Indexed, Source
+from headrace.tables.column import Ints
+from headrace.tables.matching import matching
+from headrace.tables.table import Table
+
+
+class Tabular(Source[dict[str, Any]]):
+    """A source of rows that can be narrowed: verbs push what they can down to it."""
+
+    __slots__ = ()
+
+    def select(self, names: Iterable[str]) -> "Tabular":
+        raise NotImplementedError
+
+    def rename(self, new: Mapping[str, str]) -> "Tabular":
+        raise NotImplementedError
+
+    def where(self, expression: Any) -> "Tabular":
+        raise NotImplementedError
+
+    def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
+        """The table of these rows."""
+        raise NotImplementedError
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        found = Source.index(self, inputs, here)
+        assert found is not None
+        rows, spot = self.rows, here.spot
+
+        def take(positions: Ints, names: tuple[str, ...] | None) -> Table:
+            spot.here = here
+            spot.position = int(positions[0])
+            return rows(positions, names)
+
+        found.take = take
+        return found
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromTable(Tabular):
+    """A table in memory; all of it, or the rows `chosen`."""
+
+    table: Table
+    chosen: Ints | None = None
+
+    def size(self) -> int:
+        return self.table.length if self.chosen is None else len(self.chosen)
+
+    def get(self, position: int) -> dict[str, Any]:
+        return self.table.row(position if self.chosen is None else int(self.chosen[position]))
+
+    def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
+        return self.table.take(positions if self.chosen is None else self.chosen[positions], names)
+
+    def select(self, names: Iterable[str]) -> "FromTable":
+        return FromTable(self.table.select(names), self.chosen)
+
+    def rename(self, new: Mapping[str, str]) -> "FromTable":
+        return FromTable(self.table.rename(new), self.chosen)
+
+    def where(self, expression: Any) -> "FromTable":
+        kept = matching(self.table, expression)
+        return FromTable(self.table, kept if self.chosen is None else self.chosen[np.isin(self.chosen, kept)])
+
+    def settle(self) -> None:
+        self.table.settle()
+
+    def describe(self) -> str:
+        return f"frame({self.size()} rows, {len(self.table.columns)} columns)"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("frame", self.size())
+
+    @classmethod
+    def name(cls) -> str:
+        return "frame"

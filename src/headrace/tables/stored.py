@@ -1,0 +1,164 @@
+"""Tables that others keep on disk: pyarrow datasets and HF datasets, as units of rows.
+
+pyarrow Dataset    its fragments; of Parquet files their row groups. Columns that stand in the folders' names are there.
+HF Dataset         stretches of its memory-mapped table, if its rows are plain values; otherwise it is asked row by row
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.tables.column import Ints
+from headrace.tables.packages import package
+from headrace.tables.parquet import MEMORY, from_units
+from headrace.tables.parquet_files import ROWS, counted, look_into, scanned
+from headrace.tables.source import FromTable, Tabular
+
+STRETCH = 1 << 16
+"""Rows of a memory-mapped table that are read together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragments:
+    """The units of a pyarrow Dataset."""
+
+    pieces: tuple[Any, ...]
+    rows: Ints
+    masked: frozenset[str]
+    sizes: dict[str, int]
+    packed: bytes
+    weight: int
+    format: str = "dataset"
+
+    def schema(self) -> Any:
+        pa = package("pyarrow")
+        return pa.ipc.read_schema(pa.py_buffer(self.packed))
+
+    def bytes_of(self, names: set[str]) -> int:
+        return -(-sum(self.sizes.get(name, 16) for name in names) // max(1, int(self.rows.sum())))
+
+    def count(self, expression: Any) -> Ints:
+        whole = self.schema()
+        return counted(
+            lambda u, e: self.pieces[u].scanner(filter=e, schema=whole).count_rows(), len(self.pieces), expression
+        )
+
+    def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
+        yield from scanned(self.pieces[unit], columns, expression, schema=self.schema())
+
+    def describe(self) -> str:
+        return f"{len(self.pieces)} fragments"
+
+
+def from_dataset(dataset: Any) -> Tabular:
+    """A pyarrow Dataset."""
+    pa = package("pyarrow")
+    schema = dataset.schema.remove_metadata()
+    pieces: list[Any] = []
+    masked: set[str] = set()
+    sizes: dict[str, int] = {}
+    weight = 0
+    try:
+        fragments = list(dataset.get_fragments())
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise BadOption(
+            f"this dataset has no fragments ({error}): give the one without the filter, and use filter()"
+        ) from None
+    for fragment in fragments:
+        if hasattr(fragment, "split_by_row_group"):
+            look = look_into(fragment.metadata, fragment.physical_schema)
+            masked |= look.masked
+            weight += look.weight
+            for name, size in look.sizes.items():
+                sizes[name] = sizes.get(name, 0) + size
+            pieces += fragment.split_by_row_group()
+            masked |= {
+                name for name in schema.names if name not in look.schema.names and not _partitioned(fragment, name)
+            }
+        else:
+            pieces.append(fragment)
+            for batch in scanned(fragment, schema.names, schema=schema):
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    sizes[name] = sizes.get(name, 0) + column.nbytes
+                    if column.null_count:
+                        masked.add(name)
+    rows = np.array([p.count_rows() for p in pieces], np.int64)
+    packed = schema.serialize().to_pybytes()
+    return from_units(Fragments(tuple(pieces), rows, frozenset(masked), sizes, packed, weight))
+
+
+def _partitioned(fragment: Any, name: str) -> bool:
+    return name in package("pyarrow.dataset").get_partition_keys(fragment.partition_expression)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mapped:
+    """Stretches of an HF Dataset's table. It travels as the Dataset does: by the names of its files."""
+
+    dataset: Any
+    rows: Ints
+    masked: frozenset[str]
+    format: str = "datasets"
+    weight: int = 0
+
+    def schema(self) -> Any:
+        return _table(self.dataset).schema.remove_metadata()
+
+    def bytes_of(self, names: set[str]) -> int:
+        table = _table(self.dataset)
+        total: int = sum(table.column(name).nbytes for name in names)
+        return -(-total // max(1, int(table.num_rows)))
+
+    def count(self, expression: Any) -> Ints:
+        return counted(lambda u, e: self._part(u).filter(e).num_rows, len(self.rows), expression)
+
+    def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
+        part = self._part(unit)
+        yield from (part if expression is None else part.filter(expression)).select(columns).to_batches(ROWS)
+
+    def _part(self, unit: int) -> Any:
+        return _table(self.dataset).slice(unit * int(self.rows[0]), int(self.rows[unit]))
+
+    def describe(self) -> str:
+        return "a memory-mapped table"
+
+
+def _table(dataset: Any) -> Any:
+    return dataset.data.table
+
+
+def from_hf(dataset: Any) -> Tabular | None:
+    """An HF Dataset, or None if its rows are more than what is stored: decoded, formatted or chosen by an index."""
+    kind: Any = sys.modules["datasets"]
+    if not isinstance(dataset, kind.Dataset) or dataset.format["type"] is not None or _decodes(dataset.features):
+        return None
+    names = dataset.column_names
+    table = _table(dataset)
+    if table.nbytes <= MEMORY:
+        from headrace.tables.frames import table_of
+
+        whole = table_of(table.select(names))
+        assert whole is not None
+        chosen = None if dataset._indices is None else dataset._indices.column(0).to_numpy().astype(np.int64)
+        return FromTable(whole, chosen)
+    if dataset._indices is not None:
+        return None
+    starts = range(0, table.num_rows, STRETCH)
+    rows = np.array([min(STRETCH, table.num_rows - start) for start in starts], np.int64)
+    masked = frozenset(n for n in names if table.column(n).null_count)
+    return from_units(Mapped(dataset, rows, masked)).select(names)
+
+
+def _decodes(feature: Any) -> bool:
+    """Whether something in a feature is decoded on access: images, audio and the like."""
+    if isinstance(feature, dict):
+        return any(_decodes(part) for part in feature.values())
+    if hasattr(feature, "decode_example"):
+        return True
+    if isinstance(feature, list | tuple):
+        return any(_decodes(part) for part in feature)
+    return _decodes(feature.feature) if hasattr(feature, "feature") else False

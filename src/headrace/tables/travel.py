@@ -1,0 +1,141 @@
+"""How a table goes to a worker that was not forked: once, into shared memory, and to each worker as a ticket.
+
+numbers           records, one a row (see `table`): the copy that has to be made anyway is laid out for gathering
+Arrow columns     an Arrow stream, read in place
+memory-mapped     by path: the file is mapped there too
+numpy objects     by pickle
+"""
+
+import os
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.memory.segment import LINUX, Draft, Segment, reopen
+from headrace.tables.column import Arrow, Column, Plain, packed_field
+from headrace.tables.packages import package
+from headrace.tables.records import Layout
+from headrace.tables.table import Table
+
+ALIGN = 64
+
+
+def ship(table: Table) -> tuple[Any, ...]:
+    """The arguments of `unship`; the memory lives as long as the table here does."""
+    if table.shipment is None:
+        table.shipment = _ship(table)
+    segment, layout, rest = table.shipment
+    mapped = None if table.records is None else _mapped(table.records)
+    return (None if segment is None else segment.ticket(), table.names, table.length, layout, rest, mapped)
+
+
+def _ship(table: Table) -> tuple[Segment | None, Any, dict[str, Any]]:
+    rest: dict[str, Any] = {}
+    plain: dict[str, Plain] = {}
+    arrow: dict[str, Arrow] = {}
+    for name, column in table.columns.items():
+        if isinstance(column, Arrow):
+            arrow[name] = column
+        elif column.mask is None and (mapped := _mapped(column.values)) is not None:
+            rest[name] = ("mapped", mapped, packed_field(column), column.dtype)
+        elif column.values.dtype.hasobject or not LINUX:
+            rest[name] = ("plain", column.values, column.mask, packed_field(column), column.dtype)
+        else:
+            plain[name] = column
+    if not LINUX:
+        rest |= {name: ("arrow", column) for name, column in arrow.items()}
+        return None, None, rest
+    if not plain and not arrow:
+        return None, None, rest
+    draft = Draft()
+    try:
+        layout = (_write_records(draft, table, plain), _write_arrow(draft, arrow))
+        return draft.finish([]), layout, rest
+    except BaseException:
+        draft.discard()
+        raise
+
+
+def _write_records(draft: Draft, table: Table, columns: dict[str, Plain]) -> Any:
+    if not columns:
+        return None
+    layout = Layout(columns)
+    start = draft.put(b"", ALIGN)
+    for first in range(0, table.length, layout.step):
+        part = {name: column.slice(first, first + layout.step) for name, column in columns.items()}
+        records = np.empty(min(layout.step, table.length - first), layout.dtype)
+        layout.fill(records, part)
+        draft.put(records.view(np.uint8).data)
+    return start, layout
+
+
+def _write_arrow(draft: Draft, columns: dict[str, Arrow]) -> Any:
+    if not columns:
+        return None
+    pa = package("pyarrow")
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([c.array for c in columns.values()], names=list(columns))
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data = sink.getvalue()
+    return draft.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype) for n, c in columns.items()}
+
+
+def _mapped(values: NDArray[Any]) -> tuple[Any, ...] | None:
+    """Where a memory-mapped array lies in its file."""
+    base: Any = values
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    while isinstance(base, np.memmap) and isinstance(base.base, np.memmap):
+        base = base.base
+    if not isinstance(base, np.memmap) or base.filename is None or base.mode == "c":
+        return None
+    offset = values.__array_interface__["data"][0] - base.__array_interface__["data"][0] + base.offset
+    return os.fspath(base.filename), offset, values.dtype, values.shape, values.strides
+
+
+def _reopen_mapped(
+    path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> NDArray[Any]:
+    return np.ndarray(shape, dtype, _whole_file(path), offset, strides)
+
+
+@lru_cache(maxsize=16)
+def _whole_file(path: str) -> NDArray[np.uint8]:
+    """One mapping for all columns of a file: fields of one record must lie in one array."""
+    return np.memmap(path, np.uint8, "r")
+
+
+def unship(
+    ticket: Any, names: tuple[str, ...], length: int, layout: Any, rest: dict[str, Any], mapped: Any = None
+) -> Table:
+    """The table again, in another process."""
+    columns: dict[str, Column] = {}
+    records = None if mapped is None else _reopen_mapped(*mapped)
+    segment = None if ticket is None else reopen(*ticket)
+    if segment is not None:
+        numbers, arrow = layout
+        if numbers is not None:
+            start, written = numbers
+            records = np.frombuffer(segment.memory, written.dtype, length, start)
+            columns |= written.columns(records)
+        if arrow is not None:
+            columns |= _read_arrow(memoryview(segment.memory)[arrow[0] : arrow[0] + arrow[1]], arrow[2])
+    for name, (kind, *parts) in rest.items():
+        if kind == "mapped":
+            columns[name] = Plain(_reopen_mapped(*parts[0]), None, parts[1], parts[2])
+        else:
+            columns[name] = parts[0] if kind == "arrow" else Plain(*parts)
+    table = Table({name: columns[name] for name in names}, length, records)
+    if segment is not None:
+        table.shipment = (segment, layout, rest)
+    return table
+
+
+def _read_arrow(memory: memoryview, about: dict[str, Any]) -> dict[str, Column]:
+    pa = package("pyarrow")
+    with pa.ipc.open_stream(pa.py_buffer(memory)) as reader:
+        batch = reader.read_next_batch()
+    return {name: Arrow(batch.column(name), *about[name]) for name in batch.schema.names}

@@ -1,0 +1,128 @@
+"""Whole tagged lines of many streams, progress bars among them."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.launch import output as launch_output
+from headrace.launch.output import Lines, Screen
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shown(*pieces: bytes) -> list[bytes]:
+    lines = Lines(Clock())
+    return [line for piece in pieces for line in lines.feed(piece)] + lines.finish()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "lines"),
+    [
+        ([b"a\nb\n"], [b"a", b"b"]),
+        ([b"a", b"b", b"c\nd"], [b"abc", b"d"]),
+        ([b"\n\n"], [b"", b""]),
+        ([b""], []),
+        ([b"dos\r\n", b"dos", b"\r", b"\n"], [b"dos", b"dos"]),
+        ([b"\r 1%", b"\r 2%", b"\r 3%\n", b"done\n"], [b" 3%", b"done"]),
+        ([b" 1%\r", b" 2%\r", b" 3%\r"], [b" 3%"]),
+        ([b"\r 1%\r 2%"], [b" 2%"]),
+        ([b"\r", b"\r"], []),
+        ([b"\xff\x00\xfe\n"], [b"\xff\x00\xfe"]),
+    ],
+)
+def test_lines_are_whole_and_a_carriage_return_starts_the_line_again(pieces: list[bytes], lines: list[bytes]) -> None:
+    assert shown(*pieces) == lines
+
+
+@given(st.lists(st.binary(max_size=9).filter(lambda text: b"\r" not in text), max_size=20))
+def test_how_text_is_cut_into_pieces_does_not_matter(pieces: list[bytes]) -> None:
+    assert shown(*pieces) == shown(b"".join(pieces))
+    assert b"\n".join(shown(*pieces)).rstrip(b"\n") == b"".join(pieces).rstrip(b"\n")
+
+
+@pytest.mark.parametrize("form", [b"\r%d", b"%d\r"])
+def test_a_long_bar_shows_its_present_state_once_a_second(form: bytes) -> None:
+    clock = Clock()
+    lines = Lines(clock)
+    out: list[bytes] = []
+    for step in range(41):  # 4 seconds at 10 updates a second
+        clock.now = step / 10
+        out += lines.feed(form % step)
+    out += lines.feed(b"\n")
+    assert out[-1] == b"40"
+    assert len(out) == 5
+    assert [int(line) for line in out] == sorted(int(line) for line in out)
+
+
+def test_a_line_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_output, "LONGEST", 10)
+    assert shown(b"x" * 25, b"\n") == [b"x" * 10, b"x" * 10, b"x" * 5]
+
+
+def test_a_bar_that_never_ends_does_not_fill_the_memory() -> None:
+    lines = Lines(Clock())
+    for step in range(1000):
+        lines.feed(b"\r%d" % step)
+    assert len(lines._rest) < 10
+
+
+def screen(only: int | None = None) -> tuple[Screen, io.BytesIO, io.BytesIO]:
+    out, err = io.BytesIO(), io.BytesIO()
+    return Screen(out, err, only), out, err
+
+
+def test_each_line_carries_rank_and_stream_and_goes_to_its_own_stream() -> None:
+    page, out, err = screen()
+    page.feed(0, "stdout", b"one\ntw")
+    page.feed(1, "stdout", b"other\n")
+    page.feed(1, "stderr", b"oh\n")
+    page.feed(0, "stdout", b"o\nend")
+    page.finish(0, "stdout")
+    assert out.getvalue() == b"[1,0]<stdout>:one\n[1,1]<stdout>:other\n[1,0]<stdout>:two\n[1,0]<stdout>:end\n"
+    assert err.getvalue() == b"[1,1]<stderr>:oh\n"
+
+
+def test_a_hidden_rank_is_silent_until_it_is_revealed() -> None:
+    page, out, err = screen(only=0)
+    page.feed(0, "stderr", b"seen\n")
+    page.feed(1, "stdout", b"hidden\n")
+    page.feed(1, "stderr", b"why\nI failed\n")
+    page.feed(2, "stderr", b"hidden too\n")
+    page.reveal(0)
+    page.reveal(1)
+    page.reveal(1)
+    page.forget()
+    page.reveal(2)
+    assert out.getvalue() == b""
+    assert err.getvalue() == b"[1,0]<stderr>:seen\n[1,1]<stderr>:why\n[1,1]<stderr>:I failed\n"
+
+
+def test_all_of_a_hidden_ranks_stderr_is_kept_however_long() -> None:
+    page, _, err = screen(only=0)
+    for number in range(3000):
+        page.feed(1, "stderr", b"%d" % number + b"." * 1000 + b"\n")
+    page.reveal(1)
+    lines = err.getvalue().splitlines()
+    assert len(lines) == 3000
+    assert lines[0].startswith(b"[1,1]<stderr>:0.")
+
+
+def test_a_reader_that_has_gone_is_noticed_once() -> None:
+    class Gone(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise BrokenPipeError
+
+    calls: list[str] = []
+    page = Screen(Gone(), Gone())
+    page.on_broken = lambda: calls.append("broken")
+    page.feed(0, "stdout", b"a\nb\n")
+    page.feed(0, "stdout", b"c\n")
+    assert calls == ["broken"]
+    assert isinstance(page.broken, BrokenPipeError)

@@ -1,0 +1,75 @@
+"""Dynamic sharding on real processes: the example, and a counter that lives in rank 0 without any process group."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.launch.hosts import free_port
+from tests.conftest import RunScript
+from tests.depth import depth
+
+pytest.importorskip("torch", reason="the counter lives in torch's store")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.timeout(120)
+def test_the_example_gives_every_sample_once_and_prints_both_times(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "dynamic_sharding.py"
+    done = subprocess.run(
+        [sys.executable, str(example), "--samples", str(depth(80, 400)), "--seconds", str(depth(0.002, 0.01))],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True, text=True, timeout=110, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("every sample exactly once: True") == 2
+    assert "dynamic / static = " in done.stdout
+
+
+PROGRAM = """
+import json, os, subprocess, sys, time
+from headrace import Loader, Pipe, World
+
+world = World.detect()
+if world.source == "none":
+    # two ranks, started by hand
+    two = {**os.environ, "HEADRACE_WORLD_SIZE": "2"}
+    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**two, "HEADRACE_RANK": str(r)}) for r in range(2)]
+    sys.exit(max(rank.wait() for rank in ranks))
+
+class Numbers:
+    def __len__(self): return 120
+    def __getitem__(self, i):
+        time.sleep(0.005 * (1 + 4 * world.rank))
+        return i
+
+path, port = sys.argv[1:3]
+os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+out = []
+pipe = Pipe.of(Numbers()).shuffle().batch(2)
+with Loader(pipe, seed=3, world=world, sharding="dynamic", workers=world.rank) as loader:
+    for epoch in range(2):
+        out.append([])
+        for batch in loader:
+            out[-1] += batch
+            if epoch == 1 and len(out[-1]) >= 10:
+                break
+    state = loader.state_dict()
+json.dump([out, state], open(f"{path}/{world.rank}.json", "w"))
+"""
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.filterwarnings("ignore")
+def test_ranks_without_a_process_group_share_a_counter_at_the_masters_address(
+    run_script: RunScript, tmp_path: Path
+) -> None:
+    done = run_script(PROGRAM, tmp_path, free_port(), timeout=90)
+    assert done.returncode == 0, done.stderr
+    (first, _), (second, _) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert sorted(first[0] + second[0]) == list(range(120))
+    assert len(first[0]) > len(second[0]) > 0
+    assert not set(first[1]) & set(second[1])

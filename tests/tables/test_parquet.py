@@ -1,0 +1,345 @@
+"""Parquet and Arrow files: exact rows at random, few row groups in memory, and what is not asked for is not read."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import Loader, Pipe, World
+from headrace.errors import BadOption, BadPipe, SnapshotRefused
+from tests.conftest import RunScript
+from tests.laws.pipes import KINDS, read
+
+pa = pytest.importorskip("pyarrow", reason="not installed")
+pc = pytest.importorskip("pyarrow.compute", reason="not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="not installed")
+ds = pytest.importorskip("pyarrow.dataset", reason="not installed")
+
+from tests.depth import depth  # noqa: E402
+from tests.tables.arrow_types import ARRAYS, HOLES  # noqa: E402
+
+ROWS = 3000
+FORMATS = ("parquet", "arrow")
+
+
+def table(first: int, rows: int) -> Any:
+    numbers = np.arange(first, first + rows)
+    return pa.table(
+        {
+            "k": numbers,
+            "x": (numbers / 2).astype(np.float32),
+            "y": numbers * 3,
+            "s": [f"s{i}" for i in numbers],
+            "m": pa.array([None if i % 7 == 0 else i for i in numbers.tolist()], pa.int32()),
+            "v": pa.array([[i, i + 1] for i in numbers.tolist()], pa.list_(pa.float32(), 2)),
+        }
+    )
+
+
+def write(folder: Path, format: str, files: int = 3, group: int = 100) -> list[str]:
+    paths = []
+    share = ROWS // files
+    for number in range(files):
+        path = folder / f"{number}.{format}"
+        part = table(number * share, share)
+        if format == "parquet":
+            pq.write_table(part, path, row_group_size=group)
+        else:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, part.schema) as writer:
+                writer.write_table(part, max_chunksize=group)
+        paths.append(str(path))
+    return paths
+
+
+@pytest.fixture(params=FORMATS)
+def pipe(request: pytest.FixtureRequest, tmp_path: Path) -> Pipe[Any]:
+    """Files of which about a quarter fits in memory."""
+    return getattr(Pipe, request.param)(write(tmp_path, request.param), memory=30_000)  # type: ignore[no-any-return]
+
+
+def keys(batches: Any, name: str = "k") -> list[int]:
+    return [k for batch in batches for k in batch[name].tolist()]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_come_in_order_and_as_they_were_written(pipe: Pipe[Any]) -> None:
+    batches = list(Loader(pipe.batch(250)))
+    assert keys(batches) == list(range(ROWS))
+    batch = batches[4]
+    assert batch["x"].dtype == np.float32
+    np.testing.assert_array_equal(batch["y"], batch["k"] * 3)
+    np.testing.assert_array_equal(batch["v"], np.stack([batch["k"], batch["k"] + 1], 1))
+    assert batch["s"].tolist() == [f"s{k}" for k in batch["k"]]
+    assert batch["m"].tolist() == [None if k % 7 == 0 else k for k in batch["k"].tolist()]
+    assert not isinstance(batch["k"], np.ma.MaskedArray)
+
+
+def test_any_row_can_be_had_by_itself(pipe: Pipe[Any]) -> None:
+    indexed = pipe.indexed(0, 0)
+    assert indexed is not None
+    for position in (0, 2999, 1500, 99, 100):
+        row = indexed.get(position)
+        assert (row["k"], row["s"]) == (position, f"s{position}")
+        assert row["m"] == (None if position % 7 == 0 else position)
+
+
+def test_files_of_every_arrow_type_give_what_a_table_in_memory_gives(tmp_path: Path) -> None:
+    joinable = {name: array for name, array in ARRAYS.items() if "union" not in name}  # pyarrow cannot join unions
+    for name, array in {**joinable, **{f"{n} with holes": a for n, a in HOLES.items()}}.items():
+        whole = pa.table({"x": pa.chunked_array([array, array])})
+        path = tmp_path / "one.arrow"
+        try:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, whole.schema) as writer:
+                writer.write_table(whole)
+        except pa.ArrowInvalid:
+            continue  # pyarrow cannot write it
+        want = list(Loader(Pipe.of(whole).shuffle().batch(4)))
+        got = list(Loader(Pipe.arrow(path).shuffle().batch(4)))
+        assert repr(got) == repr(want), name
+
+
+# --- shuffling --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quality", [None, 0.1, 0.5, 1])
+def test_every_row_comes_once_and_each_epoch_has_its_order(pipe: Pipe[Any], quality: Any) -> None:
+    with Loader(pipe.select("k", "s").shuffle(quality=quality).batch(64)) as loader:
+        epochs = [keys(loader) for _ in range(2)]
+    assert all(sorted(epoch) == list(range(ROWS)) for epoch in epochs)
+    assert epochs[0] != epochs[1]
+
+
+def test_a_shuffled_epoch_reads_every_row_group_about_once(pipe: Pipe[Any]) -> None:
+    numbers = pipe.select("k", "x", "y")
+    source: Any = numbers.op
+    count, hold = len(source.stored.rows), source.units().hold
+    assert hold * 2 < count == 30
+    keys(Loader(numbers.shuffle().batch(32)))
+    assert source.table().slots.made <= count + 2 * hold
+
+
+def test_explain_says_what_the_quality_comes_to(pipe: Pipe[Any]) -> None:
+    numbers = pipe.select("k", "x", "y")
+    hold = numbers.op.units().hold  # type: ignore[attr-defined]
+    assert f"{hold} of 30 row groups are open at a time" in numbers.shuffle().batch(8).explain()
+    assert "3 of 30 row groups are open" in numbers.shuffle(quality=0.1).explain()
+    assert "10 % of the data" in numbers.shuffle(quality=0.1).explain()
+    assert "fit in memory: raise memory=" in numbers.shuffle(quality=0.9).explain()
+    assert "makes a row group be read anew" in numbers.shuffle(quality=1).explain()
+
+
+@pytest.mark.parametrize("quality", [0, 1.5, -1])
+def test_a_quality_that_means_nothing_is_refused(quality: float) -> None:
+    with pytest.raises(BadOption, match=r"quality"):
+        Pipe.of([1, 2]).shuffle(quality=quality)
+    with pytest.raises(BadOption, match=r"quality"):
+        Pipe.of([1, 2]).shuffle(quality=0.5, window=3)
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["thread3", "fork2", "server3", "spawn2"])
+def test_the_stream_is_the_same_on_every_kind_of_worker(pipe: Pipe[Any], kind: str) -> None:
+    shuffled = pipe.shuffle().map(lambda c: {**c, "r": np.random.rand(len(c["k"]))}, batched=True).batch(50)
+    if kind.startswith("thread"):
+        shuffled = pipe.shuffle().batch(50)  # threads do not touch the global generators
+    assert read(shuffled, 2, **KINDS[kind]) == read(shuffled, 2)
+
+
+def test_workers_share_what_they_read(pipe: Pipe[Any]) -> None:
+    numbers = pipe.select("k", "x", "y")
+    with Loader(numbers.shuffle().batch(32), workers=3, start_method="fork") as loader:
+        assert sorted(keys(loader)) == list(range(ROWS))
+    slots = numbers.op.table().slots  # type: ignore[attr-defined]
+    assert slots.made == 0  # by this process
+    assert (slots._units >= 0).sum() == slots.count
+
+
+def test_a_snapshot_is_small_and_loads_anywhere(pipe: Pipe[Any]) -> None:
+    shuffled = pipe.shuffle()
+    order = keys(Loader(shuffled.batch(8), seed=3))
+    with Loader(shuffled.batch(8), seed=3, workers=2) as loader:
+        samples = iter(loader)
+        got = keys([next(samples) for _ in range(37)])
+        text = json.dumps(loader.state_dict())
+    assert len(text) <= 1024
+    dealt = []
+    for rank in range(2):
+        with Loader(shuffled.batch(4), seed=3, world=World(rank, 2)) as loader:
+            loader.load_state_dict(json.loads(text))
+            dealt.append([b["k"].tolist() for b in loader])
+    assert got + [k for step in zip(*dealt, strict=True) for batch in step for k in batch] == order
+
+
+def test_a_snapshot_of_other_row_groups_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, two = Pipe.parquet(write(tmp_path / "a", "parquet")), Pipe.parquet(write(tmp_path / "b", "parquet", group=70))
+    with pytest.raises(SnapshotRefused, match=r"parquet"):
+        Loader(two.shuffle().batch(4)).load_state_dict(Loader(one.shuffle().batch(4)).state_dict())
+
+
+def test_killed_workers_do_not_change_the_stream(pipe: Pipe[Any]) -> None:
+    shuffled = pipe.shuffle().batch(16)
+    want, got = read(shuffled), []
+    with Loader(shuffled, seed=3, workers=2, start_method="fork") as loader:
+        for i, batch in enumerate(loader):
+            got.append(repr(batch))
+            if i % 40 == 7:
+                workers = [w for group in loader._pool.all() for w in group._workers]
+                os.kill(workers[i % 2].started.pid, signal.SIGKILL)
+        assert loader.stats().retries > 2
+    assert got == want
+
+
+# --- less is read -----------------------------------------------------------------------------------------------------
+
+
+def test_columns_and_names_and_filters_go_down_to_the_files(pipe: Pipe[Any]) -> None:
+    few = pipe.shuffle().filter(pc.field("k") >= 2000).filter(pc.field("s") != "s2500").select("x").rename(x="half")
+    assert len(few) == 999
+    assert "999 rows" in repr(few)
+    batches = list(Loader(few.batch(100)))
+    assert all(list(b) == ["half"] for b in batches)
+    assert sorted(keys(batches, "half")) == [k / 2 for k in range(2000, 3000) if k != 2500]
+
+
+def test_a_filter_that_keeps_nothing_leaves_nothing(pipe: Pipe[Any]) -> None:
+    assert list(Loader(pipe.filter(pc.field("k") < 0).shuffle().batch(4))) == []
+
+
+def test_a_filter_after_a_rename_says_what_to_do(pipe: Pipe[Any]) -> None:
+    with pytest.raises(BadPipe, match=r"before rename\(\)"):
+        pipe.rename(k="key").filter(pc.field("key") > 1)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_wrong_with_files_is_said_when_the_pipe_is_made(format: str, tmp_path: Path) -> None:
+    make = getattr(Pipe, format)
+    with pytest.raises((BadOption, FileNotFoundError)):
+        make(tmp_path / "nothing.here")
+    paths = write(tmp_path, format)
+    with pytest.raises(BadOption, match=r"no column 'z'; there are: 'k'"):
+        make(paths, columns=["z"])
+    with pytest.raises(BadOption, match=r"filter.*does not fit"):
+        make(paths, filter=pc.field("z") > 1)
+    with pytest.raises(BadOption, match=r"memory="):
+        make(paths, memory=0)
+
+
+def test_files_of_different_schemas_are_refused_by_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": [1.5]}), tmp_path / "2.parquet")
+    with pytest.raises(BadOption, match=r"'a' is int64 in .*1.parquet and double in .*2.parquet"):
+        Pipe.parquet(tmp_path)
+
+
+def test_a_file_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": range(100)}), path)
+    pipe = Pipe.parquet(path).batch(10)
+    pq.write_table(pa.table({"a": range(50)}), path)
+    with pytest.raises(BadPipe, match=r"100 rows when the pipe was made"):
+        list(Loader(pipe))
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", depth(["process"], ["inline", "thread", "process"]))
+def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunScript, tmp_path: Path) -> None:
+    rows, groups = 1_000_000, 200
+    part = {f"c{i}": np.random.default_rng(i).random(rows // groups) for i in range(24)}
+    with pq.ParquetWriter(tmp_path / "big.parquet", pa.table(part).schema) as writer:
+        for group in range(groups):
+            part["c0"] = np.arange(group * rows // groups, (group + 1) * rows // groups, dtype=np.float64)
+            writer.write_table(pa.table(part))
+    done = run_script(
+        """
+        import sys
+        import numpy as np
+        import psutil
+        from headrace import Loader, Pipe
+
+        kind, path, budget = sys.argv[1], sys.argv[2], 20_000_000
+
+        def used():
+            total = 0
+            for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+                with open(f"/proc/{process.pid}/smaps_rollup") as file:
+                    total += sum(int(line.split()[1]) for line in file if line.startswith(("Pss_Anon", "Pss_Shmem")))
+            return total * 1024
+
+        how = {"inline": {}, "thread": {"workers": 2, "kind": "thread"}}
+        how["process"] = {"workers": 2, "start_method": "fork"}
+        pipe = Pipe.parquet(path, memory=budget)
+        with Loader(pipe.header(40_000).batch(512), window=4, **how[kind]) as loader:
+            for batch in loader:  # what the packages need once is not the data's
+                pass
+            slots = pipe.op.table().slots
+            base = used() - (slots._units >= 0).sum() * slots.size
+            peak, seen = 0, np.zeros(1_000_000, bool)
+        shuffled = pipe.shuffle().batch(512)
+        with Loader(shuffled, window=4, **how[kind]) as loader:
+            for number, batch in enumerate(loader):
+                rows = batch["c0"].astype(np.int64)
+                assert not seen[rows].any()
+                seen[rows] = True
+                if number % 50 == 0:
+                    peak = max(peak, used())
+        assert seen.all()
+        print((peak - base) / budget)
+        """,
+        kind,
+        tmp_path / "big.parquet",
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) <= 1.2, done.stdout
+
+
+# --- datasets of others -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "feather"])
+def test_a_pyarrow_dataset_with_its_folders_as_columns(format: str, tmp_path: Path) -> None:
+    whole = pa.table({"k": np.arange(300), "part": np.arange(300) % 3, "n": pa.array([None, 1, 2] * 100)})
+    parts = ds.partitioning(pa.schema([("part", pa.int64())]), flavor="hive")
+    ds.write_dataset(whole, tmp_path / "set", format=format, partitioning=parts)
+    pipe = Pipe.of(ds.dataset(tmp_path / "set", whole.schema, format=format, partitioning=parts))
+    with Loader(pipe.shuffle().batch(50), workers=1) as loader:
+        batches = list(loader)
+    assert repr(batches) == repr(list(Loader(pipe.shuffle().batch(50))))
+    assert sorted(keys(batches)) == list(range(300))
+    for batch in batches:
+        np.testing.assert_array_equal(batch["part"], batch["k"] % 3)
+        np.testing.assert_array_equal(np.ma.getmaskarray(batch["n"]), batch["k"] % 3 == 0)
+    assert len(pipe.filter(pc.field("k") < 10)) == 10
+
+
+def test_a_pyarrow_dataset_in_memory_is_a_frame() -> None:
+    assert len(Pipe.of(ds.dataset(table(0, 10)))) == 10
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_hf_dataset_gives_columns_unless_it_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets", reason="not installed")
+    given = datasets.Dataset.from_dict({"k": list(range(100)), "s": [f"s{i}" for i in range(100)]})
+    pipe = Pipe.of(given).shuffle().batch(16)
+    got = list(Loader(pipe))
+    assert sorted(keys(got)) == list(range(100))
+    chosen = Pipe.of(given.select([5, 3, 9])).batch(2)
+    assert keys(Loader(chosen)) == [5, 3, 9]
+    formatted = Pipe.of(given.with_format("numpy"))
+    assert not formatted.columnar
+    monkeypatch.setattr("headrace.tables.stored.MEMORY", 100)
+    larger = Pipe.of(given)
+    assert "memory-mapped" in repr(larger)
+    assert sorted(keys(Loader(larger.shuffle().batch(16)))) == list(range(100))

@@ -1,0 +1,257 @@
+"""Verbs on columns, on streams of rows and on frames."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import Loader, Pipe
+from headrace.errors import BadOption, BadPipe
+from tests.tables.frames import KINDS, doubled, frame, numbers
+
+pa = pytest.importorskip("pyarrow", reason="expressions are pyarrow's")
+pc = pytest.importorskip("pyarrow.compute", reason="expressions are pyarrow's")
+
+FRAMES = ("pandas", "polars", "arrow")
+
+
+def rows(count: int) -> Any:
+    return lambda: ({"k": i, "x": i / 2, "s": f"s{i}"} for i in range(count))
+
+
+def values(batches: Any, name: str) -> list[Any]:
+    return [v for b in batches for v in b[name].tolist()]
+
+
+# --- columns of frames ------------------------------------------------------------------------------------------------
+
+
+def test_select_reaches_the_source_through_verbs_that_keep_columns() -> None:
+    pipe = Pipe.of(numbers(20)).shuffle().header(10).cycle(2).select("k", "c1").batch(4)
+    assert "frame(20 rows, 2 columns)" in repr(pipe)
+    assert all(list(b) == ["k", "c1"] for b in Loader(pipe))
+
+
+def test_select_after_a_map_takes_what_the_map_gives() -> None:
+    pipe = Pipe.of(numbers(20)).map(doubled, batched=True).select("twice").batch(4)
+    assert values(Loader(pipe), "twice") == [4.0 * i for i in range(20)]
+
+
+def test_rename_gives_new_names_and_refuses_two_of_one() -> None:
+    pipe = Pipe.of(numbers(5)).rename({"k": "key"}).map(lambda c: {"n": c["key"] + 1}, batched=True).rename(n="next")
+    assert values(Loader(pipe.batch(2)), "next") == [1, 2, 3, 4, 5]
+    with pytest.raises(BadOption, match=r"two columns the name 'c0'"):
+        Pipe.of(numbers(5)).rename(k="c0")
+    with pytest.raises(BadOption, match=r"no column 'z'; there are: 'c0'"):
+        Pipe.of(numbers(5)).select("z")
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "memmap"])
+def test_a_filter_by_expression_knows_how_many_rows_are_left(kind: str) -> None:
+    pipe = Pipe.of(frame(kind, 50)).shuffle().filter((pc.field("k") > 9) & pc.field("even"))
+    assert len(pipe) == 20
+    assert sorted(values(Loader(pipe.batch(6)), "k")) == list(range(10, 50, 2))
+
+
+def test_filters_add_up_and_a_filter_stands_where_it_must() -> None:
+    twice = Pipe.of(numbers(50)).filter(pc.field("k") > 9).filter(pc.field("k") < 20)
+    assert values(Loader(twice.batch(50)), "k") == list(range(10, 20))
+    first = Pipe.of(numbers(50)).header(10).filter(pc.field("k") > 7)
+    assert [row["k"] for row in Loader(first)] == [8, 9]
+    mapped = Pipe.of(numbers(50)).map(doubled, batched=True).filter(pc.field("twice") < 10)
+    assert [row["k"] for row in Loader(mapped)] == [0, 1, 2]
+
+
+def test_an_expression_that_does_not_fit_says_so_when_the_pipe_is_made() -> None:
+    with pytest.raises(BadOption, match=r"does not fit the columns"):
+        Pipe.of(numbers(5)).filter(pc.field("nope") > 1)
+
+
+@pytest.mark.parametrize("form", ["numpy", "pandas", "polars", "arrow", "torch"])
+def test_a_batched_map_gets_and_gives_any_form(form: str) -> None:
+    if form != "numpy":
+        pytest.importorskip("pyarrow" if form == "arrow" else form, reason="not installed")
+
+    def add(columns: Any) -> Any:
+        if form == "polars":
+            return columns.with_columns(n=columns["k"] + 1)
+        if form == "arrow":
+            return columns.append_column("n", pc.add(columns["k"], 1))
+        columns["n"] = columns["k"] + 1
+        return columns
+
+    pipe = Pipe.of(numbers(10)).shuffle().map(add, batched=True, as_=form).batch(4)
+    with Loader(pipe, workers=1) as loader:
+        assert sorted(values(loader, "n")) == list(range(1, 11))
+
+
+def test_a_batched_map_must_give_a_row_for_each_row() -> None:
+    with pytest.raises(BadPipe, match=r"got 4 rows and returned 2"):
+        list(Loader(Pipe.of(numbers(8)).map(lambda c: {"k": c["k"][:2]}, batched=True).batch(4)))
+    with pytest.raises(BadPipe, match=r"must return columns.*not int"):
+        list(Loader(Pipe.of(numbers(8)).map(lambda c: 3, batched=True).batch(4)))
+    with pytest.raises(BadOption, match=r"dataframe"):
+        Pipe.of([1, 2]).map(lambda c: c, batched=True)
+
+
+def test_a_map_on_rows_leaves_columns_behind() -> None:
+    pipe = Pipe.of(numbers(6)).map(lambda row: row["k"] * 2)
+    assert not pipe.columnar
+    assert list(Loader(pipe.batch(4))) == [[0, 2, 4, 6], [8, 10]]
+
+
+def test_concatenated_frames_are_one() -> None:
+    whole = Pipe.of(numbers(10)).concat(Pipe.of(numbers(5)), Pipe.of(numbers(3))).shuffle().batch(4)
+    assert sorted(values(Loader(whole), "k")) == sorted([*range(10), *range(5), *range(3)])
+    mixed = Pipe.of(numbers(3)).concat(Pipe.of({**numbers(3), "k": np.ones(3)})).batch(6)
+    with pytest.raises(BadPipe, match=r"column 'k' is float64 and int64 in different parts"):
+        list(Loader(mixed))
+
+
+def test_a_weighted_draw_takes_columns() -> None:
+    pipe = Pipe.of(numbers(4)).weighted([0, 1, 0, 1], 100).batch(50)
+    assert set(values(Loader(pipe), "k")) == {1, 3}
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FRAMES)
+def test_rows_of_a_stream_become_frames_and_rows_again(form: str) -> None:
+    if form != "arrow":
+        pytest.importorskip(form, reason="not installed")
+    frames = list(Loader(Pipe.of(rows(10)).dataframe(4, as_=form)))
+    assert [len(f) for f in frames] == [4, 4, 2]
+    back = list(Loader(Pipe.of(rows(10)).dataframe(4, as_=form).rows()))
+    assert [(r["k"], r["x"], r["s"]) for r in back] == [(i, i / 2, f"s{i}") for i in range(10)]
+
+
+def test_tuples_need_names_and_rows_must_agree() -> None:
+    pairs = Pipe.of([(1, "a"), (2, "b")])
+    frames = list(Loader(pairs.dataframe(2, as_="arrow", columns=["n", "s"])))
+    assert frames[0].to_pylist() == [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
+    with pytest.raises(BadPipe, match=r"columns="):
+        list(Loader(pairs.dataframe(2)))
+    with pytest.raises(BadPipe, match=r"row 1 of the frame differs from the first in 'b'"):
+        list(Loader(Pipe.of([{"a": 1}, {"a": 1, "b": 2}]).dataframe(2)))
+
+
+def test_missing_values_in_rows_stay_missing() -> None:
+    given = [{"n": 1, "s": "a"}, {"n": None, "s": None}]
+    (table,) = Loader(Pipe.of(given).dataframe(2, as_="arrow"))
+    assert table.to_pylist() == given
+    assert table.schema.field("n").type == pa.int64()
+
+
+@pytest.mark.parametrize("form", FRAMES)
+def test_verbs_work_on_rows_and_on_frames_alike(form: str) -> None:
+    if form != "arrow":
+        pytest.importorskip(form, reason="not installed")
+
+    def worked(pipe: Pipe[Any]) -> Pipe[Any]:
+        return pipe.select("k", "s").rename(s="text").filter(pc.field("k") >= 3)
+
+    single = list(Loader(worked(Pipe.of(rows(8)))))
+    framed = list(Loader(worked(Pipe.of(rows(8)).dataframe(2, as_=form)).rows()))
+    assert [(r["k"], r["text"]) for r in single] == [(r["k"], r["text"]) for r in framed]
+    assert [r["k"] for r in single] == [3, 4, 5, 6, 7]
+
+
+def test_a_verb_that_meets_something_else_says_what_it_works_on() -> None:
+    with pytest.raises(BadPipe, match=r"rows\(\) works on rows.*not on int"):
+        list(Loader(Pipe.of([1, 2]).rows()))
+
+
+# --- join -------------------------------------------------------------------------------------------------------------
+
+CITIES = {"id": np.array([3, 1, 2]), "city": np.array(["Basel", "Zug", "Chur"], object), "size": np.array([30, 10, 20])}
+
+
+@pytest.mark.parametrize("where", ["columns", "rows", "frames"])
+def test_a_left_join_adds_columns_and_marks_what_is_missing(where: str) -> None:
+    people = {"who": np.arange(5), "home": np.array([2, 3, 9, 1, 2])}
+    pipe: Pipe[Any] = Pipe.of(people)
+    if where == "rows":
+        pipe = pipe.map(dict)
+    elif where == "frames":
+        pipe = pipe.batch(2)
+    joined = pipe.join(CITIES, {"home": "id"})
+    if where != "rows":
+        joined = (joined.batch(3) if where == "columns" else joined).rows()
+    got = [(r["who"], r["city"], r["size"]) for r in Loader(joined)]
+    assert got == [(0, "Chur", 20), (1, "Basel", 30), (2, None, None), (3, "Zug", 10), (4, "Chur", 20)]
+
+
+@pytest.mark.parametrize("where", ["columns", "rows", "frames"])
+def test_an_inner_join_leaves_out_rows_without_a_match(where: str) -> None:
+    people = {"who": np.arange(5), "id": np.array([2, 3, 9, 1, 2])}
+    pipe: Pipe[Any] = Pipe.of(people)
+    pipe = pipe.map(dict) if where == "rows" else pipe.batch(2) if where == "frames" else pipe
+    joined = pipe.join(CITIES, "id", how="inner")
+    if where == "columns":
+        assert len(joined) == 4
+        batch = next(iter(Loader(joined.batch(9))))
+        assert not isinstance(batch["size"], np.ma.MaskedArray)
+    rows_of = joined.rows() if where == "frames" else joined
+    assert [(r["who"], r["city"]) for r in Loader(rows_of)] == [(0, "Chur"), (1, "Basel"), (3, "Zug"), (4, "Chur")]
+
+
+def test_a_join_by_text_and_by_several_columns() -> None:
+    right = pa.table({"a": ["x", "x", "y"], "b": [1, 2, 1], "v": [10, 20, None]})
+    left = {"a": np.array(["y", "x", "x", "z"], object), "b": np.array([1, 2, 1, 1])}
+    got = list(Loader(Pipe.of(left).join(right, ["a", "b"]).batch(4)))
+    assert got[0]["v"].tolist() == [None, 20, 10, None]
+    named = list(Loader(Pipe.of(left).join(pa.table({"a": ["x"], "w": ["W"]}), "a").batch(4)))
+    assert named[0]["w"].tolist() == [None, "W", "W", None]
+
+
+def test_a_join_that_is_not_one_to_one_is_refused() -> None:
+    with pytest.raises(BadOption, match=r"id = 1 is there twice"):
+        Pipe.of(numbers(3)).join({"id": np.array([1, 1])}, {"k": "id"})
+    with pytest.raises(BadPipe, match=r"two columns the name 'c0'"):
+        list(Loader(Pipe.of(numbers(3)).join({"k": np.arange(3), "c0": np.arange(3)}, "k").batch(3)))
+
+
+def test_a_join_is_the_same_in_workers() -> None:
+    pipe = Pipe.of(numbers(40)).shuffle().join({"k": np.arange(0, 40, 3), "third": np.arange(14)}, "k").batch(7)
+    with Loader(pipe, workers=2, seed=1) as loader:
+        assert repr(list(loader)) == repr(list(Loader(pipe, seed=1)))
+
+
+# --- in workers -------------------------------------------------------------------------------------------------------
+
+
+def changed(columns: Any) -> Any:
+    columns["sum"] = columns["c0"] + columns["c1"]
+    columns["c2"] = columns["c2"][::-1]
+    del columns["even"]
+    return (columns, len(columns))
+
+
+@pytest.mark.parametrize("form", ["numpy", "torch"])
+def test_a_batch_that_was_changed_in_a_worker_arrives_as_it_was_left(form: str) -> None:
+    if form == "torch":
+        pytest.importorskip("torch", reason="not installed")
+    change = changed if form == "numpy" else (lambda c: ({**c, "sum": c["c0"] + c["c1"]}, c["k"]))
+    pipe = Pipe.of(numbers(3000)).shuffle().batch(1000, as_=form).map(change)
+    with Loader(pipe, workers=1) as loader:
+        got = list(loader)
+    assert repr(got) == repr(list(Loader(pipe)))
+    assert type(got[0][0]) is dict
+
+
+def fails_on_seven(columns: Any) -> Any:
+    if (columns["k"] == 7).any():
+        raise ValueError("seven")
+    return columns
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_that_fails_can_be_left_out(workers: int) -> None:
+    pipe = Pipe.of(numbers(20)).map(fails_on_seven, batched=True).batch(4)
+    with Loader(pipe, workers=workers, on_error="skip") as loader:
+        assert values(loader, "k") == [k for k in range(20) if k not in (4, 5, 6, 7)]
+        assert loader.stats().skips == 1
+    with pytest.raises(ValueError, match="seven") as caught, Loader(pipe, workers=workers) as loader:
+        list(loader)
+    assert "in map(" in "".join(caught.value.__notes__)
