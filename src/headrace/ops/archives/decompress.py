@@ -5,7 +5,6 @@ import enum
 import gzip
 import lzma
 import os
-import tarfile
 import warnings
 import zipfile
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from headrace.ops.files.per_file import EachFile, pathname_stream
 from headrace.sources.stream import StreamWrapper
+from headrace.sources.tar import open_tar
 
 
 class CompressionType(enum.Enum):
@@ -36,7 +36,7 @@ _OPENERS: dict[CompressionType, Any] = {
     CompressionType.GZIP: lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
     CompressionType.LZMA: lzma.LZMAFile,
     CompressionType.BZIP2: bz2.BZ2File,
-    CompressionType.TAR: lambda file: tarfile.open(fileobj=file, mode="r:*"),  # noqa: SIM115 - the wrapper closes it
+    CompressionType.TAR: lambda file: open_tar(file, "r:*", str(getattr(file, "name", "a stream"))),
     CompressionType.ZIP: zipfile.ZipFile,
 }
 

@@ -17,6 +17,7 @@ from typing import Any
 from headrace.ops.files.per_file import PerFile, member, pathname_stream
 from headrace.sources.slice import Slice, open_slice
 from headrace.sources.stream import StreamWrapper, in_memory
+from headrace.sources.tar import content, headers, open_tar
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
 def members(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:
     """The regular files of one archive."""
     plain = _plain_file(stream)
-    archive, ours = _opened(stream, mode)
+    archive, ours = _opened(stream, mode, path)
     try:
-        for info in archive:
+        for info in headers(archive, path):
             if not info.isfile():
                 continue
             name = member(path, info.name)
@@ -56,17 +57,14 @@ def members(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tup
                 again = partial(open_slice, plain, info.offset_data, info.size)
                 inner = StreamWrapper(io.BufferedReader(part), stream, name, again)
             else:
-                file = archive.extractfile(info)
-                assert file is not None  # a regular file
-                with file:
-                    inner = in_memory(file.read(), name)
+                inner = in_memory(content(archive, info, path), name)
             yield name, inner
     finally:
         if ours:
             archive.close()
 
 
-def _opened(stream: StreamWrapper, mode: str) -> tuple[tarfile.TarFile, bool]:
+def _opened(stream: StreamWrapper, mode: str, path: str) -> tuple[tarfile.TarFile, bool]:
     """The archive in a stream, and whether it is ours to close."""
     file = stream.file_obj
     if isinstance(file, tarfile.TarFile):
@@ -74,7 +72,7 @@ def _opened(stream: StreamWrapper, mode: str) -> tuple[tarfile.TarFile, bool]:
     # Sequential: it could seek, but each jump would be another request.
     if getattr(file, "sequential", False) or not (hasattr(file, "seekable") and file.seekable()):
         mode = mode.replace(":", "|")
-    return tarfile.open(fileobj=file, mode=mode), True  # type: ignore[call-overload]
+    return open_tar(file, mode, path), True
 
 
 def _plain_file(stream: StreamWrapper) -> str | None:
