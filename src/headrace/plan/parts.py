@@ -1,0 +1,184 @@
+"""Parts: a shuffled order in which each rank of a job needs only its own part of the stored units.
+
+In `order.Shuffled` and in `lanes`, every rank meets every unit (row group, shard, chunk), so a job of R ranks reads the
+data R times. Here all units are laid on one line, and the line is cut into `parts` parts of equal length. Position p of
+the order is a row of part p mod parts:
+
+    position    0  1  2  3  4  5  6  7  ...        rank r of R takes the positions p with p mod R = r.
+    part        0  1  2  3  0  1  2  3             Where R divides `parts`, these lie in the parts c with c mod R = r,
+    row of it   0  0  0  0  1  1  1  1             and nobody else reads those.
+
+The order itself knows nothing of ranks: it is the same for every R, number of workers and batch size.
+
+On the line, the parts stand in digit-reversed order. With radices (2, 2, 2, 2, 3), part c = d0 + 2 d1 + 4 d2 + 8 d3 +
+16 d4 has place 24 d0 + 12 d1 + 6 d2 + 3 d3 + d4. So the parts of a rank of 2, 4, 8, 16 or 48 are neighbours, and a unit
+that a cut divides is rarely divided between two ranks. (Radices 3, 2, 2, 2, 2 do the same for 3, 6, 12, 24, 48.)
+
+Inside a part, its pieces (units, or what a cut left of one) come in a keyed order, on `lanes` lanes, as in `lanes`:
+each round takes one row from every lane. So parts x lanes units are open at a time in the whole job, and a batch mixes
+rows of about as many. All of it is integer arithmetic with random access, and part of the order: nothing may change.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.plan.lanes import _shuffled
+from headrace.plan.order import Ints, Shuffled, Windowed, Words, _checked, _noise
+from headrace.plan.seed import key as derive
+
+PARTS = 48
+"""Divided by 1, 2, 3, 4, 6, 8, 12, 16, 24 and 48 ranks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """`ends[u]` is the first row after unit u. `line` keys the order of the units: the same in every epoch where ranks
+    keep what they have read. `key` keys all the rest, anew in every epoch."""
+
+    ends: Ints
+    line: int
+    key: int
+    parts: int = PARTS
+    lanes: int = 4
+    radices: tuple[int, ...] = ()
+    """Of the digit reversal; () means the prime factors of `parts`, smallest first."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("parts", self.parts), ("lanes", self.lanes)):
+            if value < 1:
+                raise BadOption(f"{name}={value}: give at least 1")
+        if self.radices and prod(self.radices) != self.parts:
+            raise BadOption(f"radices={self.radices}: their product must be parts={self.parts}")
+
+    @property
+    def length(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    @property
+    def count(self) -> int:
+        """Parts that there are: fewer than asked for where there are fewer rows."""
+        return max(1, min(self.parts, self.length))
+
+    def __call__(self, positions: Ints) -> Ints:
+        positions = _checked(positions, self.length)
+        if not positions.size:
+            return positions
+        line = self._laid()
+        at = line.part_starts[positions % self.count] + self._inside(positions)
+        piece = np.searchsorted(line.starts, at, side="right") - 1
+        rows: Ints = line.rows[piece] + _shuffled(at - line.starts[piece], line.sizes[piece], line.keys[piece])
+        return rows
+
+    def _inside(self, positions: Ints) -> Ints:
+        """Which place in its part the row of each position has, before the rows of a piece are mixed."""
+        shorter, longer = divmod(self.length, self.count)
+        lanes = min(self.lanes, shorter)
+        part = positions % self.count
+        row = positions // self.count
+        size = shorter + (part < longer)
+        rounds, over = size // lanes, size % lanes
+        turn = row // lanes
+        # Rounds of all parts are numbered through, so that each has a sequence of lanes of its own.
+        most = shorter // lanes + 1
+        mixed = Windowed(self.count * most * lanes, lanes, derive(self.key, "rounds"))
+        whole = turn < rounds
+        lane = np.where(whole, mixed((part * most + turn) * lanes + row % lanes) % lanes, row - rounds * lanes)
+        # The first `over` lanes are longer by one row: those rows come last.
+        found: Ints = lane * rounds + np.minimum(lane, over) + turn
+        return found
+
+    def _laid(self) -> "_Line":
+        radices = self.radices if self.count == self.parts else ()
+        return _laid(self.ends.tobytes(), self.line, self.key, self.count, radices or factors(self.count))
+
+    def units_of(self, part: int) -> Ints:
+        """The units that hold rows of a part."""
+        line = self._laid()
+        here = slice(*np.searchsorted(line.part_of, [part, part + 1]))
+        found: Ints = np.unique(np.searchsorted(self.ends, line.rows[here], side="right"))
+        return found
+
+    def reads(self, ranks: int) -> float:
+        """How often the rows of the data are read in one epoch by all ranks together, each reading whole units."""
+        if not self.length:
+            return 1.0
+        sizes = np.diff(self.ends, prepend=0)
+        total = 0
+        for rank in range(ranks):
+            mine = [part for part in range(self.count) if (part - rank) % gcd(ranks, self.count) == 0]
+            total += int(sizes[np.unique(np.concatenate([self.units_of(part) for part in mine]))].sum())
+        return total / self.length
+
+
+def factors(number: int) -> tuple[int, ...]:
+    """The prime factors of a number, smallest first."""
+    found = []
+    factor = 2
+    while number > 1:
+        if number % factor == 0:
+            found.append(factor)
+            number //= factor
+        elif factor * factor > number:
+            factor = number
+        else:
+            factor += 1
+    return tuple(found)
+
+
+def reversed_digits(radices: tuple[int, ...]) -> Ints:
+    """The place on the line of each part."""
+    parts = np.arange(prod(radices))
+    places = np.zeros_like(parts)
+    rest, weight = parts, len(parts)
+    for radix in radices:
+        weight //= radix
+        places += rest % radix * weight
+        rest = rest // radix
+    return places
+
+
+class _Line(NamedTuple):
+    """The pieces of all parts, part after part, those of a part in their keyed order."""
+
+    starts: Ints
+    """Of each piece, counted over all parts."""
+    sizes: Ints
+    rows: Ints
+    """The first row of each piece in the stored data."""
+    keys: Words
+    part_of: Ints
+    part_starts: Ints
+
+
+@lru_cache(maxsize=4)
+def _laid(ends: bytes, line_key: int, key: int, count: int, radices: tuple[int, ...]) -> _Line:
+    last = np.frombuffer(ends, np.int64)
+    units = len(last)
+    order = Shuffled(units, derive(line_key, "units"))(np.arange(units))
+    first = np.concatenate([np.zeros(1, np.int64), last[:-1]])
+    unit_ends = np.cumsum((last - first)[order])
+    unit_starts = np.concatenate([np.zeros(1, np.int64), unit_ends[:-1]])
+
+    shorter, longer = divmod(int(last[-1]), count)
+    sizes = shorter + (np.arange(count) < longer)
+    in_place = np.argsort(reversed_digits(radices), kind="stable")  # the part that stands at each place
+    place_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[in_place])[:-1]])
+
+    # A piece begins where a unit begins and where a part begins.
+    begins = np.union1d(unit_starts[unit_starts < last[-1]], place_starts)
+    lengths = np.diff(begins, append=last[-1])
+    unit = np.searchsorted(unit_ends, begins, side="right")  # (empty units share their start with the next one)
+    part = in_place[np.searchsorted(place_starts, begins, side="right") - 1]
+    rows = first[order][unit] + begins - unit_starts[unit]
+
+    noise = _noise(derive(key, "pieces"), begins)
+    sequence = np.lexsort((begins, noise, part))
+    lengths, rows, part = lengths[sequence], rows[sequence], part[sequence]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
+    part_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])
+    return _Line(starts, lengths, rows, _noise(derive(key, "inside"), begins)[sequence], part, part_starts)
