@@ -1,0 +1,313 @@
+"""Mixture: which source each sample of a mixture comes from, as arithmetic with random access.
+
+Weights are whole numbers with the sum P, and repeat with the period P. Inside a period, sources are set down by
+Tijdeman's rule, so that in every prefix each source has its share to within one sample:
+
+    weights 5 : 3 : 2      sources 0 1 0 2 0 1 0 2 1 0 | 0 1 0 2 ...
+
+    sample q of the mixture comes from source i = table[q mod P], and is number rank[q mod P] + (q div P) x w_i of it
+
+A block of consecutive positions is then mixed by a keyed permutation, so that the pattern does not show; the samples
+that a block holds do not depend on the key. Weights may change: a `Stage` says from which position on which weights
+hold. Blocks begin anew with each stage. A source goes on where it stopped, so adding a stage changes nothing before it,
+as long as it begins at the end of a block (`next_border`), and what a
+source is owed at that moment to have its exact share is made up for in the next stage.
+
+At the end of a source (`ends`):
+
+    first     the mixture ends with the first source that has no more
+    all       it ends when every source was given once; shorter ones begin again
+    drop      a source that has no more is left out, the weights of the others stay: every sample comes exactly once
+    forever   every source begins again; there is no end
+
+Which row number j of source i is, and in which turn through it, is j mod n_i and j div n_i: see `Mixture.rows`.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from math import gcd, lcm
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.plan.order import Ints, Windowed
+from headrace.plan.seed import key as derive
+
+Ends = Literal["first", "all", "drop", "forever"]
+PERIOD = 1 << 16
+"""The largest sum of weights: products stay below 2**63 up to 2**47 samples."""
+BLOCK = 1024
+"""Positions that are mixed with each other. Part of the order."""
+OWED = 1 << 32
+"""Parts of a sample in which is counted what sources are owed where weights change."""
+NEVER = 1 << 47
+"""The length of a mixture without an end."""
+
+
+def whole_weights(weights: Sequence[float]) -> tuple[int, ...]:
+    """Weights as whole numbers: exactly where their sum can be at most PERIOD, else by largest remainder.
+
+    A weight so small that it would become nothing is refused: a source must not vanish without a word.
+    """
+    given = [Fraction(w) for w in weights]
+    if not given or min(given) < 0 or not any(given):
+        raise BadOption(f"weights={list(weights)!r}: give numbers >= 0, at least one of them above 0")
+    # 0.7 is not exactly seven tenths: the plainest fraction near it is meant.
+    near = [one.limit_denominator(PERIOD) for one in given]
+    common = lcm(*(one.denominator for one in near))
+    numbers = [int(one * common) for one in near]
+    shared = gcd(*numbers)
+    numbers = [n // shared for n in numbers]
+    if sum(numbers) <= PERIOD and all(bool(n) == bool(one) for n, one in zip(numbers, given, strict=True)):
+        return tuple(numbers)
+    total = sum(given)
+    ideal = [one * PERIOD / total for one in given]
+    numbers = [int(one) for one in ideal]
+    rest = sorted(range(len(given)), key=lambda i: (numbers[i] - ideal[i], i))
+    for i in rest[: PERIOD - sum(numbers)]:
+        numbers[i] += 1
+    for i, one in enumerate(given):
+        if one and not numbers[i]:
+            raise BadOption(
+                f"weight {weights[i]!r} of source {i} is too small beside the others: 1 in {PERIOD} is least"
+            )
+    return tuple(numbers)
+
+
+class Schedule(NamedTuple):
+    """The sources of a stage in turn, and how many of the same source stand before each of them.
+
+    From place `loop` on they repeat, with `cycle` samples of each source in every turn.
+    """
+
+    source: Ints
+    rank: Ints
+    loop: int
+    cycle: Ints
+
+    def at(self, samples: Ints) -> "Drawn":
+        """The sources of these samples of the stage, and their numbers in it."""
+        repeated: Ints = np.maximum(samples - self.loop, 0)
+        length = len(self.source) - self.loop
+        place = np.where(samples < self.loop, samples, repeated % length + self.loop)
+        source: Ints = self.source[place]
+        turns: Ints = repeated // length
+        number: Ints = self.rank[place] + turns * self.cycle[source]
+        return Drawn(source, number)
+
+    def given(self, samples: int) -> Ints:
+        """How many samples of each source are among the first so many."""
+        turns, over = divmod(max(samples - self.loop, 0), len(self.source) - self.loop)
+        place = samples if samples < self.loop else self.loop + over
+        return turns * self.cycle + np.bincount(self.source[:place], minlength=len(self.cycle))
+
+    def until(self, source: int, wanted: int) -> int:
+        """After how many samples a source has given so many."""
+        first = int((self.source[: self.loop] == source).sum())
+        turns = max(0, wanted - first - 1) // int(self.cycle[source])
+        place = np.flatnonzero(self.source == source)[wanted - 1 - turns * int(self.cycle[source])]
+        return turns * (len(self.source) - self.loop) + int(place) + 1
+
+
+@lru_cache(maxsize=64)
+def schedule(weights: tuple[int, ...], owed: tuple[int, ...]) -> Schedule:
+    """Tijdeman's rule, as it schedules work: sample x of source i may come from a certain place on, and of all that may
+    come, the one that must come soonest is taken. `owed` is what each source lacks when the stage begins, in 1/OWED of
+    a sample: so shares stay exact however often weights change."""
+    period, slack = sum(weights), max(1, 2 * (len(weights) - 1))
+    may_come: dict[int, list[int]] = defaultdict(list)
+    counts = [0] * len(weights)
+
+    def release(i: int, now: int) -> None:
+        if weights[i]:
+            earliest = -(-period * (slack * (OWED * counts[i] - owed[i]) + OWED) // (slack * OWED * weights[i]))
+            may_come[max(earliest, now)].append(i)
+
+    for i in range(len(weights)):
+        release(i, 1)
+    waiting: list[tuple[Fraction, int]] = []
+    sources: list[int] = []
+    ranks: list[int] = []
+    states: dict[tuple[int, ...], int] = {}
+    while (
+        state := tuple(c - w * (len(sources) // period) for c, w in zip(counts, weights, strict=True))
+    ) not in states:
+        states[state] = len(sources)
+        for place in range(len(sources) + 1, len(sources) + period + 1):
+            while place not in may_come and not waiting:  # a source that gets no more may keep what it is owed
+                may_come[place] = may_come.pop(min(may_come))
+            for i in may_come.pop(place, ()):
+                must = slack * (OWED * (counts[i] + 1) - owed[i]) - OWED
+                heapq.heappush(waiting, (Fraction(must, weights[i]), i))
+            i = heapq.heappop(waiting)[1]
+            sources.append(i)
+            ranks.append(counts[i])
+            counts[i] += 1
+            release(i, place + 1)
+    loop = states[state]
+    source = np.array(sources, np.int64)
+    return Schedule(source, np.array(ranks, np.int64), loop, np.bincount(source[loop:], minlength=len(weights)))
+
+
+class Stage(NamedTuple):
+    """From this position on, these weights hold."""
+
+    start: int
+    weights: tuple[int, ...]
+
+
+class Drawn(NamedTuple):
+    """Where samples come from: the source, and the number of the sample in it, counted over all turns through it."""
+
+    source: Ints
+    number: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    lengths: tuple[int, ...]
+    stages: tuple[Stage, ...]
+    key: int
+    ends: Ends = "first"
+    block: int = BLOCK
+    length: int = field(init=False, compare=False)
+    _stages: tuple["_Begun", ...] = field(init=False, compare=False, repr=False)
+    """The stages that were given, with those that follow from sources that end."""
+
+    def __post_init__(self) -> None:
+        self._check()
+        stages, length = _unrolled(self.lengths, self.stages, self.ends)
+        object.__setattr__(self, "_stages", stages)
+        object.__setattr__(self, "length", length)
+
+    def _check(self) -> None:
+        if self.ends not in get_args(Ends):
+            raise BadOption(f"ends={self.ends!r}: choose one of {', '.join(map(repr, get_args(Ends)))}")
+        if not self.lengths or min(self.lengths) < 1:
+            raise BadOption(f"lengths={self.lengths}: every source of a mixture needs at least one sample")
+        starts = [stage.start for stage in self.stages]
+        if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
+            raise BadOption(f"stages start at {starts}: the first starts at 0, and each later than the one before")
+        for stage in self.stages:
+            if (
+                len(stage.weights) != len(self.lengths)
+                or min(stage.weights) < 0
+                or not 0 < sum(stage.weights) <= PERIOD
+            ):
+                raise BadOption(f"weights={stage.weights}: give {len(self.lengths)} whole numbers (see whole_weights)")
+
+    def __call__(self, positions: Ints) -> Drawn:
+        """The source and the number of the sample at each position."""
+        positions = np.asarray(positions, np.int64)
+        if positions.size and not 0 <= positions.min() <= positions.max() < self.length:
+            raise IndexError(f"a position is outside a mixture of {self.length} samples")
+        starts = np.array([stage.start for stage in self._stages], np.int64)
+        where = np.searchsorted(starts, positions, side="right") - 1
+        source, number = np.empty_like(positions), np.empty_like(positions)
+        for index in np.unique(where).tolist():
+            here = where == index
+            source[here], number[here] = self._in_stage(index, positions[here])
+        return Drawn(source, number)
+
+    def _in_stage(self, index: int, positions: Ints) -> Drawn:
+        stage = self._stages[index]
+        stop = self._stages[index + 1].start if index + 1 < len(self._stages) else self.length
+        mixed = Windowed(stop - stage.start, self.block, derive(self.key, "mixture", stage.start))
+        drawn = stage.schedule.at(mixed(positions - stage.start))
+        return Drawn(drawn.source, drawn.number + stage.given[drawn.source])
+
+    def given(self, samples: int) -> Ints:
+        """How many samples of each source are among the first so many, where those end a block."""
+        stage = max((stage for stage in self._stages if stage.start <= samples), key=lambda stage: stage.start)
+        return stage.given + stage.schedule.given(samples - stage.start)
+
+    def rows(self, drawn: Drawn) -> tuple[Ints, Ints]:
+        """Turns through its source before each sample, and its row in this one."""
+        lengths = np.array(self.lengths, np.int64)[drawn.source]
+        return drawn.number // lengths, drawn.number % lengths
+
+    def next_border(self, position: int) -> int:
+        """The end of the block that a position lies in: the first place at or behind it where weights may change."""
+        start = max(stage.start for stage in self._stages if stage.start <= position)
+        return min(start + -(-(position - start) // self.block) * self.block, self.length)
+
+    def reweighted(self, position: int, weights: tuple[int, ...]) -> "Mixture":
+        """The same up to `position`, which ends a block, and other weights from there on."""
+        if position != self.next_border(position) or position <= self.stages[-1].start:
+            raise BadOption(
+                f"position={position}: weights change at the end of a block behind the last change, "
+                f"as at {self.next_border(max(position, self.stages[-1].start + 1))}"
+            )
+        return replace(self, stages=(*self.stages, Stage(position, weights)))
+
+
+class _Begun(NamedTuple):
+    """A stage, with what was given of each source before it and what each is owed (see `schedule`)."""
+
+    start: int
+    weights: tuple[int, ...]
+    given: Ints
+    owed: tuple[int, ...]
+
+    @property
+    def schedule(self) -> Schedule:
+        return schedule(self.weights, self.owed)
+
+    def emptied(self, lengths: tuple[int, ...]) -> dict[int, int]:
+        """At which position each source that it draws from will have given its last row, if it has not yet."""
+        left = np.array(lengths) - self.given
+        return {
+            i: self.start + self.schedule.until(i, int(left[i]))
+            for i, weight in enumerate(self.weights)
+            if weight and left[i] > 0
+        }
+
+    def next(self, start: int, weights: tuple[int, ...]) -> "_Begun":
+        samples, period = start - self.start, sum(self.weights)
+        now = self.schedule.given(samples)
+        owed = tuple(
+            round(Fraction(OWED * (samples * w - period * int(now[i])), period)) + self.owed[i]
+            for i, w in enumerate(self.weights)
+        )
+        return _Begun(start, weights, self.given + now, owed)
+
+
+def _unrolled(lengths: tuple[int, ...], stages: tuple[Stage, ...], ends: Ends) -> tuple[tuple[_Begun, ...], int]:
+    """Every stage, those that follow from sources that end too; and where the mixture ends."""
+    done: list[_Begun] = []
+    none = (0,) * len(lengths)
+    coming = list(reversed(stages))
+    while coming:
+        start, weights = coming.pop()
+        begun = done[-1].next(start, weights) if done else _Begun(start, weights, np.array(none, np.int64), none)
+        stop = coming[-1].start if coming else NEVER
+        if ends == "drop":
+            begun = begun._replace(
+                weights=tuple(w * bool(g < n) for w, g, n in zip(weights, begun.given, lengths, strict=True))
+            )
+            if not any(begun.weights):  # nothing of this stage is left; what comes after it comes at once
+                if not coming:
+                    return tuple(done), start
+                coming[-1] = Stage(start, coming[-1].weights)
+                continue
+        done.append(begun)
+        emptied = begun.emptied(lengths)
+        if ends == "first" and emptied and min(emptied.values()) <= stop:
+            return tuple(done), min(emptied.values())
+        if ends == "drop" and min(emptied.values()) < stop:
+            coming.append(Stage(min(emptied.values()), weights))
+        missing = sum(g < n for g, n in zip(begun.given, lengths, strict=True))
+        if ends == "all" and len(emptied) == missing and max(emptied.values(), default=start) <= stop:
+            return tuple(done), max(emptied.values(), default=start)
+    if ends == "all":
+        never = next(i for i, n in enumerate(lengths) if done[-1].given[i] < n and not stages[-1].weights[i])
+        raise BadOption(
+            f"source {never} has weight 0 from now on, so ends='all' would never come: use 'first' or 'drop'"
+        )
+    return tuple(done), NEVER
