@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption
-from headrace.plan.mixture import PERIOD, Ends, Mixture, Schedule, Stage, schedule, whole_weights
+from headrace.plan.mixture import PERIOD, Ends, Mixture, Schedule, WeightStage, schedule, whole_weights
 
 weights = st.lists(st.integers(0, 30), min_size=1, max_size=8).filter(any).map(tuple)
 
@@ -34,7 +34,7 @@ def table(given: tuple[int, ...]) -> Schedule:
 def mixture(
     lengths: tuple[int, ...], *stages: tuple[int, tuple[int, ...]], ends: Ends = "first", block: int = 16
 ) -> Mixture:
-    return Mixture(lengths, tuple(Stage(*stage) for stage in stages), 7, ends, block)
+    return Mixture(lengths, tuple(WeightStage(*stage) for stage in stages), 7, ends, block)
 
 
 def everything(made: Mixture, most: int = 10_000) -> list[tuple[int, int]]:
@@ -159,7 +159,7 @@ def test_weights_change_only_where_a_block_ends() -> None:
 
 
 def test_a_block_holds_the_same_samples_whatever_the_key() -> None:
-    stages = (Stage(0, (5, 3, 2)),)
+    stages = (WeightStage(0, (5, 3, 2)),)
     one, two = (Mixture((1000, 1000, 1000), stages, key, "forever") for key in (1, 2))
     drawn = [everything(made, 1024) for made in (one, two)]
     assert drawn[0] != drawn[1]
@@ -167,7 +167,7 @@ def test_a_block_holds_the_same_samples_whatever_the_key() -> None:
 
 
 def test_a_trillion_positions_are_as_quick_as_ten() -> None:
-    made = Mixture((10**11, 10**9), (Stage(0, (99, 1)),), 7, "forever")
+    made = Mixture((10**11, 10**9), (WeightStage(0, (99, 1)),), 7, "forever")
     drawn = made(np.array([10**12, 10**12 + 1]))
     assert (np.abs(drawn.number - 10**12 * np.array([0.99, 0.01])[drawn.source]) < 2048).all()
 
@@ -216,7 +216,7 @@ def test_wrong_mixtures_are_refused() -> None:
 
 def test_the_order_is_frozen() -> None:
     """Snapshots store a position and rely on what comes there: these numbers must never change."""
-    made = Mixture((10, 10, 10), (Stage(0, (5, 3, 2)),), 7, "first", 8)
+    made = Mixture((10, 10, 10), (WeightStage(0, (5, 3, 2)),), 7, "first", 8)
     assert everything(made, 12) == [
         (2, 1), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0), (0, 3), (2, 0), (0, 4), (1, 2), (2, 2), (0, 7)
     ]  # fmt: skip

@@ -8,10 +8,10 @@ Tijdeman's rule, so that in every prefix each source has its share to within one
     sample q of the mixture comes from source i = table[q mod P], and is number rank[q mod P] + (q div P) x w_i of it
 
 A block of consecutive positions is then mixed by a keyed permutation, so that the pattern does not show; the samples
-that a block holds do not depend on the key. Weights may change: a `Stage` says from which position on which weights
-hold. Blocks begin anew with each stage. A source goes on where it stopped, so adding a stage changes nothing before it,
-as long as it begins at the end of a block (`next_border`), and what a
-source is owed at that moment to have its exact share is made up for in the next stage.
+that a block holds do not depend on the key. Weights may change: a `WeightStage` says from which position on which
+weights hold. A source goes on where it stopped, and what it is owed at that moment to have its exact share is made up
+for in the next stage. Blocks begin anew with each stage, so a stage that is added changes nothing before it as long as
+it begins at the end of a block (`next_border`).
 
 At the end of a source (`ends`):
 
@@ -155,7 +155,7 @@ def schedule(weights: tuple[int, ...], owed: tuple[int, ...]) -> Schedule:
     return Schedule(source, np.array(ranks, np.int64), loop, np.bincount(source[loop:], minlength=len(weights)))
 
 
-class Stage(NamedTuple):
+class WeightStage(NamedTuple):
     """From this position on, these weights hold."""
 
     start: int
@@ -172,7 +172,7 @@ class Drawn(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Mixture:
     lengths: tuple[int, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[WeightStage, ...]
     key: int
     ends: Ends = "first"
     block: int = BLOCK
@@ -244,7 +244,7 @@ class Mixture:
                 f"position={position}: weights change at the end of a block behind the last change, "
                 f"as at {self.next_border(max(position, self.stages[-1].start + 1))}"
             )
-        return replace(self, stages=(*self.stages, Stage(position, weights)))
+        return replace(self, stages=(*self.stages, WeightStage(position, weights)))
 
 
 class _Begun(NamedTuple):
@@ -278,7 +278,7 @@ class _Begun(NamedTuple):
         return _Begun(start, weights, self.given + now, owed)
 
 
-def _unrolled(lengths: tuple[int, ...], stages: tuple[Stage, ...], ends: Ends) -> tuple[tuple[_Begun, ...], int]:
+def _unrolled(lengths: tuple[int, ...], stages: tuple[WeightStage, ...], ends: Ends) -> tuple[tuple[_Begun, ...], int]:
     """Every stage, those that follow from sources that end too; and where the mixture ends."""
     done: list[_Begun] = []
     none = (0,) * len(lengths)
@@ -294,14 +294,14 @@ def _unrolled(lengths: tuple[int, ...], stages: tuple[Stage, ...], ends: Ends) -
             if not any(begun.weights):  # nothing of this stage is left; what comes after it comes at once
                 if not coming:
                     return tuple(done), start
-                coming[-1] = Stage(start, coming[-1].weights)
+                coming[-1] = WeightStage(start, coming[-1].weights)
                 continue
         done.append(begun)
         emptied = begun.emptied(lengths)
         if ends == "first" and emptied and min(emptied.values()) <= stop:
             return tuple(done), min(emptied.values())
         if ends == "drop" and min(emptied.values()) < stop:
-            coming.append(Stage(min(emptied.values()), weights))
+            coming.append(WeightStage(min(emptied.values()), weights))
         missing = sum(g < n for g, n in zip(begun.given, lengths, strict=True))
         if ends == "all" and len(emptied) == missing and max(emptied.values(), default=start) <= stop:
             return tuple(done), max(emptied.values(), default=start)
