@@ -34,7 +34,7 @@ ROWS: list[list[str]] = [
     ["headrace.ops headrace.sources headrace.tables"],
     ["headrace.op"],
     ["headrace.plan", "headrace.observe", "headrace.memory"],
-    ["headrace.errors"],
+    ["headrace.errors", "headrace.nested"],
 ]
 
 # Public methods that are doors to a higher row, imported inside the method only: (importer, imported) -> why.

@@ -239,3 +239,46 @@ def test_a_quarantine_of_another_pipe_or_seed_is_refused(
     path.write_text(text)
     done = headrace("verify", f"{file}:bad", "--quarantine", str(path))
     assert (done.returncode, "seed=6" in done.stderr) == (2, True)
+
+
+class Kept:
+    """A dataset that gives out what it holds."""
+
+    def __init__(self) -> None:
+        self.samples = [{"x": i} for i in range(12)]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, i: int) -> dict[str, int]:
+        return self.samples[i]
+
+
+def raised(sample: dict[str, int]) -> dict[str, int]:
+    sample["x"] += 1
+    return sample
+
+
+def labelled(sample: dict[str, int]) -> dict[str, int]:
+    sample["label"] = sample["x"] % 3
+    return sample
+
+
+@pytest.mark.parametrize("change", [raised, labelled])
+def test_a_map_that_changes_what_the_dataset_holds_is_named(change: Any) -> None:
+    subject = Subject("x:pipe", Pipe.of(Kept()).shuffle().map(change).batch(4))
+    proofs = {p.name: p for p in prove(subject, Plan(workers=(1,), cuts=0))}
+    assert proofs["in place"].holds is False
+    assert "sequence" in proofs["in place"].detail
+    assert "copy" in proofs["in place"].detail
+
+
+def test_a_dataset_that_draws_is_not_taken_for_one_that_was_changed() -> None:
+    import random
+
+    class Drawing(Kept):
+        def __getitem__(self, i: int) -> Any:
+            return random.random()
+
+    subject = Subject("x:pipe", Pipe.of(Drawing()).batch(4))
+    assert "in place" not in {p.name for p in prove(subject, Plan(workers=(1,), cuts=0))}

@@ -1,5 +1,6 @@
 """Proofs: what `headrace verify` reads and compares.
 
+    in place    what a source holds is the same after a reading; said only when it is not
     repeat      read twice inline: equal. If not, the pipe is no function of (seed, epoch), and nothing else can hold
     once        every position of the epoch is fetched once, counted in the tickets that a reading really answered
     workers     with so many workers of a kind: the same batches in the same order
@@ -11,7 +12,7 @@ What is compared are digests of batches, so that an epoch of any size fits in me
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -22,7 +23,9 @@ from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.observe.digest import digest
 from headrace.observe.meter import Meter
+from headrace.op import Spot, place
 from headrace.pipe.cursor import Opening
+from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 
@@ -80,8 +83,10 @@ class Reading(NamedTuple):
 def prove(subject: Subject, plan: Plan) -> Iterator[Proof]:
     """One proof after the other."""
     with subject.loader(workers=0) as inline:
+        held = _held(inline.pipe)
         first = read(inline, plan)
         again = read(inline, plan)
+        yield from _changed(inline.pipe, held)
         known = inline.program.indexed and len(inline.program.stages) == 1
         repeat = _compare("repeat", first.digests, again.digests, f"{len(first.digests)} batches, read twice inline")
         if not repeat.holds:
@@ -107,6 +112,48 @@ def read(loader: Loader[Any], plan: Plan) -> Reading:
         return Reading([digest(batch) for batch in islice(epoch, plan.batches)], positions)
     finally:
         pool.close()
+
+
+# --- changes in place -------------------------------------------------------------------------------------------------
+
+LOOKED_AT = 200
+"""So many samples of a source are looked at before and after a reading."""
+
+
+def _held(pipe: Pipe[Any]) -> dict[int, list[bytes]]:
+    """Digests of what sources with random access give, by the number of their node; none for one that varies."""
+    first, second = (
+        {number: _digests(node) for number, node in enumerate(pipe.nodes()) if not node.inputs} for _ in range(2)
+    )
+    return {number: found for number, found in first.items() if found and found == second[number]}
+
+
+def _digests(source: Pipe[Any]) -> list[bytes]:
+    place.spot = Spot()
+    indexed = source.indexed(0, 0, place.spot)
+    if indexed is None:
+        return []
+    step = max(1, indexed.length // LOOKED_AT)
+    return [_digest(indexed.get, position) for position in range(0, indexed.length, step)]
+
+
+def _digest(get: Callable[[int], Any], position: int) -> bytes:
+    try:
+        return digest(get(position))
+    except Exception as error:  # a sample that cannot be had is the reading's affair
+        return digest(repr(error))
+
+
+def _changed(pipe: Pipe[Any], held: dict[int, list[bytes]]) -> Iterator[Proof]:
+    nodes = pipe.nodes()
+    for number, before in held.items():
+        if _digests(nodes[number]) != before:
+            yield Proof(
+                "in place",
+                False,
+                f"reading changes what {nodes[number].op.describe()} holds: an op after it changes its sample in "
+                "place, so every epoch sees other values, and every worker others; let that op change a copy",
+            )
 
 
 # --- every position once ----------------------------------------------------------------------------------------------

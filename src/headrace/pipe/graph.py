@@ -59,7 +59,11 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
     def of(data: Any) -> "Pipe[Any]": ...
     @staticmethod
     def of(data: Any) -> "Pipe[Any]":
-        """A pipe over a sequence (random access), an iterable, or a function that returns a fresh iterable."""
+        """A pipe over a sequence (random access), an iterable, or a function that returns a fresh iterable.
+
+        Of a list, an array or a tensor each reader gets copies (of an array over 1 MB a read-only view), so what an op
+        changes in place does not come back in the next epoch. A dataset of your own hands out what it likes.
+        """
         from headrace.sources.memory import FromIterable, FromSequence
         from headrace.tables.in_memory import from_frame
 

@@ -1,14 +1,28 @@
-"""Sources that are already in memory: a sequence (any position at once) or an iterable (a stream)."""
+"""Sources that are already in memory: a sequence (any position at once) or an iterable (a stream).
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+What a list, an array or a tensor holds is the source's: a reader gets a copy of what could be changed (containers,
+arrays, tensors), so that an op that changes its sample in place changes it for itself only, in this epoch and in the
+next, in this process and in others. Numbers, text and read-only arrays are given as they are, arrays above `COPIED`
+bytes as read-only views, objects of other classes as they are. What a dataset or an iterable of the user's own returns
+is its own affair; `headrace verify` says when it is changed.
+"""
+
+import copy
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set, ValuesView
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
+from headrace.nested import rebuilt
 from headrace.op import Source, place
+from headrace.ops.copies import ATOMS
 
 T = TypeVar("T")
+COPIED = 1 << 20
+"""Bytes of an array up to which a copy costs less than what else is done for a sample."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +36,10 @@ class FromSequence(Source[T]):
         return len(self.data)
 
     def get(self, position: int) -> T:
-        return self.data[position]
+        sample = self.data[position]
+        if type(sample) in ATOMS or not holds(self.data):
+            return sample
+        return lent(sample)  # type: ignore[no-any-return]
 
     @classmethod
     def name(cls) -> str:
@@ -42,11 +59,13 @@ class FromIterable(Source[T]):
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         (here,) = inputs
-        samples = iter(self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data)
+        data = self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data
+        samples = iter(data)
+        held = holds(data)
         position = -1
         for position, sample in enumerate(islice(samples, here.strand, None, here.strands)):
             place.at(here, position)
-            yield sample
+            yield lent(sample) if held else sample
         if position < 0 and here.epoch != 0 and samples is self.data:
             raise BadPipe(
                 f"the source is an iterator ({type(self.data).__name__}) that an earlier epoch has used up; give "
@@ -62,3 +81,55 @@ class FromIterable(Source[T]):
     @classmethod
     def name(cls) -> str:
         return "iterable"
+
+
+def holds(data: Any) -> bool:
+    """Whether these samples exist before they are asked for, and after."""
+    if isinstance(data, list | tuple | deque | Set | ValuesView) or _is_tensor(data):
+        return True
+    np = sys.modules.get("numpy")
+    if np is not None and isinstance(data, np.ndarray):
+        return True
+    return any(kind.__name__ == "TensorDataset" for kind in type(data).__mro__)
+
+
+def lent(sample: Any) -> Any:
+    """The sample for a reader who may change it."""
+    try:
+        return _lent(sample)
+    except RecursionError:  # it holds itself
+        return copy.deepcopy(sample)
+
+
+def _lent(value: Any) -> Any:
+    if type(value) in ATOMS:
+        return value
+    np = sys.modules.get("numpy")
+    if np is not None:
+        if isinstance(value, np.ndarray):
+            return _array(value)
+        if isinstance(value, np.generic):
+            return value.copy() if isinstance(value, np.void) else value  # a row of a structured array is a view
+    if _is_tensor(value):
+        return value if value.requires_grad else value.clone()
+    if isinstance(value, set | bytearray):
+        return value.copy()
+    if isinstance(value, deque):
+        return type(value)((_lent(part) for part in value), value.maxlen)
+    return rebuilt(value, _lent)
+
+
+def _array(array: Any) -> Any:
+    if array.dtype.hasobject:
+        return copy.deepcopy(array)
+    if not array.flags.writeable:
+        return array
+    if array.nbytes <= COPIED:
+        return array.copy()
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "untyped_storage") and hasattr(value, "requires_grad")

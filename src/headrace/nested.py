@@ -1,0 +1,59 @@
+"""Nested: one step into a container, for everything that walks through samples, batches and states.
+
+    def doubled(value):                        a walk is a function that calls itself on the parts
+        if isinstance(value, float):
+            return 2 * value                   its leaves
+        return rebuilt(value, doubled)         dicts, lists, tuples, dataclasses; anything else stays as it is
+
+A container keeps its class: named tuples, subclasses of list and dict, dataclasses (frozen ones and fields without init
+too). A mapping that cannot be filled becomes a plain dict.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+Nothing: tuple[Any, ...] = ()
+
+
+def rebuilt(value: Any, part: Callable[[Any], Any]) -> Any:
+    """The container with `part` applied to what is directly in it; what is no container, as it is."""
+    kind = type(value)
+    if kind is dict:
+        return {key: part(inner) for key, inner in value.items()}
+    if kind is list:
+        return [part(inner) for inner in value]
+    if kind is tuple:
+        return tuple([part(inner) for inner in value])
+    return _unusual(value, part)
+
+
+def _unusual(value: Any, part: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Mapping):
+        parts = {key: part(inner) for key, inner in value.items()}
+        if not isinstance(value, MutableMapping):
+            return parts
+        same: Any = copy.copy(value)
+        same.update(parts)
+        return same
+    if isinstance(value, tuple):
+        return tuple.__new__(type(value), [part(inner) for inner in value])
+    if isinstance(value, list):
+        same = copy.copy(value)
+        same[:] = [part(inner) for inner in value]
+        return same
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        same = copy.copy(value)
+        for field in dataclasses.fields(value):
+            # Past __setattr__: a frozen one stays frozen for everyone else, and fields without init are kept.
+            object.__setattr__(same, field.name, part(getattr(value, field.name)))
+        return same
+    return value
+
+
+def parts(value: Any) -> Iterable[Any]:
+    """What is directly in a dict (keys left out), a list, a tuple or a set; nothing for anything else."""
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple | set | frozenset) else Nothing
