@@ -1,57 +1,110 @@
-"""Runs all tests in two lanes side by side: most of them wait for processes that they start.
+"""Runs all tests, a few groups of them side by side: most of them wait for processes that they start.
 
-Each lane is a session of its own, so that each knows which processes are its own. What the first one says is shown as
-it comes, what the second one says at its end.
+A group is a folder of tests, or, in the folder of doors, the tests of one door. Each runs in a pytest of its own and in
+a session of its own, so that it knows which processes are its own. Whoever is free takes the next group, the longest
+first. A group that passes is one line; what a group says that does not is shown whole.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-SECOND = (
-    "doors", "tables", "workers", "observe", "seeds", "examples", "benchmarks", "typing", "test_tuning.py",
-    "test_packaging.py", "plan",
-)  # fmt: skip
+LANES = max(2, len(os.sched_getaffinity(0)))
+LONGEST = (
+    "ranks",
+    "doors torch",
+    "laws",
+    "faults",
+    "workers",
+    "doors dataloader2",
+    "cli",
+    "tables",
+    "observe",
+    "doors swift",
+)
+NOTHING_TO_RUN = 5
+"""Exit code of pytest where every test of a group is deselected."""
+COUNTS = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)")
 
 
-def lanes() -> tuple[list[str], list[str]]:
-    """The folders and files of each lane."""
-    every = sorted(path for path in TESTS.iterdir() if path.match("test_*.py") or any(path.glob("test_*.py")))
-    first = [str(path) for path in every if path.name not in SECOND]
-    return first, [str(TESTS / name) for name in SECOND]
+def groups() -> dict[str, list[Path]]:
+    """The files of each group, by its name, the longest group first."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        folder = path.relative_to(TESTS).parts[0] if path.parent != TESTS else "tests"
+        found[f"doors {path.stem.split('_')[1]}" if folder == "doors" else folder].append(path)
+    return dict(sorted(found.items(), key=lambda item: LONGEST.index(item[0]) if item[0] in LONGEST else len(LONGEST)))
 
 
-def start(options: list[str], paths: list[str], output: IO[str] | None) -> subprocess.Popen[Any]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "pytest", *options, *paths],
-        stdout=output,
-        stderr=subprocess.STDOUT if output is not None else None,
-        start_new_session=True,
-    )
+class Runs:
+    """The groups that run now, and what those that have ended counted."""
+
+    def __init__(self, options: list[str]) -> None:
+        self.options = options
+        self.running: set[subprocess.Popen[bytes]] = set()
+        self.counts: Counter[str] = Counter()
+        self.failed: list[str] = []
+        self.stopped = False
+
+    def run(self, name: str, paths: list[Path]) -> None:
+        if self.stopped:
+            return
+        started = time.monotonic()
+        with tempfile.TemporaryFile("w+b") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pytest", *self.options, *map(str, paths)],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self.running.add(process)
+            code = process.wait()
+            self.running.discard(process)
+            output.seek(0)
+            said = output.read().decode(errors="replace")
+        last = next((line for line in reversed(said.splitlines()) if COUNTS.search(line)), "no summary")
+        self.counts.update({what.rstrip("s"): int(n) for n, what in COUNTS.findall(last)})
+        if code not in (0, NOTHING_TO_RUN):
+            self.failed.append(name)
+            print(said, flush=True)
+        print(f"{name}: {last.strip('= ')} [{time.monotonic() - started:.0f} s]", flush=True)
+
+    def stop(self) -> None:
+        self.stopped = True
+        for process in list(self.running):
+            os.killpg(process.pid, signal.SIGTERM)
+
+    def summary(self) -> str:
+        wrong = self.counts["failed"] + self.counts["error"]
+        return f"{self.counts['passed']} passed, {wrong} failed, {self.counts['skipped']} skipped"
 
 
 def main(options: list[str]) -> int:
     # Whoever runs this in the background may have told it to ignore Ctrl-C; tests that send it must not inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the lanes, which are sessions, end too
-    first, second = lanes()
-    with tempfile.TemporaryFile("w+") as log:
-        running = [start(options, first, None), start(options, second, log)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the groups, which are sessions, end too
+    runs = Runs(options)
+    with ThreadPoolExecutor(LANES) as lanes:
         try:
-            codes = [process.wait() for process in running]
+            for done in [lanes.submit(runs.run, *group) for group in groups().items()]:
+                done.result()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+            runs.failed.append("interrupted")
         finally:
-            for process in running:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGTERM)
-                    process.wait()
-        log.seek(0)
-        sys.stdout.write(log.read())
-    return max(codes)
+            runs.stop()
+    if runs.failed:
+        print(f"did not pass: {', '.join(runs.failed)}")
+    print(runs.summary(), flush=True)
+    return 1 if runs.failed else 0
 
 
 if __name__ == "__main__":
