@@ -1,12 +1,22 @@
-"""Autosave: a run that was cut anywhere goes on where the last snapshot was written."""
+"""Autosave: a run that was cut anywhere goes on where the last snapshot was written, and a full disk costs no batch."""
 
 import json
+import logging
+import re
+import tempfile
+from collections import Counter
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
 from headrace.errors import BadOption, SnapshotRefused
+from tests.conftest import RunScript
+from tests.depth import depth
 from tests.laws.pipes import Numbers, drawn
 
 PIPE = Pipe.of(Numbers(50)).shuffle().map(drawn).batch(4)
@@ -24,12 +34,6 @@ def test_a_new_loader_goes_on_where_the_last_snapshot_was_written(tmp_path: Path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_only_rank_zero_writes(tmp_path: Path) -> None:
-    with Loader(PIPE, autosave=tmp_path / "a.json", every=1, world=World(rank=1, ranks=2)) as loader:
-        list(loader)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_broken_file_is_refused_and_named(tmp_path: Path) -> None:
     path = tmp_path / "place.json"
     path.write_text(json.dumps({"version": 1})[:-3])
@@ -37,6 +41,168 @@ def test_a_broken_file_is_refused_and_named(tmp_path: Path) -> None:
         Loader(PIPE, autosave=path)
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe{}", b"[" * 100_000, b"[]", b"{}", b'{"epoch": 0, "attempt": [1]}'])
+def test_any_other_content_is_refused_too(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "place.json"
+    path.write_bytes(content)
+    with pytest.raises(SnapshotRefused, match=r"place\.json|not a whole snapshot"):
+        Loader(PIPE, autosave=path)
+
+
+def test_a_plain_snapshot_that_somebody_put_there_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "place.json"
+    with Loader(PIPE, seed=1) as loader:
+        batches = iter(loader)
+        whole = [next(batches)]
+        path.write_text(json.dumps(loader.state_dict()))
+        whole += batches
+    with Loader(PIPE, seed=1, autosave=path) as loader:
+        assert list(loader) == whole[1:]
+
+
+def test_epochs_shorter_than_the_distance_between_snapshots_are_saved_too(tmp_path: Path) -> None:
+    with Loader(PIPE, autosave=tmp_path / "a.json", every=20) as loader:
+        for _ in range(3):
+            list(loader)
+    saved = json.loads((tmp_path / "a.json").read_text())
+    assert (saved["epoch"], saved["steps"], saved["since"]) == (1, 7, 19)
+
+
 def test_a_missing_folder_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="make it first"):
         Loader(PIPE, autosave=tmp_path / "no" / "place.json")
+
+
+FULL = """
+import json, logging, resource, sys
+from headrace import Loader, Pipe
+
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+path = "place.json"
+pipe = Pipe.of(list(range(60))).batch(3)
+whole = list(Loader(pipe))
+
+def room(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+loader = Loader(pipe, autosave=path, every=4)
+got, told = [], []
+for step, batch in enumerate(loader, 1):
+    got.append(batch)
+    told.append(bool(loader.stats().autosave))
+    saved = json.load(open(path))
+    if step < 6 or step > 15:
+        assert saved["steps"] + saved["since"] == step
+    if step == 5:
+        room(4)
+    if step == 14:
+        assert saved["steps"] == 4, saved
+        assert "place.json" in loader.stats().autosave and "large" in loader.stats().autosave
+        room(resource.RLIM_INFINITY)
+assert got == whole, "no batch is lost"
+assert told == [5 < step < 16 for step in range(1, 21)], told
+"""
+
+
+def test_a_full_disk_costs_no_batch_keeps_the_last_whole_file_and_is_told(
+    run_script: RunScript, tmp_path: Path
+) -> None:
+    done = run_script(FULL)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".py"] == ["place.json"]
+    said = done.stdout.splitlines()
+    assert len(said) == 2, said
+    assert re.match(r"place\.json: no snapshot could be written \(.*too large.*the one after 4 steps is kept", said[0])
+    assert said[1] == "place.json is written again"
+
+
+@pytest.mark.parametrize("moment", ["fsync", "replace"])
+def test_nothing_is_left_by_a_kill_while_a_snapshot_is_written(
+    moment: str, run_script: RunScript, tmp_path: Path
+) -> None:
+    done = run_script(f"""
+        import os, signal
+        from headrace import Loader, Pipe
+        with Loader(Pipe.of(list(range(60))).batch(3), autosave="place.json", every=4) as loader:
+            for step, batch in enumerate(loader, 1):
+                if step == 7:
+                    os.{moment} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    assert done.returncode == -9
+    with Loader(Pipe.of(list(range(60))).batch(3), autosave=tmp_path / "place.json") as loader:
+        assert [path.name for path in tmp_path.iterdir() if path.suffix != ".py"] == ["place.json"]
+        assert next(iter(loader)) == [12, 13, 14]
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+ATTEMPTS = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""A folder where waiting for the disk costs nothing."""
+
+
+@settings(max_examples=depth(30, 2000))
+@given(ATTEMPTS, st.integers(1, 4), st.randoms(use_true_random=False))
+def test_nothing_is_lost_however_far_ranks_are_apart_when_they_are_killed(
+    attempts: list[list[int]], every: int, chance: Any
+) -> None:
+    """Each attempt is killed after so many steps of each rank; ranks start one after another, some when others run."""
+    pipe = Pipe.of(Numbers(91)).shuffle().batch(2)
+    got: Counter[int] = Counter()
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        path = Path(folder) / "run.json"
+        for number, steps in enumerate([*attempts, [10_000] * 3]):
+            ranks = len(steps)
+            places = []
+            with mock.patch("headrace.loader.job", return_value=f"attempt {number}"):
+                for rank in chance.sample(range(ranks), ranks):
+                    world = World(rank=rank, ranks=ranks)
+                    loader = Loader(pipe, seed=1, world=world, autosave=path, every=every)
+                    places.append(loader.state_dict())
+                    for _, batch in zip(range(steps[rank]), loader, strict=False):
+                        got.update(batch)
+                    loader._autosave.close()  # type: ignore[union-attr]  # as a kill would: nothing more is written
+            assert all(place == places[0] for place in places), "all ranks go on from one place"
+        names = {file.name for file in Path(folder).iterdir()}
+    assert set(got) == set(range(91))
+    assert names == {"run.json", "run.json.rank1", "run.json.rank2"}, "files of ranks that are no more are removed"
+
+
+def test_what_is_done_again_is_counted_over_ranks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pipe = Pipe.of(Numbers(200)).batch(2)
+    path = tmp_path / "run.json"
+    caplog.set_level(logging.INFO)
+
+    def attempt(steps: list[int]) -> list[list[int]]:
+        loaders = [
+            Loader(pipe, world=World(rank=rank, ranks=len(steps)), autosave=path, every=5) for rank in range(len(steps))
+        ]
+        return [
+            [x for _, batch in zip(range(many), loader, strict=False) for x in batch]
+            for many, loader in zip(steps, loaders, strict=True)
+        ]
+
+    attempt([27, 12, 18])
+    second = attempt([3, 4, 9])
+    assert [rank[0] for rank in second] == [10 * 6, 10 * 6 + 2, 10 * 6 + 4]
+    attempt([1, 1])
+    assert caplog.messages == [
+        f"{path}: epoch 0 goes on after step 10; 17 steps that were delivered after it are done again",
+        f"{path}: epoch 0 goes on after step 11; 8 steps that were delivered after it are done again",
+    ]
+
+
+def test_a_file_of_another_rank_is_enough_to_know_that_rank_zero_is_behind(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    loaders = [Loader(PIPE, world=World(rank=rank, ranks=2), autosave=path, every=1) for rank in range(2)]
+    for loader, steps in zip(loaders, (1, 4), strict=True):
+        batches = iter(loader)
+        for _ in range(steps):
+            next(batches)
+    with Loader(PIPE, world=World(rank=1, ranks=2), autosave=path) as loader:
+        assert loader.state_dict()["at"][0] == ["p", 8]
+    path.unlink()
+    with Loader(PIPE, world=World(rank=1, ranks=2), autosave=path) as loader:
+        assert loader.state_dict()["at"] is None, "without the file that was named the epoch begins anew"

@@ -29,6 +29,7 @@ from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, Quarantine, path_of_rank
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
+from headrace.ranks.env import job
 from headrace.ranks.mesh import Mesh, is_mesh, world_of
 from headrace.sharing import FEW, Sharing, known, make, with_passing, without_sync
 
@@ -63,6 +64,8 @@ class Stats:
     """With workers="auto": batches a second by the number of workers, as far as they were tried."""
     advice: str = ""
     """Said when workers cost more than they give."""
+    autosave: str = ""
+    """Why the last snapshot could not be written; empty while they can."""
 
 
 _LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
@@ -155,7 +158,10 @@ class Loader(Generic[T]):
         """Where the whole job stands in it, if that is more than this rank knows by itself."""
         if quarantine is not None:
             self._meter.on_skip = self._quarantine(Path(quarantine)).write
-        self._autosave = None if autosave is None else Autosave(Path(autosave), every, self.world.rank == 0)
+        self._autosave: Autosave | None = None
+        if autosave is not None:
+            writing = self.world.ranks if self._sharing.each_its_own else 1
+            self._autosave = Autosave(Path(autosave), every, self.world.rank, writing, job())
         if self._autosave is not None and (saved := self._autosave.load()) is not None:
             self.load_state_dict(saved)
         _LIVE.add(self)
@@ -186,7 +192,7 @@ class Loader(Generic[T]):
         self._stands = start.stands
         self._left = None
         if self._autosave is not None:
-            epoch.after_each = self._autosave.counter(self.state_dict)
+            epoch.after_each = self._autosave.counter(*self._began, self.state_dict)
         self._current = weakref.ref(epoch)
         self._epoch += 1
         self._epochs += 1
@@ -315,6 +321,7 @@ class Loader(Generic[T]):
             prefetch=self.policy.prefetch,
             tried=dict(self._tuner.rates) if self._tuner is not None else {},
             advice=self._meter.advice() if self.policy.kind == "process" else "",
+            autosave="" if self._autosave is None else self._autosave.trouble,
         )
 
     def explain(self) -> str:

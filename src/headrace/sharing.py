@@ -51,6 +51,9 @@ class Start(NamedTuple):
 class Sharing:
     """Ranks share by arithmetic."""
 
+    each_its_own = True
+    """A snapshot says how far the rank has come that took it; others may be behind or ahead."""
+
     def __init__(self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float) -> None:
         self.program = program
         self._pipe = pipe
@@ -222,6 +225,8 @@ class Voted(Sharing):
 
 class Counted(Sharing):
     """Ranks take blocks from a counter."""
+
+    each_its_own = False  # beside the counter each tells the others what it has finished
 
     def __init__(
         self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float, store: Any = None

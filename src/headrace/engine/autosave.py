@@ -1,83 +1,144 @@
 """Autosave: snapshots written while the epoch runs, each whole or not at all.
 
 A snapshot counts the batch that is about to be handed over as delivered. It is written to a new file beside the old
-one, which it then replaces in one step, so that a crash at any moment leaves a whole snapshot.
+one, which it then replaces in one step, so that a crash at any moment leaves a whole snapshot. A disk that cannot take
+it costs nothing but the snapshot: the last whole file stays, log and `stats()` say what is wrong, the epoch goes on.
 
-The file is a snapshot and two numbers more: `steps` of the epoch that were delivered when it was taken, and `since`,
-those delivered after it. The last one is kept up to date in place, at a fixed width, so that whoever goes on after a
-crash can say how many steps are done again.
+Ranks need not meet at every step, so one may be far behind another. Each writes how far it has come itself, rank 0 to
+the file that was named, the others beside it; nobody asks anybody:
+
+    run.json           rank 0 at step 4000
+    run.json.rank1     rank 1 at step 2000
+    run.json.rank2     rank 2 at step 4000         the next attempt goes on after step 2000, on all ranks
+
+Whoever goes on reads all of them. What was written by several attempts of a job is told apart by what each file says of
+its own: where the attempt began, and on how many ranks. The attempt that began last counts. If all its ranks have
+written, the place to go on from is the earliest of theirs, otherwise the one where that attempt began; so no sample is
+passed over. All ranks find the same place, however far others of them have come meanwhile: as long as the slowest has
+not written anything, the attempt counts as just begun.
+
+A file is a snapshot and a few numbers more: `steps` of the epoch that were delivered when it was taken, `since`, those
+delivered after it, and `attempt`. `since` is kept up to date in place, at a fixed width, so that whoever goes on after
+a crash can say how many steps are done again.
 """
 
+import glob
+import hashlib
 import json
 import logging
 import os
-import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from headrace.engine.snapshot import plain_state
 from headrace.errors import BadOption, SnapshotRefused
 
 log = logging.getLogger("headrace")
 WIDTH = 12
 
+State = dict[str, Any]
+
+
+class Saved(NamedTuple):
+    """What one rank has written."""
+
+    state: State
+    steps: int
+    """Of the epoch, at this place."""
+    since: int
+    rank: int
+    made: int
+    """Steps from where the attempt began to this place."""
+    attempt: State
+    """Where the attempt began (`epoch`, `at`, `steps`), on how many `ranks`, and its `job`."""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Later places of a job have larger ones."""
+        return self.state["epoch"], self.steps
+
+    @property
+    def began(self) -> "Saved":
+        state = {**self.state, "epoch": self.attempt["epoch"], "at": self.attempt["at"]}
+        return Saved(state, self.attempt["steps"], 0, self.rank, 0, self.attempt)
+
 
 class Autosave:
-    """Writes a snapshot every so many batches."""
+    """Writes a snapshot every so many batches, if this is one of the `ranks` that write; `job` tells attempts apart."""
 
-    def __init__(self, path: Path, every: int, writes: bool) -> None:
+    def __init__(self, path: Path, every: int, rank: int = 0, ranks: int = 1, job: str = "") -> None:
         if not isinstance(every, int) or every < 1:
             raise BadOption(f"every must be a whole number >= 1, not {every!r}")
         if not path.parent.is_dir():
             raise BadOption(f"autosave={str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
         self._path = path
         self._every = every
-        self._writes = writes
-        """Only one rank of a job writes: the snapshot is the same on all."""
+        self._rank = rank
+        self._ranks = ranks
+        self._job = hashlib.blake2b(job.encode(), digest_size=6).hexdigest()
+        self._mine = path if rank == 0 else path.with_name(f"{path.name}.rank{rank}")
+        if self._writes:
+            _try(_new(self._mine))
+        self._attempt: State = {}
         self._steps = 0
         """Of the epoch that goes on, before this process."""
-        self._loaded = False
-        self._since = 0
+        self._made = self._saved = self._since = 0
+        """Steps of this process: all, those before the last whole file, those after it."""
         self._file: tuple[int, int] | None = None
-        """The file that is there, and where in it the number of steps since stands."""
+        """The last whole file, and where in it the number of steps since stands."""
         self._closing: Callable[[], object] = lambda: None
+        self.trouble = ""
+        """Why the last snapshot could not be written."""
 
-    def load(self) -> dict[str, Any] | None:
-        """The snapshot that is there, or None."""
-        try:
-            text = self._path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+    @property
+    def _writes(self) -> bool:
+        return self._rank < self._ranks
+
+    def load(self) -> State | None:
+        """The snapshot that all ranks go on from, or None."""
+        if not self._path.exists():
+            return None  # whoever removes it wants to start anew, whatever other ranks have left
+        found = [saved for path in (self._path, *self._others()) if (saved := _read(path)) is not None]
+        if not found:
             return None
-        try:
-            state = json.loads(text)
-        except ValueError as broken:
-            raise SnapshotRefused(f"{self._path} is not a snapshot ({broken}); delete it to start anew") from broken
-        if not isinstance(state, dict):
-            raise SnapshotRefused(f"{self._path} is not a snapshot; delete it to start anew")
-        self._steps, since = (n if isinstance(n, int) else 0 for n in (state.pop(k, 0) for k in ("steps", "since")))
-        self._loaded = True
-        if self._writes:
+        last = max(saved.began.order for saved in found)
+        attempts = _attempts([saved for saved in found if saved.began.order == last])
+        whole = next((ranks for ranks in attempts if len(ranks) == ranks[0].attempt["ranks"]), None)
+        place = attempts[0][0].began if whole is None else min(whole, key=lambda saved: saved.order)
+        again = max(saved.made + saved.since - place.made for ranks in attempts for saved in ranks)
+        self._steps = place.steps
+        if self._rank == 0:
             log.log(
-                logging.WARNING if since else logging.INFO,
+                logging.WARNING if again else logging.INFO,
                 "%s: epoch %s goes on after step %d; %d steps that were delivered after it are done again",
-                self._path, state.get("epoch"), self._steps, since,
+                self._path, place.state["epoch"], place.steps, again,
             )  # fmt: skip
-        return state
+        return place.state
 
-    def counter(self, state: Callable[[], dict[str, Any]]) -> Callable[[], None]:
-        """What to call after each batch of an epoch that begins."""
+    def _others(self) -> Iterator[Path]:
+        """The files of ranks other than the first."""
+        return self._path.parent.glob(f"{glob.escape(self._path.name)}.rank*")
+
+    def counter(self, epoch: int, at: Any, state: Callable[[], State]) -> Callable[[], None]:
+        """What to call after each batch of an epoch that begins (`at` is None) or goes on at a place."""
         before, self._steps = self._steps, 0
         seen = 0
+        if not self._attempt:
+            self._attempt = {
+                "epoch": epoch, "at": plain_state(at), "steps": before, "ranks": self._ranks, "job": self._job,
+            }  # fmt: skip
 
         def count() -> None:
             nonlocal seen
-            seen += 1
             if not self._writes:
                 return
-            # The first one is written at once: a place that cannot be written to shows early.
-            if seen % self._every == 0 or not self._loaded:
-                self.save(state(), before + seen)
+            seen += 1
+            self._made += 1
+            # The first one is written at once: trouble shows early, and this attempt can be told from the last one.
+            if self._made % self._every == 0 or self._made == 1:
+                self._save(state(), before + seen)
             else:
                 self._count_since()
 
@@ -87,28 +148,112 @@ class Autosave:
         self._since += 1
         if self._file is not None:
             handle, place = self._file
-            os.pwrite(handle, f"{self._since:{WIDTH}}".encode(), place)
+            try:
+                os.pwrite(handle, f"{self._since:{WIDTH}}".encode(), place)
+            except OSError as error:
+                self._complain(error)
 
-    def save(self, state: dict[str, Any], steps: int = 0) -> None:
-        text = f'{json.dumps({**state, "steps": steps})[:-1]}, "since": '.encode()
-        handle, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
+    def _save(self, state: State, steps: int) -> None:
+        attempt = {"rank": self._rank, "made": self._made, **self._attempt}
+        text = f'{json.dumps({**state, "steps": steps, "attempt": attempt})[:-1]}, "since": '.encode()
         try:
-            with open(handle, "wb", closefd=False) as file:
-                file.write(text + f"{0:{WIDTH}}}}".encode())
-            os.fsync(handle)
-            os.replace(name, self._path)
-        except BaseException:
-            os.close(handle)
-            os.unlink(name)
-            raise
+            handle = _write(self._mine, text + f"{0:{WIDTH}}}}".encode())
+        except OSError as error:
+            self._complain(error)
+            self._count_since()
+            return
         self.close()
         self._closing = weakref.finalize(self, os.close, handle)
         self._file = handle, len(text)
+        first, self._saved = not self._saved, self._made
         self._since = 0
-        self._loaded = True
+        if self.trouble:
+            log.warning("%s is written again", self._mine)
+            self.trouble = ""
+        if first and self._rank == 0:
+            for path in self._others():  # of a job of more ranks: this attempt's file makes them worthless
+                if not path.name.endswith(tuple(f".rank{rank}" for rank in range(1, self._ranks))):
+                    path.unlink(missing_ok=True)
+                    _new(path).unlink(missing_ok=True)
+
+    def _complain(self, error: OSError) -> None:
+        if not self.trouble:
+            kept = f"the one after {self._saved} steps is kept" if self._saved else "there is none yet"
+            log.warning(
+                "%s: no snapshot could be written (%s): %s, the epoch goes on, and it is tried again every %d batches; "
+                "make room there", self._mine, error, kept, self._every,
+            )  # fmt: skip
+        self.trouble = f"{self._mine}: {error}"
 
     def close(self) -> None:
         """Nothing more is counted."""
         self._file = None
         self._closing()
         self._closing = lambda: None
+
+
+def _new(path: Path) -> Path:
+    """Where a file is written before it replaces the old one: one name, so that a kill leaves one file at the most."""
+    return path.with_name(f".{path.name}.new")
+
+
+def _try(new: Path) -> None:
+    """Whether files can be made there; what an attempt that was killed while it wrote has left is removed."""
+    try:
+        new.touch()
+        new.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadOption(f"autosave: no file can be written to {str(new.parent)!r} ({error}); choose another") from None
+
+
+def _write(path: Path, text: bytes) -> int:
+    """Replace a file in one step; it stays open."""
+    new = _new(path)
+    handle = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(handle, "wb", closefd=False) as file:
+            file.write(text)
+        os.fsync(handle)
+        os.replace(new, path)
+    except BaseException:
+        os.close(handle)
+        new.unlink(missing_ok=True)
+        raise
+    return handle
+
+
+def _read(path: Path) -> Saved | None:
+    """What stands in a file; None if it was removed meanwhile."""
+    try:
+        state = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as broken:
+        raise SnapshotRefused(f"{path} is not a snapshot ({broken}); delete it to start anew") from broken
+    refused = SnapshotRefused(f"{path} is not a snapshot; delete it to start anew")
+    if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
+        raise refused
+    steps, since = (_count(state.pop(name, 0), refused) for name in ("steps", "since"))
+    attempt = state.pop("attempt", None)
+    if attempt is None:  # a snapshot that was put there by hand, or by version 0.1
+        attempt = {"rank": 0, "made": 0, "epoch": state["epoch"], "at": state.get("at"), "steps": steps, "ranks": 1}
+    if not isinstance(attempt, dict) or "at" not in attempt:
+        raise refused
+    rank, made = (_count(attempt.pop(name, None), refused) for name in ("rank", "made"))
+    for name in ("epoch", "steps", "ranks"):
+        _count(attempt.get(name), refused)
+    return Saved(state, steps, since, rank, made, attempt)
+
+
+def _count(value: Any, refused: SnapshotRefused) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise refused
+    return value
+
+
+def _attempts(found: list[Saved]) -> list[list[Saved]]:
+    """Files of the same attempt together. (Two can have begun at one place: the first of them came nowhere.)"""
+    attempts: dict[tuple[int, str], list[Saved]] = {}
+    for saved in found:
+        attempts.setdefault((saved.attempt["ranks"], str(saved.attempt.get("job"))), []).append(saved)
+    return list(attempts.values())
