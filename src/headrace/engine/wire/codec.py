@@ -99,9 +99,13 @@ class _Reply(Pickler):
         return super().reducer_override(obj)
 
 
+MAINS = ("__main__", "__mp_main__")
+"""The user's script, under the name it has where it was started, and in processes that multiprocessing spawns."""
+
+
 def in_main(thing: Any) -> bool:
-    """Whether a class or function can be found in `__main__` under its name."""
-    found: Any = sys.modules["__main__"] if thing.__module__ == "__main__" else None
+    """Whether a class or function can be found in the user's script under its name."""
+    found: Any = sys.modules.get(thing.__module__) if thing.__module__ in MAINS else None
     for part in thing.__qualname__.split("."):
         found = getattr(found, part, None)
     return found is thing

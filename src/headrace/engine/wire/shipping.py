@@ -2,7 +2,8 @@
 
 User functions go by value where they have to (lambdas, closures, everything in `__main__`), so a worker never runs the
 user's script again. Classes of `__main__` are put back under their names in the worker's `__main__`: replies can then
-use plain pickle, and an instance that comes back is of the very class the user knows.
+use plain pickle, and an instance that comes back is of the very class the user knows. A rank that multiprocessing has
+spawned knows the script as `__mp_main__`; that is the same script.
 """
 
 import io
@@ -10,6 +11,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,16 +52,31 @@ def ship(program: Program, extra: Any = None) -> tuple[bytes, list[str]]:
     """The program, and `extra` beside it, as bytes, and the modules it needs; what cannot be pickled is named."""
     stream = io.BytesIO()
     pickler = _Pickler(stream)
-    try:
-        pickler.dump((program, extra))
-    except Exception as refused:
-        raise _named(program, extra, refused) from refused
     path = pickle.dumps(search_path())
     whole = io.BytesIO()
     whole.write(len(path).to_bytes(8, "little") + path)
-    # One pickle for all, so that a function and its dataset stay the same objects; the classes stand in front.
-    _Pickler(whole).dump((pickler.mains, program, extra))
-    return whole.getvalue(), sorted(pickler.modules - {"__main__", "builtins"})
+    with _script_by_value():
+        try:
+            pickler.dump((program, extra))
+        except Exception as refused:
+            raise _named(program, extra, refused) from refused
+        # One pickle for all, so that a function and its dataset stay the same objects; the classes stand in front.
+        _Pickler(whole).dump((pickler.mains, program, extra))
+    return whole.getvalue(), sorted(pickler.modules - {*codec.MAINS, "builtins"})
+
+
+@contextmanager
+def _script_by_value() -> Iterator[None]:
+    """Inside, cloudpickle takes what stands in a spawned rank's script by value, as it does with `__main__`."""
+    script = sys.modules.get("__mp_main__")
+    if script is None or script.__name__ in cloudpickle.list_registry_pickle_by_value():
+        yield
+        return
+    cloudpickle.register_pickle_by_value(script)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(script)
 
 
 def search_path() -> list[str]:
@@ -75,6 +92,7 @@ def unship(data: Any) -> tuple[Program, Any]:
     sys.path.extend(entry for entry in pickle.loads(view[8:start]) if entry not in sys.path)
     mains, program, extra = pickle.loads(view[start:])
     main = sys.modules["__main__"]
+    sys.modules.setdefault("__mp_main__", main)
     for name, kind in mains.items():
         outer: Any = main
         *nest, last = name.split(".")
