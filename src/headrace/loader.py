@@ -29,6 +29,7 @@ from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, Quarantine, path_of_rank
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
+from headrace.ranks.detect import warn_if_ranks
 from headrace.ranks.env import job
 from headrace.ranks.mesh import Mesh, is_mesh, world_of
 from headrace.sharing import FEW, Sharing, known, make, with_passing, without_sync
@@ -122,6 +123,8 @@ class Loader(Generic[T]):
         )  # fmt: skip
         self.pipe = pipe
         self.seed = seed
+        if world is None:
+            warn_if_ranks(stacklevel=2)
         self.world = _world(world)
         self.ends = ends
         if sharding == "dynamic" and policy.window is None:

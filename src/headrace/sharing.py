@@ -28,7 +28,7 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
-from headrace.ranks.agree import Agreement
+from headrace.ranks.agree import TIMEOUT, Agreement, patience
 from headrace.ranks.counter import Counter, find_store, leave
 from headrace.ranks.env import job
 from headrace.ranks.vote import Booth
@@ -177,7 +177,7 @@ class Voted(Sharing):
                 "of the epoch while they run: initialise torch.distributed in every rank before iterating"
             )
         if self._booth is None:
-            self._booth = Booth(self._agreement, self._timeout)
+            self._booth = Booth(self._agreement, patience(self._timeout))
         rank = self._world.share_rank
         place, listed, behind = at, None, 0
         turns = in_turns(self.program)
@@ -250,6 +250,7 @@ class Counted(Sharing):
     def begin(self, epoch: int, at: Any) -> Start:
         if self._store is None:
             self._store, self._hosts = find_store(self._world, self._given, self._timeout)
+            self._timeout = patience(self._timeout)
         counter = Counter(self._store, f"{self._key}/{self._begun}", self._world)
         self._begun += 1
         counter.meet(self._facts(epoch, at), self._timeout)
@@ -286,7 +287,7 @@ def make(
     timeout: float | None,
 ) -> Sharing:  # fmt: skip
     """The sharing of a loader; `timeout` is that of a fullsync at the end of the pipe."""
-    seconds = 1800.0 if timeout is None else timeout
+    seconds = TIMEOUT if timeout is None else timeout
     if sharding not in ("static", "dynamic"):
         raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
     if sharding == "dynamic":

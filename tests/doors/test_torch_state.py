@@ -5,6 +5,7 @@ import pickle
 import random
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -413,7 +414,7 @@ def test_a_shorter_dataset_is_refused() -> None:
         iter(shorter)
 
 
-def test_ranks_divide_a_stream_and_resume_their_own_part() -> None:
+def test_ranks_divide_a_stream_and_resume_their_own_part(caplog: pytest.LogCaptureFixture) -> None:
     def make(rank: int, size: int | None = 3) -> Any:
         return DataLoader(data.Span(0, 32), size, num_workers=1, shard="auto", world=World(rank=rank, ranks=2))
 
@@ -422,6 +423,13 @@ def test_ranks_divide_a_stream_and_resume_their_own_part() -> None:
     assert sorted(i for part in parts for b in part for i in b) == list(range(32))
     single = [list(make(rank, None)) for rank in range(2)]
     assert single == [list(range(0, 32, 2)), list(range(1, 32, 2))]
+    world = partial(World, ranks=5)
+    uneven = [
+        list(DataLoader(data.Span(0, 32), None, shard="auto", world=world(rank=rank), num_workers=rank % 2))
+        for rank in range(5)
+    ]
+    assert uneven == [list(range(rank, 30, 5)) for rank in range(5)], "as many steps on every rank"
+    assert "2 samples at the end of the epoch are left out" in caplog.text
     for rank in range(2):
         loader = make(rank)
         it = iter(loader)

@@ -1,13 +1,16 @@
 """Every row of the launcher table, every rule and every trap, over environments written by hand."""
 
 import json
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headrace import Loader, Pipe
 from headrace.errors import BadOption
 from headrace.plan.world import World
+from headrace.ranks import detect as detecting
 from headrace.ranks.detect import detect, device, explain
 
 TORCHRUN = {
@@ -425,3 +428,27 @@ def test_an_mpi_world_of_one_process_is_not_believed() -> None:
     assert says(TORCHRUN, {"mpi4py.MPI": fake_mpi(0, 1)}).world.rank == 5
     assert says({}, {"mpi4py.MPI": fake_mpi(3, 4)}).world.rank == 3
     assert says({}, {"mpi4py.MPI": fake_mpi(3, 4, finalized=True)}).launcher == "none"
+
+
+def test_a_loader_without_a_world_under_a_launcher_of_several_ranks_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detecting, "_warned", False)
+    for name, value in TORCHRUN.items():
+        monkeypatch.setenv(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Loader(Pipe.of([1]), world=World())
+        Loader(Pipe.of([1]).batch(1), world=World.detect())
+    with pytest.warns(UserWarning, match=r"torchrun has started 8 ranks.*world=World\.detect\(\)") as told:
+        Loader(Pipe.of([1]))
+    assert told[0].filename == __file__
+    Loader(Pipe.of([1]))
+
+
+@pytest.mark.parametrize("variables", [{}, {**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}, {**TORCHRUN, "RANK": "9"}])
+def test_no_loader_warns_of_ranks_where_there_are_none_or_nobody_knows(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detecting, "_warned", False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    Loader(Pipe.of([1]))

@@ -19,7 +19,7 @@ pytest.importorskip("torch", reason="ranks that vote need torch.distributed")
 pytestmark = pytest.mark.timeout(120)
 
 RANKS = """
-import json, multiprocessing, os, sys, threading, time
+import datetime, json, multiprocessing, os, signal, sys, threading, time
 import torch.distributed as dist
 from headrace import Loader, Pipe, World
 from headrace.errors import RanksDisagree, WorkerStuck
@@ -41,7 +41,9 @@ def threads():
 
 def rank(number, ranks):
     # A file needs no port that somebody else might take first.
-    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=number, world_size=ranks)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{os.getcwd()}/store", rank=number, world_size=ranks, timeout=TIMEOUT
+    )
     out = body(World(rank=number, ranks=ranks))
     with open(f"{number}.json", "w") as file:
         json.dump(out, file)
@@ -50,6 +52,7 @@ def rank(number, ranks):
         dist.destroy_process_group()
 
 END = True
+TIMEOUT = datetime.timedelta(minutes=30)
 
 def main():
     fork = multiprocessing.get_context("fork")
@@ -266,6 +269,37 @@ def body(world):
     assert steps in (HANDFUL, 2 * HANDFUL)
     assert raised.startswith("WorkerStuck: after 2 s another rank has not come to the vote")
     assert threads == []
+
+
+def test_a_rank_that_is_stopped_is_noticed_after_the_time_out_of_the_process_group(job: Any) -> None:
+    got = job(
+        2,
+        """
+END = False
+TIMEOUT = datetime.timedelta(seconds=3)
+
+def body(world):
+    loader = Loader(SHAPES["indexed"], seed=3, world=world)
+    batches, steps, raised = iter(loader), 0, ""
+    pids = [None, None]
+    dist.all_gather_object(pids, os.getpid())
+    try:
+        for batch in batches:
+            steps += 1
+            if world.rank == 1 and steps == 2:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                break
+    except Exception as error:
+        raised = f"{type(error).__name__}: {error}"
+    if world.rank == 0:
+        os.kill(pids[1], signal.SIGCONT)
+    loader.close()
+    return [steps, raised]
+""",
+    )
+    steps, raised = got[0]
+    assert steps in (HANDFUL, 2 * HANDFUL)
+    assert raised.startswith("WorkerStuck: after 3 s another rank has not come to the vote")
 
 
 @pytest.mark.parametrize("ranks", depth([3], [2, 3]))

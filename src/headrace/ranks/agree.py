@@ -20,6 +20,7 @@ from headrace.errors import RanksDisagree
 from headrace.plan.world import World
 
 TIMEOUT = 1800.0
+"""What torch waits by default."""
 
 
 class Agreement:
@@ -28,7 +29,7 @@ class Agreement:
     def __init__(self, timeout: float = TIMEOUT) -> None:
         import torch.distributed as dist
 
-        self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
+        self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=patience(timeout)))
         self.rank = dist.get_rank()
         self.ranks = dist.get_world_size()
         self._owner = os.getpid()
@@ -101,6 +102,22 @@ def connected(ranks: int) -> bool:
     import torch.distributed as dist
 
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks
+
+
+def patience(timeout: float) -> float:
+    """Seconds to wait for another rank: what was asked for, or, where nothing was, what the job's process group waits.
+
+    So a rank that is stopped is noticed after what the user gave to `init_process_group(timeout=...)`.
+    """
+    dist: Any = sys.modules.get("torch.distributed")
+    if timeout != TIMEOUT or dist is None or not dist.is_available() or not dist.is_initialized():
+        return timeout
+    group = dist.group.WORLD
+    try:
+        waits = [group._get_backend(device).options._timeout.total_seconds() for device in group._device_types]
+    except (AttributeError, RuntimeError):  # backends of others need not tell
+        return timeout
+    return float(min(waits, default=timeout))
 
 
 def _digest(fact: Any) -> int:

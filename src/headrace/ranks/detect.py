@@ -3,6 +3,7 @@
     explain()   HEADRACE_RANK ... set by hand  >  a library that is already initialised  >  the variables of LAUNCHERS
                 (innermost launcher first)  >  a single process
     detect()    the World of explain(), its warnings as Python warnings
+    warn_if_ranks()   a loader was made without a world: say so, once in a process, where a launcher has several ranks
 
 Rules, each with a test:
 * All fields come from one launcher. A claim that gives rank and ranks but not the local fields takes them from a later
@@ -42,6 +43,27 @@ def detect(environ: Mapping[str, str] | None = None, modules: Mapping[str, Modul
     for text in found.warnings:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     return found.world
+
+
+_warned = False
+
+
+def warn_if_ranks(stacklevel: int) -> None:
+    """Warn once in a process when a launcher has started several ranks, and each is about to read everything."""
+    global _warned
+    if _warned:
+        return
+    try:
+        found = explain()
+    except BadOption:
+        return  # what the launcher says cannot be; nobody has asked it
+    if found.world.ranks > 1:
+        _warned = True
+        warnings.warn(
+            f"{found.launcher} has started {found.world.ranks} ranks, and this Loader has no world=, so each of them "
+            "reads everything; write Loader(..., world=World.detect()) to share it, or world=World() if this is meant",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def explain(environ: Mapping[str, str] | None = None, modules: Mapping[str, ModuleType] | None = None) -> Detection:

@@ -220,7 +220,7 @@ class Booth:
 def _late(timeout: float) -> WorkerStuck:
     return WorkerStuck(
         f"after {timeout:g} s another rank has not come to the vote on the next steps: it is slower than that, or has "
-        "left the epoch; if it is slow, raise the timeout of fullsync() or of the reading service"
+        "left the epoch; if it is slow, give fullsync() or the reading service a longer timeout"
     )
 
 

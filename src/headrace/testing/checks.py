@@ -19,6 +19,7 @@ from headrace.loader import Loader
 from headrace.op import Op, Source, Spot, place
 from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
+from headrace.plan.world import World
 
 SEED = 11
 Same = Callable[[Any, Any], bool]
@@ -117,7 +118,7 @@ def _check_resume(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
 
 
 def _check_loader(pipe: Pipe[Any], equal: Same) -> None:
-    inline = Loader(pipe, seed=SEED)
-    with Loader(pipe, seed=SEED, workers=2, kind="thread") as threads:
+    inline = Loader(pipe, seed=SEED, world=World())
+    with Loader(pipe, seed=SEED, workers=2, kind="thread", world=World()) as threads:
         for epoch in range(2):
             _compare(list(inline), list(threads), equal, f"two threads deliver something else in epoch {epoch}")

@@ -12,6 +12,7 @@ from headrace.engine.wire.shipping import Words
 from headrace.errors import BadPipe, SnapshotRefused
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
+from headrace.plan.world import World
 
 WORDS = Words(
     there="make it where it is used (for example in the function of a map), or use "
@@ -51,7 +52,7 @@ class Loaded:
             window=settings.window,
             strands=settings.workers if settings.sharding == "per-worker" and settings.workers else None,
             worker_init=_init(graph, settings),
-            world=settings.world,
+            world=settings.world or World(),
             ends=settings.ends,
         )
 

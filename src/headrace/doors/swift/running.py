@@ -24,6 +24,7 @@ from headrace.errors import RanksDisagree
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
+from headrace.plan.world import World
 
 ENDLESS = 1 << 62
 RESTARTS = 10_000
@@ -88,6 +89,7 @@ class Running:
             Pipe.of(range(ENDLESS)).batch(1).then(Prepare(workshop)),
             workers=workers,
             kind="process",
+            world=World(),  # which consumer this is has been said already
             seed=key(options.seed, "swift", self.consumer),
             prefetch=options.message_queue_size,
             window=workers * options.window,

@@ -7,6 +7,7 @@ knows of workers.
     Stream ── [ShuffleStrand] ── Sound, Batch (or DealBatches, DealSamples) ──> batches ──> Collated, on any worker
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,8 @@ from headrace.op import Each, Op
 from headrace.ops.order.shuffle import Shuffle
 from headrace.plan.seed import key
 from headrace.plan.share import Share
+
+log = logging.getLogger("headrace")
 
 
 def as_it_is(sample: Any) -> Any:
@@ -90,17 +93,21 @@ class DealBatches(Op[Any, Any]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DealSamples(Op[Any, Any]):
-    """Sample i for rank i modulo ranks."""
+    """Sample i for rank i modulo ranks; the last few, which not every rank would get, are left out and counted."""
 
     ranks: int
     rank: int
     quiet = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
-        cursor = inputs[0]
-        for number, sample in enumerate(_sound(cursor), cursor.emitted):
-            if number % self.ranks == self.rank:
-                yield sample
+        samples = _sound(inputs[0])
+        while len(step := list(islice(samples, self.ranks))) == self.ranks:
+            yield step[self.rank]
+        if step and self.rank == 0:
+            log.warning(
+                "%d samples at the end of the epoch are left out: %d ranks take the same number of steps, and "
+                "batch_size=None fills none of them; give a batch_size", len(step), self.ranks,
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
