@@ -202,7 +202,7 @@ def test_a_file_of_another_rank_is_enough_to_know_that_rank_zero_is_behind(tmp_p
         for _ in range(steps):
             next(batches)
     with Loader(PIPE, world=World(rank=1, ranks=2), autosave=path) as loader:
-        assert loader.state_dict()["at"][0] == ["p", 8]
+        assert loader.state_dict()["at"]["place"]["position"] == 8
     path.unlink()
     with Loader(PIPE, world=World(rank=1, ranks=2), autosave=path) as loader:
         assert loader.state_dict()["at"] is None, "without the file that was named the epoch begins anew"

@@ -18,6 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from headrace.engine.autosave import Autosave
 from headrace.engine.epoch import Epoch
+from headrace.engine.places import EpochPlace, RunPlace
 from headrace.engine.policy import Budget, Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program, cut
@@ -151,13 +152,13 @@ class Loader(Generic[T]):
         self._tuner = Tuner(policy) if auto and self.world.share_ranks == 1 and sharding == "static" else None
         self._pool = Pool(program, policy if self._tuner is None else self._tuner.policy())
         self._current: weakref.ref[Epoch[T]] | None = None
-        self._resume: Any = None
-        self._left: tuple[int, Any] | None = None
+        self._resume: EpochPlace | None = None
+        self._left: tuple[int, EpochPlace | None] | None = None
         """Where the last epoch was broken off: `state_dict()` after a `break` still knows."""
         self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
-        self._began: tuple[int, Any] = (epoch, None)
+        self._began: tuple[int, EpochPlace | None] = (epoch, None)
         """The epoch that was begun last, and the place it went on from."""
-        self._stands: Callable[[], Any] | None = None
+        self._stands: Callable[[], EpochPlace | None] | None = None
         """Where the whole job stands in it, if that is more than this rank knows by itself."""
         if quarantine is not None:
             self._meter.on_skip = self._quarantine(Path(quarantine)).write
@@ -184,8 +185,8 @@ class Loader(Generic[T]):
             self._epoch,
             self.world,
             ends=self.ends,
-            state=start.place,
-            listed=start.listed,
+            at=start.at,
+            first=start.first,
             keep=self,
             watch=start.watch,
         )
@@ -241,8 +242,8 @@ class Loader(Generic[T]):
         """Where the loader stands, as plain data: loads at any number and kind of workers."""
         current = self._current() if self._current is not None else None
         if current is not None and not current.ended and not current.closed:
-            at = current.state() if self._stands is None else self._stands()
-            return snapshot(self.pipe, self.seed, current.epoch, at)
+            stands = current.state() if self._stands is None else self._stands()
+            return snapshot(self.pipe, self.seed, current.epoch, stands)
         unfinished = self._sharing.last(self._began[0]) or self._left
         return snapshot(self.pipe, self.seed, *(unfinished or (self._epoch, self._resume)))
 
@@ -253,13 +254,14 @@ class Loader(Generic[T]):
             raise SnapshotRefused(
                 f"the snapshot was taken with seed={seed}; make the loader with that seed, not {self.seed}"
             )
-        if self._sharing.needs_passing(at) and (program := with_passing(self.program, FEW)) is not self.program:
-            self._sharing.program = program
+        program = self.program
+        at = self._sharing.check(at)
+        if self.program is not program:
+            # The place asks for another form of the program.
             self._pool.close()
             self._pool = Pool(self.program, self.policy)
             self._closing.detach()
             self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
-        at = self._sharing.check(at)
         self.set_epoch(epoch)
         self._resume = at
 
@@ -350,11 +352,11 @@ class Loader(Generic[T]):
 class _Left:
     """Tells a loader, if it is still there, where an epoch was broken off."""
 
-    def __init__(self, loader: Loader[Any], stands: Callable[[], Any] | None) -> None:
+    def __init__(self, loader: Loader[Any], stands: Callable[[], EpochPlace | None] | None) -> None:
         self._loader = weakref.ref(loader)
         self._stands = stands
 
-    def __call__(self, epoch: int, at: Any) -> None:
+    def __call__(self, epoch: int, at: RunPlace) -> None:
         loader = self._loader()
         if loader is not None:
             loader._left = (epoch, at if self._stands is None else self._stands())

@@ -290,7 +290,7 @@ LARGE = 64 * 1024
 """Bytes of an array from which on it is worth looking where it lies."""
 
 
-class Place(threading.local):
+class ThreadPlace(threading.local):
     """Where the running thread is."""
 
     def __init__(self) -> None:
@@ -347,7 +347,7 @@ class Place(threading.local):
         return spot.rng  # type: ignore[no-any-return]
 
 
-place = Place()
+place = ThreadPlace()
 
 
 def rng() -> "np.random.Generator":

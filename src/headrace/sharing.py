@@ -9,18 +9,22 @@ A place is where the job stands, the same on every rank, and loads in another wo
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from headrace.engine.dynamic import Done, Dynamic, check_program
+from headrace.engine.dynamic import Dynamic, check_program
 from headrace.engine.epoch import Epoch, Watch
-from headrace.engine.places import check_done, check_place
+from headrace.engine.feeds.counter import Finished
+from headrace.engine.feeds.elastic import InTurns
+from headrace.engine.feeds.place import Feed
+from headrace.engine.feeds.positions import Position
+from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, Stage
-from headrace.engine.snapshot import plain_state
-from headrace.engine.turns import enter, in_turns
 from headrace.engine.voting import Ballot
+from headrace.engine.worlds import in_turns, shares_in_turns
 from headrace.errors import BadOption, BadPipe, NoLength, SnapshotRefused
 from headrace.op import Each
 from headrace.ops.shape.same import FullSync
@@ -37,15 +41,15 @@ _dynamic: Tally[int] = Tally()
 
 
 class Start(NamedTuple):
-    """What an engine has to do: where to begin, which tickets to take if they are dealt, and who looks on.
+    """What an engine has to do: where to begin, what feeds the first stage if ranks settle that, and who looks on.
 
     `stands` says where the whole job stands, if that is more than where this rank does.
     """
 
-    place: Any = None
-    listed: Iterator[Any] | None = None
+    at: RunPlace | None = None
+    first: Feed | None = None
     watch: Watch | None = None
-    stands: Callable[[], Any] | None = None
+    stands: Callable[[], EpochPlace | None] | None = None
 
 
 class Sharing:
@@ -63,37 +67,44 @@ class Sharing:
         self._agreement: Agreement | None = None
         self._verified = world.ranks == 1
 
-    def needs_passing(self, at: Any) -> bool:
-        """Whether a place out of a snapshot is of ranks that counted samples one by one; this program does not."""
-        regrouped = isinstance(at, list) and at and isinstance(at[0], list) and at[0][:1] == ["r"]
-        return bool(regrouped) and len(self.program.stages) == 1
+    @property
+    def _steps_are_voted(self) -> bool:
+        """Places are those of all ranks at their last vote."""
+        return False
 
-    def check(self, at: Any) -> Any:
-        """The place out of a snapshot, if it fits."""
-        of_ranks = isinstance(at, list) and len(at) == 3 and at[0] == "w" and isinstance(at[2], list)
-        if of_ranks and len(at[2]) != self._world.share_ranks:
-            self._refuse(len(at[2]))
-        if passing(self.program) and isinstance(at, list) and len(at) == 3 and isinstance(at[0], list) and at[0]:
-            mark, gone, skipped = at
-            if mark[0] in ("p", "j"):  # of a loader that handed samples on one by one without looking
-                at = [["r", mark, gone, 0, 0], 0, skipped]
-        return check_place(at, self.program)
+    def check(self, at: EpochPlace | None) -> EpochPlace | None:
+        """The place out of a snapshot, if it fits. The program may change its form for it."""
+        if isinstance(at, VotedPlace):
+            if len(at.ranks) != self._world.share_ranks:
+                self._refuse(len(at.ranks))
+            if not self._steps_are_voted:
+                raise SnapshotRefused("the snapshot is of ranks that voted on their steps; those of this pipe do not")
+            return at.fit(self.program)
+        if at is None:
+            return None
+        if isinstance(at.place, Regrouped):
+            # Taken on ranks that counted samples one by one.
+            self.program = with_passing(self.program, FEW)
+        elif passing(self.program) and isinstance(at.place, Position | InTurns):
+            # Of a loader that handed samples on one by one without looking.
+            at = RunPlace(Regrouped(at.place, at.gone), 0, at.skipped)
+        return at.fit(self.program)
 
-    def begin(self, epoch: int, at: Any) -> Start:
+    def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if not self._verified:
             self._verify(epoch, at)
-        if at is None or not _in_turn(at, self.program):
-            return Start(at)
-        place, listed = enter(at, self.program, self._world, self._length(epoch))
-        return Start(place, listed)
+        if at is None:
+            return Start()
+        assert isinstance(at, RunPlace)
+        return Start(in_turns(at, self.program, self._world, self._length(epoch)) if _dealt_in_turns(at) else at)
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
         return epoch.mask()
 
-    def retraced(self, at: Any) -> Any:
+    def retraced(self, at: EpochPlace | None) -> RunPlace | None:
         """The place that an epoch went on from, if its batches can be found again from there."""
-        if at is not None and (at[0] == "w" or _in_turn(at, self.program)):
+        if isinstance(at, VotedPlace) or _dealt_in_turns(at):
             raise BadOption(
                 "this epoch went on where ranks had come to different places: its batches cannot be traced from there; "
                 "ask for those of an epoch that began at its start"
@@ -103,7 +114,7 @@ class Sharing:
     def turn_away(self) -> None:
         """The epoch begun last is of no interest any more."""
 
-    def last(self, epoch: int) -> tuple[int, Any] | None:
+    def last(self, epoch: int) -> tuple[int, EpochPlace] | None:
         """Where the job stands after this rank has come to the end of an epoch, if that is not the end of it."""
         return None
 
@@ -130,14 +141,14 @@ class Sharing:
         if self._agreement is not None:
             self._agreement.close()
 
-    def _verify(self, epoch: int, at: Any) -> None:
+    def _verify(self, epoch: int, at: EpochPlace | None) -> None:
         """Once: ranks that can talk to each other make sure that they were given the same thing."""
         self._agreement = Agreement.of(self._world, self._timeout)
         if self._agreement is not None:
             self._agreement.same(self._facts(epoch, at))
         self._verified = True
 
-    def _facts(self, epoch: int, at: Any) -> dict[str, Any]:
+    def _facts(self, epoch: int, at: EpochPlace | None) -> dict[str, Any]:
         return {
             "pipe": self._pipe.fingerprint(),
             "seed": self.program.seed,
@@ -146,7 +157,7 @@ class Sharing:
             "ends": self._ends,
             "epoch": epoch,
             # A stream's place has several names, and any of them will do.
-            "snapshot": plain_state(at) if self.program.indexed else None,
+            "snapshot": plain_epoch_place(at) if self.program.indexed else None,
         }
 
     def _length(self, epoch: int) -> int:
@@ -154,7 +165,7 @@ class Sharing:
         assert indexed is not None
         return indexed.length
 
-    def _refuse(self, ranks: int) -> None:
+    def _refuse(self, ranks: int) -> NoReturn:
         raise SnapshotRefused(
             f"this snapshot was taken on {ranks} ranks, and this loader runs on {self._world.share_ranks}: behind the "
             "place where ranks part this pipe does more than filter, map and batch once, so what each rank held cannot "
@@ -168,7 +179,11 @@ class Voted(Sharing):
     _booth: Booth | None = None
     _ballot: Ballot | None = None
 
-    def begin(self, epoch: int, at: Any) -> Start:
+    @property
+    def _steps_are_voted(self) -> bool:
+        return not shares_in_turns(self.program)
+
+    def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if not self._verified:
             self._verify(epoch, at)
         if self._agreement is None:
@@ -179,24 +194,22 @@ class Voted(Sharing):
         if self._booth is None:
             self._booth = Booth(self._agreement, patience(self._timeout))
         rank = self._world.share_rank
-        place, listed, behind = at, None, 0
-        turns = in_turns(self.program)
-        if turns:
-            place, listed = enter(at, self.program, self._world, self._length(epoch))
+        here: RunPlace | None = None
+        turns: tuple[int, int] | None = None
+        behind = 0
+        if shares_in_turns(self.program):
+            assert not isinstance(at, VotedPlace)
+            here = in_turns(at, self.program, self._world, self._length(epoch))
+            assert isinstance(here.place, Regrouped)
+            turns = here.place.number, self.program.last.group or 0
         elif at is not None:
-            if at[0] != "w":
+            if not isinstance(at, VotedPlace):
                 self._refuse(1)
-            place, behind = at[2][rank], at[1]
-        before = place[0][4] if turns and place is not None else 0
+            here, behind = at.ranks[rank], at.steps
         self._ballot = Ballot(
-            self._booth.begin(epoch),
-            rank,
-            at,
-            (before, self.program.last.group or 0) if turns else None,
-            behind,
-            masks=self._ends in ("pad", "repeat"),
-        )
-        return Start(place, listed, self._ballot.watch, self._ballot.place)
+            self._booth.begin(epoch), rank, at, turns, behind, masks=self._ends in ("pad", "repeat")
+        )  # fmt: skip
+        return Start(here, None, self._ballot.watch, self._ballot.place)
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         program = self.program
@@ -244,10 +257,20 @@ class Counted(Sharing):
         self._counter: Counter | None = None
         self._dynamic: Dynamic | None = None
 
-    def check(self, at: Any) -> Any:
-        return check_done(at)
+    def check(self, at: EpochPlace | None) -> EpochPlace | None:
+        if at is None or (isinstance(at, RunPlace) and at.place is None):
+            return None
+        place = at.place if isinstance(at, RunPlace) else None
+        if isinstance(at, RunPlace) and isinstance(place, Position) and not at.gone:
+            # Taken with static sharding, which had come to one position everywhere.
+            return RunPlace(Finished(((0, place.position),) if place.position else ()), 0, at.skipped)
+        if not isinstance(place, Finished):
+            raise SnapshotRefused(
+                "this snapshot was not taken with sharding='dynamic': make the loader with sharding='static'"
+            )
+        return at
 
-    def begin(self, epoch: int, at: Any) -> Start:
+    def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if self._store is None:
             self._store, self._hosts = find_store(self._world, self._given, self._timeout)
             self._timeout = patience(self._timeout)
@@ -257,17 +280,20 @@ class Counted(Sharing):
         if self._counter is not None:
             self._counter.forget()
         self._counter = counter
-        self._dynamic = Dynamic(self.program, epoch, counter, Done.of(at))
-        dynamic = self._dynamic
-        return Start(None, dynamic.tickets(), lambda source, mark, _: dynamic.watch(source, mark), dynamic.place)
+        done, skipped = Finished(), 0
+        if isinstance(at, RunPlace):
+            assert isinstance(at.place, Finished)
+            done, skipped = at.place, at.skipped
+        dynamic = self._dynamic = Dynamic(self.program, epoch, counter, done, skipped)
+        return Start(None, dynamic.feed(), lambda source, place, _: dynamic.watch(source, place), dynamic.place)
 
-    def retraced(self, at: Any) -> Any:
+    def retraced(self, at: EpochPlace | None) -> RunPlace | None:
         raise BadOption("with sharding='dynamic' which rank takes which batch is left to chance, so none can be traced")
 
     def turn_away(self) -> None:
         self._dynamic = None
 
-    def last(self, epoch: int) -> tuple[int, Any] | None:
+    def last(self, epoch: int) -> tuple[int, EpochPlace] | None:
         place = None if self._dynamic is None else self._dynamic.place()
         return None if place is None else (epoch, place)
 
@@ -348,7 +374,7 @@ def passing(program: Program) -> bool:
     return program.indexed and program.last.feed == "refs" and program.last.group is None
 
 
-def _in_turn(at: Any, program: Program) -> bool:
+def _dealt_in_turns(at: EpochPlace | None) -> bool:
     """Whether a place is one of ranks that took positions in turn."""
-    mark = None if program.tail else at[0]
-    return mark is not None and mark[0] == "r" and mark[1] is not None and bool(mark[1][0] == "j")
+    place = at.place if isinstance(at, RunPlace) else None
+    return isinstance(place, Regrouped) and isinstance(place.source, InTurns)

@@ -10,8 +10,14 @@ import pytest
 
 from headrace.cli import main
 from headrace.cli.snapshot import place
+from headrace.engine.feeds.counter import Finished
+from headrace.engine.feeds.elastic import InTurns
+from headrace.engine.feeds.positions import Position
+from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.places import RunPlace, VotedPlace, plain_epoch_place
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
+from headrace.plan.turns import Rest
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript
@@ -96,7 +102,7 @@ def test_before_the_first_batch_it_stands_at_the_start(tmp_path: Path) -> None:
     assert place(json.loads(path.read_text())["at"]) == "the start of the epoch"
 
 
-@pytest.mark.parametrize("at", [5, [1], [["q", 3], 0, 0], "text", [[], [], []]])
+@pytest.mark.parametrize("at", [5, [1], {"kind": "q", "place": 0}, "text", {"kind": "run", "place": []}])
 def test_a_place_that_makes_no_sense_is_shown_as_it_is(at: Any) -> None:
     assert place(at).startswith("a place that this version cannot read")
 
@@ -135,15 +141,12 @@ def test_a_state_of_a_dataloader2_is_shown_as_that_of_the_loader_inside(
 
 
 def test_the_places_of_several_ranks_have_words() -> None:
-    from headrace.cli.snapshot import place
-
-    assert place([["d", [[0, 64], [128, 160]], [[[[160, 192]], 3]]], 0, 0]) == (
-        "96 samples of blocks that are finished, 1 blocks begun"
-    )
-    turns = [["r", ["j", 0, [40, [], []], 8, [[3, 0], [2, 0]]], 0, 32, 8], 0, 0]
-    assert place(turns) == (
+    finished = Finished(((0, 64), (128, 160)), ((((160, 192),), 3),))
+    assert place(plain_epoch_place(RunPlace(finished))) == "96 samples of blocks that are finished, 1 blocks begun"
+    turns = InTurns(Rest(40), 8, ((3, 0), (2, 0)))
+    assert place(plain_epoch_place(RunPlace(Regrouped(turns, 0, 32, 8)))) == (
         "group 8 (sample 32), read from positions taken in turn from 40: 3, 2 blocks of 8 by 2 ranks"
     )
-    assert place(["w", 4, [[["p", 8], 0, 0], [["p", 16], 0, 0]]]) == (
+    assert place(VotedPlace(4, (RunPlace(Position(8)), RunPlace(Position(16)))).plain()) == (
         "4 steps after a vote of 2 ranks, which stood at: sample 8; sample 16"
     )

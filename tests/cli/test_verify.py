@@ -75,8 +75,8 @@ class Lost(Loader[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
-        if state["at"] is not None and state["at"][0] is not None:
-            state["at"][0][1] += 8
+        if state["at"] is not None and state["at"]["place"] is not None:
+            state["at"]["place"]["position"] += 8
         return state
 
 

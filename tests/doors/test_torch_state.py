@@ -356,7 +356,7 @@ def test_a_state_of_another_kind_is_refused() -> None:
 
 def note_of(state: dict[str, Any]) -> Any:
     """What the first worker's part of a stream has noted."""
-    return unpack(state["at"])["mark"][0][2][0][0][2]
+    return unpack(state["at"])["place"]["place"]["strands"][0]["state"][2]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ So the loop, its feeds, its window and its regrouping are proved without a proce
 workers could give can be written down, or drawn from a seed.
 """
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 from headrace import World
 from headrace.engine.executor import Executor
+from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, cut
 from headrace.engine.run import Run
@@ -106,7 +108,7 @@ class ScriptedWorkers:
 def run(
     pipe: Pipe[Any],
     script: Script | None = None,
-    at: Any = None,
+    at: RunPlace | None = None,
     *,
     world: World | None = None,
     ends: str = "short",
@@ -122,14 +124,13 @@ def run(
     return _start(program, how, workers, world, ends, at), workers
 
 
-def _start(program: Program, policy: Policy, workers: Any, world: World, ends: str, at: Any) -> Run:
-    mark, skip, skipped = at or (None, 0, 0)
-    return Run(program, policy, workers, 0, world, Meter(), ends=ends, mark=mark, skip=skip, skipped=skipped)
+def _start(program: Program, policy: Policy, workers: Any, world: World, ends: str, at: RunPlace | None) -> Run:
+    return Run(program, policy, workers, 0, world, Meter(), ends=ends, at=at and at.fit(program))
 
 
-def place(run: Run) -> Any:
-    """Where a run stands, as another one can go on from it."""
-    return run.mark()
+def place(run: Run) -> RunPlace:
+    """Where a run stands, by way of text, as another one can go on from it."""
+    return RunPlace.read(json.loads(json.dumps(plain_epoch_place(run.place()))))
 
 
 def read(samples: Iterator[Any]) -> list[str]:

@@ -56,6 +56,12 @@ def mutated(state: Any, chance: random.Random) -> Any:
     return state
 
 
+def at_position(value: Any) -> Any:
+    at = copy.deepcopy(state_of("indexed")["at"])
+    at["place"]["position"] = value
+    return at
+
+
 def taken(pipe: Pipe[Any], at: int) -> Any:
     with Loader(pipe, seed=3) as loader:
         samples = iter(loader)
@@ -111,7 +117,7 @@ def test_a_number_too_long_to_print_is_refused(where: str, value: int) -> None:
     state = state_of("indexed")
     with pytest.raises(SnapshotRefused):
         Loader(PIPES["indexed"], seed=3).load_state_dict(
-            {**state, where: [["p", value], 0] if where == "at" else value}
+            {**state, where: at_position(value) if where == "at" else value}
         )
 
 
@@ -120,4 +126,4 @@ def test_lists_too_deep_to_print_are_refused() -> None:
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(SnapshotRefused):
-        Loader(PIPES["indexed"], seed=3).load_state_dict({**state_of("indexed"), "at": [["p", deep], 0]})
+        Loader(PIPES["indexed"], seed=3).load_state_dict({**state_of("indexed"), "at": at_position(deep)})

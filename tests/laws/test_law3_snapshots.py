@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
+from headrace.engine.feeds.positions import Position
+from headrace.engine.places import RunPlace
 from headrace.errors import SnapshotRefused
 from tests.depth import depth
 from tests.laws.pipes import KINDS, RANDOM_STEPS, Numbers, double, odd, pipes, read, stream
@@ -88,7 +90,7 @@ def test_resuming_far_into_a_huge_pipe_reads_only_what_is_asked_for() -> None:
     pipe = Pipe.of(Counted(10**9)).shuffle().batch(4)
     with Loader(pipe, seed=3) as loader:
         state = loader.state_dict()
-    state["at"] = [["p", 5 * 10**8], 0, 0]
+    state["at"] = RunPlace(Position(5 * 10**8)).plain()
     with Loader(pipe, seed=3) as loader:
         loader.load_state_dict(state)
         next(iter(loader))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.engine.places import check_place
+from headrace.engine.places import RunPlace
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.observe.digest import digest
@@ -130,7 +130,7 @@ def test_steps_count_from_where_a_loaded_snapshot_goes_on() -> None:
     state = first.state_dict()
     second = Loader(pipe, seed=5)
     second.load_state_dict(state)
-    at = check_place(state["at"], second.program)
+    at = RunPlace.read(state["at"])
     for step, batch in enumerate(second):
         lineage = of(second, step, at=at)
         assert lineage.exact

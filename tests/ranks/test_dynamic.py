@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace import Loader, Pipe, World
-from headrace.engine.dynamic import Blocks, Done, merged
+from headrace.engine.feeds.counter import Blocks, Finished, merged
 from headrace.errors import BadOption, BadPipe, NoLength, RanksDisagree, SnapshotRefused, WorkerStuck
 from headrace.op import Each
 from tests.depth import depth
@@ -30,7 +30,7 @@ def test_blocks_are_what_is_not_finished_in_order(
     length: int, size: int, pieces: list[tuple[int, int]], drop_last: bool
 ) -> None:
     finished = merged((a, a + n) for a, n in pieces if a + n <= length)
-    blocks = Blocks(length, size, Done(finished), drop_last)
+    blocks = Blocks(length, size, Finished(finished), drop_last)
     got = [[p for start, stop in blocks.ranges(k) for p in range(start, stop)] for k in range(blocks.count)]
     left = [p for p in range(length) if not any(a <= p < b for a, b in finished)]
     whole = len(left) // size * size if drop_last else len(left)
@@ -113,7 +113,7 @@ def test_a_job_stopped_anywhere_goes_on_in_other_worlds_with_every_sample_once(s
         for got in job.read([chance.randrange(ranks) for _ in range(chance.randrange(12))]):
             delivered += flat(got)
         states = [loader.state_dict() for loader in job.loaders]
-        assert all(s["at"][0] == states[0]["at"][0] for s in states), "the same on every rank"
+        assert all(s["at"]["place"] == states[0]["at"]["place"] for s in states), "the same on every rank"
         state = states[0]
         job.close()
     job = Job(pipe, 1, state)
@@ -153,7 +153,7 @@ def test_a_snapshot_is_a_few_ranges_and_loads_at_another_batch_size() -> None:
     job = Job(Pipe.of(Numbers(10**6)).shuffle().batch(4), 2)
     first = flat([b for r in job.read([0, 1, 0, 0, 1] * 20) for b in r])
     state = job.loaders[1].state_dict()
-    assert state["at"] == [["d", [[0, 400]], []], 0, 0]
+    assert state["at"]["place"] == {"kind": "blocks", "finished": [[0, 400]], "parts": []}
     job.close()
     job = Job(Pipe.of(Numbers(10**6)).shuffle().batch(5), 1, state)
     (rest,) = job.read([0] * 10)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace import Loader, Pipe, World
-from headrace.engine.turns import Rest, Turns, fold, pieces_of, spread
 from headrace.errors import SnapshotRefused
+from headrace.plan.turns import Rest, Turns, fold, pieces_of, spread
 from tests.depth import depth
 from tests.faults.test_snapshots import mutated
 from tests.laws.pipes import Numbers, odd, some, stream

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
+from headrace.engine.feeds.positions import Position
+from headrace.engine.places import RunPlace, VotedPlace
 from headrace.engine.voting import HANDFUL, Ballot, Voting
 from headrace.errors import BadOption, Closed, RanksDisagree, WorkerStuck
 from headrace.ranks import vote as booths
@@ -38,10 +40,13 @@ class Source(Iterator[int]):
         self.at += 1
         return self.at - 1
 
+    def place(self) -> RunPlace:
+        return RunPlace(Position(self.at))
+
 
 def vote(booth: Booth, source: Source, handful: int = HANDFUL, epoch: int = 0) -> tuple[Voting, Ballot]:
     ballot = Ballot(booth.begin(epoch), 0, handful=handful)
-    return ballot.watch(source, lambda: source.at, lambda: None), ballot
+    return ballot.watch(source, source.place, lambda: None), ballot
 
 
 def ranks_do(ranks: int, body: Callable[[int, Booth], Any]) -> list[Any]:
@@ -76,13 +81,14 @@ def test_all_ranks_make_as_many_steps_as_the_shortest_and_know_where_all_stand(
     def body(rank: int, booth: Booth) -> Any:
         source = Source(lengths[rank])
         ballot = Ballot(booth.begin(0), rank, handful=handful)
-        samples = ballot.watch(source, lambda: source.at, lambda: None)
+        samples = ballot.watch(source, source.place, lambda: None)
         got = []
         for sample in samples:
             got.append(sample)
-            kind, steps, everyone = ballot.place()
-            assert kind == "w"
-            assert [at + steps for at in everyone] == [len(got)] * len(lengths)
+            place = ballot.place()
+            assert isinstance(place, VotedPlace)
+            stood = [at.place.position for at in place.ranks if isinstance(at.place, Position)]
+            assert [at + place.steps for at in stood] == [len(got)] * len(lengths)
             assert source.at - len(got) < 2 * handful, "as many as two handfuls are held at the most"
         return got, samples.surplus
 
@@ -154,7 +160,7 @@ def test_a_rank_that_goes_on_in_an_epoch_that_others_have_left_is_told_who() -> 
         if rank == 1:
             with pytest.raises(RanksDisagree, match=r"rank 0 has left epoch 7 and begun epoch 8.*same number of steps"):
                 list(samples)
-            assert ballot.place() == ("w", HANDFUL, [0]), "what was granted was delivered"
+            assert ballot.place() == VotedPlace(HANDFUL, (Source(50).place(),)), "what was granted was delivered"
         samples.leave()
         # Whoever was ahead has waited here for the other one.
         return list(vote(booth, Source(50), epoch=8)[0])
@@ -194,7 +200,7 @@ class Recorded:
 
 def test_a_vote_is_cast_a_handful_of_steps_before_its_answer_is_needed() -> None:
     poll, source = Recorded(), Source(18)
-    samples = Ballot(poll, 0).watch(source, lambda: source.at, lambda: None)
+    samples = Ballot(poll, 0).watch(source, source.place, lambda: None)
     for sample in samples:
         poll.events.append(str(sample))
     assert ", ".join(poll.events) == (
@@ -471,7 +477,7 @@ def test_a_loader_that_is_closed_is_an_error_for_those_that_go_on(monkeypatch: p
             with pytest.raises(RuntimeError, match="another rank has left the job, or closed its loader"):
                 for _ in loader:
                     pass
-            return loader.state_dict()["at"][0][4]
+            return loader.state_dict()["at"]["place"]["number"]
 
     _, steps, as_many = together(3, body, monkeypatch)
     assert steps == as_many == HANDFUL
@@ -480,7 +486,7 @@ def test_a_loader_that_is_closed_is_an_error_for_those_that_go_on(monkeypatch: p
 def test_places_of_steps_never_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def body(world: World) -> Any:
         with Loader(SHAPES["filtered batches"], seed=5, world=world, workers=1, kind="thread") as loader:
-            return [loader.state_dict()["at"][0][1][1] for _ in loader]
+            return [loader.state_dict()["at"]["place"]["source"]["progress"][0] for _ in loader]
 
     for behind in together(3, body, monkeypatch):
         assert all(a <= b for a, b in pairwise(behind))

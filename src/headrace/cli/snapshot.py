@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.cli.subject import find
-from headrace.engine.places import check_place
+from headrace.engine.places import read_epoch_place
 from headrace.engine.snapshot import check
 from headrace.errors import BadOption, SnapshotRefused
 
@@ -110,47 +110,13 @@ def describe(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def place(at: Any) -> str:
-    """Where an epoch stands."""
-    if at is None:
-        return "the start of the epoch"
+def place(at: object) -> str:
+    """Where an epoch stands, in words."""
     try:
-        return _place(at)
-    except (TypeError, ValueError, IndexError, KeyError):
+        here = read_epoch_place(at)
+    except (SnapshotRefused, RecursionError):
         return f"a place that this version cannot read: {json.dumps(at)[:80]}"
-
-
-def _place(at: Any) -> str:
-    if len(at) == 5:  # an op that runs in the consumer, on top of the rest
-        emitted, _, _, _, inputs = at
-        return f"{emitted} emitted by the last op in the consumer; below it: {_place(inputs[0])}"
-    if at[0] == "w":
-        return f"{at[1]} steps after a vote of {len(at[2])} ranks, which stood at: {'; '.join(map(_place, at[2]))}"
-    mark, skip, skipped, *_ = at
-    words = "the start of the epoch" if mark is None else _mark(mark)
-    if skip:
-        words += f", and {skip} more outputs of the ticket there"
-    return words + (f"; {skipped} samples left out so far" if skipped else "")
-
-
-def _mark(mark: Any) -> str:
-    letter = mark[0]
-    if letter == "p":
-        return f"sample {mark[1]}"
-    if letter == "l":
-        return f"item {mark[1]} of the list"
-    if letter == "s":
-        strands = [f"block {block}" + (f" + {skip}" if skip else "") for _, block, skip, _ in mark[2]]
-        return f"{', '.join(strands)} of {len(strands)} strand{'s' * (len(strands) > 1)}"
-    if letter == "j":
-        tickets = ", ".join(str(number) for number, _ in mark[4])
-        return f"positions taken in turn from {mark[2][0]}: {tickets} blocks of {mark[3]} by {len(mark[4])} ranks"
-    if letter == "d":
-        done = sum(stop - start for start, stop in mark[1])
-        return f"{done} samples of blocks that are finished" + (f", {len(mark[2])} blocks begun" if mark[2] else "")
-    _, inner, offset, base, number = mark
-    rest = f" + {offset}" if offset else ""
-    return f"group {number} (sample {base}), read from {_mark(inner) if inner is not None else 'the start'}{rest}"
+    return "the start of the epoch" if here is None else here.describe()
 
 
 def _names(pipe: str | None) -> list[str]:
@@ -166,7 +132,8 @@ def _fits(state: dict[str, Any], text: str) -> str | None:
     loader = subject.loader()
     try:
         _, _, at = check({**state, "pipe": subject.known_as(state["pipe"])}, loader.pipe)
-        check_place(at, loader.program)
+        if at is not None:
+            at.fit(loader.program)
     except SnapshotRefused as refused:
         return str(refused)
     return None

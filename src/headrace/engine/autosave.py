@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.engine.snapshot import plain_state
+from headrace.engine.places import EpochPlace, plain_epoch_place
 from headrace.errors import BadOption, SnapshotRefused
 
 log = logging.getLogger("headrace")
@@ -121,13 +121,13 @@ class Autosave:
         """The files of ranks other than the first."""
         return self._path.parent.glob(f"{glob.escape(self._path.name)}.rank*")
 
-    def counter(self, epoch: int, at: Any, state: Callable[[], State]) -> Callable[[], None]:
+    def counter(self, epoch: int, at: EpochPlace | None, state: Callable[[], State]) -> Callable[[], None]:
         """What to call after each batch of an epoch that begins (`at` is None) or goes on at a place."""
         before, self._steps = self._steps, 0
         seen = 0
         if not self._attempt:
             self._attempt = {
-                "epoch": epoch, "at": plain_state(at), "steps": before, "ranks": self._ranks, "job": self._job,
+                "epoch": epoch, "at": plain_epoch_place(at), "steps": before, "ranks": self._ranks, "job": self._job,
             }  # fmt: skip
 
         def count() -> None:

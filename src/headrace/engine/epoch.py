@@ -1,14 +1,14 @@
 """Epoch: the iterator that a user holds. It borrows workers from the pool and gives them back at the end."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from headrace.engine.places import check_place
+from headrace.engine.feeds.place import Feed
+from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
-from headrace.engine.snapshot import plain_state
 from headrace.errors import HeadraceError
 from headrace.observe.meter import RUN, Meter
 from headrace.pipe.cursor import Cursor, Opening
@@ -17,7 +17,7 @@ from headrace.plan.seed import BorrowedGlobals, seed_globals
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
-Watch = Callable[[Iterator[Any], Callable[[], Any], Callable[[], list[bool] | None]], Iterator[Any]]
+Watch = Callable[[Iterator[Any], Callable[[], RunPlace], Callable[[], list[bool] | None]], Iterator[Any]]
 """Samples, where they stand, the mask of the last one -> the same samples. May have leave(): nobody wants more."""
 TURN = 2**32
 """What a further turn of a cycle in the tail adds to the epoch's number, so that its random choices are its own."""
@@ -34,9 +34,9 @@ class Epoch(Iterator[T], Generic[T]):
         world: World,
         *,
         ends: str = "short",
-        state: Any = None,
-        listed: Iterator[Any] | None = None,
-        keep: Any = None,
+        at: RunPlace | None = None,
+        first: Feed | None = None,
+        keep: object = None,
         watch: Watch | None = None,
     ) -> None:
         self.epoch = epoch
@@ -46,26 +46,26 @@ class Epoch(Iterator[T], Generic[T]):
         self._meter = meter
         self._world = world
         self._ends = ends
-        self._listed = listed
+        self._first = first
         self._tail: Cursor | None = None
         self._closed = False
         self.after_each: Callable[[], None] | None = None
         """Called after each batch was taken and before it is handed over."""
         self.trial: Callable[[Epoch[T]], None] | None = None
         """Called after each batch too; may move the epoch to other workers."""
-        self.on_break: Callable[[int, Any], None] | None = None
+        self.on_break: Callable[[int, RunPlace], None] | None = None
         """Told where the epoch stands when it is left before its end."""
         self._watch = watch
-        self._open(state)
+        self._open(at)
 
-    def _open(self, state: Any) -> None:
+    def _open(self, at: RunPlace | None) -> None:
         pool = self._pool
         self._workers = pool.take()
         try:
             if pool.program.tail:
-                self._tail = _TailOpening(self).open(pool.program.pipe, state)
+                self._tail = _TailOpening(self).open(pool.program.pipe, None if at is None else at.cursors())
             else:
-                self._run = self._begin(state)
+                self._run = self._begin(at)
         except BaseException:
             pool.discard(self._workers)
             self._workers = None
@@ -75,15 +75,14 @@ class Epoch(Iterator[T], Generic[T]):
             self._samples = _Lent(self._tail)
         if self._watch is not None:
             # (With a tail this object is part of a circle anyway; without, it ends when nobody holds it any more.)
-            look = partial(_mask, self._run) if self._tail is None else self.mask
-            mark = self._run.mark if self._tail is None else self._tail.state
-            self._samples = self._watch(self._samples, mark, look)
+            mask = self._run.mask if self._tail is None else self.mask
+            place = self._run.place if self._tail is None else self.state
+            self._samples = self._watch(self._samples, place, mask)
 
-    def _begin(self, state: Any, turn: int = 0) -> Run:
-        mark, skip, skipped = (None, 0, 0) if state is None else state[:3]
+    def _begin(self, at: RunPlace | None, turn: int = 0) -> Run:
         return Run(
             self._pool.program, self._pool.policy, self._workers, self.epoch + turn * TURN, self._world, self._meter,
-            ends=self._ends, mark=mark, skip=skip, skipped=skipped, listed=self._listed,
+            ends=self._ends, at=at, first=self._first,
         )  # fmt: skip
 
     def __next__(self) -> T:
@@ -111,19 +110,22 @@ class Epoch(Iterator[T], Generic[T]):
 
     def move(self, policy: Policy) -> None:
         """Go on from here with other workers."""
-        state = check_place(plain_state(self.state()), self._pool.program)
+        # (By way of plain data: an op that cannot say where it stands is refused here, before anything is left.)
+        at = RunPlace.read(plain_epoch_place(self.state())).fit(self._pool.program)
         self._run.abandon()
         self._give_back()
         self._pool.change(policy)
-        self._open(state)
+        self._open(at)
 
-    def state(self) -> Any:
-        """Where this epoch stands, as plain data."""
-        return self._tail.state() if self._tail is not None else list(self._run.mark())
+    def state(self) -> RunPlace:
+        """Where this epoch stands."""
+        if self._tail is None:
+            return self._run.place()
+        return RunPlace.under(self._tail.state(), len(self._pool.program.tail))
 
     def mask(self) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
-        return _mask(self._run)
+        return self._run.mask()
 
     @property
     def closed(self) -> bool:
@@ -162,14 +164,6 @@ class Epoch(Iterator[T], Generic[T]):
             self.close()
 
 
-def _mask(run: Run) -> list[bool] | None:
-    ticket = run._now
-    if ticket is None:
-        return None
-    found: list[bool] | None = run._feeds[ticket.stage].mask(ticket)
-    return found
-
-
 def _draws(pool: Pool) -> bool:
     """Whether user code runs in the tail, and may draw from the global generators. (Threads never touch them.)"""
     return pool.program.keyed and pool.policy.kind != "thread" and any(node.op.user for node in pool.program.tail)
@@ -202,23 +196,23 @@ class _TailOpening(Opening):
     def open(self, node: Pipe[Any], state: Any = None, turn: int = 0) -> Any:
         if node is not self._bottom:
             return super().open(node, state, turn)
-        return _Bottom(self._iterator, state, turn if state is None or len(state) < 4 else state[3])
+        return _Bottom(self._iterator, state, turn if state is None else state.turn)
 
 
 class _Bottom(Iterator[Any]):
     """A run, as the input of the first op of the tail."""
 
-    def __init__(self, epoch: Epoch[Any], state: Any, turn: int) -> None:
+    def __init__(self, epoch: Epoch[Any], at: RunPlace | None, turn: int) -> None:
         self._epoch = epoch
         self._turn = turn
-        epoch._run = epoch._begin(state, turn)
+        epoch._run = epoch._begin(at, turn)
 
     def __next__(self) -> Any:
         clock = self._epoch._meter.tail
         return next(self._epoch._run) if clock is None else clock.note(RUN, self._epoch._run.__next__)
 
-    def state(self) -> Any:
-        return [*self._epoch._run.mark(), self._turn]
+    def state(self) -> RunPlace:
+        return replace(self._epoch._run.place(), turn=self._turn)
 
     def again(self, turn: int) -> None:
         """The whole run again, with other random choices."""

@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
 
-from headrace.engine.feeds import Block, Entry, Mark, Strands, inputs_of, plain
-from headrace.engine.from_mark import feeds_from, inputs_before
-from headrace.engine.gathered import Gathered
+from headrace.engine.assembled import Assembled
+from headrace.engine.feeds.block import Block, Entry
+from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
+from headrace.engine.feeds.regrouped import Regroup
+from headrace.engine.places import RunPlace
 from headrace.engine.policy import STRETCH, Budget, Policy
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
@@ -42,11 +44,10 @@ class Run:
         meter: Meter,
         *,
         ends: str = "short",
-        mark: Mark = None,
-        skip: int = 0,
-        skipped: int = 0,
-        listed: Iterator[Any] | None = None,
+        at: RunPlace | None = None,
+        first: Feed | None = None,
     ) -> None:
+        """`at` is where to go on; `first` feeds the first stage, if that is not for the place to say."""
         self.program = program
         self.policy = policy
         self.workers = workers
@@ -56,7 +57,12 @@ class Run:
         self._collect: Any = getattr(workers, "collect", None)
         self._last = len(program.stages) - 1
         self._assembled = program.assembled
-        self._feeds: list[Any] = feeds_from(program, policy, epoch, world, ends, mark, listed, self._free)
+        at = at or RunPlace()
+        setting = Setting(program, policy, epoch, world, ends, workers.release)
+        self._feeds: list[Feed] = open_feeds(at.place, setting, first)
+        self._streamed = self._feeds[0].streamed
+        self._groups = [feed for feed in self._feeds[1:] if isinstance(feed, Regroup)]
+        """Of each stage but the last, the feed that its results go to."""
         self._pending: list[Ticket | None] = [None] * len(program.stages)
         self._issued = [0] * len(program.stages)
         self._expect = [0] * len(program.stages)
@@ -65,15 +71,15 @@ class Run:
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
-        self._start = (mark, skip, skipped)
-        self._skip = skip
-        self._kept = (skipped, skipped)
+        self._start = at
+        self._skip = at.gone
+        self._kept = (at.skipped, at.skipped)
         self._now: Ticket | None = None
         self._taken = 0
         self._counts = policy.skips
-        self._skips = [skipped, *([0] * self._last)]
-        self._inputs = inputs_before(len(program.stages), mark, world)
-        self.skipped = skipped
+        self._skips = [at.skipped, *([0] * self._last)]
+        self._inputs = [0] * len(program.stages) if at.place is None else [p.inputs(world) for p in chain(at.place)]
+        self.skipped = at.skipped
         """Samples left out so far, among those delivered."""
         self.ended = self._abandoned = False
         self._looked = 0.0
@@ -137,8 +143,8 @@ class Run:
         return self._decode(reply)
 
     def _open_many(self, reply: Any) -> list[Any]:
-        if type(reply) is Gathered:
-            return reply.open(self._arena, self.workers, self._free)
+        if type(reply) is Assembled:
+            return reply.open(self._arena)
         if reply.slot is None:
             outputs = reply.outputs if isinstance(reply.outputs, list) else codec.load(reply.outputs, ())
         else:
@@ -235,7 +241,7 @@ class Run:
                 if self._assembled and stage == self._last:
                     self._issued[stage] += 1
                     self._expect[stage] += 1
-                    self._ready.append(Gathered(ticket, self.program.last.group is not None))
+                    self._ready.append(Assembled(ticket, self.program.last.group is not None))
                     continue
                 if not self.policy.stealing and ticket.pin is None:
                     ticket.pin = ticket.order
@@ -249,12 +255,12 @@ class Run:
     def _room(self, stage: int, limit: int) -> bool:
         if stage == self._last:
             return self._issued[stage] - self._delivered < limit
-        return bool(self._issued[stage] - self._expect[stage] + self._feeds[stage + 1].backlog < limit)
+        return self._issued[stage] - self._expect[stage] + self._groups[stage].backlog < limit
 
     def _window(self) -> int:
         policy = self.policy
         if policy.kind == "inline":
-            return STREAMED if type(self._feeds[0]) is Strands else 1
+            return STREAMED if self._streamed else 1
         wanted = policy.window or 8 * policy.workers
         if self.workers.rest:
             wanted = max(wanted, policy.workers * policy.prefetch * STRETCH)
@@ -266,7 +272,7 @@ class Run:
     def _close(self, stage: int) -> None:
         """A stage whose last ticket is in: the next one cuts what is left."""
         if self._expect[stage] == self._issued[stage]:
-            self._feeds[stage + 1].closed = True
+            self._groups[stage].closed = True
 
     def _all_ended(self) -> bool:
         for stage, feed in enumerate(self._feeds):
@@ -289,14 +295,12 @@ class Run:
     def let_go(self, ticket: Ticket) -> None:
         """A ticket is done with the blocks that it refers to."""
         for block in ticket.blocks:
-            block.users -= 1
-            if block.users == 0 and block.spent:
-                self._free(block)
+            block.drop()
 
     def _settle(self, stage: int) -> None:
         """Hand on what is next in order."""
         window = self._windows[stage]
-        if stage == self._last and not self.policy.ordered and type(self._feeds[0]) is not Strands:
+        if stage == self._last and not self.policy.ordered and not self._streamed:
             for order in list(window):
                 reply = window.pop(order)
                 if self._counts:
@@ -310,49 +314,41 @@ class Run:
             if self._counts:
                 self._count_skips(stage, reply)
             feed = self._feeds[stage]
-            if type(feed) is Strands:
-                feed.take(reply)
-                if stage == self._last and reply.count == 0 and reply.error is None:
-                    self._delivered += 1  # nothing of it will ever be taken, so its place in the window is free
-                for entry in feed.entries():
-                    self._hand_on(stage, entry)
-            elif stage == self._last:
+            if stage == self._last and not feed.streamed:
                 self._ready.append(reply)
-            else:
-                if reply.count == 0 and reply.slot is not None:
+                continue
+            if reply.count == 0 and reply.error is None:
+                if stage == self._last:
+                    self._delivered += 1  # nothing of it will ever be taken, so its place in the window is free
+                if reply.slot is not None:
                     # Nothing came through a filter: an empty block must not hold memory until its group is full.
                     self.workers.release(reply.slot)
                     reply.slot, reply.outputs = None, []
-                block = Block(reply)
-                self._hand_on(stage, Entry(block, 0, block.count, block.before, block.after))
+            for entry in feed.entries(reply, Block(reply, self.workers.release)):
+                self._hand_on(stage, entry)
         if stage < self._last and self._feeds[stage].ended:
             self._close(stage)
 
     def _hand_on(self, stage: int, entry: Entry) -> None:
         if stage == self._last:
-            self._ready.append(Gathered.of(entry))
+            self._ready.append(Assembled.of(entry))
         else:
-            self._feeds[stage + 1].push(entry)
+            self._groups[stage].push(entry)
 
     def _put_away(self, reply: Reply) -> None:
-        """Nobody will ask for what it holds."""
+        """Give back the memory of a reply that nobody will read: its epoch was abandoned."""
         home = reply.ticket.home
         if home is not None and home.given and home.slot is not None:
             home.given = False  # others still read the block that it has grown in: the last of them frees it
         elif reply.slot is not None:
             self.workers.release(reply.slot)
 
-    def _free(self, block: Block) -> None:
-        if block.slot is not None and block.lease is None and not block.given:
-            self.workers.release(block.slot)
-        block.lease = block.outputs = block.slot = None
-
     # --- trouble ------------------------------------------------------------------------------------------------------
 
     def _count_skips(self, stage: int, reply: Reply) -> None:
         """Count what was left out, in order: the same samples exhaust a budget at the same place in every run."""
         ticket, before = reply.ticket, self._skips[stage]
-        self._inputs[stage] += inputs_of(ticket)
+        self._inputs[stage] += ticket.inputs()
         now = self._skips[stage] = before + len(reply.skipped)
         reply.skips = ticket.skips + now
         reply.kept = (ticket.kept[0] + before, ticket.kept[1] + now)
@@ -381,13 +377,17 @@ class Run:
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def mark(self) -> tuple[Mark, int, int]:
-        """Where the epoch stands: the mark of the ticket at hand, how many of its outputs are gone, and the skips."""
+    def place(self) -> RunPlace:
+        """Where the epoch stands: at the ticket at hand, with so many of its outputs gone."""
         if self._now is None:
             return self._start
         if not length_hint(self._outputs):
-            return plain(self._now.after), 0, self._kept[1]
-        return plain(self._now.before), self._taken, self._kept[0]
+            return RunPlace(self._now.after.place(), 0, self._kept[1])
+        return RunPlace(self._now.before.place(), self._taken, self._kept[0])
+
+    def mask(self) -> list[bool] | None:
+        """Which samples of the batch delivered last are real, where some only fill it."""
+        return None if self._now is None else self._feeds[self._now.stage].mask(self._now)
 
     def abandon(self) -> None:
         """Nobody will ask for more."""
@@ -399,9 +399,9 @@ class Run:
             window.clear()
         blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:
-            if type(reply) is Gathered:
-                for block, _, _ in reply.refs:
-                    block.users -= 1
+            if type(reply) is Assembled:
+                for block in reply.blocks():
+                    block.drop()
                     blocks.append(block)
             else:
                 self._put_away(reply)
@@ -410,8 +410,6 @@ class Run:
                 self.let_go(ticket)
                 blocks += ticket.blocks
         for block in blocks:
-            block.spent = True  # the last ticket in flight that refers to it frees it
-            if block.users == 0:
-                self._free(block)
+            block.spend()  # the last ticket in flight that refers to it frees it
         self._ready.clear()
         self._outputs = iter(())

@@ -14,14 +14,14 @@ Nobody waits for a vote while there is something to deliver. Where handfuls are 
 
 How many votes a rank has cast follows from the steps that it has made, and from nothing else. So ranks that leave an
 epoch after the same step have cast the same votes. At most two handfuls are held. Votes are exchanged by a thread (a
-`Poll`: see `headrace.ranks.vote`); the samples and their marks are touched by the consumer only.
+`Poll`: see `headrace.ranks.vote`); the samples and their places are touched by the consumer only.
 
 With its vote a rank says where it will stand after each of these steps. So after any step every rank can say where the
 whole job stands, and what is only voted on does not count:
 
-    turns      positions are dealt one by one, samples are regrouped once at most: two numbers a rank (see `turns`);
-               loads on any number of ranks
-    others     the place of every rank before this handful, and how many steps ago that was: ["w", steps, [place, ...]];
+    turns      positions are dealt one by one, samples are regrouped once at most: two numbers a rank
+               (see `feeds.elastic`); loads on any number of ranks
+    others     the place of every rank before this handful, and how many steps ago that was (a `VotedPlace`);
                loads on as many ranks
 """
 
@@ -31,7 +31,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from headrace.engine.snapshot import plain_state
+from headrace.engine.feeds.elastic import InTurns
+from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
+from headrace.plan.turns import Progress
 
 log = logging.getLogger("headrace")
 HANDFUL = 4
@@ -63,12 +66,12 @@ class Poll(Protocol):
 class _Voted(NamedTuple):
     """What is known after a vote."""
 
-    places: list[Any]
+    places: list[RunPlace]
     """Of this rank, after each step."""
-    progress: list[list[tuple[int, int]]]
+    progress: list[list[Progress]]
     """After each step, of each share: tickets behind, outputs gone."""
     skipped: int
-    everyone: list[Any]
+    everyone: list[RunPlace]
     """Where the ranks stood before these steps, where that is all there is to say."""
 
 
@@ -88,7 +91,7 @@ class Ballot:
         self,
         poll: Poll,
         share: int,
-        at: Any = None,
+        at: EpochPlace | None = None,
         turns: tuple[int, int] | None = None,
         behind: int = 0,
         handful: int = HANDFUL,
@@ -110,23 +113,23 @@ class Ballot:
         self._steps = self._step = 0
         """Before the handful at hand, and of it."""
 
-    def watch(self, source: Iterator[Any], mark: Callable[[], Any], mask: Callable[[], Mask]) -> "Voting":
-        return Voting(source, mark, mask, self)
+    def watch(self, source: Iterator[Any], place: Callable[[], RunPlace], mask: Callable[[], Mask]) -> "Voting":
+        return Voting(source, place, mask, self)
 
     @property
-    def marks(self) -> bool:
+    def each_step(self) -> bool:
         """Whether the place after each step is wanted, not only that before each handful."""
         return self._turns is not None
 
-    def cast(self, ready: int, error: Exception | None, before: Any, after: list[Any]) -> Answer:
+    def cast(self, ready: int, error: Exception | None, before: RunPlace | None, after: list[RunPlace]) -> Answer:
         """Tell the others; where this rank stood before these steps, and will stand after each."""
         row = [ready, int(error is not None), self._share, 0, *([0] * (2 * self.handful))]
         if self._turns is not None:
             for step, place in enumerate(after):
                 row[HEAD + 2 * step : HEAD + 2 * step + 2] = _progress(place)
-            row[3] = after[-1][2] if after else 0
+            row[3] = after[-1].skipped if after else 0
         why = "" if error is None else f"{type(error).__name__}: {error}"[:LONGEST]
-        text = json.dumps([plain_state(before), why]).encode()
+        text = json.dumps([plain_epoch_place(before), why]).encode()
         return self._poll.cast(row, text, self._last, self._talk)
 
     def _last(self, rows: Rows) -> bool:
@@ -135,7 +138,7 @@ class Ballot:
     def _talk(self, rows: Rows) -> bool:
         return self._turns is None or any(row[1] for row in rows)
 
-    def count(self, answer: Answer, after: list[Any]) -> Granted:
+    def count(self, answer: Answer, after: list[RunPlace]) -> Granted:
         """Wait for the others. The steps that all can make are those at hand now."""
         rows, texts = answer.wait()
         if self._voted is not None:
@@ -148,8 +151,8 @@ class Ballot:
             for step in range(steps if self._turns is not None else 0)
         ]
         told = [json.loads(text) for text in texts]
-        places = {row[2]: place for row, (place, _) in zip(rows, told, strict=False)}
-        everyone = [place for _, place in sorted(places.items())]
+        places = {row[2]: place for row, (place, _) in zip(rows, told, strict=False) if place is not None}
+        everyone = [RunPlace.read(place) for _, place in sorted(places.items())]
         self._voted = _Voted(after, table, sum(row[3] for row in shares.values()) // len(shares), everyone)
         self._step = 0
         failed = next((f"rank {rank}: {told[rank][1]}" for rank, row in enumerate(rows) if row[1]), "")
@@ -159,35 +162,41 @@ class Ballot:
         self._step += 1
         self.mask = mask
 
-    def place(self) -> Any:
+    def place(self) -> EpochPlace | None:
         """Where the whole job stands; None: at the start of the epoch."""
         voted, step = self._voted, self._step
         if voted is None:
             return self._settled
         if self._turns is None:
-            return ("w", step, voted.everyone)
+            return VotedPlace(step, tuple(voted.everyone))
         if not step:
             return self._settled
-        _, _, rest, block, _ = voted.places[step - 1][0][1]
-        progress = tuple(voted.progress[step - 1])
-        behind = sum(tickets for tickets, _ in progress) * block // len(progress)
+        turns = _groups(voted.places[step - 1]).source
+        assert isinstance(turns, InTurns)
         number, group = self._turns
         number = (number + self._steps + step) if group else 0
-        return ("r", ("j", behind, rest, block, progress), 0, number * group, number), 0, voted.skipped
+        whole = InTurns(turns.rest, turns.block, tuple(voted.progress[step - 1]))
+        return RunPlace(Regrouped(whole, 0, number * group, number), 0, voted.skipped)
 
 
-def _progress(place: Any) -> tuple[int, int]:
+def _groups(at: RunPlace) -> Regrouped:
+    assert isinstance(at.place, Regrouped)
+    return at.place
+
+
+def _progress(at: RunPlace) -> Progress:
     """Tickets behind a rank, and outputs gone of the next."""
-    (_, inner, offset, _, _), gone, _ = place
-    return inner[4][0][0], offset + gone
+    groups = _groups(at)
+    assert isinstance(groups.source, InTurns)
+    return groups.source.progress[0][0], groups.offset + at.gone
 
 
 class _Handful:
     """Batches that are voted on together."""
 
-    def __init__(self, before: Any) -> None:
+    def __init__(self, before: RunPlace | None) -> None:
         self.before = before
-        self.after: list[Any] = []
+        self.after: list[RunPlace] = []
         self.ready = 0
         self.room = 0
         """Batches that were asked for."""
@@ -198,10 +207,10 @@ class Voting(Iterator[Any]):
     """The samples of `source`, as far as every rank can follow."""
 
     def __init__(
-        self, source: Iterator[Any], mark: Callable[[], Any], mask: Callable[[], Mask], ballot: Ballot
+        self, source: Iterator[Any], place: Callable[[], RunPlace], mask: Callable[[], Mask], ballot: Ballot
     ) -> None:
         self._source = source
-        self._mark = mark
+        self._place = place
         self._mask = mask
         self._ballot = ballot
         self._held: deque[tuple[Any, Mask]] = deque()
@@ -271,7 +280,7 @@ class Voting(Iterator[Any]):
         """Get the next batch, if there is one; with the last of a handful, vote."""
         ballot = self._ballot
         if not self._handfuls or self._handfuls[-1].answer is not None:
-            self._handfuls.append(_Handful(None if ballot.marks else self._mark()))
+            self._handfuls.append(_Handful(None if ballot.each_step else self._place()))
         handful = self._handfuls[-1]
         if not self._dry:
             try:
@@ -283,8 +292,8 @@ class Voting(Iterator[Any]):
             else:
                 self._held.append((sample, self._mask() if ballot.masks else None))
                 handful.ready += 1
-                if ballot.marks:
-                    handful.after.append(self._mark())
+                if ballot.each_step:
+                    handful.after.append(self._place())
         handful.room += 1
         self._ahead += 1
         if handful.room == ballot.handful:

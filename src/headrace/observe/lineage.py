@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import Executor
+from headrace.engine.feeds.positions import Position
+from headrace.engine.places import RunPlace
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program
@@ -52,7 +54,15 @@ class Lineage:
     """One batch of the past."""
 
     def __init__(
-        self, program: Program, policy: Policy, epoch: int, step: int, world: World, ends: str, at: Any, left_out: bool
+        self,
+        program: Program,
+        policy: Policy,
+        epoch: int,
+        step: int,
+        world: World,
+        ends: str,
+        at: RunPlace | None,
+        left_out: bool,
     ) -> None:
         self.program = program
         self.epoch = epoch
@@ -138,7 +148,7 @@ class Lineage:
         inline = replace(self._policy, workers=0, kind="inline", start_method=None)
         pool = Pool(self.program, inline)
         try:
-            batches: Iterator[Any] = Epoch(pool, Meter(), self.epoch, self._world, ends=self._ends, state=self._at)
+            batches: Iterator[Any] = Epoch(pool, Meter(), self.epoch, self._world, ends=self._ends, at=self._at)
             for batch in islice(batches, self.step, None):
                 return batch, ()
         finally:
@@ -154,7 +164,7 @@ def trace(
     *,
     world: World | None = None,
     ends: str = "short",
-    at: Any = None,
+    at: RunPlace | None = None,
     left_out: bool = False,
 ) -> Lineage:
     """Batch number `step` that a loader of this program delivered in `epoch`, which began `at` a place of a snapshot.
@@ -168,16 +178,13 @@ def trace(
     return Lineage(program, policy, epoch, step, world or World(), ends, at, left_out)
 
 
-def _start(at: Any) -> int | None:
+def _start(at: RunPlace | None) -> int | None:
     """The position at which an epoch began, where a position is all there is to it."""
-    if at is None:
+    if at is None or at.place is None:
         return 0
-    if not isinstance(at, tuple | list) or len(at) != 3:
+    if at.ops or not isinstance(at.place, Position):
         return None
-    mark, skip, _ = at
-    if mark is None:
-        return int(skip)
-    return int(mark[1]) + int(skip) if mark[0] == "p" else None
+    return at.place.position + at.gone * at.place.ranks
 
 
 # --- looking over an executor's shoulder ------------------------------------------------------------------------------

@@ -21,11 +21,13 @@ from headrace.doors.torch.auto import Stopwatch
 from headrace.doors.torch.fetch import Skipped
 from headrace.doors.torch.indices import Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch.seeds import base_seed
-from headrace.doors.torch.state import opened, snapshot
+from headrace.doors.torch.state import snapshot
 from headrace.doors.torch.stream import Raised
 from headrace.doors.torch.twins import Twins
 from headrace.engine.epoch import Epoch
-from headrace.engine.places import check_place
+from headrace.engine.feeds.listed import Item, Listed
+from headrace.engine.feeds.strands import InStrands
+from headrace.engine.places import RunPlace
 from headrace.engine.pool import Pool
 from headrace.engine.wire.shipping import DATASET_CURE, Words
 from headrace.errors import WorkerStuck
@@ -58,8 +60,8 @@ class Standing:
         if self.style == "map":
             at = {**at, "drawn": self.drawn}
         else:
-            batches, mark = at
-            at = {"mark": opened(mark), "batches": batches, "drawn": self.drawn}
+            batches, place = at
+            at = {"place": place.plain(), "batches": batches, "drawn": self.drawn}
         return snapshot(self.style, self.workers, self.base_seed, self.epoch, self.start, at)
 
 
@@ -126,10 +128,10 @@ class Iteration(_BaseDataLoaderIter):
         if self._iterable:
             if at is not None and drawn[0] and loader.generator is not None:
                 base_seed(loader.generator)  # an uninterrupted run has drawn it
-            here = check_place(at["mark"], self._pool.program) if at is not None else None
+            here = RunPlace.read(at["place"]).fit(self._pool.program) if at is not None else None
         else:
             self._indices = self._list(loader, start, at, first)
-            here = None if at is None else check_place([["l", at["batches"]], 0, 0], self._pool.program)
+            here = None if at is None else RunPlace(Item(at["batches"]))
             if not loader.in_order and loader.num_workers:
                 self._done = set() if at is None else set(at["done"])
                 self._prefix = 0 if at is None else at["batches"]
@@ -137,7 +139,8 @@ class Iteration(_BaseDataLoaderIter):
         self._promised: int | None = loader._IterableDataset_len_called
         self._epoch: Epoch[Any] | None = None
         with WORDS:
-            self._epoch = Epoch(self._pool, self._meter, self._number, World(), state=here, listed=self._indices)
+            listed = None if self._indices is None else Listed(self._indices, self._number, self._before)
+            self._epoch = Epoch(self._pool, self._meter, self._number, World(), at=here, first=listed)
         self._workers = self._epoch._workers
         self._deaths = len(self._workers.restarts)
         self._standing.live = weakref.ref(self)
@@ -229,17 +232,24 @@ class Iteration(_BaseDataLoaderIter):
         """Batches that arrive in any order are counted one by one."""
         if self._done is None or self._epoch is None:
             return
-        mark = self._epoch.state()[0]
-        if mark is not None:
-            self._done.add(mark[1] - 1)
+        number = self._delivered()
+        if number is not None:
+            self._done.add(number)
             while self._prefix in self._done:
                 self._done.remove(self._prefix)
                 self._prefix += 1
 
     def _seen_twins(self, data: Any) -> bool:
         assert self._twins is not None
-        mark = None if self._epoch is None else self._epoch.state()[0]
-        return mark is not None and self._twins.see((mark[1] - 1) % self._crew.count, data)
+        number = self._delivered()
+        return number is not None and self._twins.see(number % self._crew.count, data)
+
+    def _delivered(self) -> int | None:
+        """Which item of the list, or whose turn among the streams, came last."""
+        place = None if self._epoch is None else self._epoch.state().place
+        if isinstance(place, Item):
+            return place.number - 1
+        return place.turn - 1 if isinstance(place, InStrands) else None
 
     # --- warnings -----------------------------------------------------------------------------------------------------
 
@@ -287,7 +297,7 @@ class Iteration(_BaseDataLoaderIter):
         place = self._epoch.state()
         if self._iterable:
             return self._before + self._num_yielded, place
-        number = 0 if place[0] is None else place[0][1]
+        number = place.place.number if isinstance(place.place, Item) else 0
         done: list[int] = []
         if self._done is not None:
             number, done = self._prefix, sorted(self._done)

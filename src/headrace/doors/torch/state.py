@@ -1,20 +1,21 @@
 """A DataLoader's snapshot, as plain data.
 
-    {"version": 1, "style": "map", "num_workers": 2, "base_seed": 7531..., "epoch": 0, "start": b"{...", "at": b"{..."}
+    {"version": 2, "style": "map", "num_workers": 2, "base_seed": 7531..., "epoch": 0, "start": b"{...", "at": b"{..."}
 
 The keys are always the same. `start` is what the order of the epoch began from (generator states, sampler states), `at`
 where the epoch stands: `null` between epochs, else `{"batches", "drawn"}` with, for map-style, `{"samples", "done",
-"iterator"}`, and for iterable-style `{"mark"}`, the engine's mark with the state of each worker's part. Both are packed
-(`pack`): JSON, with raw memory behind it where there are generators, arrays or tensors.
+"iterator"}`, and for iterable-style `{"place"}`, the engine's place with the state of each worker's part. Both are
+packed (`pack`): JSON, with raw memory behind it where there are generators, arrays or tensors.
 """
 
 from typing import Any
 
 from headrace.doors.torch.pack import pack, unpack
-from headrace.engine.wire.codec import unpack_state
+from headrace.engine.feeds.strands import InStrands
+from headrace.engine.places import RunPlace
 from headrace.errors import SnapshotRefused
 
-VERSION = 1
+VERSION = 2
 
 
 def snapshot(
@@ -25,16 +26,6 @@ def snapshot(
         "version": VERSION, "style": style, "num_workers": num_workers, "base_seed": base_seed, "epoch": epoch,
         "start": pack(start, "start"), "at": pack(at, "at"),
     }  # fmt: skip
-
-
-def opened(mark: Any) -> Any:
-    """A mark of the engine's with its packed parts opened: the states of strands travel as bytes."""
-    if isinstance(mark, tuple) and mark and mark[0] == "s":
-        strands = [[unpack_state(s) if isinstance(s, bytes) else s, *rest] for s, *rest in mark[2]]
-        return ["s", mark[1], strands]
-    if isinstance(mark, tuple | list):
-        return [opened(part) for part in mark]
-    return mark
 
 
 def check(state: Any, style: str) -> dict[str, Any]:
@@ -64,7 +55,7 @@ def check(state: Any, style: str) -> dict[str, Any]:
 
 
 def _check_place(at: Any, style: str, workers: int) -> None:
-    wanted = {"drawn", "batches"} | ({"samples", "done", "iterator"} if style == "map" else {"mark"})
+    wanted = {"drawn", "batches"} | ({"samples", "done", "iterator"} if style == "map" else {"place"})
     if not isinstance(at, dict) or not wanted <= at.keys():
         raise SnapshotRefused(f"the place in the state is not whole: it needs {', '.join(sorted(wanted))}")
     _counts(at["drawn"], 2, "drawn")
@@ -72,9 +63,9 @@ def _check_place(at: Any, style: str, workers: int) -> None:
     if style == "map":
         _count(at["samples"], "samples")
         _counts(at["done"], None, "done")
-    elif style == "iterable" and isinstance(at["mark"], list) and at["mark"] and isinstance(at["mark"][0], list):
-        strands = at["mark"][0][-1]
-        if not isinstance(strands, list) or len(strands) != max(1, workers):
+    elif style == "iterable":
+        place = RunPlace.read(at["place"]).place
+        if isinstance(place, InStrands) and len(place.strands) != max(1, workers):
             raise SnapshotRefused(f"the state says num_workers={workers}, but its place is not that of so many")
 
 

@@ -16,12 +16,27 @@ On the wire these are plain tuples (a frozen dataclass costs seven times as much
                            (+ a descriptor when the result outgrew the slot: the worker made a new one)
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.engine.feeds.place import Place, Placed
 
 TICKETS, STOP, FAR = range(3)
 READY, INLINE, SLOTTED, MANY, FAILED, RETIRED, PLACED = range(10, 17)
 BEGUN, DONE, PACKING = 1, 2, 3
 """What a slot's header says of its ticket: inside a sample, answered, or making the reply."""
+
+
+class _Nowhere:
+    """A credit for a block of a strand has no place of its own: the samples that come of it have theirs."""
+
+    def place(self) -> Place:
+        raise AssertionError(self.__doc__)
+
+
+NOWHERE = _Nowhere()
 
 
 class Ticket:
@@ -41,8 +56,8 @@ class Ticket:
         self.seq = 0
         self.order = 0
         """Its place among the tickets of its stage in this run."""
-        self.before: Any = None
-        self.after: Any = None
+        self.before: Placed = NOWHERE
+        self.after: Placed = NOWHERE
         """Where the epoch stands before and after this ticket: what a snapshot says."""
         self.error: BaseException | None = None
         """It stands for work that failed in the stage before."""
@@ -60,6 +75,15 @@ class Ticket:
         self.slot: Any = None
         self.avoid: tuple[int, ...] = ()
         """Positions that are left out because they are poison."""
+
+    def inputs(self) -> int:
+        """How many samples it is made from."""
+        payload = self.payload
+        if type(payload) is tuple and len(payload) == 3:
+            if type(payload[0]) is list:
+                return sum(stop - first for _, first, stop in payload[0])
+            return int(payload[1] - payload[0] + len(payload[2]))
+        return 1
 
 
 class Reply:

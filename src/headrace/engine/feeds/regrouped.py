@@ -1,4 +1,4 @@
-"""Regroup: samples of the stage before, cut into groups; only references move.
+"""Regrouped: samples of the stage before, cut into groups; only references move.
 
 Ranks that all see the same stream share it by arithmetic: at each step they take whole groups in turn, and the end is
 dealt as `Share` says. A full step is handed out only when what follows it can be dealt by itself, so that the end never
@@ -6,14 +6,86 @@ has to ask for it back.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
-from headrace.engine.feeds import Block, Entry, Mark
-from headrace.engine.program import Stage
-from headrace.engine.turns import Spot
+from headrace.engine.feeds.block import Block, Entry
+from headrace.engine.feeds.place import Feed, Place, Placed, Setting, plain_place, read_place, start_of
+from headrace.engine.plain import record, whole
+from headrace.engine.program import Program, Stage
 from headrace.engine.wire.messages import Ticket
+from headrace.errors import SnapshotRefused
 from headrace.plan.share import Share
+from headrace.plan.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouped(Place):
+    """Where the stage before stands at the next group, and how many samples from there on are gone.
+
+    `base` is the number of the next sample among those that were regrouped, `number` that of the next step: random
+    values hang on them.
+    """
+
+    kind: ClassVar[str] = "regrouped"
+    feed: ClassVar[str] = "refs"
+    source: Place
+    offset: int = 0
+    base: int = 0
+    number: int = 0
+    ranks: int = 1
+    """How many ranks take these samples in turn: what is gone of one rank's is gone of all."""
+
+    @classmethod
+    def start(cls, program: Program, stage: int) -> Place:
+        return cls(start_of(program, stage - 1))
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        names = ("source", "offset", "base", "number", "ranks")
+        source, *counts = record(value, names, "a place among regrouped samples")
+        place = cls(read_place(source), *map(whole, counts))
+        if not place.ranks:
+            raise SnapshotRefused("the snapshot's groups are those of no ranks")
+        return place
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "source": plain_place(self.source), "offset": self.offset, "base": self.base, "number": self.number,
+            "ranks": self.ranks,
+        }  # fmt: skip
+
+    def describe(self) -> str:
+        rest = f" + {self.offset}" if self.offset else ""
+        return f"group {self.number} (sample {self.base}), read from {self.source.describe()}{rest}"
+
+    def before(self) -> Place | None:
+        return self.source
+
+    def inputs(self, world: World) -> int:
+        # What comes out of a stream is numbered over all ranks, what comes later is a rank's own.
+        return self.base // world.share_ranks if self.source.common else self.base
+
+    def fit(self, program: Program, stage: int) -> Place:
+        Place.fit(self, program, stage)
+        self.source.fit(program, stage - 1)
+        return self
+
+    def open(self, setting: Setting, stage: int) -> Feed:
+        return Regroup(self, setting, stage)
+
+
+class _Cut(NamedTuple):
+    """A `Regrouped` place that is worked out when somebody asks."""
+
+    source: Placed
+    offset: int
+    base: int
+    number: int
+    ranks: int
+
+    def place(self) -> Regrouped:
+        return Regrouped(self.source.place(), self.offset, self.base, self.number, self.ranks)
 
 
 class _Step(NamedTuple):
@@ -26,50 +98,44 @@ class _Step(NamedTuple):
     fill: tuple[tuple[Block, int], ...] = ()
 
 
-class Regroup:
+class Regroup(Feed):
     """Samples of the stage before, in groups; those of other ranks are passed over."""
 
-    def __init__(
-        self,
-        stage: Stage,
-        epoch: int,
-        free: Callable[[Block], None],
-        mark: Mark = None,
-        ranks: int = 1,
-        rank: int = 0,
-        ends: str = "short",
-        block: int = 64,
-        own: tuple[int, int] = (1, 0),
-    ) -> None:
-        self._stage = stage.number
-        self._size = stage.group
-        self._ends = "drop" if stage.drop_last else ends
-        self._ranks = ranks
-        self._rank = rank
-        self._ways, self._way = own
-        """Where each rank groups samples of its own, numbers are taken in turn: no two ranks draw the same values."""
-        self._block = block
-        self._epoch = epoch
-        self._free = free
+    def __init__(self, at: Regrouped, setting: Setting, stage: int) -> None:
+        its: Stage = setting.program.stages[stage]
+        world = setting.world
+        self._stage = stage
+        self._size = its.group
+        self._ends = "drop" if its.drop_last else setting.ends
+        # Ranks that read the same stream divide it at the first stage behind it; what comes later is a rank's own.
+        shared = at.source.common
+        self._ranks, self._rank = (world.share_ranks, world.share_rank) if shared else (1, 0)
+        self._apart, self._own = (1, 0) if shared else (world.share_ranks, world.share_rank)
+        """Where each rank groups samples of its own, number k of rank r counts as k * apart + r: no two ranks draw the
+        same random values."""
+        self._block = setting.program.block
+        self._epoch = setting.epoch
         self._entries: deque[Entry] = deque()
-        self._offset: int
-        self._base: int
-        self._number: int
-        self._offset, self._base, self._number = (0, 0, 0) if mark is None else mark[2:]
-        """Samples of the first entry that are gone; the number of the next sample; the number of the next step."""
+        self._offset = at.offset + at.source.gone(world.share_rank)
+        """Samples of the first entry that are gone."""
+        self._base = at.base
+        """The number of the next sample."""
+        self._number = at.number
+        """The number of the next step."""
         self._waiting = self._unkept = -self._offset
         self._failing = 0
         self._skips = 0
-        self._wanted = (self._size or 0) * ranks - 1 if self._ends == "repeat" else 0
+        self._wanted = (self._size or 0) * self._ranks - 1 if self._ends == "repeat" else 0
         """How many samples of the epoch's start the end may need."""
         self._start: list[tuple[Block, int]] = []
         self._filled: dict[int, int] = {}
         """Of groups that are filled up, by how many samples."""
+        self._last_after: Placed = at.source
+        self._last_kept = 0
         self.surplus = 0
         """Samples that no rank gets, because not every rank would get one."""
         self.closed = False
         """The stage before has ended."""
-        self.ended = False
 
     @property
     def backlog(self) -> int:
@@ -80,11 +146,11 @@ class Regroup:
         return max(0, self._waiting - held_back) // (self._size * self._ranks)
 
     def blocks(self) -> list[Block]:
-        """Blocks with samples that were not handed on; the run is being left."""
-        return [*(entry.block for entry in self._entries), *self._let_go_of_start()]
+        blocks = [*(entry.block for entry in self._entries), *(block for block, _ in self._start)]
+        self._let_go_of_start()
+        return blocks
 
     def mask(self, ticket: Ticket) -> list[bool] | None:
-        """Which samples of a ticket are real, where some only fill it."""
         filled = self._filled.get(ticket.number)
         if not filled:
             return None
@@ -94,9 +160,6 @@ class Regroup:
     def push(self, entry: Entry) -> None:
         if entry.block.error is not None:
             self._failing += 1
-        elif type(entry.before) is Spot:
-            # Some of its samples were delivered before the epoch went on here.
-            entry.first = min(entry.stop, entry.first + entry.before.skip)
         self._entries.append(entry)
         if entry.block.error is None:
             self._waiting += entry.stop - entry.first
@@ -117,8 +180,8 @@ class Regroup:
             return None
         before, take, stride, after, fill = step
         for block, _ in fill:
-            block.users += 1
-        start, kept = ("r", *self._at(), self._base, self._number), self._kept()
+            block.hold()
+        start, kept = self._cut(), self._kept()
         self._pass(before)
         base = self._base
         refs: list[tuple[Block, int, int]] = []
@@ -132,10 +195,10 @@ class Regroup:
         if refs:
             self._skips = refs[-1][0].skips
         refs += [(block, i, i + 1) for block, i in fill]
-        number = (self._number * self._ranks + self._rank) * self._ways + self._way
+        number = (self._number * self._ranks + self._rank) * self._apart + self._own
         if fill:
             self._filled[number] = len(fill)
-        payload = (refs, base * self._ways + self._way, stride * self._ways)
+        payload = (refs, base * self._apart + self._own, stride * self._apart)
         ticket = Ticket(owner, self._stage, self._epoch, number, payload)
         self._number += 1
         ticket.blocks = [ref[0] for ref in refs]
@@ -144,7 +207,7 @@ class Regroup:
         ticket.skips = self._skips
         ticket.kept = (kept, self._kept())
         ticket.before = start
-        ticket.after = ("r", *self._at(), self._base, self._number)
+        ticket.after = self._cut()
         return ticket
 
     def _failed(self, owner: Any) -> Ticket:
@@ -154,8 +217,8 @@ class Regroup:
         ticket = Ticket(owner, self._stage, self._epoch, self._number, ([], self._base, 1))
         ticket.error = front.block.error
         ticket.skips, ticket.kept = front.block.skips, front.block.kept
-        ticket.before = ("r", front.before, 0, self._base, self._number)
-        ticket.after = ("r", front.after, 0, self._base, self._number)
+        ticket.before = _Cut(front.before, 0, self._base, self._number, self._ranks)
+        ticket.after = _Cut(front.after, 0, self._base, self._number, self._ranks)
         return ticket
 
     def _step(self) -> _Step | None:
@@ -177,11 +240,11 @@ class Regroup:
             if self.closed:
                 self._leave_out()
             return None
-        whole = size * ranks
+        full = size * ranks
         if not self.closed:
-            if self._waiting < (size if ranks == 1 else whole + ranks):
+            if self._waiting < (size if ranks == 1 else full + ranks):
                 return None
-            return _Step(self._rank * size, size, 1, whole - (self._rank + 1) * size)
+            return _Step(self._rank * size, size, 1, full - (self._rank + 1) * size)
         share = Share(self._waiting, size, ranks, self._rank, self._ends)  # type: ignore[arg-type]
         if not share.steps:
             self._leave_out()
@@ -203,15 +266,13 @@ class Regroup:
         self._unkept += entry.stop - entry.first
         for i in range(first, min(entry.stop, first + self._wanted - len(self._start))):
             self._start.append((entry.block, i))
-            entry.block.users += 1
+            entry.block.hold()
 
-    def _let_go_of_start(self) -> list[Block]:
-        """The blocks of the epoch's start, which nothing will be filled from any more."""
-        blocks = [block for block, _ in self._start]
-        self._start, self._wanted = [], 0
-        for block in blocks:
-            block.users -= 1
-        return blocks
+    def _let_go_of_start(self) -> None:
+        """Nothing will be filled from the epoch's start any more."""
+        start, self._start, self._wanted = self._start, [], 0
+        for block, _ in start:
+            block.drop()
 
     def _leave_out(self) -> None:
         self.surplus += self._waiting
@@ -223,16 +284,13 @@ class Regroup:
     def _end_if_closed(self) -> None:
         self.ended = self.closed
         if self.ended:
-            for block in self._let_go_of_start():
-                if block.users == 0 and block.spent:
-                    self._free(block)
+            self._let_go_of_start()
 
-    def _at(self) -> tuple[Mark, int]:
-        """Where the stage before stands at the next sample."""
+    def _cut(self) -> _Cut:
+        """Where this stage stands at the next sample."""
         if self._entries:
-            front = self._entries[0]
-            return (front.before, self._offset) if self._offset else (front.before, 0)
-        return self._last_after, 0
+            return _Cut(self._entries[0].before, self._offset, self._base, self._number, self._ranks)
+        return _Cut(self._last_after, 0, self._base, self._number, self._ranks)
 
     def _kept(self) -> int:
         """Samples left out before the block at the front: going on from here meets those inside it again."""
@@ -253,7 +311,7 @@ class Regroup:
                 refs[-1] = (entry.block, refs[-1][1], stop)
             else:
                 refs.append((entry.block, first, stop))
-                entry.block.users += 1
+                entry.block.hold()
             count -= stop - first
             self._offset = stop - entry.first
             if stop == entry.stop:
@@ -276,8 +334,5 @@ class Regroup:
         entry = self._entries.popleft()
         self._last_after, self._last_kept = entry.after, entry.block.kept[1]
         self._offset = max(0, self._offset - (entry.stop - entry.first))
-        block = entry.block
-        if entry.stop == block.count:
-            block.spent = True
-            if block.users == 0:
-                self._free(block)
+        if entry.stop == entry.block.count:
+            entry.block.spend()

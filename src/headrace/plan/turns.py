@@ -14,22 +14,16 @@ into the Rest of the next world; levels that no longer matter disappear.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol
-
-from headrace.engine.program import Program
-from headrace.errors import SnapshotRefused
-from headrace.plan.world import World
+from typing import NamedTuple
 
 Piece = tuple[int, int, int]
 """Positions first, first + stride, ..., so many of them."""
 Atom = tuple[tuple[Piece, ...], int]
 Progress = tuple[int, int]
 """Tickets behind a rank, and outputs gone of the next one."""
-LARGEST = 1024
-"""The most positions in one ticket of a single process, where a snapshot does not say how many there were."""
 
 
 class Rest(NamedTuple):
@@ -130,10 +124,6 @@ class Turns:
         """How many outputs of a ticket are delivered already."""
         return self._atoms[ticket][1] if ticket < len(self._atoms) else 0
 
-    def mark(self, ticket: int) -> tuple[Any, ...]:
-        # The first number, of positions behind it, is for error budgets.
-        return ("j", max(0, ticket - len(self._atoms)) * self.block, self.rest, self.block, ((ticket, 0),))
-
     def left(self, ticket: int, gone: int) -> tuple[list[Atom], int]:
         """Once a rank has come so far: tickets that cannot be dealt anew, and how many positions it took in turn."""
         atoms = list(self._atoms[ticket:])
@@ -223,79 +213,3 @@ def pieces_of(positions: Sequence[int]) -> tuple[Piece, ...]:
 def spread(pieces: Sequence[Piece]) -> list[int]:
     """The positions of these pieces."""
     return [first + stride * i for first, stride, count in pieces for i in range(count)]
-
-
-class Dealer(Protocol):
-    """Whoever deals out tickets to a feed."""
-
-    def mark(self, ticket: int) -> tuple[Any, ...]:
-        """Where an epoch stands before its ticket of this number, as plain data."""
-
-    def skip(self, ticket: int) -> int:
-        """How many outputs of a ticket are delivered already."""
-
-
-class Spot(NamedTuple):
-    """A mark that is worked out only when somebody asks."""
-
-    dealer: Dealer
-    ticket: int
-
-    def plain(self) -> tuple[Any, ...]:
-        return self.dealer.mark(self.ticket)
-
-    @property
-    def skip(self) -> int:
-        return self.dealer.skip(self.ticket)
-
-
-def in_turns(program: Program) -> bool:
-    """Whether ranks share this program in turns: positions one by one, and at most one regrouping behind them."""
-    return (
-        program.indexed
-        and program.stages[0].group is None
-        and len(program.stages) == 2
-        and not program.tail
-        and (program.last.single or not program.last.nodes)
-    )
-
-
-def enter(at: Any, program: Program, world: World, length: int) -> tuple[Any, Iterator[tuple[int, Any, Spot, Spot]]]:
-    """The place of this rank in the place of a job, and the tickets from there on."""
-    ranks, rank, block = world.share_ranks, world.share_rank, program.block
-    rest, ticket, place = Rest(), 0, None
-    if at is not None:
-        (_, inner, offset, base, number), gone, skipped = at
-        offset += gone
-        if inner[0] == "p":  # of one process
-            size = inner[2] if len(inner) == 3 else LARGEST
-            before: tuple[Any, ...] = (Rest(inner[1]), size if offset else 1, ((0, offset),))
-        else:
-            before = inner[2:] if len(inner[4]) > 1 else (*inner[2:4], ((inner[4][0][0], inner[4][0][1] + offset),))
-        rest, size, progress = before
-        _check_inside(rest, length)
-        if len(progress) == ranks and size == block:
-            ticket, offset = progress[rank]
-        else:
-            rest, offset = fold(rest, size, progress, length), 0
-            # Numbers that no rank has used: random values of batches hang on them.
-            base, number = (-(-n * len(progress) // ranks) for n in (base, number))
-        place = ("r", None, offset, base, number), 0, skipped
-    return place, tickets(Turns(rest, ranks, rank, block, length), ticket)
-
-
-def _check_inside(rest: Rest, length: int) -> None:
-    ends = [first + stride * (count - 1) + 1 for pieces, _ in rest.atoms for first, stride, count in pieces]
-    last = max([rest.start, *ends])
-    if last > length:
-        raise SnapshotRefused(f"the snapshot stands at sample {last}, but there are only {length} now")
-
-
-def tickets(turns: Turns, first: int) -> Iterator[tuple[int, Any, Spot, Spot]]:
-    """What a feed hands out, from a ticket on: number, payload, marks before and after."""
-    for ticket in range(first, turns.tickets):
-        positions = turns.positions(ticket)
-        payload: Any = (0, 0, tuple(positions))
-        if isinstance(positions, range):
-            payload = (positions.start, positions.stop, ())
-        yield positions[0], payload, Spot(turns, ticket), Spot(turns, ticket + 1)

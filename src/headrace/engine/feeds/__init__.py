@@ -1,0 +1,22 @@
+"""Feeds: where the tickets of a stage come from, one file a kind, each with the place that it stands at.
+
+    positions   arithmetic: positions of the head, in batches of this rank or in blocks
+    listed      an iterator of the consumer's, one ticket per item
+    strands     streams, read side by side
+    regrouped   samples of the stage before, cut into groups
+    elastic     positions that ranks take in turn, each at its own speed
+    counter     positions that ranks take from a counter, block by block
+
+The contract of both is in `place`. A new kind is a new file and a line here.
+"""
+
+from headrace.engine.feeds.counter import Finished
+from headrace.engine.feeds.elastic import InTurns
+from headrace.engine.feeds.listed import Item
+from headrace.engine.feeds.place import KINDS, STARTS
+from headrace.engine.feeds.positions import Position
+from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.feeds.strands import InStrands
+
+KINDS.update({kind.kind: kind for kind in (Position, Item, InStrands, Regrouped, InTurns, Finished)})
+STARTS.update({kind.feed: kind for kind in (Position, Item, InStrands, Regrouped)})

@@ -1,0 +1,88 @@
+"""Block: many samples that one ticket made, wherever they lie, and who still needs them.
+
+hold()    a ticket, or somebody who may want its samples later, refers to it
+drop()    ... and does not any more
+spend()   all its samples have been handed on: the last one to drop it gives its slot back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.wire import codec
+from headrace.engine.wire.messages import Reply
+
+if TYPE_CHECKING:
+    from headrace.engine.feeds.place import Placed
+
+
+class Block:
+    """Owns the slot that its samples lie in, if they lie in one, until nobody needs it."""
+
+    __slots__ = (
+        "_release", "_spent", "_users", "after", "before", "count", "end", "error", "given", "kept", "lease", "outputs",
+        "skips", "slot",
+    )  # fmt: skip
+
+    def __init__(self, reply: Reply, release: Callable[[Any], None]) -> None:
+        self.slot = reply.slot
+        self.outputs = reply.outputs
+        self.count = reply.count
+        self.error = reply.error
+        self.before: Placed = reply.ticket.before
+        self.after: Placed = reply.ticket.after
+        self.skips = reply.skips
+        self.kept = reply.kept
+        self.end = reply.bytes
+        """Where its samples end in the slot."""
+        self.given = False
+        """A batch has grown in its slot, and has the slot now."""
+        self.lease: Any = None
+        self._users = 0
+        self._spent = False
+        self._release = release
+
+    def hold(self) -> None:
+        self._users += 1
+
+    def drop(self) -> None:
+        self._users -= 1
+        if self._users == 0 and self._spent:
+            self._free()
+
+    def spend(self) -> None:
+        self._spent = True
+        if self._users == 0:
+            self._free()
+
+    def _free(self) -> None:
+        if self.slot is not None and self.lease is None and not self.given:
+            self._release(self.slot)
+        self.lease = self.outputs = self.slot = None
+
+    def samples(self, first: int, stop: int, arena: Any) -> list[Any]:
+        """Some of them, as objects in the consumer."""
+        if self.slot is None:
+            return self.outputs[first:stop]  # type: ignore[no-any-return]
+        if self.lease is None:
+            crowded = arena.crowded()
+            self.lease = memoryview(bytearray(self.slot.view)) if crowded else arena.lease(self.slot)
+            self.outputs = codec.read_table(self.lease, *self.slot.table[:2])
+            if crowded:
+                arena.copies += 1
+                self._release(self.slot)
+        return codec.load_many(self.lease, self.outputs, first, stop)
+
+
+class Entry:
+    """Samples `first..stop` of a block, with where the epoch stands before and after them."""
+
+    __slots__ = ("after", "before", "block", "first", "stop")
+
+    def __init__(self, block: Block, first: int, stop: int, before: Placed, after: Placed) -> None:
+        self.block = block
+        self.first = first
+        self.stop = stop
+        self.before = before
+        self.after = after

@@ -1,0 +1,148 @@
+"""Blocks from a counter: ranks take the next block of positions from a counter that they share (sharding="dynamic").
+
+A fast rank takes more blocks than a slow one; every block is taken once. What is left of an epoch that goes on in the
+middle is numbered anew: block k is the k-th group of `size` positions that are not finished yet, in order.
+
+Each rank tells the others, beside the counter, which blocks it has finished. So a snapshot on any rank is one of the
+whole job, and loads on any number of ranks.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, ClassVar, NamedTuple, Self
+
+from headrace.engine.feeds.place import Feed, Place, Setting
+from headrace.engine.feeds.positions import check_inside
+from headrace.engine.plain import record, row, rows, whole
+from headrace.engine.program import Program
+from headrace.errors import SnapshotRefused
+
+Range = tuple[int, int]
+Part = tuple[tuple[Range, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Place):
+    """What was delivered: ranges of positions [start, stop) whole, and blocks of which some outputs are."""
+
+    kind: ClassVar[str] = "blocks"
+    feed: ClassVar[str] = "positions"
+    finished: tuple[Range, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """Of a block that was begun: its ranges, and how many outputs to leave out."""
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        finished, parts = record(value, ("finished", "parts"), "the blocks of a snapshot")
+        checked = [row(part, 2, "a block of which some samples are delivered") for part in rows(parts)]
+        if not all(ranges for ranges, _ in checked):
+            raise SnapshotRefused("a block of the snapshot is empty")
+        return cls(_ranges(finished), tuple((_ranges(ranges), whole(skip)) for ranges, skip in checked))
+
+    def plain(self) -> dict[str, Any]:
+        return {"finished": self.finished, "parts": self.parts}
+
+    def describe(self) -> str:
+        done = sum(stop - start for start, stop in self.finished)
+        return f"{done} samples of blocks that are finished" + (f", {len(self.parts)} blocks begun" * bool(self.parts))
+
+    def fit(self, program: Program, stage: int) -> Place:
+        raise SnapshotRefused("this snapshot was taken with sharding='dynamic': make the loader with that")
+
+    def open(self, setting: Setting, stage: int) -> Feed:
+        raise AssertionError("blocks are dealt out by whoever has the counter")
+
+    def check(self, length: int) -> None:
+        """Raise unless all of it lies below this length."""
+        check_inside(max((stop for _, stop in self.ranges()), default=0), length)
+
+    def ranges(self) -> list[Range]:
+        return [*self.finished, *(r for ranges, _ in self.parts for r in ranges)]
+
+
+def _ranges(value: object) -> tuple[Range, ...]:
+    found = tuple((whole(start), whole(stop)) for start, stop in (row(r, 2, "a range") for r in rows(value)))
+    if any(start >= stop for start, stop in found):
+        raise SnapshotRefused("a range of the snapshot ends before it begins")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Place):
+    """So many blocks of those that this rank has taken are behind it: known to this process only."""
+
+    kind: ClassVar[str] = "taken"
+    feed: ClassVar[str] = "positions"
+    ticket: int
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        raise SnapshotRefused("a rank's own place among blocks is in no snapshot")
+
+    def plain(self) -> dict[str, Any]:
+        raise AssertionError("the place of the whole job is asked for instead")
+
+    def describe(self) -> str:
+        return f"block {self.ticket} of those that this rank has taken"
+
+    def open(self, setting: Setting, stage: int) -> Feed:
+        raise AssertionError("blocks are dealt out by whoever has the counter")
+
+
+class AtBlock(NamedTuple):
+    """The place before a block that this rank has taken."""
+
+    ticket: int
+
+    def place(self) -> Taken:
+        return Taken(self.ticket)
+
+
+class Blocks:
+    """The blocks of what is left."""
+
+    def __init__(self, length: int, size: int, done: Finished, drop_last: bool = False) -> None:
+        self._parts = done.parts
+        self._size = size
+        self._gaps = _gaps(merged(done.ranges()), length)
+        self._firsts = [0, *accumulate(stop - start for start, stop in self._gaps)]
+        left = self._firsts[-1]
+        self.count = len(self._parts) + (left // size if drop_last else -(-left // size))
+
+    def ranges(self, block: int) -> tuple[Range, ...]:
+        """The positions of a block; those that were begun come first."""
+        if block < len(self._parts):
+            return self._parts[block][0]
+        at = (block - len(self._parts)) * self._size
+        stop = min(at + self._size, self._firsts[-1])
+        found: list[Range] = []
+        gap = bisect_right(self._firsts, at) - 1
+        while at < stop:
+            first = self._gaps[gap][0] + at - self._firsts[gap]
+            many = min(stop, self._firsts[gap + 1]) - at
+            found.append((first, first + many))
+            at += many
+            gap += 1
+        return tuple(found)
+
+    def skip(self, block: int) -> int:
+        return self._parts[block][1] if block < len(self._parts) else 0
+
+
+def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """The same positions in as few ranges as possible, in order."""
+    found: list[Range] = []
+    for start, stop in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def _gaps(done: tuple[Range, ...], length: int) -> list[Range]:
+    """What lies between these ranges."""
+    edges = [0, *(edge for start, stop in done for edge in (start, stop)), length]
+    return [(edges[i], edges[i + 1]) for i in range(0, len(edges), 2) if edges[i] < edges[i + 1]]

@@ -1,0 +1,166 @@
+"""The contract of a feed and of the place it stands at.
+
+A **feed** is where the tickets of a stage come from. A **place** says where a feed stands, as a small frozen value; it
+alone knows its plain form, how to read that form and refuse what is not one, whether it fits a program, how to open the
+feed there, and how to tell a person about it. A new kind of feed is one file with these two, and one line in
+`feeds/__init__.py`.
+
+Every ticket knows where the epoch stands before and after it, so that a snapshot between any two deliveries is a look
+at the ticket at hand. Most are never asked, so a ticket holds something `Placed`: whatever can work out its place.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+
+from headrace.engine.feeds.block import Entry
+from headrace.engine.plain import brief, kind_of
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
+from headrace.errors import SnapshotRefused
+from headrace.plan.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headrace.engine.feeds.block import Block
+    from headrace.engine.wire.messages import Reply, Ticket
+
+
+class Placed(Protocol):
+    """Whatever can say where an epoch stands."""
+
+    def place(self) -> Place: ...
+
+
+class Setting(NamedTuple):
+    """What a feed is opened with."""
+
+    program: Program
+    policy: Policy
+    epoch: int
+    world: World
+    ends: str
+    release: Callable[[Any], None]
+    """Gives back the slot of a block that nobody needs any more."""
+
+
+class Feed(ABC):
+    """Where the tickets of one stage come from: all that the loop may ask of it."""
+
+    ended = False
+    """There will be no ticket any more."""
+    streamed = False
+    """Its replies are blocks of streams, which it puts together itself; else each is delivered as it is."""
+
+    @abstractmethod
+    def next(self, owner: Any) -> Ticket | None:
+        """The next ticket, or None if there is none now."""
+
+    def entries(self, reply: Reply, block: Block) -> Iterable[Entry]:
+        """What can be handed on now that this reply, the next one in order, is there as a block."""
+        return (Entry(block, 0, block.count, block.before, block.after),)
+
+    def blocks(self) -> list[Block]:
+        """Blocks that it holds with samples that were not handed on: the run is being left."""
+        return []
+
+    def mask(self, ticket: Ticket) -> list[bool] | None:
+        """Which samples of a ticket are real, where some only fill it."""
+        return None
+
+
+class Place(ABC):
+    """Where a feed stands."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    """The word for it in a snapshot."""
+    feed: ClassVar[str]
+    """The `Stage.feed` that it belongs to."""
+    common: ClassVar[bool] = False
+    """Every rank reads all of it: ranks part behind this stage."""
+
+    @classmethod
+    def start(cls, program: Program, stage: int) -> Place:
+        """Where an epoch begins."""
+        raise NotImplementedError
+
+    @classmethod
+    @abstractmethod
+    def read(cls, value: object) -> Self:
+        """The place that plain data says, if it is one of this kind."""
+
+    @abstractmethod
+    def plain(self) -> dict[str, Any]:
+        """The place as plain data, without its kind."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The place in words."""
+
+    @abstractmethod
+    def open(self, setting: Setting, stage: int) -> Feed:
+        """The feed of this stage, from here on."""
+
+    def before(self) -> Place | None:
+        """Where the stage before stands, if there is one."""
+        return None
+
+    def inputs(self, world: World) -> int:
+        """How many inputs of its stage this rank has had before."""
+        return 0
+
+    def gone(self, rank: int) -> int:
+        """How many outputs of the first ticket from here on a rank has delivered already."""
+        return 0
+
+    def fit(self, program: Program, stage: int) -> Place:
+        """The place, if it can belong to this stage of the program."""
+        feed = program.stages[stage].feed
+        if self.feed != feed:
+            raise SnapshotRefused(f"the snapshot's place does not fit stage {stage} of this pipe ({feed})")
+        return self
+
+    def place(self) -> Place:
+        return self
+
+
+KINDS: dict[str, type[Place]] = {}
+"""Every kind of place that a snapshot can have, by its word."""
+STARTS: dict[str, type[Place]] = {}
+"""How the feed of a stage begins, by `Stage.feed`."""
+
+
+def read_place(value: object) -> Place:
+    """The place that plain data says."""
+    kind = KINDS.get(kind_of(value) or "")
+    if kind is None:
+        raise SnapshotRefused(f"a place is expected in the snapshot, not {brief(value)}")
+    return kind.read(value)
+
+
+def plain_place(place: Place) -> dict[str, Any]:
+    return {"kind": place.kind, **place.plain()}
+
+
+def start_of(program: Program, stage: int) -> Place:
+    """Where an epoch begins, seen from this stage."""
+    return STARTS[program.stages[stage].feed].start(program, stage)
+
+
+def chain(place: Place) -> list[Place]:
+    """The places of all stages, first stage first."""
+    found: list[Place] = []
+    at: Place | None = place
+    while at is not None:
+        found.append(at)
+        at = at.before()
+    return found[::-1]
+
+
+def open_feeds(place: Place | None, setting: Setting, first: Feed | None = None) -> list[Feed]:
+    """One feed per stage, each from its part of the place; `first` is that of the first stage if somebody made it."""
+    places = chain(place or start_of(setting.program, len(setting.program.stages) - 1))
+    return [first if stage == 0 and first is not None else its.open(setting, stage) for stage, its in enumerate(places)]

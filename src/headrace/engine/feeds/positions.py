@@ -1,0 +1,155 @@
+"""Positions: the samples of an indexed head, dealt out by arithmetic.
+
+    Batches   whole batches of this rank
+    Items     single samples in blocks, where nothing says how many belong together; ranks take them in turn
+
+Both stand at a `Position`. Nobody asks another rank anything: everything follows from (length, world, start).
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+from headrace.engine.feeds.place import Feed, Place, Setting
+from headrace.engine.plain import record, whole
+from headrace.engine.program import Program, Stage
+from headrace.engine.wire.messages import Ticket
+from headrace.errors import SnapshotRefused
+from headrace.plan.share import Share, deal
+from headrace.plan.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Position(Place):
+    """Everything below `position` is delivered.
+
+    Inside a block of single samples, `size` of them belong to the block, and they lie `ranks` apart: each of so many
+    ranks has a block like it.
+    """
+
+    kind: ClassVar[str] = "positions"
+    feed: ClassVar[str] = "positions"
+    position: int
+    size: int = 0
+    ranks: int = 1
+
+    @classmethod
+    def start(cls, program: Program, stage: int) -> Place:
+        return cls(0)
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        position, size, ranks = map(whole, record(value, ("position", "size", "ranks"), "a position"))
+        if not ranks:
+            raise SnapshotRefused("the snapshot's position is one of no ranks")
+        return cls(position, size, ranks)
+
+    def plain(self) -> dict[str, Any]:
+        return {"position": self.position, "size": self.size, "ranks": self.ranks}
+
+    def describe(self) -> str:
+        return f"sample {self.position}"
+
+    def inputs(self, world: World) -> int:
+        return self.position // world.share_ranks
+
+    def open(self, setting: Setting, stage: int) -> Feed:
+        program = setting.program
+        indexed = program.head.indexed(program.seed, setting.epoch)
+        assert indexed is not None
+        check_inside(self.position, indexed.length)
+        first = program.stages[stage]
+        if first.group is None:
+            return Items(program.block, setting.world, setting.epoch, indexed.length, self.position)
+        return Batches(first, setting.world, setting.ends, setting.epoch, indexed.length, self.position)
+
+
+def check_inside(position: int, length: int) -> None:
+    if position > length:
+        raise SnapshotRefused(f"the snapshot stands at sample {position}, but there are only {length} now")
+
+
+class _Step(NamedTuple):
+    """The place after so many steps of a share."""
+
+    share: Share
+    step: int
+
+    def place(self) -> Position:
+        return Position(self.share.delivered(self.step))
+
+
+class _Inside(NamedTuple):
+    """The place at the first of `size` single samples that lie `ranks` apart."""
+
+    position: int
+    size: int
+    ranks: int
+
+    def place(self) -> Position:
+        return Position(self.position, self.size, self.ranks)
+
+
+class Batches(Feed):
+    """Positions of the head, in the batches of this rank."""
+
+    def __init__(self, stage: Stage, world: World, ends: str, epoch: int, length: int, start: int) -> None:
+        assert stage.group is not None
+        policy = "drop" if stage.drop_last else ends
+        ranks, rank = world.share_ranks, world.share_rank
+        self.share = Share(length, stage.group, ranks, rank, policy, start)  # type: ignore[arg-type]
+        self._before = start // stage.group
+        self._epoch = epoch
+        self._step = 0
+
+    def next(self, owner: Any) -> Ticket | None:
+        step, share = self._step, self.share
+        if step >= share.steps:
+            self.ended = True
+            return None
+        self._step = step + 1
+        block = share.block(step)
+        extra = tuple(block.positions()[block.stop - block.start :]) if block.filled else ()
+        # The number of the batch among those of all ranks: random values hang on it, so they do not depend on the
+        # world.
+        number = self._before + step * share.ranks + share.rank
+        ticket = Ticket(owner, 0, self._epoch, number, (block.start, block.stop, extra))
+        ticket.before = _Step(share, step)
+        ticket.after = _Step(share, step + 1)
+        return ticket
+
+    def mask(self, ticket: Ticket) -> list[bool] | None:
+        assert isinstance(ticket.before, _Step)
+        block = self.share.block(ticket.before.step)
+        return block.mask() if block.filled else None
+
+
+class Items(Feed):
+    """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn."""
+
+    def __init__(self, block: int, world: World, epoch: int, length: int, start: int) -> None:
+        self._block = block
+        self._ranks = world.share_ranks
+        self._mine = deal(length - start, self._ranks, world.share_rank)
+        self._start = start
+        self._epoch = epoch
+        self._at = 0
+
+    def next(self, owner: Any) -> Ticket | None:
+        at, ranks, start = self._at, self._ranks, self._start
+        if at >= len(self._mine):
+            self.ended = True
+            return None
+        if ranks == 1:
+            # Blocks lie at multiples of their size wherever the epoch goes on from.
+            stop = min(at + self._block - (start + at) % self._block, len(self._mine))
+            payload: Any = (start + at, start + stop, ())
+            number = (start + at) // self._block
+        else:
+            stop = min(at + self._block, len(self._mine))
+            payload = (0, 0, tuple(start + i for i in self._mine[at:stop]))
+            number = payload[2][0]
+        self._at = stop
+        ticket = Ticket(owner, 0, self._epoch, number, payload)
+        ticket.before = _Inside(start + at * ranks, stop - at, ranks)
+        ticket.after = _Inside(start + stop * ranks, 0, 1)
+        return ticket

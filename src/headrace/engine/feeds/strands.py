@@ -1,0 +1,204 @@
+"""Strands: a stream that cannot be indexed, cut into a fixed number of strands that are read side by side.
+
+A strand is a cursor that one worker has open; a ticket is a credit for its next block of samples. The samples of the
+strands follow each other in turn, one from each, whichever block arrives first: the stream does not depend on time.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+from headrace.engine.feeds.block import Block, Entry
+from headrace.engine.feeds.place import Feed, Place, Setting
+from headrace.engine.plain import brief, record, row, whole
+from headrace.engine.program import Program
+from headrace.engine.wire.codec import unpack_state
+from headrace.engine.wire.messages import Reply, Ticket
+from headrace.errors import SnapshotRefused
+from headrace.pipe.cursor import State
+from headrace.pipe.graph import Pipe
+
+
+@dataclass(frozen=True, slots=True)
+class Strand:
+    """Where one strand stands: its cursor's state before block `block`, and how many samples of that are gone."""
+
+    state: State | None = None
+    block: int = 0
+    skip: int = 0
+    over: bool = False
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        state, block, skip, over = record(value, ("state", "block", "skip", "over"), "a strand")
+        if not isinstance(over, bool):
+            raise SnapshotRefused(f"a strand of the snapshot says {brief(over)} where true or false is expected")
+        return cls(state, whole(block), whole(skip), over)
+
+    def plain(self) -> dict[str, Any]:
+        return {"state": self.state, "block": self.block, "skip": self.skip, "over": self.over}
+
+
+@dataclass(frozen=True, slots=True)
+class InStrands(Place):
+    """Where every strand stands, and whose turn it is."""
+
+    kind: ClassVar[str] = "strands"
+    feed: ClassVar[str] = "strand"
+    common: ClassVar[bool] = True
+    turn: int
+    strands: tuple[Strand, ...]
+
+    @classmethod
+    def start(cls, program: Program, stage: int) -> Place:
+        return cls(0, (Strand(),) * program.strands)
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        turn, strands = record(value, ("turn", "strands"), "a place in strands")
+        if not isinstance(strands, list) or not strands:
+            raise SnapshotRefused("the snapshot's strands are not a list")
+        return cls(whole(turn), tuple(Strand.read(strand) for strand in strands))
+
+    def plain(self) -> dict[str, Any]:
+        return {"turn": self.turn, "strands": [strand.plain() for strand in self.strands]}
+
+    def describe(self) -> str:
+        many = [f"block {s.block}" + (f" + {s.skip}" if s.skip else "") for s in self.strands]
+        return f"{', '.join(many)} of {len(many)} strand{'s' * (len(many) > 1)}"
+
+    def fit(self, program: Program, stage: int) -> Place:
+        # (Not `super()`: a dataclass with slots is made twice, and the first one is not this class.)
+        Place.fit(self, program, stage)
+        if len(self.strands) != program.strands:
+            raise SnapshotRefused(
+                f"the snapshot was taken with strands={len(self.strands)}; make the loader with that, "
+                f"not {program.strands}"
+            )
+        for strand in self.strands:
+            if strand.state is not None:
+                _check_state(strand.state, program.head)
+        return self
+
+    def open(self, setting: Setting, stage: int) -> Feed:
+        return Strands(self, setting.epoch, setting.policy.prefetch)
+
+
+def _check_state(state: object, node: Pipe[Any]) -> None:
+    """Raise unless the state of a cursor can be one of this op and of those before it."""
+    name = node.op.name()
+    emitted, skip, note, turn, inputs = row(state, 5, f"the state of {name}")
+    if not node.op.accepts(note):
+        raise SnapshotRefused(f"{name} never notes {brief(note)}: this snapshot is damaged, or of another pipe")
+    for number in (emitted, skip, turn):
+        whole(number)
+    for below, source in zip(row(inputs, len(node.inputs), f"the inputs of {name}"), node.inputs, strict=True):
+        _check_state(below, source)
+
+
+class _Now(NamedTuple):
+    """Where all strands stand at one moment: whose turn it is, and of each strand what a `Strand` says."""
+
+    turn: int
+    strands: list[tuple[Any, int, int, bool]]
+
+    def place(self) -> InStrands:
+        # (The states of cursors in other processes arrive packed, and most are never looked at.)
+        return InStrands(
+            self.turn,
+            tuple(
+                Strand(unpack_state(state) if isinstance(state, bytes) else state, block, skip, over)
+                for state, block, skip, over in self.strands
+            ),
+        )
+
+
+class Strands(Feed):
+    """Credits for blocks of strands, and the order in which their samples follow each other."""
+
+    streamed = True
+
+    def __init__(self, at: InStrands, epoch: int, depth: int) -> None:
+        self._epoch = epoch
+        self._depth = depth
+        self._turn = at.turn
+        self._asked = [s.block for s in at.strands]
+        self._over = [s.over for s in at.strands]
+        self._taken = [s.skip for s in at.strands]
+        self._states: list[Any] = [s.state for s in at.strands]
+        """Of each strand, where it stood before the block at the front of its queue."""
+        self._open = list(self._states)
+        self._numbers = list(self._asked)
+        self._waiting = [0] * len(at.strands)
+        self._queues: list[deque[tuple[Block, Any]]] = [deque() for _ in at.strands]
+        self.ended = all(self._over)
+
+    def next(self, owner: Any) -> Ticket | None:
+        # The strand with the least work ahead of it, and among those the one whose turn comes first.
+        strands = len(self._over)
+        for s in sorted(range(strands), key=lambda s: (self._ahead(s), (s - self._turn) % strands)):
+            if not self._over[s] and self._ahead(s) < self._depth:
+                ticket = Ticket(owner, 0, self._epoch, self._asked[s], (s, self._open[s]))
+                ticket.strand = ticket.pin = s
+                self._open[s] = None
+                self._asked[s] += 1
+                self._waiting[s] += 1
+                return ticket
+        return None
+
+    def _ahead(self, s: int) -> int:
+        return self._waiting[s] + len(self._queues[s])
+
+    def entries(self, reply: Reply, block: Block) -> Iterator[Entry]:
+        """Blocks of one strand come in order, because one worker has it open."""
+        s = reply.ticket.strand
+        assert s is not None
+        self._waiting[s] -= 1
+        self._over[s] = self._over[s] or reply.ended or reply.error is not None
+        self._queues[s].append((block, reply.state))
+        return self._in_turn()
+
+    def _in_turn(self) -> Iterator[Entry]:
+        strands = len(self._queues)
+        idle = 0
+        while idle < strands:
+            s = self._turn % strands
+            queue = self._queues[s]
+            while queue and queue[0][0].error is None and self._taken[s] >= queue[0][0].count:
+                self._next_block(s)
+            if not queue:
+                if not self._over[s]:
+                    return
+                self._turn += 1
+                idle += 1
+                continue
+            idle = 0
+            block = queue[0][0]
+            before = self._now()
+            first = self._taken[s]
+            stop = block.count if strands == 1 else first + 1
+            self._taken[s] = stop
+            self._turn += 1
+            if stop >= block.count:
+                self._next_block(s)
+            yield Entry(block, first, stop, before, self._now())
+        self.ended = True
+
+    def blocks(self) -> list[Block]:
+        return [block for queue in self._queues for block, _ in queue]
+
+    def _next_block(self, s: int) -> None:
+        block, state = self._queues[s].popleft()
+        if not block.count:
+            block.spend()  # the end of a strand has no samples, and nobody else will
+        self._taken[s] = max(0, self._taken[s] - block.count)
+        self._states[s] = state
+        self._numbers[s] += 1
+
+    def _now(self) -> _Now:
+        saved = [
+            (self._states[s], self._numbers[s], self._taken[s], self._over[s] and not self._queues[s])
+            for s in range(len(self._queues))
+        ]
+        return _Now(self._turn % len(saved), saved)
