@@ -1,7 +1,7 @@
 """Save to disk: content into files, and the paths of those files.
 
-A file appears under its name only when it is complete: it is written beside it and renamed. Writing it again, after a
-resume or in another worker, gives the same file.
+A file appears under its name only when it is complete, and a killed writer leaves nothing (`sources.whole`). Writing it
+again, after a resume or in another worker, gives the same file.
 """
 
 import os
@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.ops.files.per_file import EachFile
+from headrace.sources.whole import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +60,11 @@ def inside(folder: str, path: str) -> str:
 
 def write_file(path: str, data: Any, mode: str) -> None:
     """Write bytes, text, or all that a stream holds (it is closed then), and only then give the file its name."""
-    folder = os.path.dirname(path) or "."
-    os.makedirs(folder, exist_ok=True)
-    part = os.path.join(folder, f".{os.path.basename(path)}.{os.urandom(6).hex()}.part")
-    try:
-        with open(part, mode, encoding=None if "b" in mode else "utf-8") as file:
-            if hasattr(data, "read"):
-                try:
-                    copyfileobj(data, file, 1 << 20)
-                finally:
-                    data.close()
-            else:
-                file.write(data)
-        os.replace(part, path)
-    except BaseException:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise
+    with whole(path, mode) as file:
+        if hasattr(data, "read"):
+            try:
+                copyfileobj(data, file, 1 << 20)
+            finally:
+                data.close()
+        else:
+            file.write(data)
