@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.ops.media.decoders import Images, decode_basic, extension_of
+from headrace.ops.media.decoders import VIDEO, Images, decode_basic, extension_of
 from headrace.pipe.graph import Pipe
 from headrace.sources.stream import StreamWrapper
 from tests.ops.file_laws import check_file_op, everything
@@ -134,19 +134,62 @@ def test_other_sound_is_decoded_by_soundfile() -> None:
     assert np.allclose(samples[:, 0], tone, atol=1e-3)
 
 
-def test_video_is_decoded_by_pyav() -> None:
+def film(container: str, codec: str, pixels: str) -> bytes:
     av = pytest.importorskip("av")
     out = io.BytesIO()
-    with av.open(out, "w", format="matroska") as container:
-        stream = container.add_stream("ffv1", rate=10)
-        stream.width, stream.height, stream.pix_fmt = 32, 16, "bgr0"
+    with av.open(out, "w", format=container) as file:
+        stream = file.add_stream(codec, rate=25)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, pixels
         for number in range(3):
             frame = av.VideoFrame.from_ndarray(np.full((16, 32, 3), number * 40, np.uint8), format="rgb24")
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-    frames, rate = one(Pipe.of([("x.mkv", out.getvalue())]).decode())
-    assert (rate, frames.shape, frames.dtype) == (10.0, (3, 16, 32, 3), np.uint8)
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode())
+    return out.getvalue()
+
+
+def test_video_is_decoded_by_pyav() -> None:
+    frames, rate = one(Pipe.of([("x.mkv", film("matroska", "ffv1", "bgr0"))]).decode())
+    assert (rate, frames.shape, frames.dtype) == (25.0, (3, 16, 32, 3), np.uint8)
     assert [int(frame[0, 0, 0]) for frame in frames] == [0, 40, 80]
+
+
+@pytest.mark.parametrize("extension", sorted(VIDEO))
+def test_every_ending_of_video_has_its_container(extension: str) -> None:
+    container, codec = {
+        "mkv": ("matroska", "mpeg4"),
+        "webm": ("webm", "libvpx"),
+        "avi": ("avi", "mpeg4"),
+        "mpg": ("mpeg", "mpeg1video"),
+        "mpeg": ("mpegts", "mpeg2video"),
+        "mov": ("mov", "mpeg4"),
+    }.get(extension, ("mp4", "mpeg4"))
+    frames, _ = one(Pipe.of([(f"x.{extension}", film(container, codec, "yuv420p"))]).decode())
+    assert frames.shape == (3, 16, 32, 3)
+
+
+SDP = b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\n"
+
+
+@pytest.mark.parametrize("extension", sorted(VIDEO))
+def test_an_entry_cannot_make_the_decoder_open_files_or_ports(
+    extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("av")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.mkv").write_bytes(film("matroska", "ffv1", "bgr0"))
+    playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nsecret.mkv\n#EXT-X-ENDLIST\n"
+    for text in (SDP, b"ffconcat version 1.0\nfile secret.mkv\n", playlist):
+        with pytest.raises(ValueError, match=f"no {extension} video"):
+            one(Pipe.of([(f"x.{extension}", text)]).decode())
+
+
+def test_an_image_is_one_of_the_kinds_that_are_named_whatever_its_ending() -> None:
+    image = pytest.importorskip("PIL.Image")
+    assert one(Pipe.of([("x.jpg", png())]).decode()).shape == (4, 6, 3)
+    program = io.BytesIO()
+    image.new("RGB", (4, 2)).save(program, "EPS")  # PostScript would be run by another program
+    with pytest.raises(image.UnidentifiedImageError):
+        one(Pipe.of([("x.jpg", program.getvalue())]).decode())
 
 
 def test_the_end_of_a_name() -> None:

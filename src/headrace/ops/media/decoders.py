@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from headrace.errors import BadOption
@@ -21,7 +22,18 @@ TEXT = frozenset(("txt", "text", "transcript"))
 NUMBER = frozenset(("cls", "cls2", "class", "count", "index", "inx", "id"))
 IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))
 AUDIO = frozenset(("wav", "flac", "ogg", "opus", "mp3", "aif", "aiff"))
-VIDEO = frozenset(("mp4", "m4v", "mkv", "avi", "mov", "webm", "mpg", "mpeg"))
+CONTAINER = {
+    **dict.fromkeys(("mp4", "m4v", "mov"), "mov"),
+    **dict.fromkeys(("mkv", "webm"), "matroska"),
+    **dict.fromkeys(("mpg", "mpeg"), "mpeg"),
+    "avi": "avi",
+}
+"""Video is read as the container that its ending promises. Left to guess, FFmpeg takes text for a playlist or a session
+description, and then opens the files and ports that the text names."""
+VIDEO = frozenset(CONTAINER)
+KINDS = ("JPEG", "PNG", "PPM", "BMP", "GIF", "TIFF")
+"""What an image may be, whatever its ending: a PNG called .jpg is common. Pillow knows more, such as PostScript, for
+which it starts another program. (WEBP too, where Pillow was built with it.)"""
 _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
 
 
@@ -68,7 +80,7 @@ class Images:
     def __call__(self, extension: str, data: Any) -> Any:
         if extension not in IMAGE:
             return None
-        with need("media", "PIL.Image").open(io.BytesIO(data)) as opened:
+        with need("media", "PIL.Image").open(io.BytesIO(data), formats=_kinds()) as opened:
             mode = self._mode()
             image = opened.convert(mode) if mode is not None else opened.copy()
         if self.form.startswith("pil"):
@@ -77,6 +89,11 @@ class Images:
 
         array = np.asarray(image)
         return array if self.form.endswith("8") else array.astype(np.float32) / np.float32(255)
+
+
+@cache
+def _kinds() -> tuple[str, ...]:
+    return (*KINDS, "WEBP") if need("media", "PIL.features").check("webp") else KINDS
 
 
 def decode_audio(extension: str, data: Any) -> Any:
@@ -117,9 +134,17 @@ def decode_video(extension: str, data: Any) -> Any:
         return None
     import numpy as np
 
-    with need("media", "av").open(io.BytesIO(data)) as container:
-        rate = container.streams.video[0].average_rate
-        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    av = need("media", "av")
+    kind = "mpegts" if CONTAINER[extension] == "mpeg" and data[:1] == b"G" else CONTAINER[extension]
+    try:
+        with av.open(io.BytesIO(data), format=kind, options={"protocol_whitelist": "none"}) as container:
+            rate = container.streams.video[0].average_rate
+            frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    except (av.FFmpegError, IndexError) as error:
+        raise ValueError(
+            f"the data is no {extension} video: {error}; what has another container than its ending says needs a "
+            "decoder of your own, given to .decode()"
+        ) from error
     return np.stack(frames) if frames else np.zeros((0, 0, 0, 3), np.uint8), float(rate) if rate else None
 
 
