@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+PLAIN = (type(None), bool, int, float, str, list, tuple, dict)
+"""What a note may be made of. (A tuple comes back as a list.)"""
 
 
 class Here:
@@ -78,6 +80,11 @@ class Here:
 
     def rest(self, note: Any = None) -> None:
         """Say: now I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
+        if type(note) is not int and not isinstance(note, PLAIN):
+            raise TypeError(
+                f"here.rest() got a {type(note).__name__}, which no snapshot can hold: say what you need as numbers, "
+                "text, lists and dicts"
+            )
         if self._rest is not None and (listen := self._rest()) is not None:
             listen(note)
 
@@ -103,6 +110,11 @@ class Indexed:
 
 
 Take = Callable[["np.ndarray[Any, np.dtype[np.int64]]", tuple[str, ...] | None], Any]
+
+
+def is_count(op: "Op[Any, Any]", note: Any) -> bool:
+    """`accepts` of an op whose notes are counts, or nothing."""
+    return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
 
 
 class Op(Generic[In, Out]):
@@ -131,8 +143,11 @@ class Op(Generic[In, Out]):
         return False
 
     def accepts(self, note: Any) -> bool:
-        """Whether a note out of a snapshot can be mine: nothing, or a count, unless I say more to `rest()`."""
-        return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
+        """Whether a note out of a snapshot can be one that I gave to `rest()`: any, unless I know better.
+
+        Other notes are refused when a snapshot is loaded, so that `flow` never meets them.
+        """
+        return True
 
     def settle(self) -> None:
         """Called before workers are forked: what they will share is put into shared memory now, not copied by each."""
@@ -158,6 +173,7 @@ class Each(Op[In, Out]):
 
     __slots__ = ()
     quiet = True
+    accepts = is_count
 
     def apply(self, sample: In) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define apply()")
@@ -190,6 +206,7 @@ class Flat(Op[In, Out]):
     """Any number of outputs per input sample, made from that sample alone."""
 
     __slots__ = ()
+    accepts = is_count
 
     def spread(self, sample: In) -> Iterator[Out]:
         raise NotImplementedError(f"{type(self).__name__} must define spread()")

@@ -13,6 +13,7 @@ import headrace.ops
 import headrace.sources
 import headrace.tables
 from headrace import Pipe
+from headrace.observe.digest import digest
 from headrace.op import Op
 from headrace.pipe import cursor
 from headrace.sources.stream import StreamWrapper
@@ -45,7 +46,7 @@ class Contents:
         self._read: dict[int, tuple[StreamWrapper, Any]] = {}
 
     def __call__(self, a: Any, b: Any) -> bool:
-        return repr(self._plain(a)) == repr(self._plain(b))
+        return digest(self._plain(a)) == digest(self._plain(b))
 
     def _plain(self, sample: Any) -> Any:
         if isinstance(sample, StreamWrapper):

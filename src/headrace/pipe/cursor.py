@@ -25,7 +25,9 @@ CHECKPOINT = 1000
 class Opening:
     """What the cursors of one graph have in common while they are opened."""
 
-    __slots__ = ("clock", "epoch", "opened", "ordinals", "seed", "seed_globals", "spot", "strand", "strands")
+    __slots__ = (
+        "checkpoint", "clock", "epoch", "opened", "ordinals", "seed", "seed_globals", "spot", "strand", "strands",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -37,7 +39,9 @@ class Opening:
         seed_globals: Callable[[int], None] | None = None,
         spot: Spot | None = None,
         clock: Clock | None = None,
+        checkpoint: int | None = None,
     ) -> None:
+        self.checkpoint = CHECKPOINT if checkpoint is None else checkpoint
         self.spot = spot or Spot()
         self.clock = clock
         self.ordinals = ordinals
@@ -123,7 +127,7 @@ class Cursor(Iterator[Any]):
 
     def _rest(self, note: Any) -> None:
         self.note = note
-        if not self.node.op.quiet and self.emitted - self._captured[0] >= CHECKPOINT:
+        if not self.node.op.quiet and self.emitted - self._captured[0] >= self._opening.checkpoint:
             self._captured = (self.emitted, note, [c.state() for c in self.inputs])
 
     def _stand(self, number: int) -> None:

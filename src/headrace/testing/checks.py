@@ -4,18 +4,26 @@
     check_source(MySource("data.bin"))    a source
     check_pipe(pipe)                      any pipe
 
-Each raises AssertionError with what is wrong. They verify that the op can be sent to a worker, that two readings are
-equal, that epochs differ only where the op is random, that its length and its random access agree with what it emits,
-that reading can stop anywhere and go on from a snapshot (through JSON), and that workers change nothing.
+Each raises AssertionError with what is wrong:
+
+    travel      the op can be sent to a worker, and emits the same there
+    repeat      two readings are equal, bit by bit
+    length      `length()`, where it says a number, is the number of samples
+    access      what `index()` gives is what `flow()` emits (perhaps in another order), whatever the order of access
+    resume      reading can stop after every sample and go on from its state, through JSON
+    notes       what the op says to `here.rest()` is plain data, and its own `accepts()` takes it
+    workers     two threads deliver what one does, in the first epoch and in the second
 """
 
 import json
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 from headrace.engine.wire.shipping import ship, unship
+from headrace.errors import NotPicklable
 from headrace.loader import Loader
+from headrace.observe.digest import digest
 from headrace.op import Op, Source, Spot, place
 from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
@@ -40,14 +48,14 @@ def check_source(source: Source[Any], same: Same | None = None, workers: bool = 
 
 
 def check_pipe(pipe: Pipe[Any], same: Same | None = None, workers: bool = True) -> None:
-    """A whole pipe; `same(a, b)` compares two samples, by their `repr` if it is not given."""
-    equal = same or (lambda a, b: repr(a) == repr(b))
+    """A whole pipe; `same(a, b)` compares two samples, by their digests if it is not given."""
+    equal = same or (lambda a, b: digest(a) == digest(b))
     whole = _read(pipe)
     _compare(whole, _read(pipe), equal, "a second reading differs from the first")
     _check_length(pipe, len(whole))
     _check_travel(pipe, whole, equal)
     if pipe.indexed(SEED, 0) is not None:
-        _check_index(pipe, equal)
+        _check_index(pipe, whole, equal)
     else:
         _check_resume(pipe, whole, equal)
     if workers:
@@ -64,8 +72,8 @@ class _Again:
         return iter(self._samples)
 
 
-def _open(pipe: Pipe[Any], state: Any = None) -> Any:
-    return Opening(pipe.ordinals(), SEED, 0).open(pipe, state)
+def _open(pipe: Pipe[Any], state: Any = None, checkpoint: int | None = None) -> Any:
+    return Opening(pipe.ordinals(), SEED, 0, checkpoint=checkpoint).open(pipe, state)
 
 
 def _read(pipe: Pipe[Any]) -> list[Any]:
@@ -89,32 +97,55 @@ def _check_length(pipe: Pipe[Any], count: int) -> None:
 def _check_travel(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
     from headrace.engine.program import cut
 
-    program, _ = unship(ship(cut(pipe, SEED))[0])
+    try:
+        program, _ = unship(ship(cut(pipe, SEED))[0])
+    except NotPicklable as refused:
+        raise AssertionError(f"it cannot be sent to a worker: {refused}") from refused
     _compare(whole, _read(program.pipe), equal, "after a journey to another process it emits something else")
 
 
-def _check_index(pipe: Pipe[Any], equal: Same) -> None:
+def _check_index(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
     spot = place.spot = Spot()
     indexed = pipe.indexed(SEED, 0, spot)
     assert indexed is not None
+    if indexed.length != len(whole):
+        raise AssertionError(f"random access has {indexed.length} positions, but {len(whole)} samples were emitted")
     forwards = [indexed.get(i) for i in range(indexed.length)]
     again = pipe.indexed(SEED, 0, spot)
     assert again is not None
     backwards = [again.get(i) for i in reversed(range(again.length))][::-1]
     _compare(forwards, backwards, equal, "random access depends on the order of access")
-    if pipe.length() is not None and pipe.length() != indexed.length:
-        raise AssertionError(f"length() says {pipe.length()}, but random access has {indexed.length} positions")
+    left = list(whole)
+    for position, sample in enumerate(forwards):
+        found = next((i for i, other in enumerate(left) if equal(other, sample)), None)
+        if found is None:
+            raise AssertionError(f"random access gives {sample!r} at position {position}, which flow() does not emit")
+        del left[found]
 
 
 def _check_resume(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
-    for at in range(len(whole) + 1):
-        cursor = _open(pipe)
+    # A checkpoint at every rest, and none: what an op says to rest() is used, and what it emitted since is dropped.
+    for checkpoint, at in product((1, None), range(len(whole) + 1)):
+        cursor = _open(pipe, checkpoint=checkpoint)
         before = list(islice(cursor, at))
         try:
             state = json.loads(json.dumps(cursor.state()))
         except (TypeError, ValueError) as refused:
             raise AssertionError(f"its state after {at} samples is not plain data: {refused}") from refused
-        _compare(whole, before + list(_open(pipe, state)), equal, f"stopped after {at} samples and resumed")
+        _check_notes(pipe, state)
+        after = list(_open(pipe, state, checkpoint))
+        _compare(whole, before + after, equal, f"stopped after {at} samples and resumed")
+
+
+def _check_notes(pipe: Pipe[Any], state: Any) -> None:
+    _, _, note, _, below = state
+    if not pipe.op.accepts(note):
+        raise AssertionError(
+            f"{pipe.op.name()} said {note!r} to here.rest(), and its accepts() refuses that: its snapshots cannot be "
+            "loaded; let accepts() return True for every note that the op makes"
+        )
+    for inner, inputs in zip(pipe.inputs, below, strict=True):
+        _check_notes(inner, inputs)
 
 
 def _check_loader(pipe: Pipe[Any], equal: Same) -> None:

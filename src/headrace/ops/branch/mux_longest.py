@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.op import Op
+from headrace.op import Op, is_count
 
 T = TypeVar("T")
 
@@ -14,6 +14,7 @@ class MuxLongest(Op[T, T]):
     """One sample from each input in turn; inputs that have ended are passed over."""
 
     quiet = True
+    accepts = is_count
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         *pipes, here = inputs

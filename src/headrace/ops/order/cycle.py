@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Op, is_count
 
 T = TypeVar("T")
 FOREVER = 2**62
@@ -18,6 +18,7 @@ class Cycle(Op[T, T]):
 
     count: int | None = None
     quiet = True
+    accepts = is_count
 
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 0:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Op, is_count
 from headrace.plan.seed import key
 from headrace.tables.ops.columns import close_streams
 
@@ -27,6 +27,7 @@ class RandomSplit(Op[T, T]):
     number: int
     seed: int
     quiet = True
+    accepts = is_count
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         samples, here = inputs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Op, is_count
 
 T = TypeVar("T")
 
@@ -17,6 +17,7 @@ class Shard(Op[T, T]):
     count: int
     number: int
     quiet = True
+    accepts = is_count
 
     def __post_init__(self) -> None:
         if not 0 <= self.number < self.count:

@@ -16,7 +16,7 @@ from itertools import count, islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Op, is_count
 from headrace.plan.seed import key
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ class Shuffle(Op[T, T]):
     window: int | None = None
     buffer_size: int | None = None
     quality: float | None = None
+    accepts = is_count
 
     def __post_init__(self) -> None:
         if self.window is not None and self.buffer_size is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.op import Op, place
+from headrace.op import Op, is_count, place
 from headrace.ops.counts import BadCount
 from headrace.ops.shape.chunk import DataChunk
 
@@ -20,6 +20,7 @@ class GroupBy(Op[Any, Any]):
     guaranteed_group_size: int | None = None
     drop_remaining: bool = False
     user = True
+    accepts = is_count
 
     def __post_init__(self) -> None:
         if self.group_size is not None and not 0 < self.group_size <= self.buffer_size:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Op
+from headrace.op import Here, Op, is_count
 from headrace.ops.copies import own
 from headrace.ops.reopen import reopened
 
@@ -37,6 +37,7 @@ class InMemoryCache(Op[T, T]):
 
     size: int | None = None
     store: Store = field(default_factory=Store, repr=False)
+    accepts = is_count
 
     def __post_init__(self) -> None:
         if self.size is not None and not self.size > 0:

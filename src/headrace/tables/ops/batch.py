@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadOption, BadPipe
-from headrace.op import Each, Here, Indexed, place
+from headrace.op import Each, Here, Indexed, is_count, place
 from headrace.ops.shape.batch import Batch
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBatch(Batch[Any]):
     """Group `size` consecutive rows into a table."""
+
+    accepts = is_count
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         samples, here = inputs
