@@ -37,6 +37,7 @@ def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Same | None = None,
     """An op, over the given inputs (sequences or pipes)."""
     pipes = [given if isinstance(given, Pipe) else Pipe.of(list(given)) for given in inputs]
     check_pipe(Pipe(op, *pipes), same=same, workers=workers)
+    _check_emitted(Pipe(op, *pipes), same)
     streams = [Pipe.of(_Again(list(pipe))) for pipe in pipes]
     if streams:
         check_pipe(Pipe(op, *streams), same=same, workers=workers)
@@ -45,11 +46,12 @@ def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Same | None = None,
 def check_source(source: Source[Any], same: Same | None = None, workers: bool = True) -> None:
     """A source."""
     check_pipe(Pipe(source), same=same, workers=workers)
+    _check_emitted(Pipe(source), same)
 
 
 def check_pipe(pipe: Pipe[Any], same: Same | None = None, workers: bool = True) -> None:
     """A whole pipe; `same(a, b)` compares two samples, by their digests if it is not given."""
-    equal = same or (lambda a, b: digest(a) == digest(b))
+    equal = same or _alike
     whole = _read(pipe)
     _compare(whole, _read(pipe), equal, "a second reading differs from the first")
     _check_length(pipe, len(whole))
@@ -60,6 +62,10 @@ def check_pipe(pipe: Pipe[Any], same: Same | None = None, workers: bool = True) 
         _check_resume(pipe, whole, equal)
     if workers:
         _check_loader(pipe, equal)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return digest(a) == digest(b)
 
 
 class _Again:
@@ -115,8 +121,18 @@ def _check_index(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
     assert again is not None
     backwards = [again.get(i) for i in reversed(range(again.length))][::-1]
     _compare(forwards, backwards, equal, "random access depends on the order of access")
-    left = list(whole)
-    for position, sample in enumerate(forwards):
+
+
+def _check_emitted(pipe: Pipe[Any], same: Same | None) -> None:
+    """Of one op by itself: in a graph, what follows a shuffle may be made of other neighbours."""
+    equal = same or _alike
+    spot = place.spot = Spot()
+    indexed = pipe.indexed(SEED, 0, spot)
+    if indexed is None:
+        return
+    samples = [indexed.get(i) for i in range(indexed.length)]
+    left = _read(pipe)
+    for position, sample in enumerate(samples):
         found = next((i for i, other in enumerate(left) if equal(other, sample)), None)
         if found is None:
             raise AssertionError(f"random access gives {sample!r} at position {position}, which flow() does not emit")
