@@ -79,6 +79,7 @@ DANGERS: dict[str, Danger] = {
     "pickle": Danger(
         ("pickle", "cloudpickle", "marshal", "shelve", "copyreg"),
         rooms=("engine/wire/*", "engine/workers/*"),
+        late=("sources/stored/pickles.py",),  # formats that hold pickles, where the user trusts them
     ),
     "chance": Danger(
         ("random", "numpy.random"),

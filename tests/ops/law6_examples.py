@@ -273,6 +273,7 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
     "FsspecFiles": lambda of, at: Pipe(FsspecFiles(f"file://{at.folder}", "*.txt")),
     "HuggingFace": lambda of, at: Pipe(HuggingFace("json", at.hub())),
     "ListedFiles": lambda of, at: Pipe(ListedFiles(str(at.folder), "*.txt")),
+    "StoredFiles": lambda of, at: Pipe.stored(at.paths(".jsonl")),
     "Sampled": lambda of, at: Pipe(Sampled(NUMBERS)),
     "Table": lambda of, at: of(NUMBERS).map(pairs).to_map_datapipe(),
     "WrappedIterable": lambda of, at: Pipe(WrappedIterable({"a": 1, "b": 2})),

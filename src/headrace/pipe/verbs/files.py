@@ -76,6 +76,19 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         """Every example of these TFRecord files."""
         return FileVerbs.files(paths).open_files("rb").load_from_tfrecord(spec)
 
+    @staticmethod
+    def stored(
+        paths: Paths, format: str | None = None, *, index: "str | os.PathLike[str] | None" = None, trust: bool = False
+    ) -> "Pipe[Any]":
+        """The samples of stored files (tar, jsonl, tfrecord, mds, megatron, bag), any of them by its position.
+
+        So `shuffle()` is exact and resuming costs nothing. The format is told by the ending, or given. Where finding
+        the samples means reading the files, that is done once and kept beside them, or in the folder `index`.
+        """
+        from headrace.sources.stored.known import stored
+
+        return start(stored(paths, format, index, trust))
+
     # --- listing and opening ----------------------------------------------------------------------------------------
 
     def list_files(

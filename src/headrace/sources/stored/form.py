@@ -1,0 +1,113 @@
+"""The contract of a stored format: where the samples of a file stand, and what their bytes mean.
+
+A sample is a span of bytes of one file. A format says where the spans are, from a table that the file has or by a scan
+(`find`), and turns the bytes of one span into a sample (`decode`). Everything else - many files, positions, reading,
+keeping what a scan has found - is the same for all formats and stands in `source` and `index`.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class DamagedFile(ValueError):
+    """A stored file is cut off, damaged, or not of the format that it should be. The message names file and byte."""
+
+
+class Spans(NamedTuple):
+    """The first byte and the number of bytes of each sample of a file."""
+
+    starts: Ints
+    sizes: Ints
+
+    @staticmethod
+    def of(starts: Any, sizes: Any) -> "Spans":
+        return Spans(np.asarray(starts, np.int64), np.asarray(sizes, np.int64))
+
+
+class Found(NamedTuple):
+    """What a scan has found since it said something last, and the byte that it goes on from."""
+
+    spans: Spans
+    upto: int
+
+
+class FileState(NamedTuple):
+    """By what a changed file is known."""
+
+    size: int
+    changed: int
+    """The time of its last change, in nanoseconds."""
+
+    @staticmethod
+    def of(path: str | int) -> "FileState":
+        about = os.stat(path)
+        return FileState(about.st_size, about.st_mtime_ns)
+
+
+class OpenFile:
+    """A local file, read at any place. (`os.pread` moves nobody's position, so threads and forks may share it.)"""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.state = FileState.of(self._fd)
+        self.size = self.state.size
+
+    def check(self, state: FileState) -> None:
+        """An error if the file is not as it was."""
+        if self.state != state:
+            raise DamagedFile(
+                f"{self.path} has changed since the pipe was made ({state.size} bytes then, {self.size} now): make the "
+                "pipe anew"
+            )
+
+    def read(self, start: int, size: int) -> bytes:
+        """These bytes; an error where the file ends before."""
+        data = os.pread(self._fd, size, start)
+        while len(data) < size:
+            more = os.pread(self._fd, size - len(data), start + len(data))
+            if not more:
+                raise DamagedFile(
+                    f"{self.path} ends at byte {start + len(data)}, in the middle of {size} bytes that begin at byte "
+                    f"{start}: it is cut off"
+                )
+            data += more
+        return data
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> "OpenFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class StoredFormat(ABC):
+    """One kind of file. Frozen and picklable; its fields are part of the order."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+    scanned: ClassVar[bool] = True
+    """Finding the spans means reading through the file, so they are kept beside it."""
+
+    @abstractmethod
+    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+        """The spans of a file, a good many at a time, from byte `start` on, which a scan that was ended had reached."""
+
+    @abstractmethod
+    def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
+        """The sample in these bytes, which begin at byte `start` of the file."""

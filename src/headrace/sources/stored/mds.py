@@ -1,0 +1,138 @@
+"""MDS shards, as MosaicML Streaming writes them (version 2): samples are dicts of columns.
+
+    | number of samples | offsets | JSON: names, encodings and sizes of the columns | samples |
+    sample: the sizes of its columns of variable size, 4 bytes each, then the values of all columns
+
+Encodings that could run code when they are read (`pkl`) are refused unless the files are trusted.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.sources.stored.form import DamagedFile, Found, OpenFile, StoredFormat
+from headrace.sources.stored.pickles import load_trusted
+from headrace.sources.stored.table import counted_table, spans_between
+
+DTYPES = {
+    8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8",
+    66: "<f8",
+}  # fmt: skip
+"""Codes of the types of arrays."""
+SCALARS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+
+
+class MdsColumn(NamedTuple):
+    name: str
+    encoding: str
+    size: int | None
+    """Bytes of every value, or None where it varies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mds(StoredFormat):
+    trust: bool = False
+    name = "mds"
+    scanned = False
+
+    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+        yield spans_between(counted_table(file), file)
+
+    def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:
+        columns = _columns(file.path, file.size)
+        varying = sum(column.size is None for column in columns)
+        sizes = iter(np.frombuffer(data[: 4 * varying], "<u4").tolist())
+        at = 4 * varying
+        sample = {}
+        for column in columns:
+            size = next(sizes) if column.size is None else column.size
+            if at + size > len(data):
+                raise DamagedFile(
+                    f"{file.path} is damaged: column {column.name!r} of the sample at byte {start} is cut off"
+                )
+            sample[column.name] = decoded(data[at : at + size], column.encoding, self.trust)
+            at += size
+        return sample
+
+
+def shards(folder: str) -> tuple[str, ...]:
+    """The shards of a data set, in the order of its index."""
+    index = Path(folder) / "index.json"
+    try:
+        listed = json.loads(index.read_bytes())["shards"]
+        found = [(Path(folder) / shard["raw_data"]["basename"], shard.get("zip_data")) for shard in listed]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{index} is not the index of an MDS data set") from error
+    for path, packed in found:
+        if packed and not path.exists():
+            raise BadOption(f"{path.parent / packed['basename']} is compressed: decompress it to {path.name} first")
+        if path.parent.resolve() not in (Path(folder).resolve(), *path.parents) or ".." in path.parts:
+            raise DamagedFile(f"{index} names a file outside its folder: {path}")
+    return tuple(str(path) for path, _ in found)
+
+
+@lru_cache(maxsize=256)
+def _columns(path: str, size: int) -> tuple[MdsColumn, ...]:
+    with OpenFile(path) as file:
+        offsets = counted_table(file)
+        head = 4 * (len(offsets) + 1)
+        try:
+            said = json.loads(file.read(head, int(offsets[0]) - head))
+            columns = zip(said["column_names"], said["column_encodings"], said["column_sizes"], strict=True)
+            return tuple(MdsColumn(name, encoding, size or None) for name, encoding, size in columns)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFile(f"{path} is damaged: what it says about its columns cannot be read") from error
+
+
+def decoded(data: bytes, encoding: str, trust: bool) -> Any:
+    """One value."""
+    kind, *parts = encoding.split(":")
+    if kind in SCALARS:
+        return np.frombuffer(data, np.dtype(kind).newbyteorder("<"))[0].astype(kind)
+    if kind == "ndarray":
+        return _array(data, *parts)
+    if kind in PLAIN:
+        return PLAIN[kind](data)
+    if kind == "pkl":
+        return load_trusted(data, trust, "an MDS column of encoding 'pkl'")
+    raise BadOption(
+        f"MDS columns of encoding {encoding!r} cannot be read; those that can: {', '.join([*PLAIN, *SCALARS])}"
+    )
+
+
+def _whole(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _picture(data: bytes) -> bytes:
+    return data
+
+
+PLAIN: dict[str, Callable[[bytes], Any]] = {
+    "bytes": bytes, "str": bytes.decode, "int": _whole, "str_int": int, "str_float": float, "json": json.loads,
+    "jpeg": _picture, "png": _picture,
+}  # fmt: skip
+"""Pictures stay as they are stored: `Pipe.decode()` makes arrays of them."""
+
+
+def _array(data: bytes, dtype: str = "", shape: str = "") -> Any:
+    """An array: the type and the shape are in the encoding, or in front of the values."""
+    at = 0
+    if dtype:
+        kind = np.dtype(dtype).newbyteorder("<")
+    else:
+        kind = np.dtype(DTYPES[data[0]])
+        at = 1
+    if shape:
+        sides = tuple(int(side) for side in shape.split(","))
+    else:
+        dimensions, width = data[at] >> 2, 1 << (data[at] & 3)
+        sides = tuple(np.frombuffer(data[at + 1 : at + 1 + dimensions * width], f"<u{width}").tolist())
+        at += 1 + dimensions * width
+    return np.frombuffer(data[at:], kind).reshape(sides)

@@ -1,0 +1,162 @@
+"""Tar shards as WebDataset writes them: neighbouring members with the same name up to the first dot are one sample.
+
+    | header 512 | data, filled up to 512 | header | data | ... | two empty blocks |
+
+A header may be preceded by others that carry a long name (GNU) or anything else (PAX): all of them are walked through,
+never computed. The span of a sample reaches from the first header of its first member to the end of its last one, so
+what a sample needs is one read.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from headrace.ops.archives.webdataset import add, split
+from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.window import Window
+
+BLOCK = 512
+EMPTY = bytes(BLOCK)
+OFTEN = 1 << 14
+"""Samples that are told at a time."""
+REGULAR = (b"0", b"\0", b"7")
+LONG_NAME, EXTENDED, GLOBAL = b"L", b"x", b"g"
+log = logging.getLogger("headrace")
+
+
+class _Reader(Protocol):
+    def read(self, start: int, size: int) -> bytes: ...
+
+
+class Member(NamedTuple):
+    """A regular file of an archive."""
+
+    name: str
+    start: int
+    """The first byte of its first header."""
+    data: int
+    size: int
+    stop: int
+    """The first byte after it, filled up."""
+
+
+@dataclass(frozen=True, slots=True)
+class TarShards(StoredFormat):
+    name = "tar"
+
+    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+        _refuse_compressed(file)
+        starts: list[int] = []
+        stops: list[int] = []
+        key = None
+        for member in members(Window(file), start, file.size, file.path):
+            found = split(member.name)
+            if found is None:
+                continue
+            if found[0] == key:
+                stops[-1] = member.stop
+                continue
+            if len(starts) >= OFTEN:
+                yield _told(starts, stops, member.start)
+                starts, stops = [], []
+            starts.append(member.start)
+            stops.append(member.stop)
+            key = found[0]
+        yield _told(starts, stops, file.size)
+
+    def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:
+        sample: dict[str, Any] = {}
+        for member in members(_Slice(data), 0, len(data), file.path, whole=False):
+            found = split(member.name)
+            if found is not None:
+                sample.setdefault("__key__", found[0])
+                add(sample, found[0], found[1], data[member.data : member.data + member.size])
+        return sample
+
+
+def members(reader: _Reader, start: int, size: int, path: str, whole: bool = True) -> Iterator[Member]:
+    """The regular files of an archive from a header on; of a whole one, a missing end is told."""
+    at = first = start
+    said: dict[str, str] = {}
+    """What headers of headers say about the next member."""
+    while at + BLOCK <= size:
+        header = reader.read(at, BLOCK)
+        if header == EMPTY:
+            return
+        kind, data = header[156:157], at + BLOCK
+        length = _checked(header, at, path)
+        if kind not in (LONG_NAME, EXTENDED, GLOBAL):
+            length = int(said.get("size", length))
+        if data + length > size:
+            raise DamagedFile(f"{path} is cut off at byte {size}: the member at byte {at} would end at {data + length}")
+        at = data + -(-length // BLOCK) * BLOCK
+        if kind in (LONG_NAME, EXTENDED, GLOBAL):
+            content = reader.read(data, length)
+            said.update({"path": _text(content.rstrip(b"\0"))} if kind == LONG_NAME else _records(content))
+            continue
+        if kind in REGULAR:
+            yield Member(said.get("path") or _name(header), first, data, length, min(at, size))
+        first, said = at, {}
+    if size - at > 0:
+        raise DamagedFile(f"{path} is cut off at byte {size}, in the middle of a header")
+    if whole:
+        log.warning("%s has no end-of-archive mark: it may be cut off between two members", path)
+
+
+def _checked(header: bytes, at: int, path: str) -> int:
+    """The size of a member, if its header is whole."""
+    try:
+        said = int(header[148:156].split(b"\0")[0].strip() or b"0", 8)
+        # (8 blanks stand for the sum itself.)
+        if said != sum(header) - sum(header[148:156]) + 8 * 32:
+            raise ValueError("the check sum differs")
+        if header[124] & 0x80:
+            return int.from_bytes(header[125:136], "big")
+        return int(header[124:136].split(b"\0")[0].strip() or b"0", 8)
+    except ValueError as error:
+        raise DamagedFile(f"{path} is damaged: no header of a member stands at byte {at} ({error})") from error
+
+
+def _name(header: bytes) -> str:
+    name, prefix = header[:100].split(b"\0")[0], header[345:500].split(b"\0")[0]
+    if prefix and header[257:262] == b"ustar":
+        name = prefix + b"/" + name
+    return _text(name)
+
+
+def _records(content: bytes) -> dict[str, str]:
+    """The records of a PAX header: `length key=value` and a newline each."""
+    found = {}
+    while content:
+        length = int(content.split(b" ", 1)[0])
+        key, _, value = content[:length].split(b" ", 1)[1].rstrip(b"\n").partition(b"=")
+        found[_text(key)] = _text(value)
+        content = content[length:]
+    return found
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _told(starts: list[int], stops: list[int], upto: int) -> Found:
+    return Found(Spans.of(starts, [stop - start for start, stop in zip(starts, stops, strict=True)]), upto)
+
+
+def _refuse_compressed(file: OpenFile) -> None:
+    if file.size >= 2 and file.read(0, 2) in (b"\x1f\x8b", b"BZ", b"\xfd7", b"\x28\xb5"):
+        raise DamagedFile(
+            f"{file.path} is compressed, so no sample of it can be read by itself: unpack it once, or read it as a "
+            "stream with Pipe.shards(...)"
+        )
+
+
+class _Slice:
+    """Bytes, read like a file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self, start: int, size: int) -> bytes:
+        return self._data[start : start + size]

@@ -1,0 +1,301 @@
+"""Stored formats: every sample once, in any order, whatever the file looks like; damage is told, never read over."""
+
+import json
+import os
+import random
+import signal
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import Loader, Pipe
+from headrace.errors import BadOption, SnapshotRefused
+from headrace.sources.stored import index as kept
+from headrace.sources.stored import jsonl, known, source
+from headrace.sources.stored.form import DamagedFile
+from tests.conftest import RunScript
+from tests.depth import depth
+from tests.sources.stored import writers
+
+SAMPLES = [{".cls": str(i).encode(), ".txt": b"x" * (i * 37 % 1500)} for i in range(60)]
+ROWS = [{"n": i, "text": "é\u2028" * (i % 5)} for i in range(60)]
+
+
+def make(folder: Path, form: str) -> tuple[Path, list[Any]]:
+    """A file of a format, and its samples."""
+    if form == "jsonl":
+        return writers.jsonl(folder / "a.jsonl", ROWS), ROWS
+    if form == "tar":
+        expected = [{"__key__": f"d/{i:04}", **sample} for i, sample in enumerate(SAMPLES)]
+        return writers.tar(folder / "a.tar", SAMPLES), expected
+    if form == "tfrecord":
+        return writers.tfrecord(folder / "a.tfrecord", [b""] * 60), [{}] * 60
+    if form == "mds":
+        rows = [{"x": struct_int(i), "s": b"t" * i} for i in range(60)]
+        made = writers.mds(folder / "m", {"x": ("int", 8), "s": ("str", None)}, [rows[:25], [], rows[25:]])
+        return made, [{"s": "t" * i, "x": i} for i in range(60)]
+    if form == "megatron":
+        tokens = [np.arange(i % 7, dtype=np.uint16) for i in range(60)]
+        return writers.megatron(folder / "a.bin", tokens, 8), [t.tolist() for t in tokens]
+    records = [bytes([i]) * (i % 5) for i in range(60)]
+    return writers.bag(folder / "a.bag", records), records
+
+
+def struct_int(number: int) -> bytes:
+    return number.to_bytes(8, "little", signed=True)
+
+
+def plain(sample: Any) -> Any:
+    return sample.tolist() if isinstance(sample, np.ndarray) else sample
+
+
+FORMS = ["bag", "jsonl", "mds", "megatron", "tar", "tfrecord"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_sample_comes_once_in_stored_order_and_in_any_other(tmp_path: Path, form: str) -> None:
+    path, expected = make(tmp_path, form)
+    pipe = Pipe.stored(path)
+    assert [plain(s) for s in Loader(pipe)] == expected
+    shuffled = [plain(s) for s in Loader(pipe.shuffle())]
+    assert sorted(map(repr, shuffled)) == sorted(map(repr, expected))
+    assert form == "tfrecord" or shuffled != expected
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_workers_give_the_same_stream_and_a_snapshot_goes_on_in_it(tmp_path: Path, form: str) -> None:
+    path, _ = make(tmp_path, form)
+    pipe = Pipe.stored(path).shuffle().map(plain)
+    whole = list(Loader(pipe, seed=3))
+    with Loader(pipe, seed=3, workers=2) as loader:
+        batches = iter(loader)
+        first = [next(batches) for _ in range(17)]
+        state = json.loads(json.dumps(loader.state_dict()))
+    again = Loader(Pipe.stored(path).shuffle().map(plain), seed=3)
+    again.load_state_dict(state)
+    assert first + list(again) == whole
+
+
+@pytest.mark.parametrize(
+    ("kind", "long"), [(tarfile.PAX_FORMAT, False), (tarfile.GNU_FORMAT, True), (tarfile.USTAR_FORMAT, False)]
+)
+def test_tar_headers_of_every_kind_are_walked_through(tmp_path: Path, kind: int, long: bool) -> None:
+    path = writers.tar(tmp_path / "a.tar", SAMPLES, kind, long)
+    found = list(Loader(Pipe.stored(path)))
+    assert [s[".txt"] for s in found] == [s[".txt"] for s in SAMPLES]
+    assert list(Loader(Pipe.shards(path))) == found
+
+
+lines = st.lists(st.sampled_from([b"1", b'{"a": [1, 2]}', b'"x"', b" 7", b"", b"  ", b"\t", b"null"]), max_size=30)
+
+
+@given(lines, st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.booleans(), st.integers(3, 40))
+def test_lines_are_those_that_a_plain_loop_finds(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[bytes], end: bytes, last: bool, mark: bool, piece: int
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "a.jsonl"
+    path.write_bytes((b"\xef\xbb\xbf" if mark else b"") + end.join(rows) + (end if last else b""))
+    expected = [json.loads(row) for row in rows if row.strip()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "PIECE", piece)
+        assert list(Loader(Pipe.stored(path))) == expected
+
+
+def test_an_index_takes_sixteen_bytes_a_sample_and_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, expected = make(tmp_path, "jsonl")
+    Pipe.stored(path).length()
+    made = tmp_path / "a.jsonl.index"
+    assert made.stat().st_size == kept.HEAD + 16 * len(expected)
+    kept_spans = kept.spans_of
+    monkeypatch.setattr(kept, "_scan", None)  # would be an error if it were called
+    assert len(kept_spans(str(path), jsonl.JsonLines()).starts) == len(expected)
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "a.jsonl.index"]
+
+
+def test_a_file_that_has_changed_is_refused(tmp_path: Path) -> None:
+    path, _ = make(tmp_path, "jsonl")
+    pipe = Pipe.stored(path)
+    assert pipe.length() == 60
+    path.write_bytes(path.read_bytes() + b"1\n")
+    with pytest.raises(DamagedFile, match="has changed since its index was made"):
+        Pipe.stored(path).length()
+    with pytest.raises(DamagedFile, match="has changed since the pipe was made"):
+        list(Loader(pipe))
+
+
+def test_indices_may_lie_elsewhere(tmp_path: Path) -> None:
+    path, expected = make(tmp_path, "jsonl")
+    elsewhere = tmp_path / "kept"
+    assert list(Loader(Pipe.stored(path, index=elsewhere))) == expected
+    assert len(os.listdir(elsewhere)) == 1
+    assert not (tmp_path / "a.jsonl.index").exists()
+
+
+def test_a_snapshot_of_other_files_is_refused(tmp_path: Path) -> None:
+    state = Loader(Pipe.stored(writers.jsonl(tmp_path / "a.jsonl", ROWS))).state_dict()
+    other = Loader(Pipe.stored(writers.jsonl(tmp_path / "b.jsonl", ROWS[:-1])))
+    with pytest.raises(SnapshotRefused):
+        other.load_state_dict(state)
+
+
+def test_a_scan_that_was_killed_goes_on(tmp_path: Path, run_script: RunScript) -> None:
+    path = writers.jsonl(tmp_path / "a.jsonl", list(range(5000)))
+    program = """
+        import os, signal, sys
+        from headrace.sources.stored import index, jsonl
+        jsonl.PIECE, index.OFTEN = 1000, 4000
+        write, left = index._write, [int(sys.argv[2])]
+        def dying(*given):
+            write(*given)
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+        index._write = dying
+        print(len(index.spans_of(sys.argv[1], jsonl.JsonLines()).starts))
+    """
+    assert run_script(program, path, 3).returncode == -signal.SIGKILL
+    before = kept._about((tmp_path / "a.jsonl.index").read_bytes()[: kept.HEAD], "it").upto
+    assert 0 < before < path.stat().st_size
+    done = run_script(program, path, 10**6)
+    assert (done.returncode, done.stdout) == (0, "5000\n"), done.stderr
+    assert list(Loader(Pipe.stored(path))) == list(range(5000))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_mutated_file_gives_an_error_or_the_right_data(tmp_path: Path, form: str) -> None:
+    """Right data: samples whose own bytes were not touched are what they were; nothing hangs or crashes."""
+    path, expected = make(tmp_path, form)
+    target = path / "shard.00000.mds" if form == "mds" else path
+    whole = target.read_bytes()
+    rng = random.Random(5)
+    for _ in range(depth(25, 500)):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 3])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        cut = rng.random() < 0.3
+        target.write_bytes(data[: rng.randrange(len(data))] if cut else data)
+        for left in tmp_path.glob("*.index"):
+            left.unlink()
+        try:
+            found = [plain(s) for s in Loader(Pipe.stored(path))]
+        except (DamagedFile, ValueError, KeyError, RuntimeError, BadOption, TypeError, IndexError, UnicodeError):
+            continue
+        if form == "tfrecord":  # it has check sums
+            assert found == expected[: len(found)]
+        if len(found) == len(expected):
+            assert sum(a != b for a, b in zip(found, expected, strict=True)) <= 6  # three bytes touch few samples
+
+
+@pytest.mark.parametrize("seed", range(depth(20, 500)))
+def test_a_mutated_index_is_refused_or_right(tmp_path: Path, seed: int) -> None:
+    path, expected = make(tmp_path, "jsonl")
+    Pipe.stored(path).length()
+    target = tmp_path / "a.jsonl.index"
+    data = bytearray(target.read_bytes())
+    rng = random.Random(seed)
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    target.write_bytes(data if rng.random() < 0.8 else data[: rng.randrange(len(data))])
+    source._catalog.cache_clear()
+    try:
+        found = list(Loader(Pipe.stored(path)))
+    except (DamagedFile, ValueError):
+        return
+    assert found == expected
+
+
+def test_compressed_files_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    import gzip
+
+    for name in ("a.jsonl", "a.tar"):
+        (tmp_path / name).write_bytes(gzip.compress(b"1\n"))
+        with pytest.raises(DamagedFile, match="is compressed"):
+            Pipe.stored(tmp_path / name).length()
+
+
+def test_a_tar_without_its_end_is_told_and_one_that_is_cut_is_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = writers.tar(tmp_path / "a.tar", SAMPLES[:3], tarfile.USTAR_FORMAT)
+    whole = path.read_bytes()
+    end = whole.rstrip(b"\0").__len__()
+    border = -(-end // 512) * 512
+    path.write_bytes(whole[:border])
+    assert Pipe.stored(path).length() == 3
+    assert "no end-of-archive mark" in caplog.text
+    for cut, message in ((border - 512, "is cut off at byte"), (border + 100, "in the middle of a header")):
+        other = tmp_path / f"{cut}.tar"
+        other.write_bytes(whole[:cut])
+        with pytest.raises(DamagedFile, match=message):
+            Pipe.stored(other).length()
+
+
+def test_pickles_are_refused_unless_the_files_are_trusted(tmp_path: Path) -> None:
+    import pickle
+
+    path = writers.mds(tmp_path / "m", {"p": ("pkl", None)}, [[{"p": pickle.dumps({1, 2})}]])
+    with pytest.raises(BadOption, match="say trust=True"):
+        list(Loader(Pipe.stored(path)))
+    assert list(Loader(Pipe.stored(path, trust=True))) == [{"p": {1, 2}}]
+
+
+def test_arrays_of_mds_are_read_as_they_were_written(tmp_path: Path) -> None:
+    columns = {
+        "a": ("ndarray", None),
+        "b": ("ndarray:int16", None),
+        "c": ("ndarray:float32:2,2", 16),
+        "d": ("float16", 2),
+    }
+    square = np.arange(4, dtype="<f4").reshape(2, 2)
+    row = {
+        "a": bytes.fromhex("2104020000000001000000"),
+        "b": bytes([(2 << 2) | 0, 1, 2]) + np.array([[7, 8]], "<i2").tobytes(),
+        "c": square.tobytes(),
+        "d": np.float16(0.5).tobytes(),
+    }
+    path = writers.mds(tmp_path / "m", columns, [[row]])
+    (found,) = Loader(Pipe.stored(path))
+    assert (found["a"].dtype, found["a"].tolist()) == (np.int32, [0, 1])
+    assert (found["b"].dtype, found["b"].tolist()) == (np.int16, [[7, 8]])
+    assert (found["c"] == square).all()
+    assert (type(found["d"]), found["d"]) == (np.float16, 0.5)
+
+
+def test_units_end_where_files_end_and_are_not_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "UNIT", 500)
+    first, second = writers.jsonl(tmp_path / "a.jsonl", ROWS), writers.jsonl(tmp_path / "b.jsonl", ROWS[:7])
+    made = known.stored([first, second], None, None, False)
+    ends = made.unit_ends().tolist()
+    assert ends == sorted(set(ends))
+    assert {60, 67} <= set(ends)
+    assert len(ends) > 4
+    assert made.stored_bytes() == sum(len(json.dumps(row)) for row in [*ROWS, *ROWS[:7]])
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    path, _ = make(tmp_path, "jsonl")
+    with pytest.raises(BadOption, match=r"did you mean 'jsonl'\?"):
+        Pipe.stored(path, "json")
+    other = tmp_path / "a.xyz"
+    other.touch()
+    with pytest.raises(BadOption, match="does not say its format"):
+        Pipe.stored(other)
+    with pytest.raises(BadOption, match="not a local file"):
+        Pipe.stored("s3://bucket/a.tar")
+    with pytest.raises((BadOption, FileNotFoundError)):
+        Pipe.stored(tmp_path / "nothing.jsonl")
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and sys.platform == "linux", reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    path, _ = make(tmp_path, "jsonl")
+    tmp_path.chmod(0o500)
+    with pytest.raises(BadOption, match="give index="):
+        Pipe.stored(path).length()
