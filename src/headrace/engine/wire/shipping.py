@@ -10,10 +10,11 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
 
@@ -31,10 +32,37 @@ DATASET_CURE = (
 """The same in torch's names, which more than one door has."""
 
 
+class Inherited(Protocol):
+    """What only a process on this machine can be given, beside the bytes (`workers.process.handles`)."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any, /) -> None: ...
+    def again(self) -> None: ...
+    @property
+    def reducers(self) -> Mapping[type, Callable[[Any], Any]]: ...
+
+
+class _Nothing:
+    """For workers that may be anywhere."""
+
+    reducers: Mapping[type, Callable[[Any], Any]] = {}
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def again(self) -> None:
+        pass
+
+
 class _Pickler(codec.Pickler):
     """Notes the classes of `__main__` that it met, and the modules that the reader will have to import."""
 
-    def __init__(self, stream: io.BytesIO) -> None:
+    def __init__(self, stream: io.BytesIO, inherited: Inherited) -> None:
+        # (Looked at while it is made.)
+        self.dispatch_table: Any = ChainMap(dict(inherited.reducers), codec.Pickler.dispatch_table)
         super().__init__(stream, protocol=5)
         self.mains: dict[str, type] = {}
         self.modules: set[str] = set()
@@ -48,20 +76,21 @@ class _Pickler(codec.Pickler):
         return super().reducer_override(obj)
 
 
-def ship(program: Program, extra: Any = None) -> tuple[bytes, list[str]]:
+def ship(program: Program, extra: Any = None, inherited: Inherited | None = None) -> tuple[bytes, list[str]]:
     """The program, and `extra` beside it, as bytes, and the modules it needs; what cannot be pickled is named."""
-    stream = io.BytesIO()
-    pickler = _Pickler(stream)
+    inherited = inherited or _Nothing()
+    pickler = _Pickler(io.BytesIO(), inherited)
     path = pickle.dumps(search_path())
     whole = io.BytesIO()
     whole.write(len(path).to_bytes(8, "little") + path)
-    with _script_by_value():
+    with _script_by_value(), inherited:
         try:
             pickler.dump((program, extra))
         except Exception as refused:
-            raise _named(program, extra, refused) from refused
+            raise _named(program, refused, inherited) from refused
+        inherited.again()
         # One pickle for all, so that a function and its dataset stay the same objects; the classes stand in front.
-        _Pickler(whole).dump((pickler.mains, program, extra))
+        _Pickler(whole, inherited).dump((pickler.mains, program, extra))
     return whole.getvalue(), sorted(pickler.modules - {*codec.MAINS, "builtins"})
 
 
@@ -127,11 +156,11 @@ class Words:
             self.retell(error)
 
 
-def _named(program: Program, extra: Any, refused: Exception) -> NotPicklable:
+def _named(program: Program, refused: Exception, inherited: Inherited) -> NotPicklable:
     """Which op, and which attribute of what it holds, does not go."""
     for node in program.pipe.nodes():
-        if _refusal(node.op) is not None:
-            thing, path = _blame(node.op, node.op.name())
+        if _refusal(node.op, inherited) is not None:
+            thing, path = _blame(node.op, node.op.name(), inherited)
             where = f"{path} ({type(thing).__name__})"
             cure = CURE
             if isinstance(thing, Iterator) and not isinstance(thing, io.IOBase):
@@ -140,12 +169,12 @@ def _named(program: Program, extra: Any, refused: Exception) -> NotPicklable:
     return NotPicklable(f"the loader's options cannot be sent to a worker process: {refused}")
 
 
-def _blame(thing: Any, path: str, depth: int = 0) -> tuple[Any, str]:
+def _blame(thing: Any, path: str, inherited: Inherited, depth: int = 0) -> tuple[Any, str]:
     """The innermost part that cannot be pickled, and the path to it."""
     if depth < 6:
         for name, part in _parts(thing):
-            if _refusal(part) is not None:
-                return _blame(part, f"{path}{name}", depth + 1)
+            if _refusal(part, inherited) is not None:
+                return _blame(part, f"{path}{name}", inherited, depth + 1)
     return thing, path
 
 
@@ -167,9 +196,9 @@ def _parts(thing: Any) -> list[tuple[str, Any]]:
     return [(f".{n}", v) for n, v in getattr(thing, "__dict__", {}).items()] if not isinstance(thing, type) else []
 
 
-def _refusal(thing: Any) -> Exception | None:
+def _refusal(thing: Any, inherited: Inherited) -> Exception | None:
     try:
-        cloudpickle.dumps(thing)
+        _Pickler(io.BytesIO(), inherited).dump(thing)
     except Exception as refused:
         return refused
     return None

@@ -29,6 +29,7 @@ from headrace.engine.wire import packets as wire
 from headrace.engine.wire.messages import DONE, FAILED, INLINE, MANY, PACKING, READY, RETIRED, SLOTTED, STOP, TICKETS
 from headrace.engine.wire.shipping import unship
 from headrace.engine.workers.process import heap
+from headrace.engine.workers.process.handles import before_exit, received
 from headrace.memory.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, lease_type, room, whole
 from headrace.op import place
 
@@ -289,7 +290,9 @@ def _unpack_and_serve(
     connection: socket.socket, consumer: int, shipped: int, number: int, dump: int, bound: bool = False
 ) -> None:
     try:
-        program, extra = unship(whole(shipped))
+        packed, fds = wire.receive(connection)
+        with received(fds, marshal.loads(packed)):
+            program, extra = unship(whole(shipped))
     except BaseException as error:
         note = f"headrace: while the pipe was being opened in worker {number}; is a module missing there?"
         error.add_note(note)
@@ -303,6 +306,7 @@ def _unpack_and_serve(
 def leave(code: int) -> None:
     """Exit without the clean-up of whatever process this one was forked from, but not without its output."""
     try:
+        before_exit()
         flush()
     finally:
         os._exit(code)

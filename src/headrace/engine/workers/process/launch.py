@@ -9,6 +9,7 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.process import start
+from headrace.engine.workers.process.handles import Handles
 from headrace.memory.arena import anonymous
 
 log = logging.getLogger("headrace")
@@ -26,12 +27,13 @@ class Launcher:
         self._shipped = -1
         self._modules: list[str] = []
         self._private: start.Server | None = None
+        self._handles = Handles()
         if self._method == "fork":
             _warn_of_threads()
             for node in program.pipe.nodes():
                 node.op.settle()
             return
-        data, self._modules = ship(program, self._extra)
+        data, self._modules = ship(program, self._extra, self._handles)
         self._shipped = anonymous(len(data))
         with open(self._shipped, "wb", closefd=False) as file:
             file.write(data)
@@ -51,20 +53,21 @@ class Launcher:
                 self._renew()
             try:
                 # (The server may have to import much first: that can be interrupted.)
-                started = start.by_server(number, self._shipped, self._modules, self._private)
+                started = start.by_server(number, self._shipped, self._modules, self._handles, self._private)
             except (RuntimeError, OSError) as refused:
                 log.info("worker %d starts as a new interpreter: %s", number, refused)
             else:
                 join(number, started)
                 return
         with start.signals_wait():
-            join(number, start.by_spawn(number, self._shipped))
+            join(number, start.by_spawn(number, self._shipped, self._handles))
 
     def _renew(self) -> None:
         with start.signals_wait():
             self._private = start.Server()
 
     def close(self) -> None:
+        self._handles.close()
         if self._shipped >= 0:
             os.close(self._shipped)
             self._shipped = -1

@@ -19,8 +19,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from headrace.engine.program import Program
+from headrace.engine.wire import packets
 from headrace.engine.wire.shipping import search_path
 from headrace.engine.workers.process import child
+from headrace.engine.workers.process.handles import Handles, after_fork, key
 from headrace.memory.arena import scratch
 
 SERVER_DEADLINE = 120.0
@@ -128,6 +130,7 @@ def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: lis
             _Server.forget()
             _give_back_handlers()
             signal.set_wakeup_fd(-1)
+            after_fork()
             child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
             code = 0
         except SystemExit as left:
@@ -142,9 +145,10 @@ def by_fork(number: int, program: Program, extra: dict[str, Any], inherited: lis
     return Started(pid, os.pidfd_open(pid), ours, dump, _waitpid)
 
 
-def by_spawn(number: int, shipped: int) -> Started:
+def by_spawn(number: int, shipped: int, handles: Handles) -> Started:
     """A new interpreter."""
     ours, theirs = _pair()
+    _send_handles(ours, handles)
     dump = scratch()
     consumer = os.pidfd_open(os.getpid())
     fds = (theirs.fileno(), consumer, shipped, dump)
@@ -157,22 +161,30 @@ def by_spawn(number: int, shipped: int) -> Started:
     return Started(process.pid, pidfd, ours, dump, lambda pid: process.wait())
 
 
+def _send_handles(sock: socket.socket, handles: Handles) -> None:
+    """The first message to a worker that opens a shipped program."""
+    packets.send(sock, marshal.dumps(key() if handles.fds else None), handles.fds)
+
+
 def _in_main_thread() -> bool:
     return threading.get_native_id() == os.getpid()
 
 
-def by_server(number: int, shipped: int, modules: list[str], private: "Server | None" = None) -> Started:
+def by_server(
+    number: int, shipped: int, modules: list[str], handles: Handles, private: "Server | None" = None
+) -> Started:
     """Forked by the clean server of this process."""
     try:
-        return _by(private or _Server.running(modules), number, shipped, modules)
+        return _by(private or _Server.running(modules), number, shipped, modules, handles)
     except Threaded:
         if private is not None or not _Server.retire(modules):
             raise
-    return _by(_Server.running(modules), number, shipped, modules)
+    return _by(_Server.running(modules), number, shipped, modules, handles)
 
 
-def _by(server: "Server", number: int, shipped: int, modules: list[str]) -> Started:
+def _by(server: "Server", number: int, shipped: int, modules: list[str], handles: Handles) -> Started:
     ours, theirs = _pair()
+    _send_handles(ours, handles)
     dump = scratch()
     try:
         pid, pidfd = server.fork(theirs.fileno(), shipped, number, dump, modules)

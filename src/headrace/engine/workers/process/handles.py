@@ -1,0 +1,137 @@
+"""Handles: objects of multiprocessing, and shared tensors, on their way to a worker as what they are.
+
+A lock travels by its name, a value, an array, a queue or a tensor after `share_memory_()` by a descriptor, a manager's
+proxy by an address. multiprocessing pickles them only for a process that it is starting itself: while a program is
+packed, `Handles` stands where it expects that process, and keeps the descriptors. They are sent to each worker before
+it opens the program.
+
+A forked worker needs none of this, but must do with multiprocessing's own things what its children do.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """One descriptor, as it travels."""
+
+    number: int
+
+    def detach(self) -> int:
+        """The descriptor in the worker; whoever asks closes it."""
+        return os.dup(_Received.fds[self.number])
+
+
+class Handles:
+    """`with handles:` around pickling; then `fds` go to every worker that is started."""
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+
+    def __enter__(self) -> "Handles":
+        from multiprocessing import context
+
+        context.set_spawning_popen(self)  # type: ignore[arg-type]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from multiprocessing import context
+
+        context.set_spawning_popen(None)
+
+    def again(self) -> None:
+        """What was kept so far belongs to an attempt."""
+        self.close()
+
+    def close(self) -> None:
+        while self.fds:
+            os.close(self.fds.pop())
+
+    # What `multiprocessing.reduction.DupFd` calls.
+
+    def duplicate_for_child(self, fd: int) -> int:
+        self.fds.append(os.dup(fd))
+        return len(self.fds) - 1
+
+    DupFd = Handle
+
+    @property
+    def reducers(self) -> Mapping[type, Callable[[Any], Any]]:
+        """How multiprocessing takes its own types apart, and torch, where it is loaded, its shared memory."""
+        from multiprocessing.reduction import ForkingPickler
+
+        known: dict[type, Callable[[Any], Any]] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+        chosen = {}
+        for kind, reduce in known.items():
+            if kind.__module__.split(".")[0] != "torch":
+                # (Methods and partial functions are in that table too, and travel better by themselves.)
+                if kind.__module__ not in ("builtins", "functools"):
+                    chosen[kind] = reduce
+            elif kind.__name__.endswith("Storage"):
+                chosen[kind] = _if_shared(reduce)
+        return chosen
+
+
+def _if_shared(reduce: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """torch would move every tensor of a dataset into shared memory, one descriptor each; here only those that are."""
+
+    def reduced(storage: Any) -> Any:
+        memory = getattr(storage, "_untyped_storage", storage)
+        if memory.device.type == "cpu" and memory.is_shared():
+            return reduce(storage)
+        return storage.__reduce_ex__(5)
+
+    return reduced
+
+
+class _Received:
+    """What this worker was sent."""
+
+    fds: ClassVar[list[int]] = []
+
+
+class received:
+    """Inside, handles can be detached."""
+
+    def __init__(self, fds: list[int], key: bytes | None) -> None:
+        self._fds, self._key = fds, key
+
+    def __enter__(self) -> None:
+        _Received.fds = self._fds
+        if self._key is not None:
+            from multiprocessing import process
+
+            process.current_process().authkey = self._key
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        _Received.fds = []
+
+
+def key() -> bytes | None:
+    """What connections between processes of this program are authenticated by, if it has any."""
+    process = sys.modules.get("multiprocessing.process")
+    return None if process is None else bytes(process.current_process().authkey)
+
+
+def after_fork() -> None:
+    """In a forked worker: queues, proxies and locks of multiprocessing begin anew, as in a child of its own."""
+    process: Any = sys.modules.get("multiprocessing.process")
+    util: Any = sys.modules.get("multiprocessing.util")
+    if process is not None:
+        process._children = set()  # they are the parent's: nobody here may wait for them, or end them
+    if util is not None:
+        util._finalizer_registry.clear()
+        util._run_after_forkers()
+
+
+def before_exit() -> None:
+    """What was put into a queue is still written."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util._exit_function()
