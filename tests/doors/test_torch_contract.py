@@ -479,9 +479,9 @@ def test_without_torch_the_extra_is_named(run_script: RunScript) -> None:
         """
         import sys
         sys.modules["torch"] = None
-        for module in ("torch", "torch_install"):
+        for module in ("loader", "install"):
             try:
-                __import__(f"headrace.doors.{module}")
+                __import__(f"headrace.doors.torch.{module}")
             except ModuleNotFoundError as error:
                 print(type(error).__name__, error)
         """
