@@ -216,6 +216,10 @@ class Loader(Generic[T]):
         current = self._current() if self._current is not None else None
         return None if current is None else self._sharing.mask(current)
 
+    def agree(self, number: int) -> int:
+        """What rank 0 gives (a seed, the number of an epoch), on all ranks: all ask before the same `iter()`."""
+        return self._sharing.first(number)
+
     @property
     def epoch(self) -> int:
         """The number of the epoch that the next `iter()` starts."""

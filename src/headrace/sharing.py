@@ -35,7 +35,7 @@ from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT, Agreement, patience
 from headrace.ranks.counter import Counter, find_store, leave
 from headrace.ranks.env import job
-from headrace.ranks.vote import Booth
+from headrace.ranks.vote import VoteThread
 
 _dynamic: Tally[int] = Tally()
 
@@ -90,6 +90,11 @@ class Sharing:
             at = RunPlace(Regrouped(at.place, at.gone), 0, at.skipped)
         return at.fit(self.program)
 
+    def first(self, number: int) -> int:
+        """What rank 0 gives, on all ranks; all ask before the same epoch. Without a connection it is what was given."""
+        self._connect()
+        return number if self._agreement is None else self._agreement.first(number)
+
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if not self._verified:
             self._verify(epoch, at)
@@ -143,10 +148,14 @@ class Sharing:
 
     def _verify(self, epoch: int, at: EpochPlace | None) -> None:
         """Once: ranks that can talk to each other make sure that they were given the same thing."""
-        self._agreement = Agreement.of(self._world, self._timeout)
+        self._connect()
         if self._agreement is not None:
             self._agreement.same(self._facts(epoch, at))
         self._verified = True
+
+    def _connect(self) -> None:
+        if self._agreement is None:
+            self._agreement = Agreement.of(self._world, self._timeout)
 
     def _facts(self, epoch: int, at: EpochPlace | None) -> dict[str, Any]:
         return {
@@ -176,23 +185,31 @@ class Sharing:
 class Voted(Sharing):
     """Ranks vote on how far they go."""
 
-    _booth: Booth | None = None
+    _votes: VoteThread | None = None
     _ballot: Ballot | None = None
 
     @property
     def _steps_are_voted(self) -> bool:
         return not shares_in_turns(self.program)
 
+    def first(self, number: int) -> int:
+        # Not by a broadcast: a rank that is still inside an epoch waits for a vote, and would never come to it.
+        self._connect()
+        return number if self._votes is None else self._votes.first(number)
+
+    def _connect(self) -> None:
+        super()._connect()
+        if self._agreement is not None and self._votes is None:
+            self._votes = VoteThread(self._agreement, patience(self._timeout))
+
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if not self._verified:
             self._verify(epoch, at)
-        if self._agreement is None:
+        if self._votes is None:
             raise BadPipe(
                 "the ops after the division decide how many samples each rank gets, so ranks have to agree on the end "
                 "of the epoch while they run: initialise torch.distributed in every rank before iterating"
             )
-        if self._booth is None:
-            self._booth = Booth(self._agreement, patience(self._timeout))
         rank = self._world.share_rank
         here: RunPlace | None = None
         turns: tuple[int, int] | None = None
@@ -207,7 +224,7 @@ class Voted(Sharing):
                 self._refuse(1)
             here, behind = at.ranks[rank], at.steps
         self._ballot = Ballot(
-            self._booth.begin(epoch), rank, at, turns, behind, masks=self._ends in ("pad", "repeat")
+            self._votes.begin(epoch), rank, at, turns, behind, masks=self._ends in ("pad", "repeat")
         )  # fmt: skip
         return Start(here, None, self._ballot.watch, self._ballot.place)
 
@@ -230,10 +247,10 @@ class Voted(Sharing):
         return None if self._ballot is None else self._ballot.mask
 
     def close(self, wait: bool = True) -> None:
-        if self._booth is None:
+        if self._votes is None:
             super().close(wait)
         else:
-            self._booth.close()
+            self._votes.close()
 
 
 class Counted(Sharing):

@@ -15,8 +15,8 @@ from headrace.engine.feeds.positions import Position
 from headrace.engine.places import RunPlace, VotedPlace
 from headrace.engine.voting import HANDFUL, Ballot, Voting
 from headrace.errors import BadOption, Closed, RanksDisagree, WorkerStuck
-from headrace.ranks import vote as booths
-from headrace.ranks.vote import Booth, Judge, Rows
+from headrace.ranks import vote as votes
+from headrace.ranks.vote import Judge, Rows, VoteThread
 from tests.conftest import RunScript
 from tests.depth import depth
 from tests.laws.pipes import Numbers, odd, stream
@@ -44,23 +44,23 @@ class Source(Iterator[int]):
         return RunPlace(Position(self.at))
 
 
-def vote(booth: Booth, source: Source, handful: int = HANDFUL, epoch: int = 0) -> tuple[Voting, Ballot]:
-    ballot = Ballot(booth.begin(epoch), 0, handful=handful)
+def vote(thread: VoteThread, source: Source, handful: int = HANDFUL, epoch: int = 0) -> tuple[Voting, Ballot]:
+    ballot = Ballot(thread.begin(epoch), 0, handful=handful)
     return ballot.watch(source, source.place, lambda: None), ballot
 
 
-def ranks_do(ranks: int, body: Callable[[int, Booth], Any]) -> list[Any]:
-    """What `body` returns, or raises, on each rank; each has a booth."""
+def ranks_do(ranks: int, body: Callable[[int, VoteThread], Any]) -> list[Any]:
+    """What `body` returns, or raises, on each rank; each has a thread."""
     meeting = Meeting(ranks)
     results: list[Any] = [None] * ranks
 
     def run(rank: int) -> None:
-        booth = Booth(Seat(meeting, rank), 20)
+        thread = VoteThread(Seat(meeting, rank), 20)
         try:
-            results[rank] = body(rank, booth)
+            results[rank] = body(rank, thread)
         except Exception as error:
             results[rank] = error
-        booth.close()
+        thread.close()
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
     for thread in threads:
@@ -78,9 +78,9 @@ LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=4)
 def test_all_ranks_make_as_many_steps_as_the_shortest_and_know_where_all_stand(
     lengths: list[int], handful: int
 ) -> None:
-    def body(rank: int, booth: Booth) -> Any:
+    def body(rank: int, thread: VoteThread) -> Any:
         source = Source(lengths[rank])
-        ballot = Ballot(booth.begin(0), rank, handful=handful)
+        ballot = Ballot(thread.begin(0), rank, handful=handful)
         samples = ballot.watch(source, source.place, lambda: None)
         got = []
         for sample in samples:
@@ -106,8 +106,8 @@ def test_a_rank_that_fails_ends_the_epoch_of_all_after_the_same_step(
     steps = min(*lengths, fails)
     got: list[list[int]] = [[] for _ in lengths]
 
-    def body(rank: int, booth: Booth) -> Any:
-        samples, _ = vote(booth, Source(lengths[rank], fails if rank == who else None), handful)
+    def body(rank: int, thread: VoteThread) -> Any:
+        samples, _ = vote(thread, Source(lengths[rank], fails if rank == who else None), handful)
         try:
             for sample in samples:
                 got[rank].append(sample)
@@ -134,10 +134,10 @@ def test_a_rank_that_fails_ends_the_epoch_of_all_after_the_same_step(
 def test_epochs_that_ranks_leave_after_any_step_do_not_mix_with_the_next(
     breaks: list[tuple[int, int]], handful: int
 ) -> None:
-    def body(rank: int, booth: Booth) -> Any:
+    def body(rank: int, thread: VoteThread) -> Any:
         got = []
         for epoch, steps in enumerate([*breaks[rank], 100]):
-            samples, _ = vote(booth, Source(25), handful, epoch)
+            samples, _ = vote(thread, Source(25), handful, epoch)
             got.append([sample for _, sample in zip(range(steps), samples, strict=False)])
             samples.leave()
         return got
@@ -154,8 +154,8 @@ def test_epochs_that_ranks_leave_after_any_step_do_not_mix_with_the_next(
 
 
 def test_a_rank_that_goes_on_in_an_epoch_that_others_have_left_is_told_who() -> None:
-    def body(rank: int, booth: Booth) -> Any:
-        samples, ballot = vote(booth, Source(50), epoch=7)
+    def body(rank: int, thread: VoteThread) -> Any:
+        samples, ballot = vote(thread, Source(50), epoch=7)
         assert next(samples) == 0
         if rank == 1:
             with pytest.raises(RanksDisagree, match=r"rank 0 has left epoch 7 and begun epoch 8.*same number of steps"):
@@ -163,14 +163,36 @@ def test_a_rank_that_goes_on_in_an_epoch_that_others_have_left_is_told_who() -> 
             assert ballot.place() == VotedPlace(HANDFUL, (Source(50).place(),)), "what was granted was delivered"
         samples.leave()
         # Whoever was ahead has waited here for the other one.
-        return list(vote(booth, Source(50), epoch=8)[0])
+        return list(vote(thread, Source(50), epoch=8)[0])
 
     assert ranks_do(2, body) == [list(range(50))] * 2
 
 
+def test_a_rank_that_settles_the_next_epoch_tells_those_that_are_still_inside_the_last_one() -> None:
+    numbers = [2**63 + 5, 3, 4]
+
+    def body(rank: int, thread: VoteThread) -> Any:
+        got = []
+        for _ in range(2):
+            epoch = thread.first(numbers[rank])
+            samples, _ = vote(thread, Source(50), epoch=epoch)
+            got.append(epoch)
+            if len(got) == 2:
+                assert list(samples) == list(range(50))
+            elif rank == 1:
+                assert next(samples) == 0
+            else:
+                with pytest.raises(RanksDisagree, match=r"rank 1 has left epoch 5 and begun the next epoch"):
+                    list(samples)
+            samples.leave()
+        return got
+
+    assert ranks_do(3, body) == [[numbers[0]] * 2] * 3
+
+
 def test_ranks_that_begin_different_epochs_are_told() -> None:
-    def body(rank: int, booth: Booth) -> Any:
-        samples, _ = vote(booth, Source(50), epoch=rank)
+    def body(rank: int, thread: VoteThread) -> Any:
+        samples, _ = vote(thread, Source(50), epoch=rank)
         return list(samples)
 
     for result in ranks_do(2, body):
@@ -211,7 +233,7 @@ def test_a_vote_is_cast_a_handful_of_steps_before_its_answer_is_needed() -> None
 
 def test_batches_that_were_granted_are_delivered_while_the_next_vote_waits_for_another_rank() -> None:
     meeting = Meeting(2)
-    mine, theirs = Booth(Seat(meeting, 0), 20), Booth(Seat(meeting, 1), 20)
+    mine, theirs = VoteThread(Seat(meeting, 0), 20), VoteThread(Seat(meeting, 1), 20)
     samples, _ = vote(mine, Source(50))
     slow, _ = vote(theirs, Source(50))
     first = threading.Thread(target=next, args=(slow,))
@@ -252,44 +274,44 @@ class Stuck:
 
 
 def test_closing_while_a_vote_is_under_way_returns_and_the_thread_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(booths, "GRACE", 0.01)
+    monkeypatch.setattr(votes, "GRACE", 0.01)
     group = Stuck()
-    booth = Booth(group, 20)
-    answer = booth.begin(0).cast([1], b"", never, never)
+    thread = VoteThread(group, 20)
+    answer = thread.begin(0).cast([1], b"", never, never)
     assert group.entered.wait(20)
-    booth.close()
+    thread.close()
     assert not group.closed.is_set(), "it is still in use"
     with pytest.raises(Closed):
         answer.wait()
     with pytest.raises(Closed):
-        booth.begin(1).cast([1], b"", never, never)
+        thread.begin(1).cast([1], b"", never, never)
     group.free.set()
     assert group.closed.wait(20)
-    assert booth._thread is not None
-    booth._thread.join(20)
-    assert not booth._thread.is_alive()
+    assert thread._thread is not None
+    thread._thread.join(20)
+    assert not thread._thread.is_alive()
 
 
 def test_waiting_for_a_vote_ends_at_the_time_out() -> None:
     group = Stuck()
-    booth = Booth(group, 0.05)
-    samples, _ = vote(booth, Source(9))
+    thread = VoteThread(group, 0.05)
+    samples, _ = vote(thread, Source(9))
     with pytest.raises(WorkerStuck, match=r"after 0.05 s another rank has not come to the vote"):
         next(samples)
     with pytest.raises(StopIteration):
         next(samples)
     group.free.set()
-    booth.close()
+    thread.close()
     assert group.closed.wait(20)
 
 
 def test_a_loader_closed_by_another_thread_lets_a_reader_go_that_waits_for_a_vote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(booths, "GRACE", 0.01)
+    monkeypatch.setattr(votes, "GRACE", 0.01)
     group = Stuck()
-    booth = Booth(group, 20)
-    samples, _ = vote(booth, Source(9))
+    thread = VoteThread(group, 20)
+    samples, _ = vote(thread, Source(9))
     raised: list[Exception] = []
 
     def read() -> None:
@@ -302,7 +324,7 @@ def test_a_loader_closed_by_another_thread_lets_a_reader_go_that_waits_for_a_vot
     reader.start()
     assert group.entered.wait(20)
     samples.leave()
-    booth.close()
+    thread.close()
     reader.join(20)
     assert type(raised[0]) is Closed
     group.free.set()
@@ -311,35 +333,35 @@ def test_a_loader_closed_by_another_thread_lets_a_reader_go_that_waits_for_a_vot
 def test_ranks_are_told_of_a_peer_that_is_gone_in_words_of_their_own() -> None:
     group = Stuck()
     group.free.set()
-    booth = Booth(group, 20)
+    thread = VoteThread(group, 20)
     for _ in range(2):  # the group is of no use any more
-        samples, _ = vote(booth, Source(9))
+        samples, _ = vote(thread, Source(9))
         with pytest.raises(RuntimeError, match=r"another rank has left the job.*closed by peer"):
             next(samples)
-    booth.close()
+    thread.close()
 
 
 def test_an_error_of_this_rank_comes_before_that_of_a_vote_that_could_not_be_held() -> None:
     group = Stuck()
     group.free.set()
-    booth = Booth(group, 20)
-    samples, _ = vote(booth, Source(9, fails=2))
+    thread = VoteThread(group, 20)
+    samples, _ = vote(thread, Source(9, fails=2))
     with pytest.raises(KeyError) as raised:
         next(samples)
     assert "the other ranks could not be told" in raised.value.__notes__[0]
-    booth.close()
+    thread.close()
 
 
 def test_a_booth_that_was_never_used_closes_its_group() -> None:
     group = Stuck()
-    Booth(group, 20).close()
+    VoteThread(group, 20).close()
     assert group.closed.is_set()
 
 
 def test_a_forked_copy_of_a_rank_neither_votes_nor_closes(run_script: RunScript) -> None:
     done = run_script("""
         import os
-        from headrace.ranks.vote import Booth
+        from headrace.ranks.vote import VoteThread
         from headrace.errors import Closed
 
         class Group:
@@ -350,8 +372,8 @@ def test_a_forked_copy_of_a_rank_neither_votes_nor_closes(run_script: RunScript)
 
         never = lambda rows: False
         group = Group()
-        booth = Booth(group, 20)
-        poll = booth.begin(0)
+        thread = VoteThread(group, 20)
+        poll = thread.begin(0)
         answer = poll.cast([1], b"", never, never)
         pid = os.fork()
         if not pid:
@@ -361,11 +383,11 @@ def test_a_forked_copy_of_a_rank_neither_votes_nor_closes(run_script: RunScript)
                     what()
                 except Closed as error:
                     refused += f"process {os.getppid()}" in str(error)
-            booth.close()
+            thread.close()
             os._exit(0 if refused == 2 and not group.closed else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert answer.wait() == ([[1]], [])
-        booth.close()
+        thread.close()
         assert group.closed
     """)
     assert done.returncode == 0, done.stderr
@@ -401,6 +423,18 @@ def test_a_snapshot_after_any_step_goes_on_with_the_step_after_it(shape: str, mo
         state = everyone[0][1][step - 1]
         then = together(ranks, lambda w, s=state: part(pipe, w, s, None, 1)[0], monkeypatch)
         assert then == [got[step:] for got, _ in everyone]
+
+
+@pytest.mark.parametrize("pipe", [SHAPES["filtered batches"], Pipe.of(Numbers(30)).batch(4)])
+def test_loaders_agree_on_what_rank_zero_says(pipe: Pipe[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(world: World) -> Any:
+        with Loader(pipe, seed=5, world=world) as loader:
+            loader.set_epoch(loader.agree(world.rank + 10))
+            return loader.epoch, len(list(loader)), loader.agree(2**64 - 1 - world.rank)
+
+    assert Loader(pipe).agree(7) == 7
+    first, second = together(2, body, monkeypatch)
+    assert first == second == (10, first[1], 2**64 - 1)
 
 
 def test_two_epochs_can_be_read_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

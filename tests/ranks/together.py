@@ -53,6 +53,9 @@ class Seat:
     def texts(self, text: bytes) -> list[bytes]:
         return self._meeting.gather(self._rank, text)
 
+    def first(self, number: int) -> int:
+        return self._meeting.gather(self._rank, number)[0]  # type: ignore[no-any-return]
+
     def close(self) -> None:
         self._meeting.leave(self._rank)
 

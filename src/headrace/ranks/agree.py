@@ -3,7 +3,7 @@
     Agreement.of(world)      None when there is nothing to agree on, or nobody to ask
     rows(numbers)            what every rank gives, by rank
     texts(text)              the same for bytes of any length
-    first(number)            what rank 0 gives
+    first(number)            what rank 0 gives, of up to 64 bits
     same(facts)              an error that names the rank whose facts differ
 
 A rank that fails says so at the next vote, and the others raise instead of waiting for it.
@@ -21,6 +21,7 @@ from headrace.plan.world import World
 
 TIMEOUT = 1800.0
 """What torch waits by default."""
+HALF = 2**32
 
 
 class Agreement:
@@ -66,9 +67,9 @@ class Agreement:
         import torch
         import torch.distributed as dist
 
-        told = torch.tensor([number], dtype=torch.int64)
+        told = torch.tensor(divmod(number, HALF), dtype=torch.int64)
         dist.broadcast(told, src=0, group=self._group)
-        return int(told[0])
+        return int(told[0]) * HALF + int(told[1])
 
     def same(self, facts: dict[str, Any]) -> None:
         """Every rank must give the same facts; the error says which rank differs, and in what."""

@@ -1,8 +1,9 @@
-"""Booth: where the votes of a loader are cast, one after another, by one thread that owns the group they go over.
+"""Vote: what the ranks of a loader tell each other while an epoch runs, in a thread that owns the group it goes over.
 
-    begin(epoch) -> Poll                the votes of one epoch
-    Poll.cast(row, ...) -> Answer       returns at once
-    Answer.wait() -> rows, texts        what every rank gave, by rank
+    VoteThread.begin(epoch) -> EpochVotes       the votes of one epoch
+    EpochVotes.cast(row, ...) -> PendingVote    returns at once
+    PendingVote.wait() -> rows, texts           what every rank gave, by rank
+    VoteThread.first(number) -> number          what rank 0 gives, before the next epoch begins
 
     consumer    cast 1   deliver   deliver   deliver   wait 1   cast 2   deliver   deliver ...
     thread         └────── all ranks meet ──────┘                  └────── all ranks meet ─ ...
@@ -30,6 +31,8 @@ from headrace.errors import Closed, RanksDisagree, WorkerStuck
 GRACE = 2.0
 EPOCHS = 2**63
 """Numbers of epochs that a row can tell apart."""
+UNKNOWN = -1
+HALF = 2**32
 
 Rows = list[list[int]]
 Judge = Callable[[Rows], bool]
@@ -45,8 +48,8 @@ class Group(Protocol):
     def close(self) -> None: ...
 
 
-class Answer:
-    """What ranks gave, once they have."""
+class PendingVote:
+    """What ranks give to a vote, once they have."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -80,26 +83,28 @@ class Answer:
         return self._given
 
 
-class Poll:
+class EpochVotes:
     """The votes of one epoch."""
 
-    def __init__(self, booth: "Booth", serial: int, epoch: int) -> None:
-        self._booth = booth
+    def __init__(self, thread: "VoteThread", serial: int) -> None:
+        self._thread = thread
         self._cast = 0
         self.serial = serial
         """Counts the epochs that this rank has begun."""
-        self.epoch = epoch
+        self.epoch: int | None = None
+        """Its number; None while ranks settle which one comes next."""
         self.ended = False
         """All ranks know that there is nothing more to vote on."""
 
-    def cast(self, row: list[int], text: bytes, last: Judge, talk: Judge) -> Answer:
+    def cast(self, row: list[int], text: bytes, last: Judge, talk: Judge) -> PendingVote:
         """A row of as many numbers as every rank gives; texts are exchanged too if `talk` accepts what all gave."""
         number, self._cast = self._cast, self._cast + 1
-        return self._booth.cast(_Vote(self, [self.serial, self.epoch % EPOCHS, number, *row], text, last, talk))
+        about = UNKNOWN if self.epoch is None else self.epoch % EPOCHS
+        return self._thread.cast(_Vote(self, [self.serial, about, number, *row], text, last, talk))
 
 
 class _Vote(NamedTuple):
-    poll: Poll
+    epoch: EpochVotes
     row: list[int]
     text: bytes
     last: Judge
@@ -108,31 +113,48 @@ class _Vote(NamedTuple):
 
 HEAD = 3
 """Numbers of a row that say what it is about: serial, epoch, number of the vote."""
+WIDTH = 32
+"""Numbers that ranks exchange at each vote, whatever it is about: ranks may be voting on different things."""
 
 
-class Booth:
-    """Casts votes."""
+class VoteThread:
+    """Casts the votes of a loader."""
 
     def __init__(self, group: Group, timeout: float) -> None:
         self._group = group
         self._timeout = timeout
         self._owner = os.getpid()
         self._begun = 0
-        self._votes: SimpleQueue[tuple[_Vote, Answer] | None] = SimpleQueue()
-        self._open: deque[Answer] = deque()
+        self._next: EpochVotes | None = None
+        """Of an epoch whose number is being settled."""
+        self._votes: SimpleQueue[tuple[_Vote, PendingVote] | None] = SimpleQueue()
+        self._open: deque[PendingVote] = deque()
         """Those that somebody may wait for."""
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def begin(self, epoch: int) -> Poll:
-        self._begun += 1
-        return Poll(self, self._begun, epoch)
+    def begin(self, epoch: int) -> EpochVotes:
+        votes, self._next = self._upcoming(), None
+        votes.epoch = epoch
+        return votes
 
-    def cast(self, vote: _Vote) -> Answer:
+    def first(self, number: int) -> int:
+        """What rank 0 gives. All ranks ask between two epochs; one that is still inside an epoch is told of others."""
+        self._next = self._upcoming()
+        rows, _ = self._next.cast([number // HALF, number % HALF], b"", _never, _never).wait()
+        return rows[0][0] * HALF + rows[0][1]
+
+    def _upcoming(self) -> EpochVotes:
+        if self._next is not None:
+            return self._next
+        self._begun += 1
+        return EpochVotes(self, self._begun)
+
+    def cast(self, vote: _Vote) -> PendingVote:
         _check_owner(self._owner)
         if self._closed:
             raise _closed()
-        answer = Answer(self._timeout)
+        answer = PendingVote(self._timeout)
         self._open.append(answer)
         self._votes.put((vote, answer))
         if self._thread is None:
@@ -165,14 +187,14 @@ class Booth:
                 try:
                     if broken is not None:
                         raise RuntimeError(str(broken)) from broken
-                    if vote.poll.ended:
+                    if vote.epoch.ended:
                         raise RuntimeError("this epoch has ended")  # nobody waits for it
                     answer.give(*self._meet(vote))
                 except RanksDisagree as error:
-                    vote.poll.ended = True
+                    vote.epoch.ended = True
                     answer.fail(error)
                 except Exception as error:
-                    if broken is None and not vote.poll.ended:
+                    if broken is None and not vote.epoch.ended:
                         broken = error
                     answer.fail(error)
                 self._open.popleft()
@@ -181,27 +203,27 @@ class Booth:
 
     def _meet(self, vote: _Vote) -> tuple[Rows, list[bytes]]:
         """What all ranks have to say to this vote."""
-        poll, mine = vote.poll, vote.row
+        epoch, mine = vote.epoch, vote.row
         while True:
-            rows = self._exchange(self._group.rows, mine)
+            rows = self._exchange(self._group.rows, mine + [0] * (WIDTH - len(mine)))
             newest = max(rows)
-            if newest[0] > poll.serial:
+            if newest[0] > epoch.serial:
                 raise RanksDisagree(
-                    f"rank {rows.index(newest)} has left epoch {poll.epoch} and begun epoch {newest[1]}, while this "
-                    "rank is still in the middle of it: all have to leave an epoch after the same number of steps"
+                    f"rank {rows.index(newest)} has left {_name(mine)} and begun {_name(newest)}, while this rank is "
+                    "still in the middle of it: all have to leave an epoch after the same number of steps"
                 )
-            if all(row[0] == poll.serial for row in rows):
+            if all(row[0] == epoch.serial for row in rows):
                 break
         for rank, row in enumerate(rows):
             if row[:HEAD] != mine[:HEAD]:
                 raise RanksDisagree(
-                    f"rank {rank} is in epoch {row[1]} at its vote number {row[2]}, this rank in epoch {mine[1]} at "
+                    f"rank {rank} is in {_name(row)} at its vote number {row[2]}, this rank in {_name(mine)} at "
                     f"number {mine[2]}: all ranks have to begin the same epochs, in the same order"
                 )
-        said = [row[HEAD:] for row in rows]
+        said = [row[HEAD : len(mine)] for row in rows]
         texts = self._exchange(self._group.texts, vote.text) if vote.talk(said) else []
         if vote.last(said):
-            poll.ended = True
+            epoch.ended = True
         return said, texts
 
     def _exchange(self, exchange: Callable[[T], R], mine: T) -> R:
@@ -215,6 +237,14 @@ class Booth:
                 f"another rank has left the job, or closed its loader, before the end of the epoch ({error}); what it "
                 "printed says why"
             ) from error
+
+
+def _never(rows: Rows) -> bool:
+    return False
+
+
+def _name(row: list[int]) -> str:
+    return "the next epoch" if row[1] == UNKNOWN else f"epoch {row[1]}"
 
 
 def _late(timeout: float) -> WorkerStuck:
