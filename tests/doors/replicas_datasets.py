@@ -119,3 +119,59 @@ class Named:
 def two_halves(samples: list[int]) -> dict[str, Any]:
     """A collate function that gives a column of strings and an array."""
     return {"names": [f"sample {i}" for i in samples], "values": np.array(samples)}
+
+
+@dataclass
+class Padded:
+    """A collate function that pads a micro-batch to three samples, and says how many it was given."""
+
+    form: Any
+
+    def __call__(self, samples: list[int]) -> Any:
+        parts = {"image": np.array(samples + [-1] * (3 - len(samples))), "label": [f"{len(samples)} samples"]}
+        return self.form(**parts)
+
+
+class Informed(Numbers):
+    """Sample i is (worker, workers, what its worker_init_fn said, i); -1 without a worker."""
+
+    told = 0
+
+    def __getitem__(self, i: int) -> Any:
+        from torch.utils.data import get_worker_info
+
+        info = get_worker_info()
+        if info is not None:
+            assert info.dataset is self
+        place = (-1, -1) if info is None else (info.id, info.num_workers)
+        return np.array([*place, self.told, i])
+
+
+def tell(number: int) -> None:
+    """A worker_init_fn that changes its worker's data set."""
+    from torch.utils.data import get_worker_info
+
+    info = get_worker_info()
+    assert info is not None
+    assert info.id == number
+    info.dataset.told = number + 100
+
+
+class Divided:
+    """Iterable; `divide` takes its worker's part of it."""
+
+    def __init__(self, size: int) -> None:
+        self.start, self.stop = 0, size
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.start, self.stop))
+
+
+def divide(number: int) -> None:
+    from torch.utils.data import get_worker_info
+
+    info = get_worker_info()
+    assert info is not None
+    data = info.dataset
+    each = -(-(data.stop - data.start) // info.num_workers)
+    data.start, data.stop = number * each, min(data.stop, (number + 1) * each)

@@ -106,11 +106,33 @@ def test_any_iterable_is_read_and_its_length_told() -> None:
 
 
 def test_an_error_arrives_as_it_was_raised() -> None:
-    for bad in (0, 5):
-        accessor = AsynchronousDataAccessor(Failing(10, bad))
-        with pytest.raises(LookupError, match=f"no sample {bad}"):
-            list(accessor)
-        accessor.terminate()
+    accessor = AsynchronousDataAccessor(Failing(10, 5))
+    with pytest.raises(LookupError, match="no sample 5"):
+        list(accessor)
+    accessor.terminate()
+
+
+def test_a_data_set_that_is_broken_from_the_start_is_told_by_the_constructor() -> None:
+    with pytest.raises(LookupError, match="no sample 0") as told:
+        AsynchronousDataAccessor(Failing(10, 0))
+    assert "the asynchronous loader could not start" in "".join(told.value.__notes__)
+    with pytest.raises(BadOption, match="the data set is empty"):
+        AsynchronousDataAccessor(Stream(0))
+
+
+def test_the_batch_that_the_constructor_loads_is_the_first_of_the_first_epoch() -> None:
+    loader = DataLoader(Options().randomSeed(3), Numbers(12), 4, True, mode="Async")
+    plain = DataLoader(Options().randomSeed(3), Numbers(12), 4, True)
+    start = loader.state_dict()
+    assert start == plain.state_dict()
+    first = iter(loader)
+    assert loader.state_dict() == start
+    assert next(first).tolist() == next(iter(plain)).tolist()
+    assert loader.state_dict()["at"] == plain.state_dict()["at"]
+    for one in (loader, plain):
+        one.load_state_dict(start)
+    assert [batch.tolist() for batch in loader] == [batch.tolist() for batch in plain]
+    loader.terminate()
 
 
 def test_batches_are_cut_and_joined_to_another_size() -> None:

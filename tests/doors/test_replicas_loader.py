@@ -12,7 +12,22 @@ from torch.utils.data import BatchSampler, SequentialSampler, default_collate
 from headrace.errors import BadOption, Closed, NoLength, PoisonSample
 from headrace.plan.world import World
 from headrace.replicas import DataLoader, DataLoaderMode, Options, SharingStrategy
-from tests.doors.replicas_datasets import Deadly, Endless, Failing, Named, Numbers, Pair, Rows, Stream, two_halves
+from tests.doors.replicas_datasets import (
+    Deadly,
+    Divided,
+    Endless,
+    Failing,
+    Informed,
+    Named,
+    Numbers,
+    Padded,
+    Pair,
+    Rows,
+    Stream,
+    divide,
+    tell,
+    two_halves,
+)
 
 MODES = list(DataLoaderMode)
 
@@ -142,8 +157,77 @@ def test_the_batches_of_a_sampler_are_combined_and_counted_as_delivered(
     assert [len(batch) for batch in loader] == sizes
     assert [s for batch in numbers(loader) for s in batch] == list(range(sum(sizes)))
     assert len(loader) == len(sizes)
-    assert loader.combinedBatchSize is None
+    assert loader.combinedBatchSize == 12
     assert loader.left_out == ((2, 0, None) if drop_last else (0, 0, None))
+
+
+@pytest.mark.parametrize(("mode", "workers"), [("Sync", 0), ("Sync", 2), ("Async", 2), ("AsyncRebatched", 0)])
+@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize("form", [dict, Pair])
+def test_a_collate_function_sees_one_micro_batch_of_a_batch_sampler_at_a_time(
+    made: list[DataLoader], mode: str, workers: int, drop_last: bool, form: Any
+) -> None:
+    micro_batches = [[0], [1, 2], [3, 4, 5], [6], [7, 8]]
+    loader = DataLoader(
+        Options().deviceIterations(2), Numbers(9), num_workers=workers, drop_last=drop_last, mode=mode,
+        batch_sampler=micro_batches, collate_fn=Padded(form),
+    )  # fmt: skip
+    made.append(loader)
+    wanted = [
+        [[0, -1, -1], [1, 2, -1]],
+        [[3, 4, 5], [6, -1, -1]],
+        *([] if drop_last else [[[7, 8, -1]]]),
+    ]
+    steps = list(loader)
+    assert [type(step) for step in steps] == [form] * len(wanted)
+    values = [step["image"] if form is dict else step.image for step in steps]
+    assert [value.tolist() for value in values] == [[x for part in step for x in part] for step in wanted]
+    labels = [step["label"] if form is dict else step.label for step in steps]
+    assert labels == [[f"{len(part) - part.count(-1)} samples" for part in step] for step in wanted]
+    assert len(loader) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("collate", "told"),
+    [
+        (lambda samples: np.zeros((1, len(samples))), r"of the shapes \(1, 1\), \(1, 2\), which cannot be joined"),
+        (lambda samples: len(samples), "a int that has no first extent, which cannot be joined"),
+        (lambda samples: torch.tensor(len(samples)), "a Tensor that has no first extent"),
+        (lambda samples: tuple(np.zeros(1) for _ in samples), r"different forms \(1, 2 arrays\)"),
+    ],
+)
+def test_micro_batches_that_cannot_be_joined_are_an_error_that_says_why(collate: Any, told: str) -> None:
+    options = Options().deviceIterations(2)
+    loader = DataLoader(options, Numbers(3), batch_sampler=[[0], [1, 2]], collate_fn=collate)
+    with pytest.raises(BadOption, match=told):
+        list(loader)
+    # One micro-batch a step needs no joining: anything will do.
+    assert len(list(DataLoader(Options(), Numbers(3), batch_sampler=[[0], [1, 2]], collate_fn=collate))) == 2
+
+
+@pytest.mark.parametrize("mode", ["Sync", "Async"])
+def test_workers_know_which_they_are_and_are_initialised(made: list[DataLoader], mode: str) -> None:
+    loader = DataLoader(Options(), Informed(40), 2, num_workers=2, mode=mode, worker_init_fn=tell)
+    made.append(loader)
+    rows = [tuple(row) for batch in loader for row in batch.tolist()]
+    assert {row[:2] for row in rows} <= {(0, 2), (1, 2)}
+    assert all(told == number + 100 for number, _, told, _ in rows)
+    assert [sample for *_, sample in rows] == list(range(40))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_only_reader_of_a_stream_is_worker_0_of_1(made: list[DataLoader], mode: DataLoaderMode) -> None:
+    loader = DataLoader(Options(), Divided(101), 4, num_workers=3, mode=mode, worker_init_fn=divide, drop_last=False)
+    made.append(loader)
+    for _ in range(2):
+        assert [sample for batch in numbers(loader) for sample in batch] == list(range(101))
+
+
+@pytest.mark.parametrize("mode", ["Sync", "Async"])
+def test_without_workers_there_is_no_worker_info(made: list[DataLoader], mode: str) -> None:
+    loader = DataLoader(Options(), Informed(4), 2, mode=mode, worker_init_fn=tell)
+    made.append(loader)
+    assert [tuple(row[:3]) for batch in loader for row in batch.tolist()] == [(-1, -1, 0)] * 4
 
 
 def test_a_sampler_decides_the_order() -> None:
@@ -332,10 +416,11 @@ def test_one_synthetic_batch_is_delivered_for_a_whole_epoch() -> None:
 def test_an_error_of_the_data_set_arrives_as_it_was_raised(
     made: list[DataLoader], mode: DataLoaderMode, bad: int
 ) -> None:
-    loader = DataLoader(Options(), Failing(20, bad), 2, num_workers=1, mode=mode)
-    made.append(loader)
     taken: list[int] = []
-    with pytest.raises(LookupError, match=f"no sample {bad}") as raised:
+    with pytest.raises(LookupError, match=f"no sample {bad}") as raised:  # noqa: PT012
+        # An asynchronous loader loads its first batch here.
+        loader = DataLoader(Options(), Failing(20, bad), 2, num_workers=1, mode=mode)
+        made.append(loader)
         taken.extend(sample for batch in loader for sample in batch.tolist())
     assert taken == list(range(bad // 2 * 2))
     assert "__getitem__" in "".join(traceback.format_exception(raised.value))

@@ -1,6 +1,7 @@
 """PT-12 to PT-16: options that freeze, belong to the launcher, are checked, and come from the environment."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -76,10 +77,10 @@ def test_replicas_that_are_not_the_same_number_on_every_process_are_refused(monk
 def test_what_the_launcher_owns_cannot_be_set(call, name: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(RuntimeError) as told:
         call(LaunchedOptions())
-    assert str(told.value) == f"Cannot call {name} with headrace.replicas.LaunchedOptions"
+    assert str(told.value) == f"Cannot call `{name}` with headrace.replicas.LaunchedOptions"
     with pytest.raises(RuntimeError) as told:
         call(popdist.poptorch.Options())
-    assert str(told.value) == f"Cannot call {name} with popdist.poptorch.Options"
+    assert str(told.value) == f"Cannot call `{name}` with popdist.poptorch.Options"
 
 
 def test_a_loader_freezes_its_options_and_a_clone_can_change() -> None:
@@ -106,9 +107,35 @@ def test_setters_are_chained() -> None:
 
 @pytest.mark.parametrize("value", ["2", 2.0, True, None])
 def test_a_setter_refuses_another_type_and_names_the_one_it_expects(value: object) -> None:
-    for setter in ("deviceIterations", "replicationFactor", "randomSeed"):
-        with pytest.raises(BadOption, match=f"Unexpected type .* for option {setter} .* Expected int"):
+    for setter, option in (
+        ("deviceIterations", "device_iterations"),
+        ("replicationFactor", "replication_factor"),
+        ("randomSeed", "random_seed"),
+    ):
+        said = f"Unexpected type {type(value)} for option {option}. Expected <class 'int'>"
+        with pytest.raises(BadOption, match=re.escape(said)):
             getattr(Options(), setter)(value)
+
+
+def test_options_are_told_as_plain_data_and_freezing_can_be_asked_for() -> None:
+    options = Options(world=World(1, 2)).deviceIterations(3)
+    options.Training.gradientAccumulation(4)
+    assert json.loads(json.dumps(options.toDict())) == {
+        "device_iterations": 3,
+        "gradient_accumulation": 4,
+        "replication_factor": 1,
+        "input_group_size": 1,
+        "input_group_type": "Consecutive",
+        "synthetic_data": False,
+        "num_distributed_processes": 2,
+        "distributed_process_id": 1,
+    }
+    options.checkIsFrozen()
+    assert options.randomSeed(7).toDict()["random_seed"] == 7
+    options.freeze()
+    options.toDict()
+    with pytest.raises(AttributeError, match="Can't modify frozen Options"):
+        options.checkIsFrozen()
 
 
 def test_numbers_out_of_range_are_refused() -> None:
@@ -116,16 +143,17 @@ def test_numbers_out_of_range_are_refused() -> None:
         Options().deviceIterations(0)
     with pytest.raises(BadOption, match="randomSeed\\(-1\\)"):
         Options().randomSeed(-1)
-    with pytest.raises(BadOption, match="Expected bool"):
+    with pytest.raises(BadOption, match="Expected <class 'bool'>"):
         Options().enableSyntheticData(1)  # type: ignore[arg-type]
 
 
 def test_input_groups_must_fill_the_replicas() -> None:
     options = Options().replicationFactor(8)
-    for size in (3, 16):
-        with pytest.raises(ValueError, match=f"groups of {size} do not fill 8 replicas"):
+    for size, wrong in ((3, "must be a factor of"), (16, "cannot be larger than")):
+        said = f"input_group_size {wrong} replication_factor: groups of {size} do not fill 8 replicas"
+        with pytest.raises(ValueError, match=said):
             options.inputReplicaGrouping(size, CommGroupType.Consecutive)
-    with pytest.raises(ValueError, match=r"CommGroupType\.All"):
+    with pytest.raises(ValueError, match=r"input_group_type cannot be All"):
         options.inputReplicaGrouping(2, CommGroupType.All)
     with pytest.raises(ValueError, match="Expected one of All, Consecutive"):
         options.inputReplicaGrouping(2, "Neighbours")
@@ -169,7 +197,7 @@ def test_options_come_from_json() -> None:
         ('{"deviceIteration": 4}', "no option 'deviceIteration'; did you mean 'deviceIterations'"),
         ('{"clone": []}', "no option 'clone'"),
         ('{"deviceIterations": [4, 5]}', "deviceIterations: .*positional argument"),
-        ('{"deviceIterations": "4"}', "Unexpected type str"),
+        ('{"deviceIterations": "4"}', "Unexpected type <class 'str'>"),
         ("[1]", "write an object"),
         ("{", "not JSON"),
     ],

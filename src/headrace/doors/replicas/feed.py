@@ -10,6 +10,7 @@ What the options of the asynchronous modes mean is all here; the loading itself 
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from typing import Any
 
 from headrace.engine.epoch import Epoch
@@ -102,37 +103,51 @@ class Feed:
         self._begun: Epoch[Any] | None = None
         self._closed = False
         self._done = 0
-        if ahead is not None and ahead.early_preload:
-            self._begin()
+        self._first: list[Any] = []
+        """The batch that the constructor loaded, until an iterator takes it."""
+        self._before: dict[str, Any] | None = None
+        """The place before that batch, until it is handed out."""
+        if ahead is not None:
+            self._load_first()
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._begun = self._begun, None
         done, self._done = self._done, 0
-        return self._batches(self._open() if epoch is None else epoch, done)
+        first, self._first = self._first, []
+        if epoch is None:
+            epoch, self._before = self._open(), None
+        return self._batches(epoch, first, done)
+
+    def state(self) -> dict[str, Any]:
+        """Where the batch handed out last stands."""
+        return self.loader.state_dict() if self._before is None else self._before
 
     def resume(self, state: dict[str, Any], done: Callable[[Any], int]) -> None:
         """The next iteration goes on from a snapshot; `done` says after how many batches its place lies."""
-        self._begun = None
+        self._begun = self._before = None
+        self._first = []
         self.loader.load_state_dict(state)
         self._done = done(state["at"])
 
     def close(self) -> None:
         self._closed = True
-        self._begun = None
+        self._begun = self._before = None
+        self._first = []
         self.loader.close()
 
-    def _batches(self, epoch: Epoch[Any], done: int) -> Iterator[Any]:
+    def _batches(self, epoch: Epoch[Any], first: list[Any], done: int) -> Iterator[Any]:
         self.taken = done
         job = self._job
         if job.synthetic and job.steps:
-            batch = job.finish(next(epoch))
+            batch = job.finish(first[0] if first else next(epoch))
             epoch.close()
             for self.taken in range(done + 1, job.steps + 1):
                 yield batch
             return
         onwards = self._ahead is not None and self._ahead.load_indefinitely
-        for batch in epoch:
+        for batch in chain(first, epoch):
             self.taken += 1
+            self._before = None
             if onwards and self.taken == job.steps:
                 # This was the last one: end the epoch now, so that its workers are free for the next.
                 surplus = list(epoch)
@@ -142,6 +157,21 @@ class Feed:
             yield job.finish(batch)
         if onwards:
             self._begin()
+
+    def _load_first(self) -> None:
+        """An asynchronous loader loads its first batch when it is made: a data set that is broken is told there."""
+        self._before = self.loader.state_dict()
+        self._begin()
+        assert self._begun is not None
+        try:
+            self._first = [next(self._begun)]
+        except StopIteration:
+            self.close()
+            raise BadOption("the data set is empty: an asynchronous loader needs at least one batch") from None
+        except BaseException as error:
+            self.close()
+            error.add_note("headrace: while the first batch was loaded, so the asynchronous loader could not start")
+            raise
 
     def _begin(self) -> None:
         """Begin the next epoch now: the first tickets go to the workers, and nothing is waited for."""

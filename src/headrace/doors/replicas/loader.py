@@ -23,6 +23,7 @@ from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.options import Options
 from headrace.doors.replicas.partition import LeftOut
 from headrace.doors.replicas.plan import Planned, Request
+from headrace.doors.replicas.workers import Surroundings
 from headrace.errors import BadOption, NoLength, meant
 from headrace.plan.world import World
 
@@ -63,6 +64,7 @@ class DataLoader:
         sampler: Any = None,
         collate_fn: Callable[[Any], Any] | None = None,
         generator: Any = None,
+        worker_init_fn: Callable[[int], None] | None = None,
         **others: Any,
     ) -> None:
         if not isinstance(options, Options):
@@ -82,6 +84,7 @@ class DataLoader:
         self.sampler = sampler
         self.collate_fn = collate_fn
         self.generator = generator
+        self.worker_init_fn = worker_init_fn
         ahead = self._ahead(async_options)
         if rebatched_worker_size is not None and self.mode is not DataLoaderMode.AsyncRebatched:
             raise BadOption("rebatched_worker_size needs mode=DataLoaderMode.AsyncRebatched")
@@ -93,9 +96,13 @@ class DataLoader:
             rebatched_worker_size, options.synthetic_data,
         )  # fmt: skip
         self._planned: Planned = request.planned()
-        self.combinedBatchSize: int | None = None if batch_sampler is not None else request.combined
-        """Samples of one step; None where a batch_sampler, or the data set itself, decides that."""
-        policy = {"workers": num_workers} if ahead is None else ahead.policy(max(1, num_workers))
+        self.combinedBatchSize: int | None = request.combined
+        """Samples of one step; None where a batch_sampler without `batch_size`, or the data set, decides that."""
+        policy: dict[str, Any] = {"workers": num_workers} if ahead is None else ahead.policy(max(1, num_workers))
+        if num_workers:
+            policy["worker_init"] = Surroundings(
+                dataset, collate_fn, worker_init_fn, request.seed, num_workers, self._planned.stream
+            )
         self._feed = Feed(self._planned.job, policy | _policy(others), ahead)
         self._report()
 
@@ -105,7 +112,8 @@ class DataLoader:
     def __len__(self) -> int:
         """Steps of one epoch, the same on every process."""
         if self._planned.steps is None:
-            raise NoLength("the length of this loader is not known: the data set, or the sampler, has no len()")
+            unknown = self.dataset if self.batch_sampler is None else self.batch_sampler
+            raise NoLength(f"the length of this loader is not known: '{type(unknown).__name__}' has no len()")
         return self._planned.steps
 
     @property
@@ -122,7 +130,7 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch stands, as plain data, the same on every process; loads with any mode and `num_workers`."""
-        return self._feed.loader.state_dict()
+        return self._feed.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on where the snapshot was taken."""
@@ -174,7 +182,6 @@ _NAMES = {
     "multiprocessing_context": "start_method",
     "prefetch_factor": "prefetch",
     "timeout": "timeout",
-    "worker_init_fn": "worker_init",
 }
 
 

@@ -96,7 +96,7 @@ class Options:
     def enableSyntheticData(self, enabled: bool) -> Self:
         """Load one batch and deliver it again and again: how fast is training when loading costs nothing?"""
         if not isinstance(enabled, bool):
-            raise _wrong("enableSyntheticData", enabled, "bool")
+            raise _wrong("synthetic_data", enabled, bool)
         return self._set("enableSyntheticData", synthetic_data=enabled)
 
     # --- from elsewhere -----------------------------------------------------------------------------------------------
@@ -134,11 +134,24 @@ class Options:
         """From now on these options do not change."""
         self._frozen = True
 
-    def _set(self, setter: str, **values: Any) -> Self:
-        if setter in self._owned:
-            raise RuntimeError(f"Cannot call {setter} with {self._called}")
+    def checkIsFrozen(self) -> None:
+        """Raise if a loader uses these options."""
         if self._frozen:
             raise AttributeError("Can't modify frozen Options: a loader uses them; change a clone() of them instead")
+
+    def toDict(self) -> dict[str, Any]:
+        """Every value by its name, as plain data; a seed that was not set is left out."""
+        plain = {name: getattr(self._values, name) for name in Values.__slots__ if name != "world"}
+        if plain["random_seed"] is None:
+            del plain["random_seed"]
+        plain["input_group_type"] = str(plain["input_group_type"])
+        world = self.world
+        return plain | {"num_distributed_processes": world.share_ranks, "distributed_process_id": world.share_rank}
+
+    def _set(self, setter: str, **values: Any) -> Self:
+        if setter in self._owned:
+            raise RuntimeError(f"Cannot call `{setter}` with {self._called}")
+        self.checkIsFrozen()
         self._values = dataclasses.replace(self._values, **values)
         return self
 
@@ -251,13 +264,14 @@ class Distributed:
 def check_groups(replicas: int, size: int, kind: CommGroupType) -> None:
     if kind is CommGroupType.All:
         raise BadOption(
-            "inputReplicaGrouping: CommGroupType.All would give all replicas the same samples; "
+            "input_group_type cannot be All: CommGroupType.All would give all replicas the same samples; "
             f"for that write inputReplicaGrouping({replicas}, CommGroupType.Consecutive)"
         )
     if size > replicas or replicas % size:
+        wrong = "cannot be larger than" if size > replicas else "must be a factor of"
         raise BadOption(
-            f"inputReplicaGrouping: groups of {size} do not fill {replicas} replicas; the size must divide "
-            "replicationFactor (set that first)"
+            f"input_group_size {wrong} replication_factor: groups of {size} do not fill {replicas} replicas; "
+            "inputReplicaGrouping() takes a divisor of replicationFactor (set that first)"
         )
 
 
@@ -265,16 +279,26 @@ def _group_type(given: Any) -> CommGroupType:
     try:
         return CommGroupType(given)
     except ValueError:
-        raise _wrong("inputReplicaGrouping", given, f"one of {', '.join(CommGroupType)}") from None
+        raise _wrong("input_group_type", given, f"one of {', '.join(CommGroupType)}") from None
 
 
 def _whole(option: str, value: Any, least: int = 1, most: int | None = None) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(option, value, "int")
+        raise _wrong(_READ_AS.get(option, option), value, int)
     if value < least or (most is not None and value > most):
         raise BadOption(f"{option}({value}): give a number of at least {least}{f' and at most {most}' if most else ''}")
     return value
 
 
-def _wrong(option: str, value: Any, expected: str) -> BadOption:
-    return BadOption(f"Unexpected type {type(value).__name__} for option {option} ({value!r}). Expected {expected}")
+_READ_AS = {
+    "deviceIterations": "device_iterations",
+    "gradientAccumulation": "gradient_accumulation",
+    "inputReplicaGrouping": "input_group_size",
+    "randomSeed": "random_seed",
+    "replicationFactor": "replication_factor",
+}
+"""The attribute that a setter sets; errors name that, as PopTorch's do."""
+
+
+def _wrong(option: str, value: Any, expected: type | str) -> BadOption:
+    return BadOption(f"Unexpected type {type(value)} for option {option}. Expected {expected}, not {value!r}")

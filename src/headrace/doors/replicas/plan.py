@@ -1,6 +1,6 @@
 """Plan: the arguments of a replica-aware loader as a checked value, and the pipe that they mean.
 
-batch_sampler        lists of numbers, so many together as one step has micro-batches -> samples -> collate
+batch_sampler        lists of numbers, so many together as one step has micro-batches -> samples -> collate each -> join
 sampler              numbers, in combined batches -> samples -> collate
 map-style data set   this process's block -> combined batches -> collate
 iterable data set    one stream, read in one place -> combined batches -> collate; its tail is cut once, at its end
@@ -8,10 +8,11 @@ batch_size=None      items as they are
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.doors.replicas.feed import Job, one_by_one
+from headrace.doors.replicas.joining import MicroBatches
 from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.partition import Blocks, HandOn, LeftOut, share_of
 from headrace.doors.replicas.tensors import tensors, torch_loaded
@@ -68,7 +69,8 @@ class Request:
 
     @property
     def combined(self) -> int | None:
-        return None if self.batch_size is None else self.batch_size * self.layout.micro_batches
+        size = self.batch_size if self.batch_sampler is None else getattr(self.batch_sampler, "batch_size", None)
+        return None if size is None else size * self.layout.micro_batches
 
     @property
     def drop_last(self) -> bool:
@@ -89,7 +91,7 @@ class Request:
             )
         if self.shuffle:
             raise BadOption("shuffle=True needs a data set with len() and [i]; an iterable one shuffles itself")
-        return self._counted(pipe)
+        return replace(self._counted(pipe), stream=True)
 
     def _partitioned(self, pipe: Pipe[Any]) -> "Planned":
         seed = self.seed if self.shuffle else None
@@ -134,8 +136,11 @@ class Request:
         left_out = None
         if known is not None:
             left_out = LeftOut(known % together if self.drop_last else 0, 0, None)
-        fetch = Fetch(_map_style(self.dataset, "batch_sampler"), nested=True)
-        return self._done(self._collated(batches.batch(together, self.drop_last).map(fetch)), None, left_out)
+        dataset, steps = _map_style(self.dataset, "batch_sampler"), batches.batch(together, self.drop_last)
+        if self.collate_fn is not None:
+            return self._done(steps.map(MicroBatches(dataset, self.collate_fn)), None, left_out)
+        # Stacking all samples of a step gives what stacking and joining would.
+        return self._done(steps.map(Fetch(dataset, nested=True)).collate(), None, left_out)
 
     def _collated(self, pipe: Pipe[Any]) -> Pipe[Any]:
         return pipe.collate() if self.collate_fn is None else pipe.collate(self.collate_fn)
@@ -164,6 +169,8 @@ class Planned:
     steps: int | None
     share: Share | None
     left_out: LeftOut | None
+    stream: bool = False
+    """The data set is iterable, and read in one place."""
 
     def done(self, at: Any) -> int:
         """How many batches this process has had at a place of a snapshot, where arithmetic can tell."""

@@ -19,6 +19,16 @@ def tensors(batch: Any) -> Any:
     return mapped(batch, _tensor, list)
 
 
+def concatenate(parts: list[Any]) -> Any:
+    """Tensors, or arrays, one behind the other."""
+    torch = sys.modules.get("torch")
+    if torch is not None and all(isinstance(part, torch.Tensor) for part in parts):
+        return torch.cat(parts)
+    import numpy as np
+
+    return np.concatenate(parts)
+
+
 def seed_torch(seed: int) -> None:
     """Seed torch's generators, if torch is loaded."""
     torch = sys.modules.get("torch")
