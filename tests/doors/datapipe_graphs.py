@@ -121,7 +121,9 @@ def graph(seed: int) -> Any:
 
 def loader(pipe: Any, workers: int, context: str | None = "fork") -> DataLoader2[Any]:
     service = MultiProcessingReadingService(workers, context) if workers else None
-    return DataLoader2(pipe, reading_service=service)
+    dl: DataLoader2[Any] = DataLoader2(pipe, reading_service=service)
+    dl.seed(0)
+    return dl
 
 
 def read(pipe: Any, workers: int, context: str | None = "fork", epochs: int = 2) -> list[list[str]]:

@@ -1,12 +1,15 @@
 """Reading services: who works where, what users plug in, and in which order they are called."""
 
+import json
 import os
 import threading
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from headrace.datapipes import SHARDING_PRIORITIES
+from headrace.datapipes import SHARDING_PRIORITIES, IterDataPipe
 from headrace.datapipes.graph import set_graph_random_seed
 from headrace.datapipes.iter import IterableWrapper
 from headrace.doors.dataloader2.loader import DataLoader2
@@ -29,6 +32,7 @@ def workers(count: int, **options: Any) -> MultiProcessingReadingService:
 
 def read(pipe: Any, service: Any, epochs: int = 1) -> list[list[Any]]:
     with DataLoader2(pipe, reading_service=service) as dl:
+        dl.seed(0)
         return [list(dl) for _ in range(epochs)]
 
 
@@ -59,6 +63,7 @@ def test_a_copy_per_worker_resumes_in_mid_epoch() -> None:
     pipe = IterableWrapper(range(23)).shuffle().sharding_filter().map(str).batch(2)
     (expected,) = read(pipe, workers(2, sharding="per-worker"))
     with DataLoader2(pipe, reading_service=workers(2, sharding="per-worker")) as dl:
+        dl.seed(0)
         samples = iter(dl)
         head = [next(samples) for _ in range(5)]
         state = dl.state_dict()
@@ -121,10 +126,93 @@ def test_worker_functions_run_in_each_worker_before_its_samples() -> None:
     assert not _CALLS, "nothing of this ran here"
 
 
-def test_a_worker_function_that_returns_another_graph_is_refused() -> None:
-    pipe = IterableWrapper(range(8)).sharding_filter().map(str)
-    with pytest.raises(Exception, match="worker_init_fn returned another pipe"):
-        read(pipe, workers(1, worker_init_fn=lambda dp, info: dp.map(str)))
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_function_that_returns_another_graph_gives_each_worker_its_own(count: int) -> None:
+    pipe = IterableWrapper(range(8)).sharding_filter().map(int)
+    numbered = workers(count, worker_init_fn=lambda dp, info: dp.map(lambda x: (info.worker_id, x)))
+    assert read(pipe, numbered, epochs=2) == [[(x % count, x) for x in range(8)]] * 2
+    again = workers(count, worker_reset_fn=lambda dp, info, seeds: dp.map(lambda x: (info.worker_id, x)))
+    assert read(pipe, again, epochs=2) == [[(x % count, x) for x in range(8)]] * 2
+
+
+class Runs(IterDataPipe[Any]):
+    """Makes three samples out of one, and says where."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        for x in self.source:
+            yield from ((x, i, os.getpid()) for i in range(3))
+
+
+@pytest.mark.parametrize("strands", [1, 3, 16])
+def test_a_users_pipe_behind_a_shard_point_runs_in_workers_the_same_for_any_number(strands: int) -> None:
+    pipe = Runs(IterableWrapper(range(20)).shuffle().sharding_filter().map(int)).filter(lambda x: x[1] != 1).batch(4)
+    runs = []
+    for count in (0, 1, 4):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            epochs = read(pipe, workers(count, strands=strands), epochs=2)
+        places = {pid for epoch in epochs for batch in epoch for _, _, pid in batch}
+        assert (os.getpid() in places) is (count == 0)
+        assert count < 2 or strands == 1 or len(places) > 1
+        runs.append([[[x[:2] for x in batch] for batch in epoch] for epoch in epochs])
+    assert runs[0] == runs[1] == runs[2]
+    assert sorted(x for batch in runs[0][0] for x in batch) == [(x, i) for x in range(20) for i in (0, 2)]
+    assert [len(batch) for batch in runs[0][0]] == [4] * 10
+
+
+def test_batches_before_a_users_pipe_are_those_of_the_whole_stream() -> None:
+    pipe = Runs(IterableWrapper(range(20)).sharding_filter().batch(8))
+    (seen,) = read(pipe, workers(2))
+    assert [x for x, i, _ in seen if i == 0] == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
+
+
+def test_the_number_of_copies_is_in_the_state() -> None:
+    pipe = Runs(IterableWrapper(range(20)).shuffle().sharding_filter())
+    with DataLoader2(pipe, reading_service=workers(2, strands=3)) as dl:
+        dl.seed(1)
+        whole = [x[:2] for x in dl]
+        dl.seed(1)
+        samples = iter(dl)
+        begun = [next(samples)[:2] for _ in range(17)]
+        state = json.loads(json.dumps(dl.state_dict()))
+    for service in (None, workers(1), workers(4, strands=7)):
+        with DataLoader2(pipe, reading_service=service) as dl:
+            dl.load_state_dict(state)
+            assert begun + [x[:2] for x in dl] == whole
+
+
+def test_a_dispatched_source_runs_once_and_what_follows_delivers_all() -> None:
+    dispatch = SHARDING_PRIORITIES.MULTIPROCESSING
+    for sharding in ("exact", "per-worker"):
+        pipe = Runs(IterableWrapper(range(6))).sharding_round_robin_dispatch(dispatch).sharding_filter().map(list)
+        (seen,) = read(pipe, workers(2, sharding=sharding))
+        assert len({pid for _, _, pid in seen}) == 1
+        assert [(x, i) for x, i, _ in seen] == [(x, i) for x in range(6) for i in range(3)]
+
+
+class Odd(Exception):
+    def __init__(self, number: int, why: str) -> None:
+        super().__init__(number, why)
+        self.number = number
+
+
+def fail(x: int) -> int:
+    if x == 5:
+        raise Odd(x, "no fives")
+    return x
+
+
+@pytest.mark.parametrize("sharding", ["exact", "per-worker"])
+def test_an_error_of_the_users_arrives_as_itself_and_says_which_worker(sharding: str) -> None:
+    pipe = IterableWrapper(range(8)).sharding_filter().map(fail)
+    with DataLoader2(pipe, reading_service=workers(2, sharding=sharding)) as dl:
+        with pytest.raises(Odd) as caught:
+            list(dl)
+        assert caught.value.number == 5
+        assert any("Caught Odd in worker process" in note for note in caught.value.__notes__)
 
 
 def test_per_worker_functions_may_change_the_graph() -> None:
@@ -219,8 +307,6 @@ def test_the_callbacks_come_in_order() -> None:
     assert calls[-2:] == ["end", "finalize"]
     assert first != second
     assert sorted(first) == list(range(20))
-    dl = DataLoader2(IterableWrapper(range(20)).shuffle(), reading_service=Noting([]))
-    assert list(dl) == first
 
 
 class Whole(ReadingServiceInterface):

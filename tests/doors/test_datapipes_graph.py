@@ -119,9 +119,12 @@ def test_a_plain_pipe_does_not_change() -> None:
 def test_seeds_are_shared_before_a_shard_point_and_own_after_it() -> None:
     def seeded(worker: int) -> tuple[list[Any], list[Any]]:
         top = source().shuffle().sharding_filter().batch(5).in_batch_shuffle()
-        set_graph_random_seed(top, SeedGenerator(7).spawn(worker))
         (mark,) = find_dps(traverse_dps(top), ShardingFilter)
-        return list(mark), list(top)
+        delivered = []
+        for node in (mark, top):  # a seed holds for one iteration
+            set_graph_random_seed(top, SeedGenerator(7).spawn(worker))
+            delivered.append(list(node))
+        return delivered[0], delivered[1]
 
     (before_a, after_a), (before_b, after_b) = seeded(0), seeded(1)
     assert before_a == before_b

@@ -7,30 +7,35 @@
         for batch in dl: ...
     dl.shutdown()
 
-The graph is copied when the loader is made; what the user does to it later changes nothing. Each epoch has a new order;
-`seed(n)` makes the next epochs a function of n. The stream is the same for any number of workers. An error of the
-user's code leaves the loader as usable as before. `state_dict()` between any two batches is plain data, and resumes
-there.
+The graph is copied when the loader is made; what the user does to it later changes nothing. Each epoch has a new order,
+drawn from torch's generator where torch is loaded; `seed(n)` makes the next epochs a function of n. The stream is the
+same for any number of workers. An error of the user's code leaves the loader as usable as before. `state_dict()`
+between any two batches is plain data, and resumes there.
 """
 
 import copy
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from headrace.doors.dataloader2.feed import Feed, Loaded, Plain
+from headrace.doors.dataloader2.build import WORDS, Iterated, build
 from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_number
-from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, Settings
+from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings
+from headrace.doors.dataloader2.workers import AnotherGraph
 from headrace.doors.datapipes.iter import CLASSES
-from headrace.doors.datapipes.nodes import MapDataPipe, clone
+from headrace.doors.datapipes.lowering import clone
+from headrace.doors.datapipes.nodes import is_pipe, is_table
 from headrace.doors.datapipes.verbs import wrap
-from headrace.doors.torch.datapipes import told_seed
+from headrace.doors.torch.datapipes import drawn_seed
 from headrace.errors import BadOption, SnapshotRefused
-from headrace.pipe.graph import Pipe
+from headrace.loader import Loader
 from headrace.plan.seed import key
 
 T = TypeVar("T", covariant=True)
-VERSION = 1
+VERSION = 2
+IN_WORKER = re.compile(r"in worker (\d+)")
 
 
 class PauseIteration(StopIteration):
@@ -53,15 +58,14 @@ class DataLoader2(Generic[T]):
         )  # fmt: skip
         self.datapipe = None if datapipe is None else self._adapted(datapipe)
         self.reading_service = copy.copy(reading_service)
-        told = told_seed()
-        self._seed = 0 if told is None else key("torch", told)
-        """Without seed(), the order follows from torch's own seed where torch is loaded."""
-        self._since = 0
+        self._number: int | None = None
+        """The epoch that begins next, if it is not the one that the loader counts to."""
+        self._seeded = False
         self._running: Any = None
-        self._feed: Feed | None = None
+        self._loader: Loader[Any] | Iterated | None = None
+        self._settings = ReadSettings()
         self._begun = False
-        self._agree: Callable[[int], int] | None = None
-        self._samples: Iterator[Any] | None = None
+        self._samples: Any = None
         self._fresh = False
         """An iterator was made and nothing was read from it yet."""
         self._valid = 0
@@ -70,9 +74,9 @@ class DataLoader2(Generic[T]):
         self._loaded: dict[str, Any] | None = None
 
     def _adapted(self, datapipe: Any) -> Any:
-        if isinstance(datapipe, MapDataPipe):
+        if is_table(datapipe):
             datapipe = CLASSES["MapToIterConverter"](datapipe)
-        graph = clone(datapipe) if isinstance(datapipe, Pipe) else wrap(datapipe, deepcopy=False)
+        graph = clone(datapipe) if is_pipe(datapipe) else wrap(datapipe, deepcopy=False)
         for adapter in self._adapters:
             graph = adapter(graph)
         return graph
@@ -93,28 +97,35 @@ class DataLoader2(Generic[T]):
         """Start an epoch."""
         self._leave()
         self._paused = False
-        feed = self._prepared()
-        seeds = SeedGenerator(key(self._seed, self._since))
+        loader = self._prepared()
+        resumed = self._loaded is not None and self._loaded["running"]
+        number = loader.epoch if resumed else self._next_number(loader)
         service = self.reading_service
-        change = service.initialize_iteration(seeds) if hasattr(service, "initialize_iteration") else None
-        if change is not None:
-            changed = change(self._running)
-            if changed is not self._running:
-                self._running = changed
-                feed.close()
-                feed = self._feed = self._made()
-        if self._agree is not None:
-            high, low = self._agree(self._seed >> 32), self._agree(self._seed & 0xFFFF_FFFF)
-            self._seed, self._since = high << 32 | low, self._agree(self._since)
-        loaded, self._loaded = self._loaded, None
-        number = epoch_number(self._seed, self._since)
-        self._samples = feed.begin(number) if loaded is None else feed.resume(number, loaded["at"])
-        self._since += 1
+        change = None
+        if hasattr(service, "initialize_iteration"):
+            change = service.initialize_iteration(SeedGenerator(key(number, "services")))
+        if change is not None and (changed := change(self._running)) is not self._running:
+            self._running = changed
+            loader.close()
+            loader = self._loader = self._made()
+        self._loaded = None
+        if not resumed:
+            loader.set_epoch(number)
+        with WORDS:
+            self._samples = iter(loader)
         self._fresh = self._begun = True
 
-    def _prepared(self) -> Feed:
+    def _next_number(self, loader: Loader[Any] | Iterated) -> int:
+        """The number of the next epoch: what seed() said, what torch's generator gives, or the one after the last."""
+        number, self._number = self._number, None
+        if number is None and not self._seeded and (drawn := drawn_seed()) is not None:
+            number = epoch_number(drawn)
+        number = loader.epoch if number is None else number
+        return number if self._settings.agree is None else self._settings.agree(number)
+
+    def _prepared(self) -> Loader[Any] | Iterated:
         """The graph, as the services want it, ready to run; made once."""
-        if self._feed is None:
+        if self._loader is None:
             service = self.reading_service
             saved = None if self._loaded is None else self._loaded["service"]
             if service is None:
@@ -125,25 +136,50 @@ class DataLoader2(Generic[T]):
                 self._running = service.restore(self.datapipe, bytes.fromhex(saved))
             else:
                 self._running = service.initialize(self.datapipe)
-            self._feed = self._made()
-        return self._feed
+            self._loader = self._made()
+        return self._loader
 
-    def _made(self) -> Feed:
-        service = self.reading_service
-        if service is not None and not hasattr(service, "settings"):
-            return Plain(self._running)
-        settings = Settings() if service is None else service.settings(Settings())
-        self._agree = settings.agree
-        if not isinstance(self._running, Pipe):
-            return Plain(self._running)
-        return Loaded(self._running, settings)
+    def _made(self) -> Loader[Any] | Iterated:
+        service, loaded = self.reading_service, self._loaded
+        if hasattr(service, "settings"):
+            self._settings = service.settings(ReadSettings())
+        if (service is not None and not hasattr(service, "settings")) or not is_pipe(self._running):
+            loader: Loader[Any] | Iterated = Iterated(self._running)
+        else:
+            if loaded is not None:
+                self._settings = replace(self._settings, strands=loaded["strands"])
+            loader = build(self._running, self._settings)
+        if loaded is not None and loaded["loader"] is not None:
+            loader.load_state_dict(loaded["loader"])
+        return loader
+
+    def _next(self) -> T:
+        try:
+            return next(self._samples)  # type: ignore[no-any-return]
+        except AnotherGraph:
+            # A function of the user's changes the graph in each worker, so each worker runs a graph of its own.
+            loader = self._prepared()
+            number = loader.epoch - 1
+            loader.close()
+            self._settings = replace(self._settings, sharding="per-worker")
+            self._loader = build(self._running, self._settings)
+            self._loader.set_epoch(number)
+            self._samples = iter(self._loader)
+            return next(self._samples)  # type: ignore[no-any-return]
+        except StopIteration:
+            self._leave()
+            raise
+        except Exception as error:
+            if (worker := IN_WORKER.search("\n".join(getattr(error, "__notes__", ())))) is not None:
+                error.add_note(f"Caught {type(error).__name__} in worker process {worker[1]}.")
+            raise
 
     def _leave(self) -> None:
         """The epoch at hand is over, read to its end or not."""
         if self._samples is not None:
-            self._samples = None
-            if self._feed is not None:
-                self._feed.leave()
+            samples, self._samples = self._samples, None
+            if isinstance(self._loader, Loader):
+                samples.close()
             if hasattr(self.reading_service, "finalize_iteration"):
                 self.reading_service.finalize_iteration()
 
@@ -151,17 +187,17 @@ class DataLoader2(Generic[T]):
         """Batches (or samples, if nothing is batched) of one epoch on this rank."""
         if self.datapipe is None:
             raise RuntimeError("Please provide datapipe or use load_state_dict to load datapipe from state")
-        return self._prepared().length()
+        return len(self._prepared())
 
     def mask(self) -> list[bool] | None:
         """Of the batch delivered last: which samples are real, where some only fill it (policy="pad" or "repeat")."""
-        return None if self._feed is None else self._feed.mask()
+        return None if self._loader is None else self._loader.mask()
 
     # --- seeds, limits ------------------------------------------------------------------------------------------------
 
     def seed(self, seed: int) -> None:
         """The next epoch, and those after it, are a function of this number."""
-        self._seed, self._since = check_seed(seed), 0
+        self._number, self._seeded = epoch_number(check_seed(seed)), True
 
     def _pause(self) -> None:
         self._paused = True
@@ -190,13 +226,13 @@ class DataLoader2(Generic[T]):
             return dict(self._loaded)
         service = self.reading_service
         checkpointed = isinstance(service, CheckpointableReadingServiceInterface) and self._begun
-        running = self._samples is not None
-        at = self._feed.state() if running and self._feed is not None else None
         return {
             "version": VERSION,
-            "seed": self._seed,
-            "since": self._since - (at is not None),
-            "at": at,
+            "seeded": self._seeded,
+            "next": self._number,
+            "running": self._samples is not None,
+            "loader": None if self._loader is None or not self._begun else self._loader.state_dict(),
+            "strands": self._settings.strands,
             "service": service.checkpoint().hex() if checkpointed else None,
         }
 
@@ -208,7 +244,10 @@ class DataLoader2(Generic[T]):
                 "Please create a new dataloader in order to use load state dict."
             )
         self._loaded = _checked(state)
-        self._seed, self._since = state["seed"], state["since"]
+        self._seeded, self._number = state["seeded"], state["next"]
+        if self._loader is not None:  # its length was asked for
+            self._loader.close()
+            self._loader = None
 
     @classmethod
     def from_state(
@@ -236,8 +275,8 @@ class DataLoader2(Generic[T]):
             return
         self._closed = True
         self._leave()
-        if self._feed is not None:
-            self._feed.close()
+        if self._loader is not None:
+            self._loader.close()
         if self._running is not None and hasattr(self.reading_service, "finalize"):
             self.reading_service.finalize()
 
@@ -257,7 +296,7 @@ class DataLoader2(Generic[T]):
 
     def worker_pids(self) -> list[int]:
         """The process numbers of the workers that are alive now."""
-        return self._prepared().pids()
+        return self._prepared().worker_pids()
 
     def explain(self) -> str:
         """Where each op runs and why."""
@@ -293,17 +332,13 @@ class DataLoader2Iterator(Iterator[T]):
         loader._fresh = False
         if loader._samples is None:
             raise StopIteration
-        try:
-            sample = next(loader._samples)
-        except StopIteration:
-            loader._leave()
-            raise
+        sample = loader._next()
         if self.limit_threshold is not None:
             self.limit_counter = (self.limit_counter or 0) + 1
             if self.limit_counter >= self.limit_threshold:
                 self.limit_counter = 0
                 loader._pause()
-        return sample  # type: ignore[no-any-return]
+        return sample
 
     def limit(self, num_batches: int | None) -> None:
         """Stop after every `num_batches` batches, until `resume()`; None takes the limit away."""
@@ -326,11 +361,10 @@ class DataLoader2Iterator(Iterator[T]):
 def _checked(state: Any) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("version") != VERSION or isinstance(state.get("version"), bool):
         raise SnapshotRefused(f"this is not a state of DataLoader2, version {VERSION}")
-    absent = [name for name in ("seed", "since", "at", "service") if name not in state]
+    absent = [name for name in ("seeded", "next", "running", "loader", "strands", "service") if name not in state]
     if absent:
         raise SnapshotRefused(f"this is not a whole state: {', '.join(map(repr, absent))} is missing")
-    for name in ("seed", "since"):
-        value = state[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
+    for name, value in (("next", state["next"] or 0), ("strands", state["strands"])):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
             raise SnapshotRefused(f"the state's {name} is {value!r}; a whole number >= 0 is expected")
     return dict(state)

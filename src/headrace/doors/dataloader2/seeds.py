@@ -6,6 +6,7 @@ number, the *epoch number* that the loader gets: `seed(5)` gives the same epoch 
 
 from typing import Any
 
+from headrace.doors.torch.datapipes import drawn_seed
 from headrace.errors import BadOption
 from headrace.plan.seed import key
 
@@ -22,7 +23,7 @@ def check_seed(seed: Any) -> int:
     return int(seed)
 
 
-def epoch_number(seed: int, since: int) -> int:
+def epoch_number(seed: int, since: int = 0) -> int:
     """The number of an epoch: never the same for two seeds, or for two epochs of one seed."""
     many = 1 << SMALL
     high = seed if seed < many else many + key(seed, "seed") % many
@@ -37,7 +38,7 @@ class SeedGenerator:
 
     def seed(self, seed: int | None = None) -> None:
         """Start both rows again."""
-        self._seed = 0 if seed is None else check_seed(seed)
+        self._seed = (drawn_seed() or 0) if seed is None else check_seed(seed)
         self._path: tuple[int, ...] = ()
         self._shared = self._mine = 0
 

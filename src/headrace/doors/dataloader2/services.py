@@ -19,16 +19,21 @@ from typing import Any, Literal
 
 from headrace.doors.dataloader2.seeds import SeedGenerator
 from headrace.doors.dataloader2.workers import WorkerInfo
-from headrace.doors.datapipes.iter import CLASSES
+from headrace.doors.datapipes.graph import give_share, is_shard_point, list_dps, traverse_dps
+from headrace.doors.datapipes.iter import CLASSES, SHARDING_PRIORITIES
+from headrace.doors.datapipes.lowering import is_torchs_shard
+from headrace.doors.datapipes.nodes import is_own
 from headrace.errors import BadOption
 from headrace.ops.counts import BadCount
 from headrace.plan.world import World
 
 CONTEXTS = ("fork", "forkserver", "spawn")
+STRANDS = 16
+"""Enough for the workers of a large machine; a strand costs an open file or two, and the stream depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReadSettings:
     """What a loader is told by the services."""
 
     workers: int = 0
@@ -37,6 +42,8 @@ class Settings:
     prefetch: int = 2
     window: int | None = None
     sharding: Literal["exact", "per-worker"] = "exact"
+    strands: int = STRANDS
+    """Copies of the user's objects behind a shard point, each with its share."""
     init: Callable[..., Any] | None = None
     reset: Callable[..., Any] | None = None
     world: World | None = None
@@ -113,7 +120,7 @@ class InProcessReadingService(ReadingServiceInterface):
 
         return reset
 
-    def settings(self, settings: Settings) -> Settings:
+    def settings(self, settings: ReadSettings) -> ReadSettings:
         if not self.prefetch_cnt:
             return settings
         return replace(settings, workers=1, kind="thread", window=max(2, self.prefetch_cnt))
@@ -122,7 +129,9 @@ class InProcessReadingService(ReadingServiceInterface):
 class MultiProcessingReadingService(ReadingServiceInterface):
     """Work after a shard point is divided among `num_workers` processes; the stream is the same for any number of them.
 
-    `sharding="per-worker"` is the other way: a whole graph per process, each with its own share and its own batches.
+    An object of the user's behind a shard point runs in `strands` copies, whatever the number of workers, each on its
+    share of the samples; more workers than that have nothing to do there. `sharding="per-worker"` is the other way: a
+    whole graph per process, each with its own share and its own batches.
     """
 
     def __init__(
@@ -135,6 +144,7 @@ class MultiProcessingReadingService(ReadingServiceInterface):
         worker_reset_fn: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None,
         *,
         sharding: Literal["exact", "per-worker"] = "exact",
+        strands: int = STRANDS,
     ) -> None:
         if num_workers == 0:
             warnings.warn("Please use `InProcessReadingService` for num_workers=0", stacklevel=2)
@@ -149,6 +159,9 @@ class MultiProcessingReadingService(ReadingServiceInterface):
         self.worker_init_fn = worker_init_fn
         self.worker_reset_fn = worker_reset_fn
         self.sharding = sharding
+        if not _count(strands, "strands"):
+            raise BadOption("strands must be a whole number >= 1")
+        self.strands = strands
 
     def initialize(self, datapipe: Any) -> Any:
         if self.num_workers:
@@ -163,9 +176,9 @@ class MultiProcessingReadingService(ReadingServiceInterface):
         alone = InProcessReadingService(reset_fn=self.worker_reset_fn)
         return alone.initialize_iteration(seed_generator, iter_reset_fn)
 
-    def settings(self, settings: Settings) -> Settings:
+    def settings(self, settings: ReadSettings) -> ReadSettings:
         if not self.num_workers:
-            return settings
+            return replace(settings, strands=self.strands)
         ahead = self.num_workers * self.worker_prefetch_cnt + self.main_prefetch_cnt
         return replace(
             settings,
@@ -175,6 +188,7 @@ class MultiProcessingReadingService(ReadingServiceInterface):
             prefetch=max(1, min(2, self.worker_prefetch_cnt)),
             window=max(self.num_workers + 1, ahead),
             sharding=self.sharding,
+            strands=self.strands,
             init=self.worker_init_fn,
             reset=self.worker_reset_fn,
         )
@@ -212,10 +226,14 @@ class DistributedReadingService(ReadingServiceInterface):
         from headrace.doors.torch.datapipes import check_distributed
 
         check_distributed(initialized=True)
+        world = World.detect()
+        for node in list_dps(traverse_dps(datapipe)):
+            if is_own(node) and is_shard_point(node) and not is_torchs_shard(node):
+                give_share(node, world.share_ranks, world.share_rank, SHARDING_PRIORITIES.DISTRIBUTED)
         full = CLASSES["FullSync"]
         return datapipe if type(datapipe) is full else full(datapipe, self.timeout)
 
-    def settings(self, settings: Settings) -> Settings:
+    def settings(self, settings: ReadSettings) -> ReadSettings:
         from headrace.ranks.agree import Agreement
 
         world = World.detect()
@@ -245,7 +263,7 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
             datapipe = service.initialize(datapipe)
         return datapipe
 
-    def settings(self, settings: Settings) -> Settings:
+    def settings(self, settings: ReadSettings) -> ReadSettings:
         for service in self.reading_services:
             if hasattr(service, "settings"):
                 settings = service.settings(settings)

@@ -96,9 +96,13 @@ def with_reset(pipe: Pipe[Any], op: WorkerReset) -> Pipe[Any]:
     return visit(pipe)
 
 
+class AnotherGraph(BadPipe):
+    """A function of the user's returned another pipe than it was given."""
+
+
 def _unchanged(returned: Any, pipe: Any, name: str) -> None:
     if returned is not None and returned is not pipe:
-        raise BadPipe(
+        raise AnotherGraph(
             f"{name} returned another pipe, but the work of one graph is divided among the workers: change the graph "
             "with datapipe_adapter_fn, or ask for a whole graph per worker with sharding='per-worker'"
         )
@@ -118,13 +122,15 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replicas(Source[Any]):
+class GraphCopies(Source[Any]):
     """The graph once per strand, each on its own share: what stands before a shard point is the same in all of them."""
 
     pipe: Pipe[Any]
     init: Callable[[Any, WorkerInfo], Any] | None = None
     reset: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None
     lower: Callable[[Any], Pipe[Any]] | None = None
+    share: tuple[int, int] = (0, 1)
+    """Of this rank: each of its copies takes every (copies x ranks)-th sample."""
     begun: Begun = field(default_factory=Begun, repr=False)
     user = True
 
@@ -135,12 +141,23 @@ class Replicas(Source[Any]):
     def _samples(self, here: Here) -> Iterator[Any]:
         pipe = self._changed(here)
         shared = _before_shards(pipe)
-        mine, places = _sharded(pipe, here.strands, here.strand)
-        opening = _ReplicaOpening(mine.ordinals(), here, {places[i] for i in shared})
+        rank, ranks = self.share
+        number = here.strand * ranks + rank
+        mine, places = _sharded(pipe, here.strands * ranks, number)
+        opening = _ReplicaOpening(mine.ordinals(), here, {places[i] for i in shared}, number)
         cursor = opening.open(mine, here.note)
-        for number, sample in enumerate(cursor):
+        emitted = 0
+        while True:
+            try:
+                sample = next(cursor)
+            except StopIteration:
+                return
+            except Exception as error:
+                error.add_note(f"headrace: in {opening.at_work()}, in copy {here.strand} of {here.strands}")
+                raise
             yield sample
-            if number % STATE_EVERY == STATE_EVERY - 1:
+            emitted += 1
+            if emitted % STATE_EVERY == 0:
                 here.rest(cursor.state())
 
     def _changed(self, here: Here) -> Pipe[Any]:
@@ -161,21 +178,29 @@ class Replicas(Source[Any]):
         return f"one copy per worker of {self.pipe!r}"
 
     def identity(self) -> tuple[Any, ...]:
-        return ("replicas", *self.pipe.fingerprint())
+        return ("replicas", *self.share, *self.pipe.fingerprint())
 
 
 class _ReplicaOpening(Opening):
     """Seeds that all workers share before a shard point, and a worker's own after it."""
 
-    def __init__(self, ordinals: dict[int, int], here: Here, shared: set[int]) -> None:
+    def __init__(self, ordinals: dict[int, int], here: Here, shared: set[int], number: int) -> None:
         super().__init__(ordinals, here.seed, here.epoch, seed_globals=seed_globals, spot=here.spot)
         self._shared = shared
-        self._worker = here.strand
+        self._number = number
+        self._ordinal = here.ordinal
+        self._ops: dict[int, str] = {}
+
+    def at_work(self) -> str:
+        """The op that is at work now, in words."""
+        return self._ops.get(id(self.spot.here), "the graph")
 
     def here(self, node: Pipe[Any], turn: int = 0) -> Here:
         here = super().here(node, turn)
+        self._ops[id(here)] = node.op.describe()
+        here.ordinal = self._ordinal  # to the engine the whole graph is one op
         if id(node) not in self._shared:
-            here.seed = key(here.seed, "worker", self._worker)
+            here.seed = key(here.seed, "worker", self._number)
         return here
 
 

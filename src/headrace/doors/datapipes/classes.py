@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE, DataPipe, IterDataPipe
+from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE, TorchPipe, DataPipe, IterDataPipe
 from headrace.pipe.graph import Pipe
 
 CLASS_OF: dict[type, type[DataPipe[Any]]] = {}
@@ -22,18 +22,24 @@ class Inner(IterDataPipe[Any]):
 
 def adopted(made: Pipe[Any], cls: type[DataPipe[Any]], given: dict[str, Any], memo: dict[int, Any]) -> Any:
     """A plain pipe as a node of a class."""
+    if isinstance(made, TorchPipe):
+        return made.pipe
     if isinstance(made, DataPipe):
         return made
     if id(made) not in memo:
         field = READS_BY_ITSELF.get(type(made.op))
         below = made.inputs if field is None else (getattr(made.op, field),)
         sources = tuple(
-            adopted(source, CLASS_OF.get(type(source.op), Inner), {}, memo) if type(source) is Pipe else source
+            adopted(source, CLASS_OF.get(type(source.op), Inner), {}, memo) if _is_new(source) else source
             for source in below
             if isinstance(source, Pipe)
         )
         memo[id(made)] = cls.built(made.op, sources, given)
     return memo[id(made)]
+
+
+def _is_new(source: Pipe[Any]) -> bool:
+    return type(source) is Pipe or isinstance(source, TorchPipe)
 
 
 def make_class(

@@ -3,7 +3,8 @@
 from typing import Any
 
 from headrace.doors.datapipes.graph import list_dps, traverse_dps
-from headrace.doors.datapipes.nodes import DataPipe, is_own, op_of, sources_of
+from headrace.doors.datapipes.lowering import op_of
+from headrace.doors.datapipes.nodes import DataPipe, is_own, sources_of
 from headrace.errors import MissingExtra
 
 
@@ -29,7 +30,7 @@ def to_text(datapipe: Any) -> str:
     return "\n".join(lines)
 
 
-def to_graph(datapipe: Any, *, debug: bool = False) -> Any:
+def to_graph(dp: Any, *, debug: bool = False) -> Any:
     """The graph for graphviz; without `debug` the branches of a fork and the like are one node."""
     try:
         import graphviz  # type: ignore[import-not-found, unused-ignore]
@@ -39,7 +40,7 @@ def to_graph(datapipe: Any, *, debug: bool = False) -> Any:
             "the same graph as text"
         ) from None
     drawing = graphviz.Digraph(graph_attr={"rankdir": "TB"}, node_attr={"shape": "box", "style": "filled"})
-    nodes = list_dps(traverse_dps(datapipe))
+    nodes = list_dps(traverse_dps(dp))
     names = {id(node): _group(node) if not debug else str(i) for i, node in enumerate(nodes)}
     fed = {id(source) for node in nodes for source in sources_of(node)}
     for node in nodes:
@@ -62,11 +63,11 @@ def _group(node: Any) -> str:
 
 
 def _label(node: Any) -> str:
-    if not isinstance(node, DataPipe):
-        return str(node.op.describe())
     name = type(node).__name__
     if is_own(node):
         return name
+    if not isinstance(node, DataPipe):
+        return str(node.op.describe())
     described = op_of(node).describe()
     if name == "Inner":
         return described

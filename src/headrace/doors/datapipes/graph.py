@@ -5,12 +5,13 @@ reached on two ways appears on both; a way that comes back to where it was is cu
 change the pipes themselves (DataLoader2 works on a copy of the user's graph).
 """
 
+import inspect
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.doors.datapipes.iter import CLASSES, Shards
-from headrace.doors.datapipes.nodes import DataPipe, is_own, sources_of
+from headrace.doors.datapipes.nodes import DataPipe, is_own, is_pipe, sources_of
 from headrace.doors.datapipes.user import relink
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import Shuffle
@@ -21,7 +22,7 @@ Graph = dict[int, tuple[Pipe[Any], Any]]
 
 def traverse_dps(datapipe: Any) -> Graph:
     """The graph that ends in this pipe."""
-    if not isinstance(datapipe, Pipe):
+    if not is_pipe(datapipe):
         raise RuntimeError(f"Expected `IterDataPipe` or `MapDataPipe`, but {type(datapipe)} is found")
     return _graph(datapipe, frozenset())
 
@@ -99,7 +100,7 @@ def _top(graph: Graph) -> Any:
 
 
 def _feed(node: Any, old: Any, new: Any) -> None:
-    if not isinstance(node, DataPipe):
+    if not isinstance(node, DataPipe) and not is_own(node):
         raise TypeError(f"a plain Pipe does not change: build {node.op.describe()} with a class of headrace.datapipes")
     relink(node, {id(old): new})
 
@@ -142,11 +143,17 @@ def apply_sharding(datapipe: Any, num_of_instances: int, instance_id: int, shard
                         f"Sharding already applied to {above!r} while trying to apply to {node!r}"
                     )
                 mark = node
-                node.apply_sharding(num_of_instances, instance_id, sharding_group)
+                give_share(node, num_of_instances, instance_id, sharding_group)
             visit(below, mark)
 
     visit(traverse_dps(datapipe), None)
     return datapipe
+
+
+def give_share(node: Any, count: int, number: int, group: int) -> None:
+    """Tell a shard point its share; those of old take no group."""
+    more = (group,) if len(inspect.signature(node.apply_sharding).parameters) > 2 else ()
+    node.apply_sharding(count, number, *more)
 
 
 # --- shuffling, and what to look for ----------------------------------------------------------------------------------
@@ -159,7 +166,7 @@ def is_shuffle(node: Any) -> bool:
 
 def is_shard_point(node: Any) -> bool:
     """Whether work is divided at this pipe."""
-    if isinstance(node, DataPipe) and is_own(node):
+    if is_own(node):
         return callable(getattr(node, "apply_sharding", None))
     return isinstance(node.op if not isinstance(node, DataPipe) else node.__dict__["_built"], Sharding)
 
@@ -175,10 +182,10 @@ def shuffled_before_sharding(datapipe: Any) -> bool:
 
 def _shuffles(node: Any) -> bool:
     """Whether a pipe changes the order of a whole stream; inside batches everybody may shuffle where they like."""
-    if not isinstance(node, DataPipe):
-        return isinstance(node.op, Shuffle)
     if is_own(node):
         return is_shuffle(node)
+    if not isinstance(node, DataPipe):
+        return isinstance(node.op, Shuffle)
     return isinstance(node.__dict__["_built"], Shuffle) and not node.__dict__.get("_off")
 
 

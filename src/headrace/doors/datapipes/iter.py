@@ -8,7 +8,8 @@ from typing import Any
 
 from headrace.doors.datapipes import verbs as verbs
 from headrace.doors.datapipes.classes import CLASS_OF, make_class, make_verb
-from headrace.doors.datapipes.nodes import DataPipe, IterDataPipe, MapDataPipe, lowered
+from headrace.doors.datapipes.lowering import lowered
+from headrace.doors.datapipes.nodes import DataPipe, IterDataPipe, is_table
 from headrace.errors import BadOption, BadPipe, NoLength
 from headrace.op import Op
 from headrace.ops.branch.fork import Column
@@ -40,13 +41,17 @@ class SHARDING_PRIORITIES(IntEnum):
 # --- what some classes can do besides being a verb --------------------------------------------------------------------
 
 
-class Chance:
-    """A pipe whose order is random: it can be told its seed, and switched off."""
+class Seeded:
+    """A pipe that draws by chance: it can be told its seed."""
 
     def set_seed(self, seed: int) -> Any:
-        """The next iteration without a loader uses this seed, the one after it a seed that follows from it."""
-        self.__dict__["_told"] = (int(seed), 0)
+        """The next iteration without a loader uses this seed; those after it draw their own again."""
+        self.__dict__["_told"] = int(seed)
         return self
+
+
+class Chance(Seeded):
+    """A pipe whose order is random: it can be switched off, too."""
 
     def set_shuffle(self, shuffle: bool = True) -> Any:
         """Switch the shuffling on or off."""
@@ -129,7 +134,7 @@ class Stays:
         return False
 
 
-class Part:
+class SplitPart:
     """A part of a random split."""
 
     def override_seed(self, seed: int) -> Any:
@@ -143,7 +148,7 @@ class Part:
 
 MIXINS: dict[str, type] = {
     "BatchMapper": FromFunction, "Cycler": Endless, "FlatMapper": FromFunction, "FullSync": Stays, "Header": First,
-    "InBatchShuffler": Chance, "InMemoryCacheHolder": UntilRead, "PinMemory": Stays, "RandomSplitter": Part,
+    "InBatchShuffler": Chance, "InMemoryCacheHolder": UntilRead, "PinMemory": Stays, "RandomSplitter": SplitPart,
     "ShardingFilter": Shards, "ShuffledFlatMapper": Chance, "Shuffler": Chance,
 }  # fmt: skip
 
@@ -217,7 +222,7 @@ def _with_pipe(make: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(make)
     def verb(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(self, MapDataPipe):
+        if is_table(self):
             self = CLASSES["MapToIterConverter"](self)
         return make(verbs.as_pipe(self), *args, **kwargs)
 
@@ -234,7 +239,7 @@ def _classes() -> dict[str, type[DataPipe[Any]]]:
         mixins = (MIXINS[name],) if name in MIXINS else ()
         made[name] = make_class(name, make, IterDataPipe, MODULE, mixins)
     for name, make in SOURCES.items():
-        made[name] = make_class(name, make, IterDataPipe, MODULE)
+        made[name] = make_class(name, make, IterDataPipe, MODULE, (Seeded,) if name == "SampleMultiplexer" else ())
     for name, reason in LEFT_OUT.items():
         made[name] = _left_out(name, reason)
     return dict(sorted(made.items()))

@@ -25,4 +25,4 @@ from headrace.ops.shape.chunk import DataChunk as DataChunk
 
 IterableWrapper = STREAMS["IterableWrapper"]
 SequenceWrapper = TABLES["SequenceWrapper"]
-announce()
+announce(IterDataPipe, MapDataPipe)

@@ -4,29 +4,24 @@
     MapDataPipe     the same with __getitem__ and __len__; `headrace.datapipes.map`
 
 Both are Pipes: every verb works on them, and a graph may mix them with plain pipes. A node of such a graph is either
-*built* by a verb or class (it has an op and sources), or *the user's own*: an object whose pipes are found by looking
-at its attributes, also inside lists, tuples, sets and dicts. Payloads are never looked into and never pickled to find
-them.
+*built* by a verb or class (it has an op and sources), or *the user's own*: an object, of our classes or of torch's of
+the same names, whose pipes are found by looking at its attributes, also inside lists, tuples, sets and dicts. Payloads
+are never looked into and never pickled to find them.
 
-Nothing here runs. `lowered(pipe)` is the same graph as plain Pipes, in which an object of the user's has become an op;
-inside a worker that op runs on a copy of the object whose pipes are replaced by what they deliver. So the user's own
-object is never touched, and any number of iterators may read the same graph.
+Nothing here runs: see `lowering`.
 """
 
+import functools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from headrace.doors.datapipes.user import LARGEST, Hole, UserStream, UserTable, relink, relinked
-from headrace.doors.torch.datapipes import torch_worker
-from headrace.errors import NoLength
-from headrace.op import Here, Indexed, Op
+from headrace.doors.datapipes.user import LARGEST
+from headrace.doors.torch.datapipes import is_torchs, is_torchs_table, reduced_for_torch, torchs_verb
+from headrace.errors import BadPipe, NoLength
+from headrace.op import Indexed, Op
 from headrace.ops.shape.chunk import DataChunk as DataChunk
-from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.keyed import Keyed
-from headrace.plan.seed import key
 from headrace.sources.access import Access
 from headrace.sources.cached import CachedTable
 from headrace.sources.sampled import Sampled
@@ -56,7 +51,7 @@ class DataPipe(Pipe[T]):
 
     length_text: ClassVar[str] = "{name} instance doesn't have valid length"
 
-    op = _Computed(lambda node: op_of(node))
+    op = _Computed(lambda node: _op_of(node))
     inputs = _Computed(lambda node: engine_inputs(node))
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -73,7 +68,12 @@ class DataPipe(Pipe[T]):
                 return given[name]
             if name in SOURCE and self.__dict__.get("_sources"):
                 return self.__dict__["_sources"][0]
+            if (verb := torchs_verb(self, name)) is not None:
+                return functools.partial(verb, self)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return reduced_for_torch(self, lambda: list(sources_of(self))) or self.__reduce__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A method called __getstate__ exists on every object; only one that the user wrote decides what travels.
@@ -93,35 +93,30 @@ class DataPipe(Pipe[T]):
         return op
 
     def __iter__(self) -> Iterator[T]:
-        worker = torch_worker()
-        passes = self.__dict__.get("_passes", 0) if worker is None else worker[2]
-        self.__dict__["_passes"] = passes + 1
-        told: dict[int, int] = {}
-        pipe = lowered(self, told=told)
-        samples = _DirectOpening(pipe.ordinals(), passes, told).open(pipe)
-        # The workers of torch's DataLoader each read the same graph: every sample belongs to one of them.
-        return samples if worker is None else islice(samples, worker[0], None, worker[1])
+        from headrace.doors.datapipes.lowering import opened
+
+        return opened(self)
 
     # What verbs ask about the pipe that they grow on: of the plain graph, where no name of the user's is in the way.
 
     def length(self) -> int | None:
-        return lowered(self).length()
+        return _lowered(self).length()
 
     def indexed(self, *about: Any, **more: Any) -> Indexed | None:
-        return lowered(self).indexed(*about, **more)
+        return _lowered(self).indexed(*about, **more)
 
     @property
     def columnar(self) -> bool:
-        return lowered(self).columnar
+        return _lowered(self).columnar
 
     def __len__(self) -> int:
-        known = lowered(self).length()
+        known = _lowered(self).length()
         if known is None:
             raise NoLength(self.length_text.format(name=type(self).__name__))
         return known
 
     def __repr__(self) -> str:
-        return repr(lowered(self))
+        return repr(_lowered(self))
 
     @classmethod
     def register_function(cls, function_name: str, function: Callable[..., Any]) -> None:
@@ -156,12 +151,11 @@ class MapDataPipe(DataPipe[T]):
             raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
         found = self.__dict__.get("_access")
         if found is None:
-            found = self.__dict__["_access"] = Access(lowered(self))
+            found = self.__dict__["_access"] = Access(_lowered(self))
         return found.get(index)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[T]:
-        first, step, _ = torch_worker() or (0, 1, 0)
-        return (self[i] for i in range(first, len(self), step))
+        return (self[i] for i in range(len(self)))
 
 
 for _class in (DataPipe, IterDataPipe, MapDataPipe):
@@ -172,17 +166,25 @@ for _class in (DataPipe, IterDataPipe, MapDataPipe):
 # --- the graph --------------------------------------------------------------------------------------------------------
 
 
+def is_pipe(thing: Any) -> bool:
+    """Whether a thing is a node of a graph: of ours, or of torch's classes."""
+    return isinstance(thing, Pipe) or is_torchs(thing)
+
+
+def is_table(node: Any) -> bool:
+    """Whether a node's samples are asked for by key."""
+    return isinstance(node, MapDataPipe) or is_torchs_table(node)
+
+
 def is_own(node: Any) -> bool:
-    """Whether a node is an object of the user's class."""
-    return isinstance(node, DataPipe) and "_built" not in node.__dict__
+    """Whether a node is an object of the user's class, or one that torch has made."""
+    return "_built" not in node.__dict__ if isinstance(node, DataPipe) else not isinstance(node, Pipe)
 
 
 def sources_of(node: Any) -> tuple[Pipe[Any], ...]:
     """The pipes that feed a node."""
-    if not isinstance(node, DataPipe):
-        return node.inputs if isinstance(node, Pipe) else ()
     if not is_own(node):
-        return node.__dict__["_sources"]  # type: ignore[no-any-return]
+        return node.__dict__["_sources"] if isinstance(node, DataPipe) else node.inputs  # type: ignore[no-any-return]
     found: dict[int, Pipe[Any]] = {}
     for value in node.__dict__.values():
         _collect(value, found)
@@ -191,7 +193,7 @@ def sources_of(node: Any) -> tuple[Pipe[Any], ...]:
 
 
 def _collect(value: Any, found: dict[int, Pipe[Any]]) -> None:
-    if isinstance(value, Pipe):
+    if is_pipe(value):
         found.setdefault(id(value), value)
     elif isinstance(value, dict):
         if len(value) <= LARGEST:
@@ -206,83 +208,37 @@ def _collect(value: Any, found: dict[int, Pipe[Any]]) -> None:
 def streams_of(node: Any) -> tuple[Pipe[Any], ...]:
     """The pipes that the engine has to open for a node: tables inside an object of the user's answer for themselves."""
     sources = sources_of(node)
-    return tuple(s for s in sources if not isinstance(s, MapDataPipe | Keyed)) if is_own(node) else sources
+    return tuple(s for s in sources if not is_table(s) and not isinstance(s, Keyed)) if is_own(node) else sources
 
 
 def engine_inputs(node: Any) -> tuple[Pipe[Any], ...]:
     """The inputs of a node that is run as it is, without being lowered."""
-    return () if not is_own(node) and type(node.__dict__["_built"]) in READS_BY_ITSELF else streams_of(node)
+    inputs = () if not is_own(node) and type(node.__dict__["_built"]) in READS_BY_ITSELF else streams_of(node)
+    for foreign in inputs:
+        if not isinstance(foreign, Pipe):
+            raise BadPipe(
+                f"{type(foreign).__name__} extends torch's class: give such a graph to DataLoader2, not Loader"
+            )
+    return inputs
 
 
-def op_of(node: Any) -> Op[Any, Any]:
-    """What a node does to its inputs."""
-    if is_own(node):
-        return _own_op(node, streams_of(node), seeded=True)
-    return node.in_force(node.__dict__["_built"])  # type: ignore[no-any-return]
+def _lowered(node: Any) -> Pipe[Any]:
+    from headrace.doors.datapipes.lowering import lowered
+
+    return lowered(node)
 
 
-def _own_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:
-    if isinstance(node, MapDataPipe):
-        return UserTable(node)
-    holes = {id(source): Hole(i) for i, source in enumerate(streams)}
-    replicable = getattr(node, "is_replicable", None)
-    stays = callable(replicable) and not replicable()
-    return UserStream(relinked(node, holes), len(streams), seeded, consumer=stays)
+def _op_of(node: Any) -> Op[Any, Any]:
+    from headrace.doors.datapipes.lowering import op_of
+
+    return op_of(node)
 
 
-def lowered(
-    node: Any, memo: dict[int, Pipe[Any] | None] | None = None, told: dict[int, int] | None = None
-) -> Pipe[Any]:
-    """The same graph as plain pipes. `told`, if given, collects the seeds that nodes were given by hand."""
-    memo = {} if memo is None else memo
-    done = memo.get(id(node))
-    if done is not None:
-        return done
-    memo[id(node)] = None
-    streams = () if isinstance(node, MapDataPipe) and is_own(node) else streams_of(node)
-    # A pipe that can be reached from itself: the way back is left to the user's object, as it is.
-    streams = tuple(s for s in streams if id(s) not in memo or memo[id(s)] is not None)
-    below = [lowered(source, memo, told) for source in streams]
-    if not isinstance(node, DataPipe):
-        plain = node if all(a is b for a, b in zip(below, streams, strict=True)) else Pipe(node.op, *below)
-    elif is_own(node):
-        plain = Pipe(_own_op(node, streams, seeded=told is None), *below)
-    else:
-        op: Any = op_of(node)
-        field = READS_BY_ITSELF.get(type(op))
-        plain = Pipe(op, *below) if field is None else Pipe(replace(op, **{field: below[0]}))
-    if told is not None and isinstance(node, DataPipe) and "_told" in node.__dict__:
-        seed, uses = node.__dict__["_told"]
-        told[id(plain)] = key(seed, "told", uses)
-        node.__dict__["_told"] = (seed, uses + 1)
-    memo[id(node)] = plain
-    return plain
+class TorchPipe(IterDataPipe[Any]):
+    """A pipe of torch's class where a verb needs a Pipe; in the graph that the verb makes stands the pipe itself."""
 
-
-class _DirectOpening(Opening):
-    """A graph iterated without a loader: each pass has a new order, and seeds given by hand are obeyed."""
-
-    def __init__(self, ordinals: dict[int, int], passes: int, told: dict[int, int]) -> None:
-        super().__init__(ordinals, 0, passes)
-        self._told = told
-
-    def here(self, node: Pipe[Any], turn: int = 0) -> Here:
-        here = super().here(node, turn)
-        if id(node) in self._told:
-            here.seed = key(self._told[id(node)], turn)
-        return here
-
-
-def clone(node: Any, memo: dict[int, Any] | None = None) -> Any:
-    """A copy of the graph, node by node; what the nodes hold besides pipes is shared."""
-    memo = {} if memo is None else memo
-    if id(node) not in memo:
-        if isinstance(node, DataPipe):
-            memo[id(node)] = relinked(node, {})
-            relink(memo[id(node)], {id(source): clone(source, memo) for source in sources_of(node)})
-        else:
-            memo[id(node)] = Pipe(node.op, *[clone(source, memo) for source in node.inputs])
-    return memo[id(node)]
+    def __init__(self, pipe: Any) -> None:
+        self.pipe = pipe
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

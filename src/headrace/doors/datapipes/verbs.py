@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headrace.doors.datapipes.nodes import MapDataPipe
+from headrace.doors.datapipes.nodes import TorchPipe, is_pipe, is_table
 from headrace.errors import BadOption
 from headrace.ops.branch.concat import Concat
 from headrace.ops.branch.fork import Column
@@ -33,7 +33,9 @@ Made = Pipe[Any]
 
 def as_pipe(given: Any) -> Made:
     """A pipe as it is; anything else that can be iterated, wrapped."""
-    return given if isinstance(given, Pipe) else wrap(given, deepcopy=False)
+    if isinstance(given, Pipe):
+        return given
+    return TorchPipe(given) if is_pipe(given) else wrap(given, deepcopy=False)
 
 
 # --- sources ----------------------------------------------------------------------------------------------------------
@@ -67,12 +69,12 @@ def wrap_table(sequence: Any, deepcopy: bool = True) -> Made:
 
 def list_files(root: Any = ".", masks: Any = "", **options: Any) -> Made:
     """The files of a folder, of several, or of the folders that a pipe names."""
-    return _roots(root).list_files(masks, **options)
+    return Pipe.list_files(_roots(root), masks, **options)
 
 
 def list_files_by_fsspec(root: Any, masks: Any = "", **options: Any) -> Made:
     """The same for any file system."""
-    return _roots(root).list_files_by_fsspec(masks, **options)
+    return Pipe.list_files_by_fsspec(_roots(root), masks, **options)
 
 
 def _roots(root: Any) -> Made:
@@ -203,8 +205,8 @@ def mux_longest(*datapipes: Any) -> Made:
 def to_iter(datapipe: Any, indices: Sequence[Any] | None = None) -> Made:
     """The samples of a table one after the other."""
     if indices is None:
-        return Pipe(Same(), datapipe)
-    return Pipe(Pick(indices if isinstance(indices, Sequence) else list(indices)), datapipe)
+        return Pipe(Same(), as_pipe(datapipe))
+    return Pipe(Pick(indices if isinstance(indices, Sequence) else list(indices)), as_pipe(datapipe))
 
 
 def to_map(self: Made, key_value_fn: Callable[[Any], Any] | None = None) -> Made:
@@ -287,15 +289,15 @@ def unzip_table(source_datapipe: Any, sequence_length: int, columns_to_skip: Seq
 def _pipes(given: tuple[Any, ...], text: str) -> list[Made]:
     if not given:
         raise BadOption("Expected at least one DataPipe, but got nothing")
-    if not all(isinstance(p, Pipe) and not isinstance(p, MapDataPipe) for p in given):
+    if not all(is_pipe(p) and not is_table(p) for p in given):
         raise TypeError(f"{text} Wrap other data in IterableWrapper.")
-    return list(given)
+    return [as_pipe(p) for p in given]
 
 
 def _tables(given: tuple[Any, ...]) -> list[Made]:
     if not given:
         raise BadOption("Expected at least one DataPipe, but got nothing")
-    if not all(isinstance(p, MapDataPipe) for p in given):
+    if not all(is_table(p) for p in given):
         raise TypeError("Expected all inputs to be `MapDataPipe`")
     for table in given:
         try:

@@ -4,12 +4,11 @@ Nothing here is imported unless torch is there and wanted.
 """
 
 import sys
+from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from typing import Any
-
-from headrace.pipe.graph import Pipe
 
 
 def default_collate(batch: Any) -> Any:
@@ -31,50 +30,89 @@ def check_pinning() -> None:
         raise RuntimeError("``pin_memory`` can only be used when CUDA is available.")
 
 
-def told_seed() -> int | None:
-    """The seed of torch's own generator, if torch is loaded: what `torch.manual_seed` was given, or one of its own."""
-    generator: Any = getattr(sys.modules.get("torch"), "default_generator", None)
-    return None if generator is None else int(generator.initial_seed())
+def drawn_seed() -> int | None:
+    """A number out of torch's own generator, which moves on; None while torch is not loaded."""
+    torch: Any = sys.modules.get("torch")
+    if getattr(torch, "default_generator", None) is None:
+        return None
+    return int(torch.empty((), dtype=torch.int64).random_().item())
 
 
-def torch_worker() -> tuple[int, int, int] | None:
-    """Inside a worker of torch's own DataLoader: its number, how many there are, and the seed that they share."""
-    data: Any = sys.modules.get("torch.utils.data")
-    info = None if data is None else data.get_worker_info()
-    return None if info is None else (info.id, info.num_workers, (info.seed - info.id) % 2**63)
+class TorchClasses:
+    """torch's own IterDataPipe and MapDataPipe, once torch's data module is imported; None before."""
+
+    stream: Any = None
+    table: Any = None
+
+
+def is_torchs(thing: Any) -> bool:
+    """Whether a thing is a pipe of torch's classes (ours answer to them too, once both are there)."""
+    return TorchClasses.stream is not None and isinstance(thing, TorchClasses.stream | TorchClasses.table)
+
+
+def is_torchs_table(thing: Any) -> bool:
+    return TorchClasses.table is not None and isinstance(thing, TorchClasses.table)
+
+
+def torchs_verb(thing: Any, name: str) -> Any:
+    """The function that somebody has registered with torch under a name, or None."""
+    cls = TorchClasses.table if is_torchs_table(thing) else TorchClasses.stream
+    return None if cls is None else cls.functions.get(name)
+
+
+def reduced_for_torch(pipe: Any, sources: Callable[[], list[Any]]) -> tuple[Any, ...] | None:
+    """What torch's graph functions want to know of a pipe while they look at it: its sources, nothing that it holds.
+
+    torch finds the pipes in a graph by pickling it with a hook on its own classes.
+    """
+    hook = getattr(TorchClasses.stream, "reduce_ex_hook", None)
+    if hook is None:
+        return None
+    try:
+        return hook(pipe)  # type: ignore[no-any-return]
+    except NotImplementedError:
+        return (list, (), None, iter(sources()))
 
 
 class _Arrival(MetaPathFinder):
     """Notices when torch's data module is imported."""
 
-    looking = False
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self._tell = tell
+        self._looking = False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname != "torch.utils.data" or _Arrival.looking:
+        if fullname != "torch.utils.data" or self._looking:
             return None
-        _Arrival.looking = True
+        self._looking = True
         try:
             spec = find_spec(fullname)
         finally:
-            _Arrival.looking = False
+            self._looking = False
         if spec is not None and spec.loader is not None:
             run: Any = spec.loader.exec_module
 
             def run_and_tell(module: Any) -> None:
                 run(module)
-                module.IterableDataset.register(Pipe)
+                self._tell(module)
 
             spec.loader.exec_module = run_and_tell  # type: ignore[method-assign]
         return spec
 
 
-def announce() -> None:
-    """From now on torch's DataLoader sees every pipe as an iterable-style dataset; torch itself is not imported."""
+def announce(stream: type, table: type) -> None:
+    """From now on our two classes answer to torch's of the same names; torch itself is not imported."""
+
+    def tell(data: Any) -> None:
+        TorchClasses.stream, TorchClasses.table = data.IterDataPipe, data.MapDataPipe
+        data.IterDataPipe.register(stream)
+        data.MapDataPipe.register(table)
+
     data: Any = sys.modules.get("torch.utils.data")
-    if data is not None and hasattr(data, "IterableDataset"):
-        data.IterableDataset.register(Pipe)
-    elif not any(isinstance(finder, _Arrival) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Arrival())
+    if data is not None and hasattr(data, "MapDataPipe"):
+        tell(data)
+    else:
+        sys.meta_path.insert(0, _Arrival(tell))
 
 
 def check_distributed(initialized: bool) -> None:

@@ -28,12 +28,13 @@ except ModuleNotFoundError as gone:
     raise missing("torch", "torch") from None
 
 import torch.utils.data
-from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
+from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import Stopwatch, without_auto
 from headrace.doors.torch.indices import pass_epoch, start_of
 from headrace.doors.torch.iteration import Iteration, Standing
+from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
 from headrace.doors.torch.state import check, snapshot
 from headrace.plan.world import World
 
@@ -103,6 +104,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             args, kwargs, self._tuner = without_auto(args, kwargs)
             if shard is not None or shuffle_window is not None:
                 args, kwargs = _with_iterable(args, kwargs)
+            args, kwargs = shuffling(args, kwargs)
             try:
                 super().__init__(*args, **kwargs)
             except ValueError as refused:
@@ -111,12 +113,15 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
                         "headrace: an iterable is shuffled inside windows by DataLoader(..., shuffle_window=1000)"
                     )
                 raise
+            self.__dict__["dataset"] = unwrapped(self.dataset)  # (torch does not let an attribute be set again)
             if not hasattr(self, "in_order"):  # torch before 2.6
                 self.in_order = True
 
     def _get_iterator(self) -> Any:
-        if isinstance(self.dataset, IterDataPipe | MapDataPipe):
-            return super()._get_iterator()  # torch's own graph of pipes, on torch's own workers
+        if on_torchs_workers(self.dataset):
+            return super()._get_iterator()
+        if isinstance(self.dataset, PipeStream):
+            self.dataset.begin(self.generator)
         if self.num_workers and self._tuner is None:
             self.check_worker_number_rationality()
         resume, self._resume = self._resume, None
@@ -131,7 +136,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last iterator stands, or between which epochs: plain data, for any number of workers."""
-        if isinstance(self.dataset, IterDataPipe | MapDataPipe):
+        if on_torchs_workers(self.dataset):
             raise SnapshotRefused("a graph of torch's own pipes has no state; use headrace.DataLoader2")
         if self._resume is not None:
             return dict(self._loaded)

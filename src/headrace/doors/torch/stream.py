@@ -124,6 +124,7 @@ class _Strand(Iterator[Any]):
     def _unit(self) -> Any:
         if self._ended:
             raise StopIteration
+        place.at(self._here, self._position)
         if self._samples is None:
             try:
                 self._open()
@@ -132,7 +133,6 @@ class _Strand(Iterator[Any]):
                 raise
         samples: Any = self._samples
         size = self._op.batch_size
-        place.at(self._here, self._position)
         if size is None:
             sample = next(samples)
             self._position += 1

@@ -26,6 +26,13 @@ class Shard(Op[T, T]):
     def flow(self, *inputs: Any) -> Iterator[T]:
         samples, here = inputs
         position = here.note or 0
+        indexed = samples.indexed() if hasattr(samples, "indexed") else None
+        if indexed is not None:  # the others' samples need not be read
+            first = position + (self.number - position) % self.count
+            for place in range(first, indexed.length, self.count):
+                here.rest(place + 1)
+                yield indexed.get(place)
+            return
         for sample in samples:
             mine = position % self.count == self.number
             position += 1

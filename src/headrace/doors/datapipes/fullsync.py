@@ -1,0 +1,93 @@
+"""Together: all ranks of a job stop after the same number of samples, though each reads a stream of its own.
+
+Ranks pull a few samples each and vote on how many all of them have; the first vote that is short is the last. A rank
+that fails delivers what it had before, then raises; the others end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from headrace.errors import WorkerStuck
+from headrace.op import Op
+from headrace.ops.shape.same import FullSync
+from headrace.pipe.graph import Pipe
+from headrace.plan.world import World
+from headrace.ranks.agree import Agreement
+
+FEW = 8
+"""Samples that are voted on together."""
+
+
+class PrefetchTimeoutError(WorkerStuck):
+    """Another rank has not come to a vote in time."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(
+            f"Fail to fetch data within {timeout} seconds: every rank must read as far as the others; "
+            "give fullsync(timeout=) more time where that is what it takes"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Together(Op[Any, Any]):
+    """Runs where the training loop runs."""
+
+    timeout: float = 1800
+    consumer = True
+
+    def flow(self, *inputs: Any) -> Iterator[Any]:
+        samples, here = inputs
+        agreement = Agreement.of(World.detect(), self.timeout)
+        return samples if agreement is None else self._voted(samples, agreement, here)
+
+    def _voted(self, samples: Iterator[Any], agreement: Agreement, here: Any) -> Iterator[Any]:
+        error: Exception | None = None
+        try:
+            while True:
+                here.rest()
+                ready: list[Any] = []
+                try:
+                    ready.extend(islice(samples, FEW))
+                except Exception as failed:
+                    error = failed
+                try:
+                    steps = min(row[0] for row in agreement.rows([len(ready)]))
+                except RuntimeError as lost:
+                    if error is not None:
+                        raise error from error.__cause__
+                    raise PrefetchTimeoutError(self.timeout) from lost
+                yield from ready[:steps]
+                if error is not None and steps == len(ready):
+                    raise error from error.__cause__
+                if steps < FEW:
+                    return
+        finally:
+            error = None
+            agreement.close()
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return None
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("fullsync",)
+
+    @classmethod
+    def name(cls) -> str:
+        return "fullsync"
+
+
+def together(pipe: Pipe[Any]) -> Pipe[Any]:
+    """The graph, in which ranks meet at every fullsync."""
+    memo: dict[int, Pipe[Any]] = {}
+
+    def visit(node: Pipe[Any]) -> Pipe[Any]:
+        if id(node) not in memo:
+            op = Together(node.op.timeout) if isinstance(node.op, FullSync) else node.op
+            below = [visit(source) for source in node.inputs]
+            same = op is node.op and all(a is b for a, b in zip(below, node.inputs, strict=True))
+            memo[id(node)] = node if same else Pipe(op, *below)
+        return memo[id(node)]
+
+    return visit(pipe)

@@ -1,0 +1,137 @@
+"""Lowering: a graph of DataPipes as plain Pipes, which the engine runs.
+
+An object of the user's becomes an op: inside a worker that op runs on a copy of the object whose pipes are replaced by
+what they deliver. So the user's own object is never touched, and any number of iterators may read the same graph.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from headrace.doors.datapipes.fullsync import Together
+from headrace.doors.datapipes.nodes import (
+    READS_BY_ITSELF,
+    TorchPipe,
+    DataPipe,
+    is_own,
+    is_table,
+    sources_of,
+    streams_of,
+)
+from headrace.doors.datapipes.user import Hole, UserStream, UserTable, relink, relinked
+from headrace.doors.torch.datapipes import drawn_seed
+from headrace.op import Here, Op
+from headrace.ops.branch.mix import Mix
+from headrace.ops.order.in_batch_shuffle import InBatchShuffle
+from headrace.ops.order.sharding import Sharding
+from headrace.ops.order.shuffle import Shuffle
+from headrace.ops.shape.same import FullSync
+from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
+from headrace.pipe.cursor import Opening
+from headrace.pipe.graph import Pipe
+from headrace.plan.seed import key
+from headrace.sources.wrapped import WrappedIterable
+
+Memo = dict[int, Pipe[Any] | None]
+RANDOM = (InBatchShuffle, Mix, Shuffle, ShuffledFlatmap)
+"""Ops whose order is drawn by chance."""
+
+
+def lowered(node: Any, memo: Memo | None = None, told: dict[int, int] | None = None) -> Pipe[Any]:
+    """The same graph as plain pipes. `told`, if given, collects the seeds that nodes were given by hand: each once."""
+    memo = {} if memo is None else memo
+    done = memo.get(id(node))
+    if done is not None:
+        return done
+    if isinstance(node, TorchPipe):
+        return lowered(node.pipe, memo, told)
+    memo[id(node)] = None
+    streams = () if is_table(node) and is_own(node) else streams_of(node)
+    # A pipe that can be reached from itself: the way back is left to the user's object, as it is.
+    streams = tuple(s for s in streams if id(s) not in memo or memo[id(s)] is not None)
+    below = [] if _branches(node) else [lowered(source, memo, told) for source in streams]
+    if is_own(node):
+        plain = Pipe(own_op(node, streams, seeded=told is None), *below)
+    elif not isinstance(node, DataPipe):
+        plain = node if all(a is b for a, b in zip(below, streams, strict=True)) else Pipe(node.op, *below)
+    else:
+        op: Any = op_of(node)
+        if told is not None and isinstance(op, FullSync):
+            op = Together(op.timeout)
+        field = READS_BY_ITSELF.get(type(op))
+        plain = Pipe(op, *below) if field is None else Pipe(replace(op, **{field: below[0]}))
+    if told is not None and isinstance(node, DataPipe) and "_told" in node.__dict__:
+        told[id(plain)] = node.__dict__.pop("_told")
+    memo[id(node)] = plain
+    return plain
+
+
+def op_of(node: Any) -> Op[Any, Any]:
+    """What a node does to its inputs."""
+    if is_own(node):
+        return own_op(node, streams_of(node), seeded=True)
+    return node.in_force(node.__dict__["_built"])  # type: ignore[no-any-return]
+
+
+def own_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:
+    """An object of the user's, or one that torch has made, as an op."""
+    if is_table(node):
+        return UserTable(node)
+    if _branches(node):
+        return WrappedIterable(node, deepcopy=False)
+    if is_torchs_shard(node) and not node.groups:
+        return Sharding(node.sharding_group_filter)
+    holes = {id(source): Hole(i) for i, source in enumerate(streams)}
+    replicable = getattr(node, "is_replicable", None)
+    stays = callable(replicable) and not replicable()
+    return UserStream(relinked(node, holes), len(streams), seeded, consumer=stays)
+
+
+def is_torchs_shard(node: Any) -> bool:
+    """Whether a node is torch's own sharding_filter."""
+    return type(node).__name__ == "ShardingFilterIterDataPipe" and not isinstance(node, DataPipe)
+
+
+def _branches(node: Any) -> bool:
+    """Whether a node is one of several that torch's fork or demux made: they work only together, on their own graph."""
+    return not isinstance(node, Pipe) and hasattr(node, "main_datapipe") and hasattr(node, "instance_id")
+
+
+def opened(node: DataPipe[Any]) -> Iterator[Any]:
+    """The samples of a graph that is iterated without a loader."""
+    told: dict[int, int] = {}
+    pipe = lowered(node, told=told)
+    number = None
+    if any(
+        isinstance(n.op, RANDOM) and getattr(n.op, "seed", None) is None and id(n) not in told for n in pipe.nodes()
+    ):
+        number = drawn_seed()
+    if number is None:
+        number = node.__dict__["_passes"] = node.__dict__.get("_passes", -1) + 1
+    return _DirectOpening(pipe.ordinals(), number, told).open(pipe)
+
+
+class _DirectOpening(Opening):
+    """A graph iterated without a loader: each pass has a new order, and seeds given by hand are obeyed."""
+
+    def __init__(self, ordinals: dict[int, int], number: int, told: dict[int, int]) -> None:
+        super().__init__(ordinals, 0, number)
+        self._told = told
+
+    def here(self, node: Pipe[Any], turn: int = 0) -> Here:
+        here = super().here(node, turn)
+        if id(node) in self._told:
+            here.seed = key(self._told[id(node)], "told", turn)
+        return here
+
+
+def clone(node: Any, memo: dict[int, Any] | None = None) -> Any:
+    """A copy of the graph, node by node; what the nodes hold besides pipes is shared."""
+    memo = {} if memo is None else memo
+    if id(node) not in memo:
+        if is_own(node) or isinstance(node, DataPipe):
+            memo[id(node)] = relinked(node, {})
+            relink(memo[id(node)], {id(source): clone(source, memo) for source in sources_of(node)})
+        else:
+            memo[id(node)] = Pipe(node.op, *[clone(source, memo) for source in node.inputs])
+    return memo[id(node)]
