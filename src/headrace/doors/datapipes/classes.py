@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE, TorchPipe, DataPipe, IterDataPipe
+from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE, DataPipe, IterDataPipe, TorchPipe
 from headrace.pipe.graph import Pipe
 
 CLASS_OF: dict[type, type[DataPipe[Any]]] = {}

@@ -11,8 +11,8 @@ from typing import Any
 from headrace.doors.datapipes.fullsync import Together
 from headrace.doors.datapipes.nodes import (
     READS_BY_ITSELF,
-    TorchPipe,
     DataPipe,
+    TorchPipe,
     is_own,
     is_table,
     sources_of,
