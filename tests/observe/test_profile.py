@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.observe.profile import Profile, Watch, profile
-from headrace.observe.profile.anatomy import Anatomy, Hand, Part
+from headrace.observe.profile.anatomy import Anatomy, Hand, TimedPart
 from headrace.observe.profile.predict import simulate
 from headrace.observe.profile.verdict import judge
 from headrace.pipe.graph import Pipe
@@ -128,8 +128,8 @@ def test_seconds_in_workers_are_measured_where_they_are_spent() -> None:
 
 def anatomy(**changes: Any) -> Anatomy:
     parts = (
-        Part("work", "map", 0.010, 1), Part("transport", "packing, in workers", 0.001),
-        Part("transport", "decoding, in the consumer", 0.0005), Part("step", "the training loop", 0.001),
+        TimedPart("work", "map", 0.010, 1), TimedPart("transport", "packing, in workers", 0.001),
+        TimedPart("transport", "decoding, in the consumer", 0.0005), TimedPart("step", "the training loop", 0.001),
     )  # fmt: skip
     hands = tuple(Hand(k, 50, 0.5, 0.010) for k in range(4))
     plain = Anatomy(
@@ -145,7 +145,7 @@ def test_a_loop_that_hardly_waits_sets_the_pace_itself() -> None:
 
 
 def test_what_runs_in_one_place_counts_whole() -> None:
-    head = (Part("head", "parse", 0.004, 0),)
+    head = (TimedPart("head", "parse", 0.004, 0),)
     assert judge(anatomy(parts=anatomy().parts + head)).name == "parse", "4 ms in one place, 11 ms among four workers"
     assert judge(anatomy(parts=anatomy().parts + head, workers=1)).name == "map"
 
@@ -158,7 +158,7 @@ def test_a_worker_is_slow_only_if_it_loses_enough() -> None:
 
 
 def test_advice_about_the_way_of_batches_fits_their_size() -> None:
-    parts = (Part("transport", "packing, in workers", 0.004), Part("step", "the training loop", 0.001))
+    parts = (TimedPart("transport", "packing, in workers", 0.004), TimedPart("step", "the training loop", 0.001))
     assert "Make them larger, or use workers=0" in judge(anatomy(parts=parts, bytes=0.0)).advice
     assert "send uint8" in judge(anatomy(parts=parts, bytes=1e7)).advice
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BadOption
-from headrace.observe.quarantine import About, Entry, Quarantine, path_of_rank, read
+from headrace.observe.quarantine import About, Quarantine, QuarantinedSample, path_of_rank, read
 
 ABOUT = About(("aa", "bb"), 7)
 BAD = [(3, "map(fn=f)", "ValueError: three"), (9, "map(fn=f)", 'KeyError: "nine"\nand more')]
@@ -21,7 +21,9 @@ def test_what_is_written_is_read_in_order(tmp_path: Path) -> None:
     assert not path.exists(), "no failure, no file"
     quarantine.write(0, 0, BAD)
     quarantine.write(1, 2, [(5, "collate()", "é")])
-    assert read(path) == {ABOUT: [*(Entry(0, 0, *bad) for bad in BAD), Entry(1, 2, 5, "collate()", "é")]}
+    assert read(path) == {
+        ABOUT: [*(QuarantinedSample(0, 0, *bad) for bad in BAD), QuarantinedSample(1, 2, 5, "collate()", "é")]
+    }
 
 
 def test_a_run_that_goes_on_adds_to_the_file_and_each_sample_is_read_once(tmp_path: Path) -> None:

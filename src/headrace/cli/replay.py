@@ -18,7 +18,7 @@ from headrace.errors import BadOption, SnapshotRefused
 from headrace.loader import Loader
 from headrace.observe.lineage import rerun
 from headrace.observe.meter import Meter
-from headrace.observe.quarantine import About, Entry, read
+from headrace.observe.quarantine import About, QuarantinedSample, read
 from headrace.plan.share import Share
 from headrace.plan.world import World
 
@@ -41,7 +41,7 @@ def replay(subject: Subject, file: Path) -> Iterator[Proof]:
         yield Proof("quarantine", None, f"{file} names no samples")
 
 
-def _run(loader: Loader[Any], world: World, entries: list[Entry]) -> Iterator[Proof]:
+def _run(loader: Loader[Any], world: World, entries: list[QuarantinedSample]) -> Iterator[Proof]:
     program = replace(loader.program, skips=True)
     for epoch in sorted({entry.epoch for entry in entries}):
         these = [entry for entry in entries if entry.epoch == epoch]
@@ -67,7 +67,9 @@ def _refusal(about: About, subject: Subject, loader: Loader[Any]) -> str | None:
     return None
 
 
-def _ticket(program: Any, world: World, ends: str, entry: Entry) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
+def _ticket(
+    program: Any, world: World, ends: str, entry: QuarantinedSample
+) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
     """The number and the payload of the ticket that the entry's sample belongs to."""
     stage = program.stages[0]
     indexed = program.head.indexed(program.seed, entry.epoch)
@@ -95,7 +97,7 @@ def _whole(program: Any, loader: Loader[Any], world: World, epoch: int) -> Failu
     return {(position, op): error for position, op, error in meter.skips}
 
 
-def _judge(entry: Entry, now: Failures) -> Proof:
+def _judge(entry: QuarantinedSample, now: Failures) -> Proof:
     name = f"position {entry.position}"
     error = now.get((entry.position, entry.op))
     if error is None:

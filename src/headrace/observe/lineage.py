@@ -195,11 +195,11 @@ def tracing(program: Program) -> tuple[Executor, "Trail"]:
     executor = Executor(program, seeds=True)
     trail = Trail()
     executor.spot = trail
-    executor.header = Header(trail)
+    executor.header = PositionRecorder(trail)
     return executor, trail
 
 
-class Header(list[int]):
+class PositionRecorder(list[int]):
     """The header of a slot: the position at hand is written here before each sample."""
 
     def __init__(self, trail: "Trail") -> None:

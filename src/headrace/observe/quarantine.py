@@ -36,7 +36,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QuarantinedSample:
     """One sample that failed."""
 
     epoch: int
@@ -60,7 +60,7 @@ class Quarantine:
         if not self._begun:
             self._begin()
             self._begun = True
-        lines = [json.dumps(asdict(Entry(epoch, stage, *sample))) + "\n" for sample in skipped]
+        lines = [json.dumps(asdict(QuarantinedSample(epoch, stage, *sample))) + "\n" for sample in skipped]
         with self.path.open("a", encoding="utf-8") as file:
             file.writelines(lines)
 
@@ -80,13 +80,13 @@ def path_of_rank(path: Path, ranks: int, rank: int) -> Path:
     return path if ranks == 1 or rank == 0 else path.with_name(f"{path.stem}.{rank}{path.suffix}")
 
 
-def read(path: Path) -> dict[About, list[Entry]]:
+def read(path: Path) -> dict[About, list[QuarantinedSample]]:
     """For each run, its samples: each once, in the order of the file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadOption(f"quarantine {path}: {error.strerror}") from None
-    found: dict[About, dict[Entry, None]] = {}
+    found: dict[About, dict[QuarantinedSample, None]] = {}
     about: About | None = None
     # What follows the last end of line is half a line of a run that was killed.
     for number, line in enumerate(text.split("\n")[:-1], 1):
@@ -123,9 +123,9 @@ def _about(where: str, head: dict[str, Any]) -> About:
         raise BadOption(f"{where}: {error} is missing or wrong") from None
 
 
-def _entry(where: str, line: dict[str, Any]) -> Entry:
+def _entry(where: str, line: dict[str, Any]) -> QuarantinedSample:
     try:
-        entry = Entry(*(line[name] for name in Entry.__slots__))
+        entry = QuarantinedSample(*(line[name] for name in QuarantinedSample.__slots__))
     except KeyError as error:
         raise BadOption(f"{where}: {error} is missing") from None
     if not all(isinstance(n, int) for n in (entry.epoch, entry.stage, entry.position)):

@@ -23,7 +23,7 @@ WAITING = 0.15
 """A training loop that waits for less of its time than this sets the pace itself."""
 
 
-class Line(Protocol):
+class ProgressLine(Protocol):
     """Something that shows a text in place of the last one."""
 
     def show(self, text: str) -> None: ...
@@ -50,7 +50,7 @@ class Progress(Generic[T]):
         line = choose(self._file)
         return iter(self._loader) if line is None else self._shown(line)
 
-    def _shown(self, line: Line) -> Iterator[T]:
+    def _shown(self, line: ProgressLine) -> Iterator[T]:
         loader = self._loader
         size, total = group_of(loader.pipe), known(loader)
         epoch = loader.epoch
@@ -106,7 +106,7 @@ def verdict(before: Stats, after: Stats, waiting: float) -> str:
 # --- where the line is drawn ------------------------------------------------------------------------------------------
 
 
-def choose(file: TextIO) -> Line | None:
+def choose(file: TextIO) -> ProgressLine | None:
     """The best line for this place, or None where nobody looks."""
     if "ipykernel" in sys.modules:
         return _first(NotebookLine)
@@ -115,10 +115,10 @@ def choose(file: TextIO) -> Line | None:
     return _first(lambda: RichLine(file), lambda: TqdmLine(file))
 
 
-def _first(*makers: Any) -> Line | None:
+def _first(*makers: Any) -> ProgressLine | None:
     for make in makers:
         try:
-            line: Line = make()
+            line: ProgressLine = make()
             return line
         except ModuleNotFoundError:
             continue

@@ -19,7 +19,7 @@ from headrace.observe.units import group_of
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TimedPart:
     """One op, or one thing that is no op."""
 
     room: str
@@ -50,7 +50,7 @@ class Anatomy:
     start: float
     """Seconds until the first batch."""
     waited: float
-    parts: tuple[Part, ...]
+    parts: tuple[TimedPart, ...]
     hands: tuple[Hand, ...]
     bytes: float
     """That came from workers."""
@@ -98,25 +98,25 @@ def _per_batch(record: Record) -> float:
     return 1.0 / max(made, batches)
 
 
-def _parts(record: Record, steady: list[Turn]) -> tuple[Part, ...]:
+def _parts(record: Record, steady: list[Turn]) -> tuple[TimedPart, ...]:
     program, recorder = record.program, record.recorder
     nodes = program.pipe.nodes()
     scale = _per_batch(record)
     streamed = set() if program.indexed else {id(node) for node in program.head.nodes()}
-    parts: list[Part] = []
+    parts: list[TimedPart] = []
     busy, ops = _in_workers(record)
     for ordinal, spent in sorted(ops.items()):
         room = "head" if id(nodes[ordinal]) in streamed else "work"
-        parts.append(Part(room, nodes[ordinal].op.describe(), spent * scale, ordinal))
+        parts.append(TimedPart(room, nodes[ordinal].op.describe(), spent * scale, ordinal))
     if record.policy.kind != "inline":
-        parts.append(Part("transport", "packing, in workers", max(0.0, busy - sum(ops.values())) * scale))
+        parts.append(TimedPart("transport", "packing, in workers", max(0.0, busy - sum(ops.values())) * scale))
     count = max(1, len(steady))
     every = max(1, len(record.turns))
     tail = sorted((o, s) for o, s in recorder.tail.items() if o != RUN)
-    parts += [Part("tail", nodes[ordinal].op.describe(), spent / every, ordinal) for ordinal, spent in tail]
+    parts += [TimedPart("tail", nodes[ordinal].op.describe(), spent / every, ordinal) for ordinal, spent in tail]
     own = sum(turn.got - turn.asked - turn.waited - turn.tail for turn in steady) / count
-    parts.append(Part("transport", "decoding and dealing out, in the consumer", max(0.0, own)))
-    parts.append(Part("step", "the training loop", _step(record)))
+    parts.append(TimedPart("transport", "decoding and dealing out, in the consumer", max(0.0, own)))
+    parts.append(TimedPart("step", "the training loop", _step(record)))
     return tuple(parts)
 
 

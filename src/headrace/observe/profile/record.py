@@ -1,8 +1,8 @@
 """Record: what happened while a loader ran under the profiler, as plain events.
 
-    Span     one ticket in one worker: from when to when, how long each op took, how many bytes came of it
-    Turn     one batch from the training loop's side: asked, got, and how much of that was waiting
-    Level    shared memory at one moment
+    Span         one ticket in one worker: from when to when, how long each op took, how many bytes came of it
+    Turn         one batch from the training loop's side: asked, got, and how much of that was waiting
+    MemoryLevel  shared memory at one moment
 
 `Recorder` is a meter, so that the engine fills it without knowing: it is given to an epoch in place of a plain one. All
 times are of `time.perf_counter`, which all processes of one machine share.
@@ -39,7 +39,7 @@ class Turn(NamedTuple):
     """Seconds of it in ops that run in the consumer."""
 
 
-class Level(NamedTuple):
+class MemoryLevel(NamedTuple):
     when: float
     bytes: int
     slots: int

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from headrace.observe.profile.anatomy import Anatomy, Hand, Part
+from headrace.observe.profile.anatomy import Anatomy, Hand, TimedPart
 
 WAITING = 0.15
 """A training loop that waits for less of its time than this sets the pace itself."""
@@ -47,11 +47,11 @@ def judge(anatomy: Anatomy) -> Verdict:
     return _largest(anatomy, work, "loader")
 
 
-def _in_consumer(part: Part) -> bool:
+def _in_consumer(part: TimedPart) -> bool:
     return part.room in ("tail", "step") or part.name.endswith("in the consumer")
 
 
-def _largest(anatomy: Anatomy, parts: list[Part], bound: str | None) -> Verdict:
+def _largest(anatomy: Anatomy, parts: list[TimedPart], bound: str | None) -> Verdict:
     total = sum(part.seconds for part in parts)
     worst = max(parts, key=lambda part: part.seconds)
     side = bound or ("consumer" if worst.room in ("step", "tail") else "loader")
@@ -78,7 +78,7 @@ def _slow_worker(hands: tuple[Hand, ...]) -> Verdict | None:
     )
 
 
-def _advice(part: Part, anatomy: Anatomy) -> str:
+def _advice(part: TimedPart, anatomy: Anatomy) -> str:
     if part.room == "head":
         return (
             "It runs in one place, so more workers do not help: move it after sharding_filter() if it treats samples "

@@ -20,7 +20,7 @@ from headrace.engine.program import Program
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.observe.meter import RUN, Meter
-from headrace.observe.profile.record import MOST, Level, Recorder, Turn
+from headrace.observe.profile.record import MOST, MemoryLevel, Recorder, Turn
 
 CPU_SECONDS = 0.5
 """How long single-threaded work is looked at to tell computing from waiting."""
@@ -35,7 +35,7 @@ class Record:
     recorder: Recorder
     began: float
     turns: list[Turn] = field(default_factory=list)
-    levels: list[Level] = field(default_factory=list)
+    levels: list[MemoryLevel] = field(default_factory=list)
     ended: float = 0.0
     """When the last step of the training loop was over."""
     retries: int = 0
@@ -108,11 +108,11 @@ class Watch(Iterator[Any]):
         clock: dict[int, float] = self.record.recorder.tail
         return sum(spent for op, spent in clock.items() if op != RUN)
 
-    def _level(self, now: float) -> Level:
+    def _level(self, now: float) -> MemoryLevel:
         arenas = [w.arena for w in self._pool.all() if hasattr(w, "arena")]
         recorder, last = self.record.recorder, self.record.program.last
         waiting = recorder.answered.get(last.number, 0) - len(self.record.turns) if last.single else 0
-        return Level(now, sum(a.total for a in arenas), sum(a.slots for a in arenas), max(0, waiting))
+        return MemoryLevel(now, sum(a.total for a in arenas), sum(a.slots for a in arenas), max(0, waiting))
 
     def close(self) -> None:
         """Stop the workers. What was seen stays."""
