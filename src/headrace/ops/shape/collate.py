@@ -1,8 +1,9 @@
 """Collate: a list of samples as one sample of arrays.
 
 Numbers and numpy arrays become numpy arrays, torch tensors become torch tensors; dicts, tuples, named tuples,
-dataclasses and lists keep their form around them; strings, bytes and anything else stay a list. Large arrays are
-written straight into the memory that travels to the consumer (`place.empty`), so that a batch is copied once.
+dataclasses and lists keep their form around them; strings, bytes and anything else stay a list. No number is rounded
+(`ops.shape.exact`). Large arrays are written straight into the memory that travels to the consumer (`place.empty`), so
+that a batch is copied once.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ from typing import Any
 
 from headrace.errors import BadPipe
 from headrace.op import Each, place
+from headrace.ops.shape import exact
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def collate(samples: list[Any], path: str = "") -> Any:
             raise
         return tuple([collate(list(column), f"{path}[{i}]") for i, column in enumerate(columns)])
     if kind is int or kind is float or kind is bool:
-        return _numbers(samples)
+        return exact.numbers(samples, path)
     if kind is str or kind is bytes:
         return samples
     if kind is dict:
@@ -54,17 +56,11 @@ def collate(samples: list[Any], path: str = "") -> Any:
         if isinstance(first, np.ndarray):
             return _arrays(np, samples, path)
         if isinstance(first, np.generic):
-            return np.array(samples)
+            return samples if isinstance(first, np.character) else exact.numbers(samples, path)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         return _tensors(torch, samples, path)
     return _containers(samples, first, kind, path)
-
-
-def _numbers(samples: list[Any]) -> Any:
-    import numpy as np
-
-    return np.array(samples)
 
 
 def _arrays(np: Any, samples: list[Any], path: str) -> Any:
@@ -72,14 +68,23 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
     shape, dtype = first.shape, first.dtype
     if dtype.hasobject:
         return samples
+    same = True
     for i, array in enumerate(samples):
-        if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
-            if getattr(array, "shape", None) == shape:
-                return np.stack(samples)  # numpy's own promotion: the dtypes differ, the shapes agree
+        if not isinstance(array, np.ndarray):
+            raise ValueError(
+                f"cannot collate{_where(path)}: sample 0 of the batch is an array, sample {i} a "
+                f"{type(array).__name__}; make them alike in a .map() before"
+            )
+        if array.shape != shape:
             raise ValueError(
                 f"cannot collate{_where(path)}: sample 0 of the batch has shape {shape}, sample {i} has shape "
-                f"{getattr(array, 'shape', None)}; give .collate(fn) a function that pads, or keep them as lists"
+                f"{array.shape}; give .collate(fn) a function that pads, or keep them as lists"
             )
+        same = same and (array.dtype is dtype or array.dtype == dtype)
+    if isinstance(first, np.ma.MaskedArray):
+        return np.ma.stack(samples)
+    if not same:
+        return exact.arrays(np, samples, path)
     if not first.size or not shape:
         return np.stack(samples, out=place.empty((len(samples), *shape), dtype))
     return stacked(np, samples)
@@ -105,7 +110,7 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
                 f"shape {tuple(tensor.shape)}; give .collate(fn) a function that pads, or keep them as lists"
             )
     if any(tensor.dtype != first.dtype for tensor in samples):
-        return torch.stack(samples)  # torch's own promotion
+        return exact.tensors(torch, samples, path)
     nbytes = first.numel() * first.element_size() * len(samples)
     if nbytes < place.worth:
         return torch.stack(samples)

@@ -1,0 +1,98 @@
+"""Exact: numbers and arrays of several types as one array, without rounding any of them.
+
+numpy and torch meet int64 and uint64, or large whole numbers and floats, in a float type, and round. Here whole numbers
+become int64, or uint64 where all fit into that; where no type holds them all, the error names the sample.
+"""
+
+from typing import Any, NoReturn
+
+LAST = 2**53
+"""Up to here a float64 holds every whole number."""
+NUMBERS = "biufc"
+
+
+def numbers(samples: list[Any], path: str) -> Any:
+    """Python's or numpy's scalars as one array."""
+    import numpy as np
+
+    try:
+        out = np.array(samples)
+    except (ValueError, OverflowError):  # something among them has a length
+        _refuse_other(np, samples, path)
+        raise
+    kind = out.dtype.kind
+    if kind in "ibu" and out.ndim == 1:
+        return out
+    if kind in "fc" and out.ndim == 1:
+        # Floats above the limit are common (inf), so whole numbers are looked for only there.
+        return out if not (np.abs(out) >= LAST).any() else _large(np, samples, out, path)
+    if kind in "OUST" or out.ndim != 1:
+        _refuse_other(np, samples, path)
+        return _whole(np, samples, path)
+    return out
+
+
+def _large(np: Any, samples: list[Any], out: Any, path: str) -> Any:
+    whole = [isinstance(sample, int | np.integer | np.bool_) for sample in samples]
+    if all(whole):
+        return _whole(np, samples, path)
+    for i, sample in enumerate(samples):
+        if whole[i] and out[i].item() != int(sample):
+            _refuse(path, i, sample, "is among floats, and no float64 holds it exactly")
+    return out
+
+
+def _whole(np: Any, samples: list[Any], path: str) -> Any:
+    """Whole numbers that are not all int64: uint64, or refused."""
+    values = [int(sample) for sample in samples]
+    for i, value in enumerate(values):
+        if not -(2**63) <= value < 2**64:
+            _refuse(path, i, value, "fits into no integer of 64 bits")
+    lowest = min(values)
+    if lowest < 0:
+        _refuse(path, values.index(lowest), lowest, f"is among numbers up to {max(values)}: no integer type holds both")
+    return np.array(values, np.uint64)
+
+
+def arrays(np: Any, samples: list[Any], path: str) -> Any:
+    """Arrays of one shape and several dtypes, on top of each other."""
+    dtype = np.result_type(*samples)
+    if dtype.kind == "f" and all(array.dtype.kind in "iub" for array in samples):
+        for i, array in enumerate(samples):
+            if array.dtype.kind == "i" and array.size and array.min() < 0:
+                _refuse(path, i, array.min(), "is among arrays of uint64: no integer type holds both")
+        return np.stack(samples, dtype=np.uint64, casting="unsafe")
+    out = np.stack(samples)
+    _check(samples, out, path, "iu", lambda array: array.dtype.kind)
+    return out
+
+
+def tensors(torch: Any, samples: list[Any], path: str) -> Any:
+    """Tensors of one shape and several dtypes, on top of each other."""
+    out = torch.stack(samples)
+    _check(samples, out, path, "i", lambda tensor: "f" if tensor.is_floating_point() or tensor.is_complex() else "i")
+    return out
+
+
+def _check(samples: list[Any], out: Any, path: str, whole: str, kind: Any) -> None:
+    """Refuse whole numbers that became other ones. (Python compares them with floats exactly.)"""
+    if kind(out) in whole or out.dtype == samples[0].dtype == samples[-1].dtype:
+        return
+    for i, sample in enumerate(samples):
+        if kind(sample) in whole and sample.tolist() != out[i].tolist():
+            _refuse(path, i, f"of {sample.dtype}", f"is among others of {out.dtype}, which does not hold its numbers")
+
+
+def _refuse_other(np: Any, samples: list[Any], path: str) -> None:
+    for i, sample in enumerate(samples):
+        if not isinstance(sample, bool | int | float | complex | np.number | np.bool_):
+            name = type(sample).__name__
+            _refuse(path, i, f"a {name}", f"and sample 0 is a {type(samples[0]).__name__}: a field has one form")
+
+
+def _refuse(path: str, number: int, value: Any, why: str) -> NoReturn:
+    field = f" field {path}" if path else ""
+    raise ValueError(
+        f"cannot collate{field}: sample {number} of the batch is {value} {why}; "
+        "convert the field in a .map() before, or give .collate(fn) a function of your own"
+    )
