@@ -44,7 +44,14 @@ class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
 
 
 def members(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:
-    """The regular files of one archive."""
+    """The regular files of one archive, each under its path below the archive's own."""
+    for _, inner in entries(path, stream, mode):
+        assert inner.name is not None
+        yield inner.name, inner
+
+
+def entries(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:
+    """The regular files of one archive, each under the name that the archive has for it."""
     plain = _plain_file(stream)
     archive, ours = _opened(stream, mode, path)
     try:
@@ -58,7 +65,7 @@ def members(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tup
                 inner = StreamWrapper(io.BufferedReader(part), stream, name, again)
             else:
                 inner = in_memory(content(archive, info, path), name)
-            yield name, inner
+            yield info.name, inner
     finally:
         if ours:
             archive.close()

@@ -1,7 +1,9 @@
 """WebDataset: files that share a name up to its first dot are one sample.
 
 `a/0001.jpg, a/0001.cls` become `{"__key__": "a/0001", ".jpg": ..., ".cls": ...}`. Only neighbours are grouped, as
-they lie in an archive. `LoadShards` does the same archive by archive, so that archives are read by any worker.
+they lie in an archive. `LoadShards` does the same archive by archive, so that archives are read by any worker, and
+takes names as the webdataset package does: endings in small letters, names that begin with a dot and `__meta__` left
+out.
 """
 
 import re
@@ -10,10 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Op
-from headrace.ops.archives.load_from_tar import members
+from headrace.ops.archives.load_from_tar import entries
 from headrace.ops.files.per_file import PerFile
 
 Grouped = dict[str, Any]
+_KEY = re.compile(r"^((?:.*/|)[^./]+)(\.[^/]*)$", re.DOTALL)
+"""A member of a shard: its key, up to the first dot of its last part, and its ending."""
+_META = re.compile(r"__[^/]*__($|/)")
+"""What a shard says about itself."""
 _NAME = re.compile(r"^(.*?)(\.[^/]*)$", re.DOTALL)
 
 
@@ -52,12 +58,12 @@ class LoadShards(PerFile[Grouped]):
 
     def read(self, path: str, stream: Any) -> Iterator[Grouped]:
         group: Grouped = {}
-        for name, inner in members(path, stream):
+        for name, inner in entries(path, stream):
             with inner:
-                found = split(name[len(path) + 1 :])
-                if found is None:
+                found = _KEY.match(name)
+                if found is None or _META.match(name):
                     continue
-                prefix, suffix = found
+                prefix, suffix = found.group(1), found.group(2).lower()
                 if group and group["__key__"] != prefix:
                     yield group
                     group = {}

@@ -69,7 +69,11 @@ def arrays(np: Any, samples: list[Any], path: str) -> Any:
 
 def tensors(torch: Any, samples: list[Any], path: str) -> Any:
     """Tensors of one shape and several dtypes, on top of each other."""
-    out = torch.stack(samples)
+    try:
+        out = torch.stack(samples)
+    except RuntimeError as refused:
+        other = next(i for i, tensor in enumerate(samples) if tensor.dtype != samples[0].dtype)
+        _refuse(path, other, f"of {samples[other].dtype}", f"and sample 0 of {samples[0].dtype}: {refused}")
     _check(samples, out, path, "i", lambda tensor: "f" if tensor.is_floating_point() or tensor.is_complex() else "i")
     return out
 
