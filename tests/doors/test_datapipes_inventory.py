@@ -25,7 +25,7 @@ from headrace.datapipes import map as tables
 from headrace.datapipes.iter import IterableWrapper
 from headrace.datapipes.utils import StreamWrapper
 from headrace.doors.datapipes.iter import LEFT_OUT
-from headrace.doors.datapipes.nodes import lowered
+from headrace.doors.datapipes.lowering import lowered
 from headrace.pipe import cursor
 from tests.doors.datapipe_inventory import DIFFERENT_DEFAULTS, STREAMS, TABLES
 from tests.ops.file_laws import everything

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
-from headrace.doors.dataloader2.services import Settings
+from headrace.doors.dataloader2.services import ReadSettings
 from headrace.sharing import Agreement
 from tests.depth import depth
 from tests.laws.pipes import Numbers, drawn, odd, stream
@@ -128,4 +128,4 @@ def test_the_service_hands_its_time_out_on(monkeypatch: pytest.MonkeyPatch) -> N
     graph = service.initialize(IterableWrapper(range(5)).batch(2))
     assert isinstance(graph.op, FullSync)
     assert without_sync(graph)[1] == 11
-    assert service.settings(Settings()).ends == "pad"
+    assert service.settings(ReadSettings()).ends == "pad"
