@@ -98,7 +98,7 @@ def compare(suite: Suite, checkout: Path, work: Path, only_ours: bool) -> int:
     if only_ours:
         stored = json.loads((results.FOLDER / f"{suite.name}.json").read_text())
         original = Outcomes(outcome=stored["original outcomes"])
-        original.repeated = stored["passed when repeated alone"]["original"]
+        original.repeated = stored["passed when repeated"]["original"]
     else:
         theirs = environments.for_original(suite, checkout, work)
         original = side(suite, checkout, work, theirs, "original").run(list(suite.tests))

@@ -40,7 +40,7 @@ def compare(suite: Suite, versions: dict[str, str], original: Outcomes, ours: Ou
         "proof": proof.plain(),
         "losses": losses,
         "gained": sorted(ours.passed() - original.passed()),
-        "passed when repeated alone": {"original": sorted(original.repeated), "ours": sorted(ours.repeated)},
+        "passed when repeated": {"original": sorted(original.repeated), "ours": sorted(ours.repeated)},
         "original outcomes": dict(sorted(original.outcome.items())),
     }
 

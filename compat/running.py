@@ -6,8 +6,8 @@
         '-> its whole group is killed; the test under way is `timeout` or `crashed`;
             a new process runs the tests that are left
 
-What did not pass is run once more, alone in a process of its own: on a busy machine a test can fail for no fault of
-the loader's. What passes then has passed, and the results name it.
+What did not pass is run once more, apart from the rest: on a busy machine a test can fail for no fault of the loader's.
+What passes then has passed, and the results name it.
 """
 
 import json
@@ -37,7 +37,7 @@ class Outcomes:
     broken: dict[str, str] = field(default_factory=dict)
     """Files that could not be imported."""
     repeated: list[str] = field(default_factory=list)
-    """Tests that passed only when they were repeated alone."""
+    """Tests that passed only when they were repeated."""
     seconds: float = 0
 
     def passed(self) -> set[str]:
@@ -65,17 +65,15 @@ class Side:
         return [str(self.python), "-m", "pytest", *plugins, *options, *arguments]
 
     def run(self, tests: list[str], repeat: bool = True) -> Outcomes:
-        outcomes = Outcomes()
+        outcomes, again = Outcomes(), Outcomes()
         begun = time.monotonic()
         while self._process(tests, outcomes):
             pass
-        if repeat:
-            for test in [test for test, outcome in outcomes.outcome.items() if outcome not in ("passed", "skipped")]:
-                again = Outcomes()
-                self._process([test], again)
-                if again.outcome.get(test) == "passed":
-                    outcomes.outcome[test] = "passed"
-                    outcomes.repeated.append(test)
+        failed = [test for test, outcome in outcomes.outcome.items() if outcome not in ("passed", "skipped")]
+        while repeat and failed and self._process(failed, again):
+            pass
+        outcomes.repeated = sorted(again.passed())
+        outcomes.outcome.update(dict.fromkeys(outcomes.repeated, "passed"))
         outcomes.seconds = round(time.monotonic() - begun, 1)
         return outcomes
 

@@ -79,7 +79,7 @@ def test_every_test_has_an_outcome_whatever_hangs_or_dies(side: Callable[..., Ou
     assert "nothing_of_that_name" in found.broken["test_broken.py"]
 
 
-def test_what_passes_when_repeated_alone_has_passed_and_is_named(side: Callable[..., Outcomes]) -> None:
+def test_what_passes_when_repeated_has_passed_and_is_named(side: Callable[..., Outcomes]) -> None:
     found = side(30, True, test_once=ONCE)
     assert found.outcome == {"test_once.py::test_fails_the_first_time": "passed"}
     assert found.repeated == ["test_once.py::test_fails_the_first_time"]
