@@ -227,7 +227,8 @@ def _replace_pipes() -> None:
     from headrace.datapipes import graph
 
     def foreign(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if cls.__module__.startswith("torch.utils.data."):
+        # (A private class is a wrapper that torch puts around any pipe which it is given.)
+        if cls.__module__.startswith("torch.utils.data.") and not cls.__name__.startswith("_"):
             write("foreign", f"{cls.__module__}.{cls.__qualname__}")
         return type.__call__(cls, *args, **kwargs)
 
