@@ -139,7 +139,7 @@ class Running:
         self.loader.set_epoch(epoch)
         with WORDS:
             self._stream = iter(self.loader)
-        answers = [next(self._stream) for _ in range(self.options.worker_per_consumer)]
+            answers = [next(self._stream) for _ in range(self.options.worker_per_consumer)]
         for answer in answers:
             self._manager.info("worker", worker=answer.worker, length=answer.length)
         self.samples = answers[0].length

@@ -63,6 +63,13 @@ class Stage:
 WORDS = Words(
     there="build it inside the dataset, which is made in the worker",
     back="return plain data, arrays or tensors from the dataset or collate_fn, or give batch_encoder and batch_decoder",
+    others=(
+        (", or leave such samples out with on_poison='skip'", ""),
+        (
+            "look at it with workers=0",
+            "build the dataset without a SwiftLoader, from dataset_class, and look at it there",
+        ),
+    ),
 )
 
 

@@ -20,7 +20,7 @@ import cloudpickle
 
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
-from headrace.errors import NotPicklable
+from headrace.errors import HeadraceError, NotPicklable
 
 CURE = (
     "make it where it is used (for example in __getitem__ or worker_init), or use start_method='fork', or kind='thread'"
@@ -136,17 +136,23 @@ def unship(data: Any) -> tuple[Program, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What to do about something that cannot travel, in the words of a door: `with words:` around what may refuse it.
+    """What to do about an error, in the words of a door: `with words:` around what may raise it.
 
-    The options of doors have other names than those of a Loader; `there` is the way to a worker, `back` the way back.
+    The options of doors have other names than those of a Loader. `there` is about something that cannot travel to a
+    worker, `back` about the way back; `others` are further phrases of a Loader's errors, and what a door says instead.
     """
 
     there: str = CURE
     back: str = codec.CURE
+    others: tuple[tuple[str, str], ...] = ()
 
     def retell(self, error: BaseException) -> None:
-        if isinstance(error, NotPicklable):
-            error.args = (str(error).replace(CURE, self.there).replace(codec.CURE, self.back),)
+        if isinstance(error, HeadraceError):
+            told = str(error)
+            for phrase, instead in ((CURE, self.there), (codec.CURE, self.back), *self.others):
+                told = told.replace(phrase, instead)
+            if told != str(error):
+                error.args = (told,)
 
     def __enter__(self) -> None:
         pass
