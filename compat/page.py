@@ -15,8 +15,8 @@ twice, with the original and then with headrace in its place, in environments th
 that passes with the first and not with the second. `scripts/compat --page` makes this page from its results.
 
 Each process of a run (workers, spawned ranks, programs that tests start) writes down whose classes it used; a run in
-which one of them used the original's fails. A test has a time limit, and what does not pass is repeated once, apart from
-the rest, on both sides.
+which one of them used the original's fails. A test has a time limit, and what does not pass is repeated once, apart
+from the rest, on both sides.
 """
 
 CLASSES = f"""
