@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from headrace import Loader, Pipe
+from headrace.engine.workers.process.workers import ProcessWorkers
 from headrace.errors import PoisonSample
 
 METHODS = ("fork", "server")
@@ -118,7 +119,8 @@ class Killer:
         self.recoveries: list[float] = []
 
     def workers(self) -> list[Any]:
-        return [w for workers in self.loader._pool.all() for w in workers._workers]
+        sets = [workers for workers in self.loader._pool.all() if isinstance(workers, ProcessWorkers)]
+        return [worker for workers in sets for worker in workers._workers]
 
     def __enter__(self) -> "Killer":
         self._before = signal.signal(signal.SIGALRM, self.ring)
@@ -229,8 +231,7 @@ def consumer_killed(name: str, method: Any, workers: int, seed: int, figures: Fi
             loader = Loader(PIPES[name](SAMPLES), seed=seed, workers=workers, start_method=method)
             batches = iter(loader)
             next(batches)
-            pids = [w.started.pid for sets in loader._pool.all() for w in sets._workers]
-            os.write(write, " ".join(map(str, pids)).encode())
+            os.write(write, " ".join(map(str, loader.worker_pids())).encode())
             for _ in batches:
                 time.sleep(0.01)
         finally:

@@ -151,7 +151,7 @@ def main() -> None:
     count = max(2, *options.consumers)
     last = run(options.batches, count, options.workers, options.skew, die_after=options.batches // 3)
     print(f"\n{count} consumers, one of them killed: exit codes {last['codes']}, {last['run']} batches made")
-    print(f"left in the pool: {last['loans']} slots on loan, {last['shelf']} results kept")
+    print(f"left in the pool: {last['slots']} slots lent, {last['cache']} results kept")
 
 
 if __name__ == "__main__":

@@ -312,7 +312,7 @@ class Loader(Generic[T]):
     def stats(self) -> Stats:
         """What has happened so far."""
         everybody = self._pool.all()
-        arenas = [w.arena for w in everybody if hasattr(w, "arena")]
+        arenas = [workers.arena for workers in everybody]
         names = {s.number: f"stage {s.number} ({s.feed})" for s in self.program.stages}
         nodes = self.pipe.nodes()
         return Stats(
@@ -340,12 +340,12 @@ class Loader(Generic[T]):
 
     def worker_pids(self) -> list[int]:
         """The process numbers of the workers that are alive now."""
-        return [pid for workers in self._pool.all() if hasattr(workers, "pids") for pid in workers.pids()]
+        return [pid for workers in self._pool.all() for pid in workers.pids()]
 
     def _stacks(self) -> list[str]:
         lines = [repr(self)]
         for workers in self._pool.all():
-            for number, pid, what in workers.stuck() if hasattr(workers, "stuck") else ():
+            for number, pid, what in workers.stuck():
                 lines.append(f"--- worker {number} (process {pid}), {what}\n{workers.stack(number)}")
         return lines
 

@@ -68,6 +68,14 @@ def interrupts_itself() -> Any:
     raise KeyboardInterrupt
 
 
+class GivenUp(BaseException):
+    """Not an Exception."""
+
+
+def gives_up() -> Any:
+    raise GivenUp("enough")
+
+
 class NotPickled:
     def __reduce__(self) -> Any:
         raise ValueError("not to be pickled")

@@ -114,7 +114,7 @@ def main(cluster, nodes):
         for i, batch in enumerate(loader):
             got.append(seen(batch))
             if i == len(want) // 4:
-                busy = {worker.node for worker in workers._roster.workers}
+                busy = {worker.node for worker in workers._scheduler.actors}
                 cluster.remove_node(next(node for node in nodes if node.node_id in busy), allow_graceful=False)
         assert workers.restarts, "no actor was on the node that died"
         print("ends:", [why for _, why in workers.restarts], "losses:", sum(workers._lost.values()))

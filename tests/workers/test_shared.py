@@ -100,8 +100,8 @@ def test_what_a_closed_loader_held_is_free(no_new_fds: Any) -> None:
         no_new_fds()
         with Loader(PIPES["images"], seed=3, pool=pool) as loader:
             held = [batch for _, batch in zip(range(20), loader, strict=False)]
-            assert pool.stats()["loans"] >= 20
-        assert pool.stats()["loans"] == 0
+            assert pool.stats()["slots"] >= 20
+        assert pool.stats()["slots"] == 0
         assert [told(batch) for batch in held] == alone("images")[:20]
         del held
 
@@ -115,7 +115,7 @@ def test_each_consumer_gets_its_own_share(name: str, consumers: Consumers) -> No
         for rank in range(3):
             consumers.start(pool, name, rank=rank, ranks=3, epochs=2)
         consumers.end()
-        assert pool.stats()["loans"] == pool.stats()["shelf"] == 0
+        assert pool.stats()["slots"] == pool.stats()["cache"] == 0
     for rank in range(3):
         assert consumers.got(rank) == alone(name, 2, world=World(rank=rank, ranks=3))
 
@@ -133,14 +133,14 @@ def test_all_consumers_get_the_same_stream_and_every_ticket_is_run_once(name: st
     assert [consumers.got(k) == want for k in range(3)] == [True] * 3
     # (After the end of a stream there may be one more ticket under way.)
     assert 2 * counted["run"] - 8 <= counted["shared"] <= 2 * counted["run"]
-    assert counted["loans"] == counted["shelf"] == 0
+    assert counted["slots"] == counted["cache"] == 0
 
 
 def test_nobody_runs_far_ahead_of_the_slowest(consumers: Consumers) -> None:
     with SharedPool(workers=2, consumers=2, same=True, skew=6) as pool:
         consumers.start(pool, "images", pause=10)
         consumers.start(pool, "images")
-        while pool.stats().get("shelf", 0) < 6:  # bounded by the test's deadline
+        while pool.stats().get("cache", 0) < 6:  # bounded by the test's deadline
             assert consumers.running[1].poll() is None
         # The slow one has asked for as much as its window holds, the fast one is six tickets ahead of that.
         assert len(consumers.got(1)) <= 10 + 8 * 2 + 6
@@ -161,7 +161,7 @@ def test_a_consumer_that_dies_or_stops_does_not_hold_the_others(how: dict[str, i
         counted = pool.stats()
     if "copy" in how:
         consumers.go(0)  # ends the forked copy, which has had the line to the pool open all the time
-    assert counted["loans"] == counted["shelf"] == counted["consumers"] == 0
+    assert counted["slots"] == counted["cache"] == counted["consumers"] == 0
     assert [consumers.got(k) == alone("filtered images", 2) for k in (1, 2)] == [True] * 2
     assert consumers.got(0) == alone("filtered images")[:7]
 
@@ -182,7 +182,7 @@ def test_a_killed_worker_changes_nothing(consumers: Consumers) -> None:
 def test_a_consumer_that_never_comes_is_not_waited_for_for_ever() -> None:
     with SharedPool(workers=1, consumers=2, same=True, skew=2, wait=0.5) as pool:
         assert alone("images", pool=pool) == alone("images")
-        assert pool.stats()["shelf"] == 0
+        assert pool.stats()["cache"] == 0
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_the_lab_shows_that_every_batch_is_made_once() -> None:
     _, one, three, _, killed, left = done.stdout.splitlines()
     assert (one.split()[3:5], three.split()[3:5]) == (["24", "0"], ["24", "48"])
     assert killed == "3 consumers, one of them killed: exit codes [0, 0, -9], 24 batches made"
-    assert left == "left in the pool: 0 slots on loan, 0 results kept"
+    assert left == "left in the pool: 0 slots lent, 0 results kept"
 
 
 def test_arrays_that_a_consumer_writes_to_are_its_own() -> None:

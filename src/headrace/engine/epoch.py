@@ -9,6 +9,7 @@ from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
+from headrace.engine.workers.protocol import Workers
 from headrace.errors import HeadraceError
 from headrace.observe.meter import RUN, Meter
 from headrace.pipe.cursor import Cursor, Opening
@@ -49,6 +50,7 @@ class Epoch(Iterator[T], Generic[T]):
         self._first = first
         self._tail: Cursor | None = None
         self._closed = False
+        self._workers: Workers | None = None
         self.after_each: Callable[[], None] | None = None
         """Called after each batch was taken and before it is handed over."""
         self.trial: Callable[[Epoch[T]], None] | None = None
@@ -80,6 +82,7 @@ class Epoch(Iterator[T], Generic[T]):
             self._samples = self._watch(self._samples, place, mask)
 
     def _begin(self, at: RunPlace | None, turn: int = 0) -> Run:
+        assert self._workers is not None
         return Run(
             self._pool.program, self._pool.policy, self._workers, self.epoch + turn * TURN, self._world, self._meter,
             ends=self._ends, at=at, first=self._first,
@@ -160,7 +163,7 @@ class Epoch(Iterator[T], Generic[T]):
         self._samples = iter(())
 
     def __del__(self) -> None:
-        if getattr(self, "_workers", None) is not None:
+        if self._workers is not None:
             self.close()
 
 

@@ -6,11 +6,11 @@ the same time gets a set of its own, so that two of them never wait for each oth
 
 import os
 import threading
-from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.workers.inline import InlineWorkers
+from headrace.engine.workers.protocol import Workers
 from headrace.errors import BadOption
 
 
@@ -20,15 +20,15 @@ class Pool:
     def __init__(self, program: Program, policy: Policy) -> None:
         self.program = program
         self.policy = policy
-        self._idle: list[Any] = []
-        self._busy: list[Any] = []
+        self._idle: list[Workers] = []
+        self._busy: list[Workers] = []
         # Re-entrant: the collector may end an iterator, which gives its workers back, while this lock is held.
         self._lock = threading.RLock()
         self._owner = os.getpid()
         self.closed = False
         self._replaced = 0
 
-    def take(self) -> Any:
+    def take(self) -> Workers:
         if self._owner != os.getpid():
             # A forked copy of the consumer: the workers belong to the parent, this process starts its own.
             self._idle, self._busy, self._owner, self._lock = [], [], os.getpid(), threading.RLock()
@@ -41,7 +41,7 @@ class Pool:
             self._busy.append(workers)
         return workers
 
-    def give_back(self, workers: Any) -> None:
+    def give_back(self, workers: Workers) -> None:
         with self._lock:
             self._busy = [w for w in self._busy if w is not workers]
             keep = not self.closed and not self._idle
@@ -58,7 +58,7 @@ class Pool:
         for workers in idle:
             self._end(workers)
 
-    def discard(self, workers: Any) -> None:
+    def discard(self, workers: Workers) -> None:
         """Workers that are in no fit state."""
         self._end(workers)  # first: if this is interrupted, the pool's own end closes them
         with self._lock:
@@ -68,7 +68,7 @@ class Pool:
         """Workers that died and were replaced, in all sets there have been."""
         return self._replaced + sum(len(workers.restarts) for workers in self.all())
 
-    def all(self) -> list[Any]:
+    def all(self) -> list[Workers]:
         with self._lock:
             return [*self._idle, *self._busy]
 
@@ -80,13 +80,13 @@ class Pool:
         for workers in everybody:
             self._end(workers)
 
-    def _end(self, workers: Any) -> None:
+    def _end(self, workers: Workers) -> None:
         self._replaced += len(workers.restarts)
         workers.restarts.clear()
         workers.close()
 
 
-def make(policy: Policy) -> Any:
+def make(policy: Policy) -> Workers:
     """A set of workers of the policy's kind."""
     if policy.kind == "inline":
         return InlineWorkers()

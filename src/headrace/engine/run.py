@@ -24,6 +24,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
+from headrace.engine.workers.protocol import Workers
 from headrace.errors import Closed, SnapshotRefused, TooManyErrors, WorkerStuck
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
@@ -38,7 +39,7 @@ class Run:
         self,
         program: Program,
         policy: Policy,
-        workers: Any,
+        workers: Workers,
         epoch: int,
         world: World,
         meter: Meter,
@@ -53,8 +54,7 @@ class Run:
         self.workers = workers
         self.epoch = epoch
         self.meter = meter
-        self._arena: Any = getattr(workers, "arena", None)
-        self._collect: Any = getattr(workers, "collect", None)
+        self._arena = workers.arena
         self._last = len(program.stages) - 1
         self._assembled = program.assembled
         at = at or RunPlace()
@@ -116,7 +116,7 @@ class Run:
                 continue
             item = self._ready.popleft()
             self._delivered += 1
-            if self._collect is not None and (not self.workers.rest or time.perf_counter() > self._looked):
+            if self.workers.concurrent and (not self.workers.rest or time.perf_counter() > self._looked):
                 self._keep_busy()
             self._now, self._taken = item.ticket, 0
             self._kept = item.kept
@@ -124,7 +124,10 @@ class Run:
             if item.error is not None:
                 if isinstance(item.error, StopIteration):
                     # It would end the epoch in silence, and the rest of the data would be missing.
-                    raise RuntimeError("code of the pipe raised StopIteration") from item.error
+                    ended = RuntimeError("code of the pipe raised StopIteration")
+                    for note in getattr(item.error, "__notes__", ()):
+                        ended.add_note(note)
+                    raise ended from item.error
                 error, item.error, item.ticket.error = item.error, None, None
                 try:
                     raise error
@@ -153,6 +156,7 @@ class Run:
 
     def _decode(self, reply: Reply) -> Any:
         arena, slot = self._arena, reply.slot
+        assert slot is not None
         head, spans = reply.outputs, reply.spans
         if arena.crowded():
             arena.copies += 1
@@ -174,14 +178,13 @@ class Run:
         """Send out as much work as there is room for."""
         self._enter()
         self._issue()
-        if self._collect is not None:
-            self.workers.flush()
+        self.workers.flush()
         self.sound = True
 
     def _keep_busy(self) -> None:
         """While the user works on a batch, workers must not run out of tickets: take replies, send more."""
         self._enter()
-        for reply in self._collect():
+        for reply in self.workers.collect():
             self._accept(reply)
         self._issue()
         self.workers.flush()
@@ -265,7 +268,7 @@ class Run:
         if self.workers.rest:
             wanted = max(wanted, policy.workers * policy.prefetch * STRETCH)
         arena = self._arena
-        if arena is not None and arena.largest:
+        if arena.largest:
             wanted = min(wanted, arena.budget // arena.largest)
         return max(wanted, policy.workers + 1)
 
@@ -364,10 +367,8 @@ class Run:
             )
 
     def _stuck(self) -> None:
-        stuck = self.workers.stuck() if hasattr(self.workers, "stuck") else []
-        if self.policy.on_stuck == "replace" and stuck and hasattr(self.workers, "replace"):
-            for number, _, _ in stuck:
-                self.workers.replace(number)
+        stuck = self.workers.stuck()
+        if self.policy.on_stuck == "replace" and [busy for busy in stuck if self.workers.replace(busy.number)]:
             return
         stacks = "".join(f"\n--- worker {n} (process {pid}), {what}\n{self.workers.stack(n)}" for n, pid, what in stuck)
         raise WorkerStuck(

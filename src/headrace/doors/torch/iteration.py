@@ -141,7 +141,9 @@ class Iteration(_BaseDataLoaderIter):
         with WORDS:
             listed = None if self._indices is None else Listed(self._indices, self._number, self._before)
             self._epoch = Epoch(self._pool, self._meter, self._number, World(), at=here, first=listed)
-        self._workers = self._epoch._workers
+        workers = self._epoch._workers
+        assert workers is not None
+        self._workers = workers
         self._deaths = len(self._workers.restarts)
         self._standing.live = weakref.ref(self)
         if loader.num_workers:

@@ -18,7 +18,7 @@ from typing import Any
 from headrace.doors.torch.crew import Crew
 from headrace.doors.torch.workers import Replica
 from headrace.engine.wire import codec
-from headrace.engine.workers.remote import RemoteTraceback
+from headrace.engine.workers.replies import RemoteTraceback
 from headrace.op import Here, Source, place
 from headrace.plan.seed import key, seed_globals
 

@@ -1,32 +1,130 @@
 """What consumer and workers say to each other.
 
-On the wire these are plain tuples (a frozen dataclass costs seven times as much); these classes are the reader's view.
+On the wire these are plain tuples (a frozen dataclass costs seven times as much); the classes are the reader's view of
+them, one for each kind of message.
 
-    consumer -> worker     TICKETS [(seq, stage, epoch, number, payload, slot, avoid, forget, new, room), ...], short
-                                                                   (+ the descriptors of the slots that are `new`)
-                           FAR     size                            too large for a message: it is in a descriptor
+    consumer -> worker     TICKETS [Lent, ...], short              (+ the descriptors of the slots that are `new`)
                            STOP
     worker -> consumer     a list of these, each packed by itself:
-                           INLINE  seq, head, ...                  a small result, inside the message
-                           SLOTTED seq, head, spans, ...           a result in the slot that was lent
-                           MANY    seq, count, table, ...          many samples in the slot
-                           FAILED  seq, error, traceback, ...
-                           READY   pid
-                           RETIRED handled                         it asks to be replaced
-                           (+ a descriptor when the result outgrew the slot: the worker made a new one)
+                           (INLINE | SLOTTED | MANY | FAILED, seq, result, held)
+                                                                   (+ a descriptor when the result outgrew its slot)
+                           (READY, pid)
+                           (RETIRED, handled)                      it asks to be replaced
+
+`result` is one of the four classes below; `held` are numbers of slots that user code still looks into. The messages to
+and from Ray actors and the server of a shared pool carry the same four results.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from headrace.engine.feeds.place import Place, Placed
 
-TICKETS, STOP, FAR = range(3)
-READY, INLINE, SLOTTED, MANY, FAILED, RETIRED, PLACED = range(10, 17)
+from headrace.memory.arena import Slot
+
+TICKETS, STOP = range(2)
+READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
 BEGUN, DONE, PACKING = 1, 2, 3
 """What a slot's header says of its ticket: inside a sample, answered, or making the reply."""
+
+Skip = tuple[int, str, str]
+"""A sample that failed and was left out: its position, the op, the error."""
+Seconds = tuple[float, dict[int, float] | None, float]
+"""How long a ticket took, the seconds by op if it was timed (else None), and when it began, on a shared clock."""
+Table = tuple[int, int]
+"""Where the table of the samples in a slot lies: offset and size."""
+
+
+class Inline(NamedTuple):
+    """A small result, inside the message."""
+
+    head: Any
+    """The packed object."""
+    alone: bool
+    """It is one output, not a list of outputs."""
+    skipped: tuple[Skip, ...]
+    seconds: Seconds
+
+
+class Slotted(NamedTuple):
+    """A result whose arrays are in a slot."""
+
+    head: Any
+    """The packed object, or its offset and size in the slot."""
+    spans: tuple[int, ...]
+    """Where its arrays are: offset, size, offset, size, ..."""
+    size: int
+    """Bytes that it takes of the slot."""
+    alone: bool
+    skipped: tuple[Skip, ...]
+    seconds: Seconds
+
+
+class Many(NamedTuple):
+    """Samples for the next stage, or a block of a stream: packed one by one, all in a slot."""
+
+    samples: int
+    """How many."""
+    table: Table
+    size: int
+    skipped: tuple[Skip, ...]
+    seconds: Seconds
+    strand: tuple[bool, Any] | None
+    """Of a block of a stream: whether the stream has ended, and where it stands now."""
+
+
+class Failed(NamedTuple):
+    """An error of user code."""
+
+    error: bytes
+    traceback: str
+
+
+Result = Inline | Slotted | Many | Failed
+RESULTS: dict[int, type[Result]] = {INLINE: Inline, SLOTTED: Slotted, MANY: Many, FAILED: Failed}
+
+
+class Work(Protocol):
+    """What has to be known of a ticket in order to run it."""
+
+    @property
+    def stage(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def payload(self) -> Any: ...
+    @property
+    def avoid(self) -> tuple[int, ...]: ...
+
+
+class Lent(NamedTuple):
+    """A ticket on its way to a worker process, with the slot that its result is made in."""
+
+    seq: int
+    stage: int
+    epoch: int
+    number: int
+    payload: Any
+    slot: int
+    avoid: tuple[int, ...]
+    forget: Sequence[int]
+    """Slots that will not be used again."""
+    new: tuple[int, ...]
+    """Slots whose descriptors come with this message."""
+    room: tuple[int, int] | None
+    """The part of the slot that the result may take, where that is not all of it: from, to."""
+
+
+class Owner(Protocol):
+    """Whoever has made a ticket."""
+
+    def let_go(self, ticket: "Ticket") -> None:
+        """The ticket will not be run, or is answered: what it refers to is not needed for it any more."""
 
 
 class _Nowhere:
@@ -85,6 +183,9 @@ class Ticket:
             return int(payload[1] - payload[0] + len(payload[2]))
         return 1
 
+    def __str__(self) -> str:
+        return f"ticket {self.number} of stage {self.stage} in epoch {self.epoch}"
+
 
 class Reply:
     """What came of a ticket."""
@@ -98,19 +199,18 @@ class Reply:
         self.ticket = ticket
         self.outputs: Any = None
         """The outputs themselves (a list), or the packed head of them."""
-        self.slot: Any = None
+        self.slot: Slot | None = None
         """Where the outputs lie, if they were packed into a slot."""
-        self.spans: Any = ()
+        self.spans: tuple[int, ...] = ()
         self.count = 0
         self.error: BaseException | None = None
-        self.skipped: Any = ()
+        self.skipped: tuple[Skip, ...] = ()
         """Samples of this ticket that failed and were left out."""
         self.skips = 0
         """How many were left out up to here, in order."""
         self.kept = (0, 0)
         """How many of these a run that goes on from before or from after the ticket will not meet again."""
-        self.seconds: Any = ()
-        """How long it took, the seconds by op if it was timed (else None), and when it began, on a shared clock."""
+        self.seconds: Seconds | tuple[()] = ()
         self.worker = 0
         """The number of the worker that ran it."""
         self.bytes = 0

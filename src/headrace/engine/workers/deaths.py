@@ -1,20 +1,41 @@
-"""Deaths: what a worker was doing when it died, and how often one sample may do that.
+"""Deaths: how a worker ended, what it was doing then, and how often one sample may do that.
 
-The header of a slot names the sample at hand (see `child`). Only the ticket that was running is held against anyone:
-two deaths at the same sample make it poison.
+A sample that was at hand at two deaths is **poison**: one error that names it, or, with on_poison="skip", the ticket
+runs again without it. Only the ticket that was running counts, never those that were queued.
+
+A worker process writes the position at hand into the header of its ticket's slot, where it can be read after a death.
+Where no memory can be read (Ray), the first death in a ticket names no sample; from then on the ticket is *watched*:
+its worker tells somebody else each position beforehand. Which sample of a stream it was is not known: a stream is
+given up after several deaths in the same block.
 """
 
+import signal
 import struct
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import BEGUN, PACKING, Ticket
 from headrace.errors import PoisonSample
 
 STREAM_DEATHS = 5
-"""Deaths at one place of a stream before it is given up: which sample it was is not known there."""
-_PLACE = struct.Struct("<qqq")
+"""Deaths in one block of a stream before it is given up."""
+EARLY_DEATHS = 3
+"""Deaths before any worker was ready, after which starting is given up."""
+CAUSES = (
+    "Likely causes: out of memory (see dmesg), a crash in native code, or a call to os._exit() in the dataset; "
+    "workers=0 runs everything in this process and shows where"
+)
+_HEADER = struct.Struct("<qqq")
+
+
+class At(NamedTuple):
+    """Where a ticket was when its worker died."""
+
+    position: int
+    packing: bool
+    """All its samples were made, and the reply was being packed."""
 
 
 class Deaths:
@@ -22,53 +43,81 @@ class Deaths:
 
     def __init__(self, on_poison: str) -> None:
         self._on_poison = on_poison
-        self._struck: Counter[tuple[int, int, int]] = Counter()
+        self._blocks: Counter[tuple[int, int, int | None, int]] = Counter()
+        self._samples: Counter[tuple[int, int, int]] = Counter()
 
-    def strike(self, ticket: Ticket, why: str) -> None:
-        """The ticket was running when its worker died: note the sample; at the second time it is poison."""
-        _, position, begun = _PLACE.unpack_from(ticket.slot.map, 0)
-        # Which sample of a ticket it was that could not be packed is not known: that is held against the ticket.
-        sample = (ticket.stage, ticket.epoch, position if begun == BEGUN else -1 - ticket.number)
-        self._struck[sample] += 1
-        if self._struck[sample] < 2 or ticket.strand is not None:
-            if self._struck[sample] > STREAM_DEATHS:
+    def watched(self, ticket: Ticket) -> bool:
+        """A worker has died while it ran this ticket."""
+        return _name(ticket) in self._blocks
+
+    def strike(self, ticket: Ticket, at: At | None, why: str) -> None:
+        """The ticket was running when its worker died, and where, if that is known: the second time it is poison."""
+        name = _name(ticket)
+        self._blocks[name] += 1
+        if ticket.strand is not None:
+            if self._blocks[name] > STREAM_DEATHS:
+                near = "" if at is None else f", near sample {at.position}"
                 raise PoisonSample(
-                    f"the worker that reads a stream {why}, {self._struck[sample]} times near sample {position}; "
+                    f"the worker that reads a stream {why}, {self._blocks[name]} times in {ticket}{near}; "
                     f"look at it with workers=0"
                 )
             return
-        if begun == PACKING:
+        if at is None:
+            return
+        # Which sample of a ticket it was that could not be packed is not known: that is held against the ticket.
+        sample = (ticket.stage, ticket.epoch, -1 - ticket.number if at.packing else at.position)
+        self._samples[sample] += 1
+        if self._samples[sample] < 2:
+            return
+        if at.packing:
             raise PoisonSample(
-                f"a worker {why}, twice, while it was packing what it had made ({describe(ticket)}): a sample there "
-                f"ends the process that pickles it; look at it with workers=0, or return plain data and arrays"
+                f"a worker {why}, twice, while it was packing what it had made ({ticket}): a sample there ends the "
+                f"process that pickles it; look at it with workers=0, or return plain data and arrays"
             )
         if self._on_poison == "raise":
             raise PoisonSample(
-                f"the sample at position {position} ended its worker twice: it {why} ({describe(ticket)}); "
+                f"the sample at position {at.position} ended its worker twice: it {why} ({ticket}); "
                 f"look at it with workers=0, or leave such samples out with on_poison='skip'"
             )
-        ticket.avoid = (*ticket.avoid, position)
+        ticket.avoid = (*ticket.avoid, at.position)
 
 
-def running(tickets: Iterable[Ticket]) -> Ticket | None:
-    """The one that has begun a sample and is not answered: queued tickets, and finished ones, never count."""
+def _name(ticket: Ticket) -> tuple[int, int, int | None, int]:
+    return ticket.stage, ticket.epoch, ticket.strand, ticket.number
+
+
+def at_hand(tickets: Iterable[Ticket]) -> tuple[Ticket, At] | None:
+    """The ticket that has begun a sample and is not answered, as its slot's header says: queued ones never count."""
     for ticket in tickets:
-        seq, _, begun = _PLACE.unpack_from(ticket.slot.map, 0)
+        seq, position, begun = _HEADER.unpack_from(ticket.slot.map, 0)
         if seq == ticket.seq and begun in (BEGUN, PACKING):
-            return ticket
+            return ticket, At(position, begun == PACKING)
     return None
 
 
 def doing(tickets: Iterable[Ticket], program: Program) -> str:
     """What a worker with these tickets is doing now."""
     tickets = list(tickets)
-    ticket = running(tickets)
-    if ticket is None:
-        return f"{describe(tickets[0])}, not begun"
-    _, position, begun = _PLACE.unpack_from(ticket.slot.map, 0)
-    where = f"at position {position}" if begun == BEGUN else "packing its results"
-    return f"{where}, {describe(ticket)}: {program.ops(ticket.stage)}"
+    found = at_hand(tickets)
+    if found is None:
+        return f"{tickets[0]}, not begun"
+    ticket, at = found
+    where = "packing its results" if at.packing else f"at position {at.position}"
+    return f"{where}, {ticket}: {program.ops(ticket.stage)}"
 
 
-def describe(ticket: Ticket) -> str:
-    return f"ticket {ticket.number} of stage {ticket.stage} in epoch {ticket.epoch}"
+def describe_end(status: int | None) -> str:
+    """How a process ended, in words."""
+    if status is None:
+        return "ended"
+    if status >= 0:
+        return f"exited with code {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def replaced_because(timeout: float | None) -> str:
+    """How a worker ended that was killed because it was stuck."""
+    return f"gave no answer within {timeout} seconds and was killed by on_stuck='replace'"

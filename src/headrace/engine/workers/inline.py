@@ -6,11 +6,11 @@ back as they were.
 
 import time
 from collections import deque
-from typing import Any
 
-from headrace.engine.executor import Executor
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.messages import Owner, Reply, Ticket
+from headrace.engine.workers.protocol import Workers
+from headrace.engine.workers.task import Task
 from headrace.plan.seed import BorrowedGlobals
 
 STREAMED = 8
@@ -19,17 +19,18 @@ TOGETHER = 1e-3
 """Seconds after which no further one is begun."""
 
 
-class InlineWorkers:
+class InlineWorkers(Workers):
     """The inline kind."""
 
+    concurrent = False
+
     def __init__(self) -> None:
+        super().__init__()
         self._tickets: deque[Ticket] = deque()
-        self.deaths = 0
-        self.restarts: list[tuple[float, str]] = []
 
     def open(self, program: Program) -> None:
         self.program = program
-        self._executor = Executor(program, seeds=True)
+        self._task = Task(program, "the consumer itself", packed=False)
         self._borrowed = BorrowedGlobals()
         # A stream is read a little ahead anyway. Doing a few small batches of it together lends the caller's generators
         # once for all of them, which costs more than such a batch.
@@ -53,10 +54,10 @@ class InlineWorkers:
 
     def _answer(self, ticket: Ticket) -> Reply:
         try:
-            return answer(self._executor, ticket)
+            return answer(self._task, ticket)
         except Exception as error:
-            op, position = self._executor.where()
-            error.add_note(f"headrace: in {op}, at position {position}, in the consumer itself")
+            # (Only of an Exception: Ctrl-C, which may arrive at any moment here, must reach the caller at once.)
+            self._task.note(error)
             reply = Reply(ticket)
             reply.error = error
             return reply
@@ -64,34 +65,21 @@ class InlineWorkers:
     def running(self) -> int:
         return len(self._tickets)
 
-    def begin(self) -> None:
-        pass
-
-    def drop(self, owner: Any) -> None:
+    def drop(self, owner: Owner) -> None:
         self._tickets.clear()
-
-    def release(self, slot: Any) -> None:
-        pass
 
     def close(self) -> None:
         self._tickets.clear()
 
 
-def answer(executor: Executor, ticket: Ticket) -> Reply:
+def answer(task: Task, ticket: Ticket) -> Reply:
     """Run a ticket where its samples are plain objects; errors go up as they are."""
+    made = task.run(
+        ticket, lambda refs: [sample for block, first, stop in refs for sample in block.outputs[first:stop]]
+    )
     reply = Reply(ticket)
-    started = time.perf_counter()
-    stage = executor.program.stages[ticket.stage]
-    if stage.feed == "strand":
-        strand, state = ticket.payload
-        reply.outputs, reply.ended, reply.state = executor.strand(ticket.epoch, strand, ticket.number, state)
-    else:
-        payload = ticket.payload
-        if stage.feed == "refs":
-            refs, base, stride = payload
-            payload = ([s for block, first, stop in refs for s in block.outputs[first:stop]], base, stride)
-        reply.outputs = executor.run(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid)
-    reply.count = len(reply.outputs)
-    reply.skipped = tuple(executor.skipped)
-    reply.seconds = (time.perf_counter() - started, executor.timings, started)
+    reply.outputs, reply.count, reply.skipped = made.outputs, len(made.outputs), made.skipped
+    if made.strand is not None:
+        reply.ended, reply.state = made.strand
+    reply.seconds = task.seconds(made)
     return reply

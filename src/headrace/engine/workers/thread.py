@@ -9,31 +9,28 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any
 
-from headrace.engine.executor import Executor
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import answer
+from headrace.engine.workers.protocol import Busy, Workers
+from headrace.engine.workers.task import Task
 from headrace.errors import Closed
 
 
-class ThreadWorkers:
+class ThreadWorkers(Workers):
     """The thread kind."""
 
-    rest = 0.0
-
     def __init__(self, policy: Policy) -> None:
+        super().__init__()
         self.policy = policy
-        self.deaths = 0
-        self.restarts: list[tuple[float, str]] = []
         self._in: list[queue.SimpleQueue[Ticket | None]] = []
         self._out: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._running = 0
         self._closed = False
-        self._now: dict[int, tuple[int, Executor, Ticket]] = {}
+        self._now: dict[int, tuple[int, Task, Ticket]] = {}
         """By the thread's number: its identity, and what it runs."""
 
     def open(self, program: Program) -> None:
@@ -51,7 +48,7 @@ class ThreadWorkers:
             thread.start()
 
     def _serve(self, number: int, feed: "queue.SimpleQueue[Ticket | None]") -> None:
-        executor = Executor(self.program, seeds=False)
+        task = Task(self.program, f"thread {number}", seeds=False, packed=False)
         failed: BaseException | None = None
         try:
             if self.policy.worker_init is not None and number < self.policy.workers:
@@ -62,13 +59,10 @@ class ThreadWorkers:
             try:
                 if failed is not None:
                     raise failed
-                self._now[number] = (threading.get_ident(), executor, ticket)
-                reply = answer(executor, ticket)
+                self._now[number] = (threading.get_ident(), task, ticket)
+                reply = answer(task, ticket)
             except BaseException as error:
-                op, position = executor.where()
-                note = f"headrace: in {op}, at position {position}, in thread {number}"
-                if note not in getattr(error, "__notes__", ()):
-                    error.add_note(note)
+                task.note(error)
                 reply = Reply(ticket)
                 reply.error = error
             self._now.pop(number, None)
@@ -82,9 +76,6 @@ class ThreadWorkers:
         self._running += 1
         (self._shared if ticket.strand is None else self._pinned).put(ticket)
         return True
-
-    def flush(self) -> None:
-        pass
 
     def collect(self) -> list[Reply]:
         replies: list[Reply] = []
@@ -103,32 +94,20 @@ class ThreadWorkers:
         self._running -= 1
         return [first, *self.collect()]
 
-    def stuck(self) -> list[tuple[int, int, str]]:
-        """Threads inside a ticket: number, process, what they run."""
+    def stuck(self) -> list[Busy]:
         told = []
-        for number, (_, executor, ticket) in sorted(self._now.items()):
-            op, position = executor.where()
-            what = f"ticket {ticket.number} of stage {ticket.stage} in epoch {ticket.epoch}"
-            told.append((number, os.getpid(), f"in {op}, at position {position}, {what}"))
+        for number, (_, task, ticket) in sorted(self._now.items()):
+            op, position = task.executor.where()
+            told.append(Busy(number, os.getpid(), f"in {op}, at position {position}, {ticket}"))
         return told
 
     def stack(self, number: int) -> str:
-        """The Python stack of a thread at this moment."""
         ident, *_ = self._now.get(number, (0,))
         frame = sys._current_frames().get(ident)
         return "the thread has gone on" if frame is None else "".join(traceback.format_stack(frame))
 
     def running(self) -> int:
         return self._running
-
-    def begin(self) -> None:
-        pass
-
-    def drop(self, owner: Any) -> None:
-        pass
-
-    def release(self, slot: Any) -> None:
-        pass
 
     def close(self) -> None:
         for feed in (self._shared, self._pinned):

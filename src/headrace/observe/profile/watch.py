@@ -109,7 +109,7 @@ class Watch(Iterator[Any]):
         return sum(spent for op, spent in clock.items() if op != RUN)
 
     def _level(self, now: float) -> MemoryLevel:
-        arenas = [w.arena for w in self._pool.all() if hasattr(w, "arena")]
+        arenas = [workers.arena for workers in self._pool.all()]
         recorder, last = self.record.recorder, self.record.program.last
         waiting = recorder.answered.get(last.number, 0) - len(self.record.turns) if last.single else 0
         return MemoryLevel(now, sum(a.total for a in arenas), sum(a.slots for a in arenas), max(0, waiting))

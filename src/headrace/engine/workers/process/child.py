@@ -10,27 +10,41 @@ import ctypes
 import faulthandler
 import marshal
 import os
-import pickle
 import select
 import signal
 import socket
 import sys
 import threading
 import time
-import traceback
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from headrace.engine.executor import Executor
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire import packets as wire
-from headrace.engine.wire.messages import DONE, FAILED, INLINE, MANY, PACKING, READY, RETIRED, SLOTTED, STOP, TICKETS
+from headrace.engine.wire.messages import (
+    DONE,
+    FAILED,
+    INLINE,
+    MANY,
+    PACKING,
+    READY,
+    RETIRED,
+    SLOTTED,
+    STOP,
+    TICKETS,
+    Inline,
+    Lent,
+    Many,
+    Result,
+    Slotted,
+)
 from headrace.engine.wire.shipping import unship
 from headrace.engine.workers.process import heap
 from headrace.engine.workers.process.handles import before_exit, received
-from headrace.memory.arena import HEADER, Mapped, OutOfSharedMemory, anonymous, lease_type, room, whole
+from headrace.engine.workers.task import Made, Task, failed
+from headrace.memory.arena import HEADER, Mapped, anonymous, lease_type, room, whole
 from headrace.op import place
 
 TOGETHER = 1e-3
@@ -51,13 +65,10 @@ class Child:
 
     def __init__(self, sock: socket.socket, number: int, program: Program) -> None:
         self.sock = sock
-        self.number = number
-        self.program = program
         self.slots: dict[int, Mapped] = {}
-        self.executor = Executor(program, seeds=True)
-        self._single = [stage.single for stage in program.stages]
-        self._last = program.last.number
-        self._assembled = program.assembled
+        self.task = Task(program, f"worker {number} (process {os.getpid()})")
+        self._leases: list[tuple[int, weakref.ref[Any]]] = []
+        """Slots of the stage before that the ticket at hand reads, and whether anybody looks into them."""
 
     def handle_all(self, tickets: list[tuple[Any, ...]], short: bool) -> None:
         """Run tickets that came together; where they are short as a rule, replies wait a little for each other."""
@@ -65,7 +76,7 @@ class Child:
         size = 0
         since = time.perf_counter()
         for left, told in zip(range(len(tickets) - 1, -1, -1), tickets, strict=True):
-            reply, fd = self.handle(told)
+            reply, fd = self.handle(Lent._make(told))
             if fd >= 0:
                 if replies:
                     _send(self.sock, replies)
@@ -81,105 +92,75 @@ class Child:
         if replies:
             _send(self.sock, replies)
 
-    def handle(self, told: tuple[Any, ...]) -> tuple[bytes, int]:
+    def handle(self, ticket: Lent) -> tuple[bytes, int]:
         """Run one ticket; the packed reply, and a descriptor that goes with it or -1."""
-        seq, stage, epoch, number, payload, lent, avoid, forget, _, room = told
-        for gone in forget:
+        for gone in ticket.forget:
             self.slots.pop(gone, None)
-        slot = self.slots[lent]
-        header = self.executor.header = slot.header
+        slot = self.slots[ticket.slot]
+        header = self.task.executor.header = slot.header
         header[2] = 0
         header[1] = -1
-        header[0] = seq
+        header[0] = ticket.seq
+        room = ticket.room
         writer = codec.Writer(slot.view[: room[1]] if room else slot.view, slot.address, room[0] if room else HEADER)
         place.allocate, place.extend = writer.allocate, writer.extend if room else None
-        started = time.perf_counter()
+        held: tuple[int, ...] = ()
+        fd = -1
         try:
-            answer = self._run(seq, self.program.stages[stage], epoch, number, payload, avoid, writer, started)
-        except Exception as error:
-            answer = self._fail(seq, error, started), -1
+            kind, result, fd = self._run(ticket, writer)
+            # Views of the stage before that user code still holds: their slots must not be used again.
+            held = tuple(number for number, alive in self._leases if alive() is not None)
+        except BaseException as error:
+            kind, result = FAILED, self.task.fail(error)
         finally:
             place.allocate = place.extend = None
-        # (Not after sys.exit() in user code: that is a death inside the sample.)
+            self._leases.clear()
         header[2] = DONE
-        return answer
+        return marshal.dumps((kind, ticket.seq, tuple(result), held)), fd
 
-    def _run(
-        self, seq: int, stage: Any, epoch: int, number: int, payload: Any, avoid: Any, writer: Any, started: float
-    ) -> tuple[bytes, int]:
-        executor = self.executor
-        many = stage.number != self._last or (stage.feed == "strand")
-        extra: Any = None
-        leases: list[Any] = []
-        if stage.feed == "strand":
-            strand, state = payload
-            outputs, ended, now = executor.strand(epoch, strand, number, codec.unpack_state(state) if state else None)
-            extra = (ended, codec.pack_state(now))
-        else:
-            if stage.feed == "refs":
-                refs, base, stride = payload
-                samples: list[Any] = []
-                for slot, offset, size, writer_seq, first, stop in refs:
-                    mapped = self.slots[slot]
-                    if mapped.table[0] != writer_seq:
-                        mapped.table = (writer_seq, codec.read_table(mapped.view, offset, size))
-                    exporter = lease_type(mapped.size).from_buffer(mapped.map)
-                    leases.append((slot, weakref.ref(exporter)))
-                    samples += codec.load_many(memoryview(exporter).cast("B"), mapped.table[1], first, stop)
-                    del exporter
-                payload = (samples, base, stride)
-                del samples
-            elif stage.feed == "listed":
-                payload = pickle.loads(payload)
-            outputs = executor.run(stage.number, epoch, number, payload, avoid)
-            many = many or (stage.number == self._last - 1 and self._assembled)
-        skipped = tuple(executor.skipped)
-        executor.header[2] = PACKING
-        if many:
-            kind, body, fd = self._many(writer, outputs)
-        else:
-            alone = self._single[stage.number] and len(outputs) == 1
-            kind, body, fd = self._one(writer, outputs[0] if alone else outputs, alone)
-        payload, outputs = None, []
-        # Views of the stage before that user code still holds: their slots must not be used again.
-        held = tuple(slot for slot, alive in leases if alive() is not None) if leases else ()
-        seconds = (time.perf_counter() - started, executor.timings, started)
-        return marshal.dumps((kind, seq, *body, skipped, seconds, extra, held)), fd
+    def _run(self, ticket: Lent, writer: codec.Writer) -> tuple[int, Result, int]:
+        made = self.task.run(ticket, self._load)
+        self.task.executor.header[2] = PACKING
+        return self._many(writer, made) if made.many else self._one(writer, made)
 
-    def _one(self, writer: Any, result: Any, alone: bool) -> tuple[int, tuple[Any, ...], int]:
+    def _load(self, refs: Any) -> list[Any]:
+        """Samples of the stage before, out of their slots."""
+        samples: list[Any] = []
+        for slot, offset, size, writer_seq, first, stop in refs:
+            mapped = self.slots[slot]
+            if mapped.table[0] != writer_seq:
+                mapped.table = (writer_seq, codec.read_table(mapped.view, offset, size))
+            exporter = lease_type(mapped.size).from_buffer(mapped.map)
+            self._leases.append((slot, weakref.ref(exporter)))
+            samples += codec.load_many(memoryview(exporter).cast("B"), mapped.table[1], first, stop)
+            del exporter
+        return samples
+
+    def _one(self, writer: codec.Writer, made: Made) -> tuple[int, Result, int]:
         """Pack one object: in the message if it is small, else in the slot, else in memory of its own."""
-        head, buffers = codec.pack(result)
+        head: Any
+        head, buffers = codec.pack(made.outputs[0] if made.alone else made.outputs)
         if not buffers and len(head) <= IN_MESSAGE:
-            return INLINE, (head, alone), -1
+            return INLINE, Inline(head, made.alone, made.skipped, self.task.seconds(made)), -1
         fd = -1
         big = len(head) > IN_MESSAGE
         need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
         if need > writer.size:
             fd, writer = _overflow(need)
-        spans = writer.write(buffers)
+        spans = tuple(writer.write(buffers))
         if big:
-            at = writer.put(head)
-            return SLOTTED, ((at, len(head)), tuple(spans), need, alone), fd
-        return SLOTTED, (head, tuple(spans), need, alone), fd
+            head = (writer.put(head), len(head))
+        return SLOTTED, Slotted(head, spans, need, made.alone, made.skipped, self.task.seconds(made)), fd
 
-    def _many(self, writer: Any, outputs: list[Any]) -> tuple[int, tuple[Any, ...], int]:
-        heads, buffers = codec.pack_many(outputs)
+    def _many(self, writer: codec.Writer, made: Made) -> tuple[int, Result, int]:
+        heads, buffers = codec.pack_many(made.outputs)
         fd = -1
         need = codec.need_many(writer, heads, buffers)
         if need > writer.size:
             fd, writer = _overflow(need)
         table = codec.write_many(writer, heads, buffers)
-        return MANY, (len(outputs), table, writer.used), fd
-
-    def _fail(self, seq: int, error: Exception, started: float) -> bytes:
-        op, position = self.executor.where()
-        if not isinstance(error, OutOfSharedMemory):
-            packing = self.executor.header[2] == PACKING
-            at = "while its results were being packed" if packing else f"in {op}, at position {position}"
-            error.add_note(f"headrace: {at}, in worker {self.number} (process {os.getpid()})")
-        text = "".join(traceback.format_exception(error))
-        packed = codec.pack_error(error)
-        return marshal.dumps((FAILED, seq, packed, text, time.perf_counter() - started))
+        seconds = self.task.seconds(made)
+        return MANY, Many(len(made.outputs), table, writer.used, made.skipped, seconds, made.strand), fd
 
 
 def _overflow(need: int) -> tuple[int, codec.Writer]:
@@ -208,7 +189,7 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         if init is not None:
             init(number)
         child = Child(sock, number, program)
-    except Exception as error:
+    except BaseException as error:
         error.add_note(f"headrace: while worker {number} was starting")
         _send(sock, [_start_failed(error)])
         return
@@ -226,7 +207,7 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         if message[0] == STOP:
             return
         assert message[0] == TICKETS
-        for slot, fd in zip([slot for told in message[1] for slot in told[8]], fds, strict=True):
+        for slot, fd in zip([slot for told in message[1] for slot in Lent._make(told).new], fds, strict=True):
             child.slots[slot] = Mapped(fd)
         child.handle_all(message[1], message[2])
         handled += len(message[1])
@@ -247,7 +228,7 @@ def _send(sock: socket.socket, replies: list[bytes], fd: int = -1) -> None:
 
 
 def _start_failed(error: BaseException) -> bytes:
-    return marshal.dumps((FAILED, -1, codec.pack_error(error), "".join(traceback.format_exception(error)), 0.0))
+    return marshal.dumps((FAILED, -1, tuple(failed(error)), ()))
 
 
 def _watch(consumer: int) -> None:

@@ -1,4 +1,4 @@
-"""Lodging: the slot that a ticket's result is made in.
+"""Placement: the slot that a ticket's result is made in.
 
 It is a slot of its own, as large as results of that stage have been; or that of the ticket's first samples, when the
 rest of the batch has room behind them: there they need not be copied again (docs/decisions/0005).
@@ -11,7 +11,7 @@ GROWS = 1 << 20
 """Bytes of a batch from which on it is worth growing in the slot of its first samples."""
 
 
-class Lodging:
+class Placement:
     """Slots of one arena, for the tickets of one program."""
 
     def __init__(self, arena: Arena, last: int, ordered: bool) -> None:
@@ -25,11 +25,11 @@ class Lodging:
 
     def give(self, ticket: Ticket) -> Slot:
         """The slot for a ticket that has none."""
-        home = self._home(ticket) if ticket.home is not None else None
+        home = self._behind_samples(ticket) if ticket.home is not None else None
         ticket.slot = slot = self._arena.lend(self._need.get(ticket.stage, SMALLEST)) if home is None else home
         return slot
 
-    def _home(self, ticket: Ticket) -> Slot | None:
+    def _behind_samples(self, ticket: Ticket) -> Slot | None:
         """The slot of the ticket's first block, if the rest of the result has room behind the block's samples.
 
         (Only in order: nobody must need the block any more when the batch is used up. A ticket that avoids a sample

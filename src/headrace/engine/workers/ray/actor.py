@@ -1,4 +1,4 @@
-"""What runs inside a Ray cluster: the actor around a servant, the witness, and a look at a stuck actor.
+"""What runs inside a Ray cluster: the actor around a worker, the watcher, and a look at a stuck actor.
 
 Ray sends these by value, because they are made inside functions: a process of the cluster needs to find headrace only
 after it was told where the consumer found it. So nothing here may use a name of this module.
@@ -17,46 +17,46 @@ def actor() -> type:
             sys.path.extend(entry for entry in path if entry not in sys.path)
             import ray
 
-            from headrace.engine.workers.ray.servant import Servant
+            from headrace.engine.workers.ray.worker import RayWorker
 
-            def tell(witness: Any, seq: int, position: int) -> None:
+            def tell(watcher: Any, seq: int, position: int, packing: bool) -> None:
                 try:
-                    ray.get(witness.note.remote(seq, position))
+                    ray.get(watcher.note.remote(seq, position, packing))
                 except ray.exceptions.RayActorError:
                     pass  # then nobody will be blamed
 
-            self.servant = Servant(tell)
+            self.worker = RayWorker(tell)
             self.node = str(ray.get_runtime_context().get_node_id())
 
         def start(self, shipped: Any, number: int) -> Any:
-            return (*self.servant.start(shipped, number), self.node)
+            return self.worker.start(shipped, number), self.node
 
         def deliver(self, tickets: Any, lent: Any, *packs: Any) -> Any:
-            return self.servant.deliver(tickets, packs, lent)
+            return self.worker.deliver(tickets, packs, lent)
 
         def keep(self, ticket: Any, *packs: Any) -> Any:
-            return self.servant.keep(ticket, packs)
+            return self.worker.keep(ticket, packs)
 
         def again(self, ticket: Any, count: int) -> Any:
-            return self.servant.again(ticket, count)
+            return self.worker.again(ticket, count)
 
     return HeadraceWorker
 
 
-def witness() -> type:
-    """An actor that remembers where others were."""
+def watcher() -> type:
+    """An actor that remembers where others were when they died."""
 
-    class HeadraceWitness:
+    class HeadraceWatcher:
         def __init__(self) -> None:
-            self.told: dict[int, int] = {}
+            self.told: dict[int, tuple[int, bool]] = {}
 
-        def note(self, seq: int, position: int) -> None:
-            self.told[seq] = position
+        def note(self, seq: int, position: int, packing: bool) -> None:
+            self.told[seq] = (position, packing)
 
-        def last(self, seq: int) -> int | None:
+        def last(self, seq: int) -> tuple[int, bool] | None:
             return self.told.get(seq)
 
-    return HeadraceWitness
+    return HeadraceWatcher
 
 
 def look() -> Any:

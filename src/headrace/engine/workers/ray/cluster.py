@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.engine.workers.deaths import At
 from headrace.engine.workers.ray import actor as ray_actor
+from headrace.engine.workers.ray.answers import RayTicket
 from headrace.engine.workers.ray.lineage import Recipe
 from headrace.errors import missing
 
@@ -28,7 +30,7 @@ else:
         raise missing("ray", "ray") from None
 
 ANSWER = 10.0
-"""Seconds for the witness, or for a stack."""
+"""Seconds for the watcher, or for a stack."""
 STORE_SHARE = 3
 """Tickets under way take at most one part in so many of a node's object store."""
 LOST_WITH_NODE = "was lost with its node"
@@ -82,17 +84,18 @@ def here() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-def witness() -> Any:
-    """A witness, on the consumer's own node: where it goes, the consumer goes too."""
-    return ray.remote(ray_actor.witness()).options(num_cpus=0, scheduling_strategy=_on(here())).remote()
+def watcher() -> Any:
+    """A watcher, on the consumer's own node: where it goes, the consumer goes too."""
+    return ray.remote(ray_actor.watcher()).options(num_cpus=0, scheduling_strategy=_on(here())).remote()
 
 
-def witnessed(by: Any, seq: int) -> int | None:
-    """The position that a ticket told last, if there was anybody to tell."""
+def last_seen(by: Any, seq: int) -> At | None:
+    """Where a ticket was when it told last, if there was anybody to tell."""
     try:
-        return None if by is None else ray.get(by.last.remote(seq), timeout=ANSWER)
+        told = None if by is None else ray.get(by.last.remote(seq), timeout=ANSWER)
     except ray.exceptions.RayError:
         return None
+    return None if told is None else At(*told)
 
 
 def said(ref: Any) -> Any:
@@ -105,7 +108,7 @@ def said(ref: Any) -> Any:
 
 def remake(actor: Any, made: Recipe, inputs: list[Any]) -> Any:
     """Where the samples will be that this recipe makes."""
-    wire = (0, made.stage, made.epoch, made.number, made.payload, made.avoid, None)
+    wire = RayTicket(0, made.stage, made.epoch, made.number, made.payload, made.avoid, None)
     if made.strand:
         return actor.again.remote(wire, made.count)
     return actor.keep.options(num_returns=2).remote(wire, *inputs)[1]

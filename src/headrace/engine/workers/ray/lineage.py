@@ -8,7 +8,6 @@ read. A recipe holds no samples: what is spent is free, and can still be made on
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.engine.wire.codec import pack_state
 from headrace.engine.wire.messages import Ticket
 
 
@@ -45,24 +44,3 @@ def recipe(ticket: Ticket, payload: Any, count: int) -> Recipe:
         payload = ([(k, first, stop) for k, (_, first, stop) in enumerate(refs)], base, stride)
     strand = ticket.strand is not None
     return Recipe(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid, inputs, count, strand)
-
-
-class States:
-    """Where each strand stands after its last answer.
-
-    A strand goes on where a worker has it open; a worker that has not opens it from the last state known.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[int, bytes]] = {}
-
-    def payload(self, ticket: Ticket) -> tuple[int, bytes | None]:
-        """What is sent: the strand, and its state before the ticket's block as far as that is known."""
-        strand, state = ticket.payload
-        number, known = self._known.get((ticket.epoch, strand), (-1, None))
-        if state is None and number == ticket.number:
-            state = known
-        return strand, state if state is None or type(state) is bytes else pack_state(state)
-
-    def note(self, ticket: Ticket, state: bytes) -> None:
-        self._known[ticket.epoch, ticket.payload[0]] = (ticket.number + 1, state)

@@ -1,4 +1,4 @@
-"""What the desk of a shared pool keeps account of: consumers, what they ask for, results, and memory that is lent."""
+"""What the dispatcher of a shared pool keeps account of: consumers, what they ask for, results, and lent memory."""
 
 import marshal
 from collections import deque
@@ -11,7 +11,7 @@ OVER = 1 << 62
 """Past all tickets of an epoch."""
 
 
-class Settings(NamedTuple):
+class PoolSettings(NamedTuple):
     """What the pool was started with."""
 
     workers: int
@@ -23,7 +23,7 @@ class Settings(NamedTuple):
     """Seconds for which consumers that have not come yet are waited for."""
 
 
-class Key(NamedTuple):
+class ResultKey(NamedTuple):
     """Which result it is: two consumers that ask for the same key may be given the same one."""
 
     epoch: int
@@ -42,12 +42,12 @@ def made_of(*inputs: Any) -> bytes:
     return blake2b(marshal.dumps(inputs), digest_size=16).digest()
 
 
-class Loan:
-    """A slot, and how many look after it: consumers that have it, tickets that read it, the shelf."""
+class SharedSlot:
+    """A slot, and how many look after it: consumers that have it, tickets that read it, the cache."""
 
     __slots__ = ("key", "read", "slot", "uses")
 
-    def __init__(self, slot: Slot, key: Key | None) -> None:
+    def __init__(self, slot: Slot, key: ResultKey | None) -> None:
         self.slot = slot
         self.key = key
         """None: no other consumer will ever have it."""
@@ -56,27 +56,27 @@ class Loan:
         """The numbers of the tickets that have read it."""
 
 
-class Result:
+class CachedResult:
     """What came of a ticket, as it is told."""
 
-    __slots__ = ("body", "ended", "loan")
+    __slots__ = ("body", "ended", "memory")
 
-    def __init__(self, body: tuple[Any, ...], loan: Loan | None = None, ended: bool = False) -> None:
+    def __init__(self, body: tuple[Any, ...], memory: SharedSlot | None = None, ended: bool = False) -> None:
         self.body = body
-        self.loan = loan
+        self.memory = memory
         self.ended = ended
 
 
-class Asked:
+class Request:
     """A ticket that a consumer wants to have run."""
 
-    __slots__ = ("epoch", "key", "loans", "number", "payload", "pin", "reading", "seq", "stage", "strand")
+    __slots__ = ("epoch", "key", "number", "payload", "pin", "reading", "seq", "slots", "stage", "strand")
 
     def __init__(self, told: tuple[Any, ...]) -> None:
         self.seq, self.stage, self.epoch, self.number, self.payload, self.strand, self.pin = told
-        self.key: Key | None = None
+        self.key: ResultKey | None = None
         """Set if others may ask for the same."""
-        self.loans: list[Loan] = []
+        self.slots: list[SharedSlot] = []
         """What it reads."""
         self.reading: Any = None
         """Of a block of a stream: which reading of it."""
@@ -88,7 +88,7 @@ class Asked:
 
     @property
     def at(self) -> int:
-        if self.loans:
+        if self.slots:
             return int(self.payload[1])
         if self.strand is None and type(self.payload) is tuple:
             start, stop, extra = self.payload
@@ -96,14 +96,14 @@ class Asked:
         return int(self.number)
 
 
-class Consumer:
-    """One consumer, as the desk sees it."""
+class ConsumerState:
+    """One consumer, as the dispatcher sees it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.queue: deque[Asked] = deque()
+        self.queue: deque[Request] = deque()
         """What it has asked for and nobody has begun."""
-        self.wanted: set[Key] = set()
+        self.wanted: set[ResultKey] = set()
         """The keys of these."""
         self.place: dict[tuple[int, int], tuple[int, int]] = {}
         """By stage and strand: the epoch, and where the last ticket stands that it has asked for."""
@@ -115,11 +115,11 @@ class Consumer:
         """Slots that it was lent, and how often."""
         self.known: set[int] = set()
         """Slots that it has mapped."""
-        self.outbox: list[tuple[tuple[Any, ...], Loan | None]] = []
+        self.outbox: list[tuple[tuple[Any, ...], SharedSlot | None]] = []
         """Replies that are ready."""
         self.gone = False
 
-    def awaits(self, key: Key) -> bool:
+    def awaits(self, key: ResultKey) -> bool:
         """It has not asked for this yet, but will."""
         if self.place.get((key.stage, key.strand), (-1, -1)) >= (key.epoch, key.at) or key.epoch in self.apart:
             return False
@@ -127,20 +127,20 @@ class Consumer:
         return key.epoch != epoch or key.origin >= first
 
 
-class Job:
+class RunningTicket:
     """A ticket under way, and who waits for it."""
 
     __slots__ = ("asked", "waiters")
 
-    def __init__(self, asked: Asked, consumer: Consumer) -> None:
+    def __init__(self, asked: Request, consumer: ConsumerState) -> None:
         self.asked = asked
         self.waiters = [(consumer, asked)]
 
     def let_go(self, ticket: Any) -> None:
-        """Nothing to do: the loans are released with the reply."""
+        """Nothing to do: the slots are released with the reply."""
 
 
-class Watched(Arena):
+class ServerArena(Arena):
     """An arena that notes which slots are gone for good."""
 
     def __init__(self, budget: int) -> None:

@@ -1,8 +1,8 @@
 """Borrowed memory: an arena whose slots belong to the server of a shared pool.
 
-A loan is a slot of the server's, mapped here. It goes back - its number is told to the server - when nobody here looks
-into it any more. Where several consumers get the same slot, what the user is to write to is copied out of it first,
-into a slot of this arena's own.
+A borrowed slot is one of the server's, mapped here. It goes back - its number is told to the server - when nobody here
+looks into it any more. Where several consumers get the same slot, what the user is to write to is copied out of it
+first, into a slot of this arena's own.
 """
 
 import os
@@ -13,7 +13,7 @@ from headrace.engine.wire import codec
 from headrace.memory.arena import HEADER, Arena, Slot
 
 
-class Borrowed(Arena):
+class BorrowedArena(Arena):
     """The arena of a consumer that shares a pool."""
 
     def __init__(self, budget: int) -> None:
@@ -23,7 +23,7 @@ class Borrowed(Arena):
 
     def meet(self, number: int, fd: int) -> None:
         """A slot of the server's that was not seen before. The descriptor is used up."""
-        # Loans count below zero: slots of this arena's own have the same numbers above it.
+        # Borrowed slots count below zero: slots of this arena's own have the same numbers above it.
         self._mapped[number] = Slot(-number, fd, os.fstat(fd).st_size)
 
     def forget(self, numbers: list[int]) -> None:
@@ -31,7 +31,7 @@ class Borrowed(Arena):
         for number in numbers:
             self._mapped.pop(number, None)
 
-    def loan(self, number: int) -> Slot:
+    def borrow(self, number: int) -> Slot:
         """A slot that the server has lent."""
         slot = self._mapped[number]
         self.total += slot.size
@@ -39,7 +39,7 @@ class Borrowed(Arena):
         return slot
 
     def own(self, slot: Slot, head: Any, spans: tuple[int, ...]) -> tuple[Slot, Any, tuple[int, ...]]:
-        """A private copy of a result; the loan goes back."""
+        """A private copy of a result; the slot goes back."""
         view = slot.view
         raw = [view[spans[k] : spans[k] + spans[k + 1]] for k in range(0, len(spans), 2)]
         if type(head) is tuple:
@@ -50,7 +50,7 @@ class Borrowed(Arena):
         return copy, head, copied
 
     def own_many(self, slot: Slot) -> Slot:
-        """A private copy of many samples; the loan goes back."""
+        """A private copy of many samples; the slot goes back."""
         copy = self.lend(slot.size)
         copy.view[: slot.size] = slot.view
         copy.table = slot.table
@@ -58,7 +58,7 @@ class Borrowed(Arena):
         return copy
 
     def take_back(self) -> list[int]:
-        """Numbers of loans that nobody looks into any more, since the last call."""
+        """Numbers of borrowed slots that nobody looks into any more, since the last call."""
         self._take_back()
         back, self._back = self._back, []
         return back

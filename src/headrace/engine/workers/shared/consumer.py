@@ -20,25 +20,25 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire import packets as wire
-from headrace.engine.wire.messages import FAILED, INLINE, MANY, SLOTTED, Reply, Ticket
+from headrace.engine.wire.messages import Owner, Reply, Ticket
 from headrace.engine.wire.shipping import ship
-from headrace.engine.workers.remote import remote
-from headrace.engine.workers.shared import line as line
-from headrace.engine.workers.shared.borrowed import Borrowed
+from headrace.engine.workers.protocol import Busy, Workers
+from headrace.engine.workers.replies import remote, reply_to
+from headrace.engine.workers.shared import channel as channel
+from headrace.engine.workers.shared.borrowed import BorrowedArena
 from headrace.errors import Closed, WorkerDied
+from headrace.memory.arena import Slot
 
 
-class SharedWorkers:
-    """The shared kind."""
+class SharedWorkers(Workers):
+    """The shared kind. (Restarts are the pool's own business, and in its `stats()`.)"""
 
-    rest = 0.0
+    arena: BorrowedArena
 
     def __init__(self, policy: Policy) -> None:
+        super().__init__()
         self.policy = policy
-        self.arena = Borrowed(policy.memory)
-        self.deaths = 0
-        self.restarts: list[tuple[float, str]] = []
-        """Always empty: deaths are the pool's own business, and in its `stats()`."""
+        self.arena = BorrowedArena(policy.memory)
         self._owner = os.getpid()
         self._folder: str = policy.pool.path
         self._same: bool = policy.pool.same
@@ -59,17 +59,17 @@ class SharedWorkers:
         self.program = program
         self._last = program.last.number - (1 if program.assembled else 0)
         self._listed = program.stages[0].feed == "listed"
-        sock = self._sock = line.connect(self._folder)
-        sock.settimeout(line.OPENING)
+        sock = self._sock = channel.connect(self._folder)
+        sock.settimeout(channel.OPENING)
         try:
-            key = line.key_of(program)
-            self._say((line.HELLO, key))
+            key = channel.key_of(program)
+            self._say((channel.HELLO, key))
             answer = self._hear()
-            if answer[0] == line.NEED:
-                self._say((line.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
+            if answer[0] == channel.NEED:
+                self._say((channel.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
                 answer = self._hear()
-            if answer[0] == line.BROKEN:
-                raise remote(answer[1], answer[2])
+            if answer[0] == channel.BROKEN:
+                raise remote(*answer[1])
         except BaseException:
             self.close()
             raise
@@ -93,13 +93,13 @@ class SharedWorkers:
     def flush(self) -> None:
         """Send what was submitted, and give back what nobody looks into any more."""
         if back := self.arena.take_back():
-            self._say((line.FREE, back))
+            self._say((channel.FREE, back))
         if self._outbox:
             outbox, self._outbox = self._outbox, []
             for ticket in outbox:
                 self._tickets[ticket.seq] = ticket
                 self._epoch = ticket.epoch
-            self._say((line.ASK, [self._wire(ticket) for ticket in outbox]))
+            self._say((channel.ASK, [self._wire(ticket) for ticket in outbox]))
 
     def _wire(self, ticket: Ticket) -> tuple[Any, ...]:
         payload = ticket.payload
@@ -148,46 +148,40 @@ class SharedWorkers:
                     message = self._hear()
                 except BlockingIOError:
                     return replies
-                if message[0] == line.BROKEN:
-                    raise remote(message[1], message[2])
-                if message[0] == line.GONE:
+                if message[0] == channel.BROKEN:
+                    raise remote(*message[1])
+                if message[0] == channel.GONE:
                     self.arena.forget(message[1])
                 else:
                     for told in message[1]:
                         self._take(told, replies)
 
     def _take(self, told: tuple[Any, ...], replies: list[Reply]) -> None:
-        seq, kind, *body = told
+        seq, kind, fields, worker, number = told
         ticket = self._tickets.pop(seq)
         self._flying[ticket.stage] -= 1
-        if kind == line.DROPPED:
+        if kind == channel.DROPPED:
             ticket.owner.let_go(ticket)
             self._fresh = True
             return
-        reply = Reply(ticket)
-        replies.append(reply)
-        if kind == line.PAST:
+        if kind == channel.PAST:
+            reply = Reply(ticket)
             reply.outputs, reply.ended = [], True
-            return
-        if kind == FAILED:
-            reply.error = remote(*body)
-            return
-        if kind == INLINE:
-            reply.outputs, reply.count, reply.skipped, reply.seconds, reply.worker = body
-        elif kind == SLOTTED:
-            head, spans, reply.count, reply.skipped, reply.seconds, reply.worker, reply.bytes, number = body
-            slot = self.arena.loan(number)
-            mine = self.arena.own(slot, head, spans) if self._same else (slot, head, spans)
-            reply.slot, reply.outputs, reply.spans = mine
         else:
-            assert kind == MANY
-            table, reply.count, reply.skipped, reply.seconds, reply.worker, reply.bytes, number, *strand = body
-            reply.ended, reply.state = strand
-            slot = self.arena.loan(number)
-            slot.table = table
-            # What the workers read again stays where it is; what the user gets must be his alone.
-            common = self._same or ticket.strand is not None
-            reply.slot = self.arena.own_many(slot) if common and ticket.stage == self._last else slot
+            slot = None if number is None else self.arena.borrow(number)
+            reply = reply_to(ticket, kind, fields, slot, worker)
+            if slot is not None:
+                self._make_mine(reply, slot)
+        replies.append(reply)
+
+    def _make_mine(self, reply: Reply, slot: Slot) -> None:
+        """What workers read again stays where it is; what the user gets must be the user's alone."""
+        ticket = reply.ticket
+        if reply.outputs is not None:
+            if self._same:
+                reply.slot, reply.outputs, reply.spans = self.arena.own(slot, reply.outputs, reply.spans)
+        elif (self._same or ticket.strand is not None) and ticket.stage == self._last:
+            reply.slot = self.arena.own_many(slot)
 
     # --- the line -----------------------------------------------------------------------------------------------------
 
@@ -203,7 +197,7 @@ class SharedWorkers:
             except BlockingIOError:
                 self._writable.poll()  # the server reads whatever comes
             except (BrokenPipeError, ConnectionResetError):
-                raise WorkerDied(line.ENDED) from None
+                raise WorkerDied(channel.ENDED) from None
 
     def _hear(self) -> Any:
         assert self._sock is not None
@@ -212,39 +206,31 @@ class SharedWorkers:
         except ConnectionResetError:
             data, fds = b"", []
         if not data:
-            raise WorkerDied(line.ENDED)
+            raise WorkerDied(channel.ENDED)
         message = marshal.loads(data)
-        if message[0] == line.TOLD:
+        if message[0] == channel.TOLD:
             for number, fd in zip(message[2], fds, strict=True):
                 self.arena.meet(number, fd)
         return message
 
     # --- looking and ending -------------------------------------------------------------------------------------------
 
-    def stuck(self) -> list[tuple[int, int, str]]:
-        """Workers of the pool with unanswered tickets: number, pid, what they run."""
-        stuck: list[tuple[int, int, str]] = line.ask(self._folder, line.STUCK)
-        return stuck
+    def stuck(self) -> list[Busy]:
+        return [Busy(*told) for told in channel.ask(self._folder, channel.STUCK)]
 
-    def stack(self, worker_number: int) -> str:
-        """The Python stack of a worker of the pool at this moment."""
-        return str(line.ask(self._folder, line.STACK, worker_number))
+    def stack(self, number: int) -> str:
+        return str(channel.ask(self._folder, channel.STACK, number))
 
-    def replace(self, worker_number: int) -> None:
-        """Kill a worker that is stuck; what it was doing runs again, for whomever."""
-        line.ask(self._folder, line.REPLACE, worker_number)
+    def replace(self, number: int) -> bool:
+        return bool(channel.ask(self._folder, channel.REPLACE, number))
 
     def pids(self) -> list[int]:
-        return [] if self._closed else list(line.ask(self._folder, line.COUNT)["pids"])
+        return [] if self._closed else list(channel.ask(self._folder, channel.COUNT)["pids"])
 
     def running(self) -> int:
         return len(self._tickets) + len(self._outbox)
 
-    def begin(self) -> None:
-        """The pool forgives past deaths by itself."""
-
-    def drop(self, owner: Any) -> None:
-        """Tickets of an owner that no longer wants them: those not yet begun are forgotten."""
+    def drop(self, owner: Owner) -> None:
         for ticket in self._outbox:
             if ticket.owner is owner:
                 self._flying[ticket.stage] -= 1
@@ -252,10 +238,7 @@ class SharedWorkers:
         self._outbox = [ticket for ticket in self._outbox if ticket.owner is not owner]
         if self._sock is not None:
             with contextlib.suppress(WorkerDied):  # a pool that has ended has forgotten them anyway
-                self._say((line.DROP, self._epoch))
-
-    def release(self, slot: Any) -> None:
-        self.arena.give_back(slot)
+                self._say((channel.DROP, self._epoch))
 
     def _still_open(self) -> None:
         if self._closed:

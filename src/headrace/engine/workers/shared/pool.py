@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.engine.workers.process.start import _python, signals_wait
-from headrace.engine.workers.shared import line as line
-from headrace.engine.workers.shared.accounts import Settings
+from headrace.engine.workers.shared import channel as channel
+from headrace.engine.workers.shared.accounts import PoolSettings
 from headrace.errors import BadOption
 
 ENDING = 5.0
@@ -37,7 +37,7 @@ class Joined:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         try:
-            settings = Settings(**json.loads((Path(self.path) / "settings").read_text()))
+            settings = PoolSettings(**json.loads((Path(self.path) / "settings").read_text()))
         except OSError as error:
             raise BadOption(f"there is no shared pool at {self.path} ({error.strerror}); start one first") from None
         self.workers = settings.workers
@@ -55,7 +55,7 @@ class Joined:
 
     def stats(self) -> dict[str, Any]:
         """What the server counts: tickets run and shared, what is kept for slower consumers, pids of the workers."""
-        counted: dict[str, Any] = line.ask(self.path, line.COUNT)
+        counted: dict[str, Any] = channel.ask(self.path, channel.COUNT)
         return counted
 
 
@@ -84,7 +84,7 @@ class SharedPool(Joined):
                 raise BadOption(f"{name} must be a whole number >= 1, not {value!r}")
         if not wait >= 0:
             raise BadOption(f"wait must be a number of seconds >= 0, not {wait!r}")
-        settings = Settings(workers, consumers, bool(same), 8 * workers if skew is None else skew, float(wait))
+        settings = PoolSettings(workers, consumers, bool(same), 8 * workers if skew is None else skew, float(wait))
         folder = tempfile.mkdtemp(prefix="headrace-pool-")  # only its owner can enter
         (Path(folder) / "settings").write_text(json.dumps(settings._asdict()))
         ours, theirs = socket.socketpair()
@@ -110,12 +110,12 @@ class SharedPool(Joined):
         self.close()
 
 
-def _start(folder: str, control: int, settings: Settings) -> "subprocess.Popen[bytes]":
+def _start(folder: str, control: int, settings: PoolSettings) -> "subprocess.Popen[bytes]":
     starter = os.pidfd_open(os.getpid())
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, signals_wait():
             try:
-                listener.bind(os.path.join(folder, line.SOCKET))
+                listener.bind(os.path.join(folder, channel.SOCKET))
             except OSError as error:
                 raise BadOption(f"no socket can be made in {folder} ({error}); set TMPDIR to a shorter path") from None
             listener.listen(128)

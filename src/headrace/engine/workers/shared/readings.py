@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply
-from headrace.engine.workers.shared.accounts import Consumer, made_of
+from headrace.engine.workers.shared.accounts import ConsumerState, made_of
 
 APART = 1 << 32
 """More blocks than any reading has."""
@@ -27,10 +27,10 @@ LOST = codec.pack_state(None)
 Beginning = tuple[int, bytes | None]
 """Of a strand: the number of the first block, and the state before it."""
 FRESH: Beginning = (0, None)
-There = Callable[["Reading", int, int], bool]
+There = Callable[["StreamReading", int, int], bool]
 
 
-class Reading:
+class StreamReading:
     """One reading of the strands of an epoch."""
 
     def __init__(self, name: int, serial: int, private: bool) -> None:
@@ -40,7 +40,7 @@ class Reading:
         """One consumer's own, for ever."""
         self.open = not private
         """Others may still come."""
-        self.readers: dict[Consumer, set[int]] = {}
+        self.readers: dict[ConsumerState, set[int]] = {}
         """And the strands that they have begun."""
         self.began: dict[int, Beginning] = {}
         self.next: dict[int, int] = {}
@@ -83,20 +83,20 @@ class Reading:
         return True
 
 
-class Readings:
+class StreamReadings:
     """All readings of one program."""
 
     def __init__(self, strands: int, same: bool) -> None:
         self._strands = strands
         self._same = same
         self._count = 0
-        self._epochs: dict[int, list[Reading]] = {}
+        self._epochs: dict[int, list[StreamReading]] = {}
         self._serials: Counter[int] = Counter()
-        self._mine: dict[Consumer, tuple[int, Reading]] = {}
-        self._met: dict[Consumer, set[int]] = {}
+        self._mine: dict[ConsumerState, tuple[int, StreamReading]] = {}
+        self._met: dict[ConsumerState, set[int]] = {}
         """Epochs that a consumer has been in a reading of."""
 
-    def of(self, consumer: Consumer, epoch: int, strand: int, start: Beginning, there: There) -> Reading:
+    def of(self, consumer: ConsumerState, epoch: int, strand: int, start: Beginning, there: There) -> StreamReading:
         """The reading that a consumer takes its blocks from; `there` says whether a block can still be had."""
         reading = self.now(consumer, epoch)
         begins = start == FRESH or start[1] is not None
@@ -111,7 +111,9 @@ class Readings:
         reading.readers[consumer].add(strand)
         return reading
 
-    def _join(self, consumer: Consumer, epoch: int, strand: int, start: Beginning, there: There) -> Reading | None:
+    def _join(
+        self, consumer: ConsumerState, epoch: int, strand: int, start: Beginning, there: There
+    ) -> StreamReading | None:
         if epoch in self._met.get(consumer, ()) or (start != FRESH and self._strands > 1):
             return None  # it has had these samples, and may have written to them; or other strands may begin elsewhere
         for reading in self._epochs.get(epoch, ()):
@@ -121,7 +123,7 @@ class Readings:
                 return reading
         return None
 
-    def _new(self, consumer: Consumer, epoch: int, start: Beginning) -> Reading:
+    def _new(self, consumer: ConsumerState, epoch: int, start: Beginning) -> StreamReading:
         others = [reading for reading in self._epochs.get(epoch, ()) if reading.alive]
         serial = 0
         if epoch not in self._serials or others or start != FRESH:
@@ -131,19 +133,19 @@ class Readings:
         if private:
             consumer.apart.add(epoch)
         self._count += 1
-        reading = Reading(self._count, serial, private)
+        reading = StreamReading(self._count, serial, private)
         self._epochs[epoch] = [*others, reading]
         for old in list(self._epochs)[:-EPOCHS]:
             if not any(reading.alive for reading in self._epochs[old]):
                 del self._epochs[old]
         return reading
 
-    def now(self, consumer: Consumer, epoch: int) -> Reading | None:
+    def now(self, consumer: ConsumerState, epoch: int) -> StreamReading | None:
         """The reading of an epoch that a consumer is in."""
         its, reading = self._mine.get(consumer, (-1, None))
         return reading if its == epoch else None
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: ConsumerState) -> None:
         """A consumer needs no more blocks of the epoch at hand."""
         _, reading = self._mine.pop(consumer, (-1, None))
         if reading is not None:
@@ -151,6 +153,6 @@ class Readings:
             # Whoever takes its place must not have the samples that it had: they may have been written to.
             reading.open = reading.open and self._same
 
-    def forget(self, consumer: Consumer) -> None:
+    def forget(self, consumer: ConsumerState) -> None:
         self.leave(consumer)
         self._met.pop(consumer, None)

@@ -1,4 +1,4 @@
-"""The server of a shared pool: it lets consumers in, hears them, and tells them what the desk has for them.
+"""The server of a shared pool: it lets consumers in, hears them, and tells them what the dispatcher has for them.
 
 Only processes of the same user are let in. A consumer is gone when it closes its end or when its process has ended
 (a forked copy of it may keep the end open). Nothing is ever waited for but events; what a consumer does not read is
@@ -15,30 +15,29 @@ import select
 import shutil
 import socket
 import struct
-import traceback
 from collections import deque
 from typing import Any
 
-from headrace.engine.wire import codec
 from headrace.engine.wire import packets as wire
 from headrace.engine.wire.shipping import unship
 from headrace.engine.workers.process import child
-from headrace.engine.workers.shared import line as line
-from headrace.engine.workers.shared.accounts import Consumer, Settings
-from headrace.engine.workers.shared.desk import Desk
+from headrace.engine.workers.shared import channel as channel
+from headrace.engine.workers.shared.accounts import ConsumerState, PoolSettings
+from headrace.engine.workers.shared.dispatcher import Dispatcher
+from headrace.engine.workers.task import failed
 
 _CREDENTIALS = struct.Struct("3i")
 
 
-class Line:
+class Connection:
     """A process that is connected."""
 
     def __init__(self, sock: socket.socket, pid: int, pidfd: int) -> None:
         self.sock = sock
         self.pid = pid
         self.pidfd = pidfd
-        self.consumer: Consumer | None = None
-        """Its account at the desk, once the program is settled."""
+        self.consumer: ConsumerState | None = None
+        """Its account at the dispatcher, once the program is settled."""
         self.backlog: deque[tuple[bytes, list[int]]] = deque()
         """What it has not read yet, with descriptors to send along."""
 
@@ -51,16 +50,16 @@ class Line:
         self.backlog.clear()
 
 
-class Server:
+class PoolServer:
     """The pool."""
 
-    def __init__(self, listener: socket.socket, settings: Settings) -> None:
+    def __init__(self, listener: socket.socket, settings: PoolSettings) -> None:
         self.listener = listener
         self.settings = settings
-        self.desk: Desk | None = None
+        self.dispatcher: Dispatcher | None = None
         self.poll = select.epoll()
         self.poll.register(listener, select.EPOLLIN)
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, Connection] = {}
         """By socket, and by pidfd."""
 
     def serve(self, ends: list[int]) -> None:
@@ -68,32 +67,32 @@ class Server:
         for fd in ends:
             self.poll.register(fd, select.EPOLLIN)
         while True:
-            for fd, event in self.poll.poll(self.desk.patience() if self.desk is not None else None):
+            for fd, event in self.poll.poll(self.dispatcher.patience() if self.dispatcher is not None else None):
                 if fd in ends:
                     return
                 if fd == self.listener.fileno():
                     self._accept()
                 elif fd in self.lines:
                     self._event(self.lines[fd], fd, event)
-            if self.desk is not None:
-                self._work(self.desk)
+            if self.dispatcher is not None:
+                self._work(self.dispatcher)
 
     def close(self) -> None:
-        if self.desk is not None:
-            self.desk.close()
-        for line_ in set(self.lines.values()):
-            line_.close()
+        if self.dispatcher is not None:
+            self.dispatcher.close()
+        for connection in set(self.lines.values()):
+            connection.close()
 
-    def _work(self, desk: Desk) -> None:
+    def _work(self, dispatcher: Dispatcher) -> None:
         try:
-            desk.work()
+            dispatcher.work()
         except Exception as error:
-            self._break(desk, error)
+            self._break(dispatcher, error)
             return
-        for line_ in set(self.lines.values()):
-            if line_.consumer is not None:
-                self._tell(line_, line_.consumer, desk.arena.gone)
-        desk.arena.gone.clear()
+        for connection in set(self.lines.values()):
+            if connection.consumer is not None:
+                self._tell(connection, connection.consumer, dispatcher.arena.gone)
+        dispatcher.arena.gone.clear()
 
     # --- who comes and goes -------------------------------------------------------------------------------------------
 
@@ -107,24 +106,24 @@ class Server:
         if pidfd < 0:
             sock.close()
             return
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, line.SENDING)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.SENDING)
         sock.setblocking(False)
-        new = Line(sock, pid, pidfd)
+        new = Connection(sock, pid, pidfd)
         for fd in (sock.fileno(), pidfd):
             self.lines[fd] = new
             self.poll.register(fd, select.EPOLLIN)
 
-    def _leave(self, gone: Line) -> None:
+    def _leave(self, gone: Connection) -> None:
         for fd in (gone.sock.fileno(), gone.pidfd):
             self.poll.unregister(fd)
             del self.lines[fd]
         gone.close()
-        if gone.consumer is not None and self.desk is not None:
-            self.desk.leave(gone.consumer)
+        if gone.consumer is not None and self.dispatcher is not None:
+            self.dispatcher.leave(gone.consumer)
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
-    def _event(self, from_: Line, fd: int, event: int) -> None:
+    def _event(self, from_: Connection, fd: int, event: int) -> None:
         if fd == from_.pidfd:
             self._leave(from_)
             return
@@ -142,87 +141,87 @@ class Server:
                 return
             self._heard(from_, marshal.loads(data))
 
-    def _heard(self, from_: Line, message: tuple[Any, ...]) -> None:
+    def _heard(self, from_: Connection, message: tuple[Any, ...]) -> None:
         kind = message[0]
-        if kind in (line.HELLO, line.PROGRAM):
+        if kind in (channel.HELLO, channel.PROGRAM):
             self._hello(from_, message)
-        elif kind in (line.ASK, line.FREE, line.DROP):
+        elif kind in (channel.ASK, channel.FREE, channel.DROP):
             # (Else the workers broke meanwhile: it has not read that yet.)
-            if self.desk is not None and from_.consumer is not None:
+            if self.dispatcher is not None and from_.consumer is not None:
                 try:
-                    self._wish(self.desk, from_.consumer, kind, message[1])
+                    self._wish(self.dispatcher, from_.consumer, kind, message[1])
                 except Exception as error:
-                    self._break(self.desk, error)
+                    self._break(self.dispatcher, error)
         else:
-            self._say(from_, (line.ANSWER, self._answer(kind, *message[1:])))
+            self._say(from_, (channel.ANSWER, self._answer(kind, *message[1:])))
 
-    def _wish(self, desk: Desk, consumer: Consumer, kind: int, what: Any) -> None:
-        if kind == line.ASK:
+    def _wish(self, dispatcher: Dispatcher, consumer: ConsumerState, kind: int, what: Any) -> None:
+        if kind == channel.ASK:
             for told in what:
-                desk.ask(consumer, told)
-        elif kind == line.FREE:
-            desk.free(consumer, what)
+                dispatcher.ask(consumer, told)
+        elif kind == channel.FREE:
+            dispatcher.free(consumer, what)
         else:
-            desk.drop(consumer, what)
+            dispatcher.drop(consumer, what)
 
-    def _hello(self, from_: Line, message: tuple[Any, ...]) -> None:
+    def _hello(self, from_: Connection, message: tuple[Any, ...]) -> None:
         kind, key, *shipped = message
-        if self.desk is not None and self.desk.key != key and not self.desk.consumers:
-            self._end(self.desk)
-        if self.desk is None and kind == line.HELLO:
-            self._say(from_, (line.NEED,))
+        if self.dispatcher is not None and self.dispatcher.key != key and not self.dispatcher.consumers:
+            self._end(self.dispatcher)
+        if self.dispatcher is None and kind == channel.HELLO:
+            self._say(from_, (channel.NEED,))
             return
         try:
-            desk = self.desk or self._open(key, shipped[0])
-            if desk.key != key:
+            dispatcher = self.dispatcher or self._open(key, shipped[0])
+            if dispatcher.key != key:
                 raise ValueError(
                     "this pool runs another pipe, or the same one with another seed, batch size or options"
                 )
         except Exception as error:
             self._say(from_, _broken(error))
             return
-        from_.consumer = desk.join(from_.pid)
-        self._say(from_, (line.OPENED,))
+        from_.consumer = dispatcher.join(from_.pid)
+        self._say(from_, (channel.OPENED,))
 
-    def _open(self, key: str, shipped: bytes) -> Desk:
+    def _open(self, key: str, shipped: bytes) -> Dispatcher:
         program, policy = unship(shipped)
-        desk = self.desk = Desk(key, program, policy, self.settings)
-        self.poll.register(desk.fileno(), select.EPOLLIN)
-        return desk
+        dispatcher = self.dispatcher = Dispatcher(key, program, policy, self.settings)
+        self.poll.register(dispatcher.fileno(), select.EPOLLIN)
+        return dispatcher
 
     def _answer(self, question: int, *about: Any) -> Any:
-        desk = self.desk
-        if question == line.COUNT:
-            return desk.count() if desk is not None else {"pids": [], "consumers": 0}
-        if desk is None:
+        dispatcher = self.dispatcher
+        if question == channel.COUNT:
+            return dispatcher.count() if dispatcher is not None else {"pids": [], "consumers": 0}
+        if dispatcher is None:
             return []
-        if question == line.STUCK:
-            return desk.workers.stuck()
-        return desk.workers.stack(*about) if question == line.STACK else desk.workers.replace(*about)
+        if question == channel.STUCK:
+            return [tuple(busy) for busy in dispatcher.workers.stuck()]
+        return dispatcher.workers.stack(*about) if question == channel.STACK else dispatcher.workers.replace(*about)
 
     # --- what is said -------------------------------------------------------------------------------------------------
 
-    def _tell(self, to: Line, consumer: Consumer, gone: list[int]) -> None:
+    def _tell(self, to: Connection, consumer: ConsumerState, gone: list[int]) -> None:
         if mine := [number for number in gone if number in consumer.known]:
             consumer.known.difference_update(mine)
-            self._say(to, (line.GONE, mine))
+            self._say(to, (channel.GONE, mine))
         while consumer.outbox:
             some, consumer.outbox = consumer.outbox[: wire.MOST_FDS], consumer.outbox[wire.MOST_FDS :]
             new: dict[int, int] = {}
-            for _, loan in some:
-                if loan is not None:
-                    number = loan.slot.number
+            for _, memory in some:
+                if memory is not None:
+                    number = memory.slot.number
                     consumer.holds[number] = consumer.holds.get(number, 0) + 1
                     if number not in consumer.known:
                         consumer.known.add(number)
-                        new[number] = os.dup(loan.slot.fd)
-            self._say(to, (line.TOLD, [body for body, _ in some], list(new)), list(new.values()))
+                        new[number] = os.dup(memory.slot.fd)
+            self._say(to, (channel.TOLD, [body for body, _ in some], list(new)), list(new.values()))
 
-    def _say(self, to: Line, message: tuple[Any, ...], fds: list[int] | None = None) -> None:
+    def _say(self, to: Connection, message: tuple[Any, ...], fds: list[int] | None = None) -> None:
         to.backlog.append((marshal.dumps(message), fds or []))
         self._push(to)
 
-    def _push(self, to: Line) -> None:
+    def _push(self, to: Connection) -> None:
         """Send as much as the consumer takes now; the rest when it reads again."""
         while to.backlog:
             message, fds = to.backlog[0]
@@ -238,22 +237,22 @@ class Server:
                 os.close(fd)
         self.poll.modify(to.sock, select.EPOLLIN)
 
-    def _break(self, desk: Desk, error: Exception) -> None:
+    def _break(self, dispatcher: Dispatcher, error: Exception) -> None:
         """The workers are of no use any more: everybody is told why."""
-        self._end(desk)
-        for line_ in set(self.lines.values()):
-            if line_.consumer is not None:
-                line_.consumer = None
-                self._say(line_, _broken(error))
+        self._end(dispatcher)
+        for connection in set(self.lines.values()):
+            if connection.consumer is not None:
+                connection.consumer = None
+                self._say(connection, _broken(error))
 
-    def _end(self, desk: Desk) -> None:
-        self.poll.unregister(desk.fileno())
-        self.desk = None
-        desk.close()
+    def _end(self, dispatcher: Dispatcher) -> None:
+        self.poll.unregister(dispatcher.fileno())
+        self.dispatcher = None
+        dispatcher.close()
 
 
 def _broken(error: Exception) -> tuple[Any, ...]:
-    return line.BROKEN, codec.pack_error(error), "".join(traceback.format_exception(error))
+    return channel.BROKEN, tuple(failed(error))
 
 
 def main(folder: str, listener: int, starter: int, control: int, settings: tuple[Any, ...]) -> None:
@@ -262,7 +261,7 @@ def main(folder: str, listener: int, starter: int, control: int, settings: tuple
     # Every slot that somebody holds is a descriptor here, whoever it is.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    server = Server(socket.socket(fileno=listener), Settings(*settings))
+    server = PoolServer(socket.socket(fileno=listener), PoolSettings(*settings))
     try:
         server.serve([starter, control])
     finally:

@@ -1,11 +1,11 @@
-"""The desk of a shared pool: one program, its workers, and who gets which result.
+"""The dispatcher of a shared pool: one program, its workers, and who gets which result.
 
     consumers ──ask──> queue of each ──in turn──> ProcessWorkers ──replies──> whoever asked
-                                                                         └──> shelf: results that others still need
+                                                                         └──> cache: results that others still need
 
 A ticket is **common** when several consumers may ask for it: a block of a stream, and, if the consumers want the same
-stream, every ticket. A common ticket is run once. Its result stays on the shelf until all consumers have taken it or
-gone past it. The shelf is bounded: whoever is ahead waits, for tickets that others need too, until those come closer.
+stream, every ticket. A common ticket is run once. Its result stays on the cache until all consumers have taken it or
+gone past it. The cache is bounded: whoever is ahead waits, for tickets that others need too, until those come closer.
 The one who is behind never waits for anybody, so there is always somebody who goes on.
 
 The op that gets a sample may write to it, so no ticket is run twice on the same block.
@@ -18,34 +18,34 @@ from typing import Any
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
-from headrace.engine.wire.messages import FAILED, INLINE, MANY, SLOTTED, Reply, Ticket
+from headrace.engine.wire.messages import FAILED, Reply, Ticket
 from headrace.engine.workers.process.workers import ProcessWorkers
-from headrace.engine.workers.remote import RemoteTraceback
-from headrace.engine.workers.shared import line as line
+from headrace.engine.workers.replies import result_of
+from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import (
     OVER,
-    Asked,
-    Consumer,
-    Job,
-    Key,
-    Loan,
-    Result,
-    Settings,
-    Watched,
+    CachedResult,
+    ConsumerState,
+    PoolSettings,
+    Request,
+    ResultKey,
+    RunningTicket,
+    ServerArena,
+    SharedSlot,
     made_of,
 )
-from headrace.engine.workers.shared.readings import Reading, Readings
+from headrace.engine.workers.shared.readings import StreamReading, StreamReadings
 from headrace.errors import BadOption
 
 
-class Desk:
+class Dispatcher:
     """One program at work."""
 
-    def __init__(self, key: str, program: Program, policy: Policy, settings: Settings) -> None:
+    def __init__(self, key: str, program: Program, policy: Policy, settings: PoolSettings) -> None:
         self.key = key
         self.program = program
         self.settings = settings
-        self.consumers: list[Consumer] = []
+        self.consumers: list[ConsumerState] = []
         self.run = self.shared = self.fullest = 0
         self._incomplete = settings.consumers > 1
         """Some consumers have not come yet."""
@@ -53,14 +53,14 @@ class Desk:
         self._left: set[int] = set()
         self._turn = 0
         self._epoch = -1
-        self._loans: dict[int, Loan] = {}
-        self._jobs: dict[Key, Job] = {}
-        self._shelf: dict[Key, Result] = {}
-        self._again: list[Job] = []
+        self._slots: dict[int, SharedSlot] = {}
+        self._running: dict[ResultKey, RunningTicket] = {}
+        self._cache: dict[ResultKey, CachedResult] = {}
+        self._again: list[RunningTicket] = []
         """Blocks of streams whose worker did not know where it was."""
-        self._readings = Readings(program.strands, settings.same)
+        self._readings = StreamReadings(program.strands, settings.same)
         self.workers = ProcessWorkers(replace(policy, workers=settings.workers, kind="process"))
-        self.workers.arena = self.arena = Watched(policy.memory)
+        self.workers.arena = self.arena = ServerArena(policy.memory)
         self.workers.open(program)
 
     def fileno(self) -> int:
@@ -72,23 +72,23 @@ class Desk:
 
     # --- consumers ----------------------------------------------------------------------------------------------------
 
-    def join(self, pid: int) -> Consumer:
-        consumer = Consumer(pid)
+    def join(self, pid: int) -> ConsumerState:
+        consumer = ConsumerState(pid)
         self.consumers.append(consumer)
         # One that comes back is not another one.
         arrived = len(self.consumers) + len(self._left - {other.pid for other in self.consumers})
         self._incomplete = self._incomplete and arrived < self.settings.consumers
         return consumer
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: ConsumerState) -> None:
         """It needs nothing any more, and what it held is free."""
         consumer.gone = True
         self._left.add(consumer.pid)
         self.consumers.remove(consumer)
         for number, times in list(consumer.holds.items()):
             self.free(consumer, [number] * times)
-        for _, loan in consumer.outbox:
-            self._release(loan)
+        for _, memory in consumer.outbox:
+            self._release(memory)
         consumer.queue.clear()
         self._readings.forget(consumer)
         self._tidy()
@@ -97,17 +97,17 @@ class Desk:
         """Seconds for which those who have not come yet are still waited for; None if nobody is."""
         return max(0.0, self._until - time.monotonic()) if self._incomplete else None
 
-    def drop(self, consumer: Consumer, epoch: int) -> None:
+    def drop(self, consumer: ConsumerState, epoch: int) -> None:
         """A consumer has left an epoch: what it asked for and nobody has begun is forgotten."""
         consumer.apart.add(epoch)
-        consumer.outbox += [((asked.seq, line.DROPPED), None) for asked in consumer.queue]
+        consumer.outbox += [((asked.seq, channel.DROPPED, (), -1, None), None) for asked in consumer.queue]
         consumer.queue.clear()
         consumer.wanted.clear()
         self._readings.leave(consumer)
         self._tidy()
 
-    def ask(self, consumer: Consumer, told: tuple[Any, ...]) -> None:
-        asked = Asked(told)
+    def ask(self, consumer: ConsumerState, told: tuple[Any, ...]) -> None:
+        asked = Request(told)
         if asked.epoch > self._epoch:
             self._epoch = asked.epoch
             self.workers.begin()
@@ -115,7 +115,7 @@ class Desk:
             start = (asked.number, asked.payload[1])
             asked.reading = self._readings.of(consumer, asked.epoch, asked.strand, start, self._is_there)
         elif self.program.stages[asked.stage].feed == "refs":
-            asked.loans = [self._loans[number] for number, _, _ in asked.payload[0]]
+            asked.slots = [self._slots[number] for number, _, _ in asked.payload[0]]
         asked.key = self._key(consumer, asked)
         place = (asked.epoch, asked.at)
         if asked.where == (0, -1) and (asked.epoch != consumer.began[0] or place < consumer.place[0, -1]):
@@ -127,16 +127,16 @@ class Desk:
         if asked.key is not None:
             consumer.wanted.add(asked.key)
 
-    def _key(self, consumer: Consumer, asked: Asked) -> Key | None:
+    def _key(self, consumer: ConsumerState, asked: Request) -> ResultKey | None:
         where = (asked.epoch, *asked.where, asked.at)
         if asked.reading is not None:
-            return None if asked.reading.private else Key(*where, OVER, asked.reading.name)
+            return None if asked.reading.private else ResultKey(*where, OVER, asked.reading.name)
         if not self.settings.same or asked.epoch in consumer.apart:
             return None
         inputs, origin = asked.payload, asked.at
-        if asked.loans:
+        if asked.slots:
             refs, base, stride = asked.payload
-            keys = [loan.key for loan in asked.loans if loan.key is not None]
+            keys = [memory.key for memory in asked.slots if memory.key is not None]
             if len(keys) < len(refs):
                 return None  # made of what nobody else has
             origin = max(key.origin for key in keys)
@@ -145,12 +145,12 @@ class Desk:
                 base,
                 stride,
             )
-        return Key(*where, origin, made_of(asked.number, inputs))
+        return ResultKey(*where, origin, made_of(asked.number, inputs))
 
-    def _is_there(self, reading: Reading, strand: int, number: int) -> bool:
+    def _is_there(self, reading: StreamReading, strand: int, number: int) -> bool:
         return any(
             key.made_of == reading.name and (key.strand, key.at) == (strand, number)
-            for key in (*self._shelf, *self._jobs)
+            for key in (*self._cache, *self._running)
         )
 
     # --- tickets ------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Desk:
             self._one_of(last, bounded=False)
         self.workers.flush()
 
-    def _one_of(self, consumer: Consumer, bounded: bool = True) -> bool:
+    def _one_of(self, consumer: ConsumerState, bounded: bool = True) -> bool:
         """The first thing that a consumer wants and can have now."""
         for asked in consumer.queue:
             if self._serve(consumer, asked, bounded):
@@ -186,41 +186,41 @@ class Desk:
                 return True
         return False
 
-    def _serve(self, consumer: Consumer, asked: Asked, bounded: bool) -> bool:
+    def _serve(self, consumer: ConsumerState, asked: Request, bounded: bool) -> bool:
         key, reading = asked.key, asked.reading
         if reading is not None and asked.number > reading.last.get(asked.strand, OVER):
-            self._tell(consumer, asked, Result((line.PAST,)))
+            self._tell(consumer, asked, CachedResult((channel.PAST, (), -1, None)))
             return True
         if key is not None:
-            if key in self._shelf:
-                self._tell(consumer, asked, self._shelf[key])
+            if key in self._cache:
+                self._tell(consumer, asked, self._cache[key])
                 self.shared += 1
                 return True
-            if key in self._jobs:
-                self._jobs[key].waiters.append((consumer, asked))
+            if key in self._running:
+                self._running[key].waiters.append((consumer, asked))
                 self.shared += 1
                 return True
             if bounded and self._is_full(key) and self._is_awaited(key):
                 return False
         if reading is not None and (asked.number != reading.next[asked.strand] or reading.lost[asked.strand]):
             return False
-        if not self.settings.same and any(asked.number in loan.read for loan in asked.loans):
+        if not self.settings.same and any(asked.number in memory.read for memory in asked.slots):
             self._tell(consumer, asked, _twice())
             return True
-        job = Job(asked, consumer)
+        job = RunningTicket(asked, consumer)
         if not self._submit(job):
             return False
-        for loan in asked.loans:
-            loan.uses += 1
-            loan.read.add(asked.number)
+        for memory in asked.slots:
+            memory.uses += 1
+            memory.read.add(asked.number)
         self.run += 1
         if key is not None:
-            self._jobs[key] = job
+            self._running[key] = job
         if reading is not None:
             reading.next[asked.strand] += 1
         return True
 
-    def _submit_again(self, job: Job) -> bool:
+    def _submit_again(self, job: RunningTicket) -> bool:
         """Blocks that were lost are asked for in their order, each when it is known where it starts."""
         reading, strand = job.asked.reading, job.asked.strand
         if reading.flying[strand] or not self._submit(job):
@@ -228,16 +228,16 @@ class Desk:
         reading.lost[strand] -= 1
         return True
 
-    def _submit(self, job: Job) -> bool:
+    def _submit(self, job: RunningTicket) -> bool:
         asked = job.asked
         ticket = Ticket(job, asked.stage, asked.epoch, asked.number, asked.payload)
         ticket.strand, ticket.pin = asked.strand, asked.pin
         if asked.reading is not None:
             ticket.number, ticket.pin, ticket.payload = asked.reading.ticket(asked.strand, asked.number)
-        elif asked.loans:
+        elif asked.slots:
             refs, base, stride = asked.payload
-            ticket.blocks = list(asked.loans)
-            places = [(loan, first, stop) for loan, (_, first, stop) in zip(asked.loans, refs, strict=True)]
+            ticket.blocks = list(asked.slots)
+            places = [(memory, first, stop) for memory, (_, first, stop) in zip(asked.slots, refs, strict=True)]
             ticket.payload = (places, base, stride)
         if not self.workers.submit(ticket):
             return False
@@ -245,109 +245,104 @@ class Desk:
             asked.reading.flying[asked.strand] += 1
         return True
 
-    def _is_needed(self, key: Key) -> bool:
+    def _is_needed(self, key: ResultKey) -> bool:
         return self._is_awaited(key) or any(key in consumer.wanted for consumer in self.consumers)
 
-    def _is_awaited(self, key: Key) -> bool:
+    def _is_awaited(self, key: ResultKey) -> bool:
         """Somebody has not asked for this yet, but will."""
         if self._incomplete:
             return True
         return any(consumer.awaits(key) and self._can_have(consumer, key) for consumer in self.consumers)
 
-    def _can_have(self, consumer: Consumer, key: Key) -> bool:
+    def _can_have(self, consumer: ConsumerState, key: ResultKey) -> bool:
         reading = self._readings.now(consumer, key.epoch) if key.strand >= 0 else None
         return reading is None or reading.name == key.made_of
 
-    def _is_full(self, key: Key) -> bool:
+    def _is_full(self, key: ResultKey) -> bool:
         """Enough results before this one wait for somebody, or will; or what waits takes all the memory."""
         there = (key.stage, key.strand)
-        kept = [k for k in (*self._shelf, *self._jobs) if (k.stage, k.strand) == there and k < key]
+        kept = [k for k in (*self._cache, *self._running) if (k.stage, k.strand) == there and k < key]
         if len(kept) >= self.settings.skew:
             return True
-        taken = sum(result.loan.slot.size for result in self._shelf.values() if result.loan is not None)
+        taken = sum(result.memory.slot.size for result in self._cache.values() if result.memory is not None)
         return bool(kept) and taken > self.arena.budget
 
     # --- results ------------------------------------------------------------------------------------------------------
 
     def _answered(self, reply: Reply) -> None:
-        job: Job = reply.ticket.owner
+        job: RunningTicket = reply.ticket.owner
         asked, key = job.asked, job.asked.key
-        for loan in asked.loans:
-            self._release(loan)
+        for memory in asked.slots:
+            self._release(memory)
         if asked.reading is not None and not asked.reading.heard(asked.strand, asked.number, reply):
             self._again.append(job)
-            self.arena.give_back(reply.slot)
+            if reply.slot is not None:
+                self.arena.give_back(reply.slot)
             return
         result = self._result(reply, key)
         if key is not None:
-            del self._jobs[key]
+            del self._running[key]
             if self._is_needed(key):
-                self._shelf[key] = result
-                self.fullest = max(self.fullest, len(self._shelf))
-                if result.loan is not None:
-                    result.loan.uses += 1
+                self._cache[key] = result
+                self.fullest = max(self.fullest, len(self._cache))
+                if result.memory is not None:
+                    result.memory.uses += 1
         for consumer, its in job.waiters:
             if not consumer.gone:
                 self._tell(consumer, its, result)
-        if result.loan is not None and not result.loan.uses:
-            result.loan.uses = 1
-            self._release(result.loan)
+        if result.memory is not None and not result.memory.uses:
+            result.memory.uses = 1
+            self._release(result.memory)
 
-    def _result(self, reply: Reply, key: Key | None) -> Result:
-        if reply.error is not None:
-            cause = reply.error.__cause__
-            text = cause.text if isinstance(cause, RemoteTraceback) else ""
-            return Result((FAILED, codec.pack_error(reply.error), text), ended=True)
-        told = (reply.count, reply.skipped, reply.seconds, reply.worker)
+    def _result(self, reply: Reply, key: ResultKey | None) -> CachedResult:
+        kind, result = result_of(reply)
         if reply.slot is None:
-            return Result((INLINE, reply.outputs, *told))
+            body = (kind, tuple(result), reply.worker, None)
+            return CachedResult(body, ended=reply.error is not None)
         number = reply.slot.number
-        loan = self._loans[number] = Loan(reply.slot, key)
-        if reply.outputs is None:
-            more = (reply.bytes, number, reply.ended, reply.state)
-            return Result((MANY, reply.slot.table, *told, *more), loan, reply.ended)
-        return Result((SLOTTED, reply.outputs, reply.spans, *told, reply.bytes, number), loan)
+        memory = self._slots[number] = SharedSlot(reply.slot, key)
+        return CachedResult((kind, tuple(result), reply.worker, number), memory, reply.ended)
 
-    def _tell(self, consumer: Consumer, asked: Asked, result: Result) -> None:
-        if result.loan is not None:
-            result.loan.uses += 1
-        consumer.outbox.append(((asked.seq, *result.body), result.loan))
+    def _tell(self, consumer: ConsumerState, asked: Request, result: CachedResult) -> None:
+        if result.memory is not None:
+            result.memory.uses += 1
+        consumer.outbox.append(((asked.seq, *result.body), result.memory))
         if result.ended and asked.reading is not None:
             consumer.place[asked.where] = (asked.epoch, OVER)
 
     def _tidy(self) -> None:
-        """Take from the shelf what nobody needs any more."""
-        for key in [key for key in self._shelf if not self._is_needed(key)]:
-            self._release(self._shelf.pop(key).loan)
+        """Take from the cache what nobody needs any more."""
+        for key in [key for key in self._cache if not self._is_needed(key)]:
+            self._release(self._cache.pop(key).memory)
 
-    def free(self, consumer: Consumer, numbers: list[int]) -> None:
+    def free(self, consumer: ConsumerState, numbers: list[int]) -> None:
         """Slots that a consumer does not look into any more."""
         for number in numbers:
             consumer.holds[number] -= 1
             if not consumer.holds[number]:
                 del consumer.holds[number]
-            self._release(self._loans[number])
+            self._release(self._slots[number])
 
-    def _release(self, loan: Loan | None) -> None:
-        if loan is None:
+    def _release(self, memory: SharedSlot | None) -> None:
+        if memory is None:
             return
-        loan.uses -= 1
-        if not loan.uses:
-            del self._loans[loan.slot.number]
-            self.arena.give_back(loan.slot)
+        memory.uses -= 1
+        if not memory.uses:
+            del self._slots[memory.slot.number]
+            self.arena.give_back(memory.slot)
 
     def count(self) -> dict[str, Any]:
         return {
             "pids": self.workers.pids(), "consumers": len(self.consumers), "run": self.run, "shared": self.shared,
-            "shelf": len(self._shelf), "fullest": self.fullest, "loans": len(self._loans), "bytes": self.arena.total,
+            "cache": len(self._cache), "fullest": self.fullest, "slots": len(self._slots), "bytes": self.arena.total,
             "waiting": sum(len(consumer.queue) for consumer in self.consumers), "running": self.workers.running(),
             "restarts": len(self.workers.restarts),
         }  # fmt: skip
 
 
-def _twice() -> Result:
+def _twice() -> CachedResult:
     error = BadOption(
         "two consumers of a shared pool have asked for the same samples of a stream: give each its own share with "
         "world=World(rank, ranks), or all of them the same stream with SharedPool(same=True)"
     )
-    return Result((FAILED, codec.pack_error(error), ""), ended=True)
+    return CachedResult((FAILED, (codec.pack_error(error), ""), -1, None), ended=True)

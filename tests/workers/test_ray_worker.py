@@ -1,4 +1,4 @@
-"""The servant behind a Ray actor, without Ray: what it says, what it keeps, and what it can make once more."""
+"""The worker behind a Ray actor, without Ray: what it says, what it keeps, and what it can make once more."""
 
 from typing import Any
 
@@ -9,28 +9,29 @@ from headrace import Pipe
 from headrace.engine.policy import Policy
 from headrace.engine.program import cut
 from headrace.engine.wire import codec
-from headrace.engine.wire.messages import FAILED, INLINE, MANY, PLACED, READY, SLOTTED, Reply, Ticket
+from headrace.engine.wire.messages import FAILED, INLINE, MANY, READY, SLOTTED, Reply, Ticket
 from headrace.engine.wire.shipping import ship
-from headrace.engine.workers.blame import Blame
-from headrace.engine.workers.ray.calls import Call, Worker, reply_of
-from headrace.engine.workers.ray.lineage import States
+from headrace.engine.workers.deaths import At, Deaths
+from headrace.engine.workers.ray.actors import ActorCall, ActorState
+from headrace.engine.workers.ray.answers import RayTicket, reply_of
 from headrace.engine.workers.ray.near import KEPT, Nearby, offer
-from headrace.engine.workers.ray.roster import MOST_TOGETHER, Roster
-from headrace.engine.workers.ray.servant import Scratch, Servant
+from headrace.engine.workers.ray.scheduler import MOST_TOGETHER, Scheduler
+from headrace.engine.workers.ray.worker import RayWorker, Scratch
+from headrace.engine.workers.strands import StrandStates
 from headrace.errors import PoisonSample
 from headrace.memory.arena import Arena
 from tests.laws.pipes import Numbers, double, drawn, stream
 
 
-def servant(pipe: Pipe[Any], told: list[Any] | None = None, **extra: Any) -> Servant:
+def worker_of(pipe: Pipe[Any], told: list[Any] | None = None, **extra: Any) -> RayWorker:
     options = {"worker_init": None, "recycle": None, "recycle_memory": None, **extra}
-    made = Servant(lambda witness, seq, position: told.append((seq, position)) if told is not None else None)
+    made = RayWorker(lambda _, *where: told.append(where) if told is not None else None)
     assert made.start(ship(cut(pipe, 3), options)[0], 0)[0] == READY
     return made
 
 
-def ticket(stage: int, number: int, payload: Any, witness: Any = None, avoid: Any = ()) -> tuple[Any, ...]:
-    return 1, stage, 0, number, payload, avoid, witness
+def ticket(stage: int, number: int, payload: Any, watcher: Any = None, avoid: Any = ()) -> RayTicket:
+    return RayTicket(1, stage, 0, number, payload, avoid, watcher)
 
 
 def arrays(i: int) -> Any:
@@ -41,11 +42,11 @@ def arrays(i: int) -> Any:
 
 
 def test_a_small_result_is_inline_and_a_large_one_has_its_buffers_beside_it() -> None:
-    [small], _ = servant(Pipe.of(Numbers(8)).batch(4)).deliver([ticket(0, 0, (0, 4, ()))], ())
-    assert (small[0], codec.load(small[1], ()), small[2]) == (INLINE, [0, 1, 2, 3], True)
-    [large], _ = servant(Pipe.of(Numbers(8)).map(arrays).batch(4).collate()).deliver([ticket(0, 0, (0, 4, ()))], ())
-    assert large[0] == SLOTTED
-    assert (codec.load(large[1], large[2]) == np.arange(4)[:, None]).all()
+    [small], _ = worker_of(Pipe.of(Numbers(8)).batch(4)).deliver([ticket(0, 0, (0, 4, ()))], ())
+    assert (small.kind, codec.load(small.result.head, ()), small.result.alone) == (INLINE, [0, 1, 2, 3], True)
+    [large], _ = worker_of(Pipe.of(Numbers(8)).map(arrays).batch(4).collate()).deliver([ticket(0, 0, (0, 4, ()))], ())
+    assert large.kind == SLOTTED
+    assert (codec.load(large.result.head, large.beside) == np.arange(4)[:, None]).all()
 
 
 def test_samples_that_stay_are_read_by_the_next_stage_and_never_written_to() -> None:
@@ -54,35 +55,35 @@ def test_samples_that_stay_are_read_by_the_next_stage_and_never_written_to() -> 
             array += 10
         return batch
 
-    made = servant(Pipe.of(Numbers(8)).map(arrays).filter(lambda a: a[0] % 2 == 0).batch(2).map(shift))
+    made = worker_of(Pipe.of(Numbers(8)).map(arrays).filter(lambda a: a[0] % 2 == 0).batch(2).map(shift))
     (reply, _), packed = made.keep(ticket(0, 0, (0, 8, ())), ())
-    assert reply[:3] == (MANY, 4, None)
+    assert (reply.kind, reply.result.samples, reply.beside) == (MANY, 4, None)
     packed[1].flags.writeable = False
     for _ in range(2):  # a ticket that runs again after a death finds its samples as they were
         [answer], _ = made.deliver([ticket(1, 0, ([(0, 1, 3)], 0, 1))], [packed])
-        assert [array[0] for array in codec.load(answer[1], answer[2])] == [12, 14]
+        assert [array[0] for array in codec.load(answer.result.head, answer.beside)] == [12, 14]
 
 
 def test_an_error_is_said_and_reaches_whoever_needs_the_samples() -> None:
-    made = servant(Pipe.of(Numbers(8)).map(lambda x: 1 // (x - 2)).filter(bool).batch(2).map(double))
+    made = worker_of(Pipe.of(Numbers(8)).map(lambda x: 1 // (x - 2)).filter(bool).batch(2).map(double))
     (reply, _), packed = made.keep(ticket(0, 0, (0, 4, ())), ())
-    assert reply[0] == FAILED
-    assert packed is reply
+    assert reply.kind == FAILED
+    assert packed is reply.result
     [answer], _ = made.deliver([ticket(1, 0, ([(0, 0, 2)], 0, 1))], [packed])
-    error = codec.load_error(answer[1])
+    error = codec.load_error(answer.result.error)
     assert isinstance(error, ZeroDivisionError)
     assert "made again" in "".join(error.__notes__)
 
 
-def test_a_watched_ticket_tells_each_position_beforehand() -> None:
+def test_a_watched_ticket_tells_each_position_beforehand_and_when_it_is_packed() -> None:
     told: list[Any] = []
-    made = servant(Pipe.of(Numbers(8)).batch(4), told)
-    made.deliver([ticket(0, 0, (0, 4, ()), witness="somebody", avoid=(2,))], ())
-    assert told == [(1, 0), (1, 1), (1, 3)]
+    made = worker_of(Pipe.of(Numbers(8)).batch(4), told)
+    made.deliver([ticket(0, 0, (0, 4, ()), watcher="somebody", avoid=(2,))], ())
+    assert told == [(1, 0, False), (1, 1, False), (1, 3, False), (1, 3, True)]
 
 
-def test_a_servant_that_has_done_enough_asks_to_be_replaced() -> None:
-    made = servant(Pipe.of(Numbers(8)).batch(4), recycle=3)
+def test_a_worker_that_has_done_enough_asks_to_be_replaced() -> None:
+    made = worker_of(Pipe.of(Numbers(8)).batch(4), recycle=3)
     both = [ticket(0, 0, (0, 4, ())), ticket(0, 1, (4, 8, ()))]
     assert [made.deliver(both, ())[1] for _ in range(2)] == [False, True]
 
@@ -90,33 +91,32 @@ def test_a_servant_that_has_done_enough_asks_to_be_replaced() -> None:
 # --- slots that are near ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "kind"), [(4, PLACED), (40, SLOTTED)])
-def test_a_result_is_made_in_the_slot_that_was_lent_if_it_fits(count: int, kind: int) -> None:
-    arena, made = Arena(1 << 20), servant(Pipe.of(Numbers(80)).map(arrays).batch(count).collate())
-    given, worker = Ticket(None, 0, 0, 0, None), Worker(0, None)
+@pytest.mark.parametrize(("count", "fits"), [(4, True), (40, False)])
+def test_a_result_is_made_in_the_slot_that_was_lent_if_it_fits(count: int, fits: bool) -> None:
+    arena, made = Arena(1 << 20), worker_of(Pipe.of(Numbers(80)).map(arrays).batch(count).collate())
+    given = Ticket(None, 0, 0, 0, None)
     given.slot = slot = arena.lend(40_000)
-    worker.near = True
     [said], _ = made.deliver([ticket(0, 0, (0, count, ()))], (), [offer(slot)])
-    assert said[0] == kind
-    reply = reply_of(given, worker, said, arena)
-    assert (reply.slot is slot, given.slot, worker.near) == (kind == PLACED, None, True)
+    assert (said.kind, said.beside is None) == (SLOTTED, fits)
+    reply, missed = reply_of(given, 0, said, arena)
+    assert reply.slot is not None
+    assert (reply.slot is slot, given.slot, missed) == (fits, None, False)
     parts = [reply.slot.view[at : at + n] for at, n in zip(reply.spans[::2], reply.spans[1::2], strict=True)]
     assert (codec.load(reply.outputs, parts) == np.arange(count)[:, None]).all()
 
 
 def test_a_slot_out_of_reach_is_noticed_and_the_result_comes_all_the_same() -> None:
-    arena, made = Arena(1 << 20), servant(Pipe.of(Numbers(8)).map(arrays).batch(4).collate())
-    given, worker = Ticket(None, 0, 0, 0, None), Worker(0, None)
+    arena, made = Arena(1 << 20), worker_of(Pipe.of(Numbers(8)).map(arrays).batch(4).collate())
+    given = Ticket(None, 0, 0, 0, None)
     given.slot = slot = arena.lend(40_000)
-    worker.near = True
     number, path, device, inode = offer(slot)
     for wrong in ((number, path, device, inode + 1), (number, "/proc/1/fd/12345", device, inode)):
         [said], _ = made.deliver([ticket(0, 0, (0, 4, ()))], (), [wrong])
-        assert said[0] == SLOTTED
-    assert (codec.load(said[1], said[2]) == np.arange(4)[:, None]).all()
+        assert (said.kind, said.beside is None) == (SLOTTED, False)
+    assert (codec.load(said.result.head, said.beside) == np.arange(4)[:, None]).all()
     assert not any(slot.view)
-    reply_of(given, worker, said, arena)
-    assert not worker.near
+    _, missed = reply_of(given, 0, said, arena)
+    assert missed
 
 
 def test_only_so_many_slots_stay_mapped() -> None:
@@ -139,24 +139,24 @@ def unpacked(packed: Any) -> list[Any]:
 
 @pytest.mark.parametrize("start", [0, 1, 2])
 def test_a_lost_block_of_a_strand_is_made_again_and_the_open_strand_goes_on(start: int) -> None:
-    made = servant(Pipe.of(stream(2000)).shuffle(buffer_size=20).map(drawn).shuffle(buffer_size=5))
+    made = worker_of(Pipe.of(stream(2000)).shuffle(buffer_size=20).map(drawn).shuffle(buffer_size=5))
     states, blocks, counts = [None], [], []
     for number in range(start + 1):
         (reply, _), packed = made.keep(ticket(0, number, (0, states[-1] if not number else None)), ())
-        states.append(reply[5][1])
-        counts.append(reply[1])
+        states.append(reply.result.strand[1])
+        counts.append(reply.result.samples)
         blocks.append(unpacked(packed))
     # Fewer samples than a block would take now: how many there were depended on time.
     less = counts[start] - 7
     again = made.again(ticket(0, start, (0, states[start])), less)
     assert unpacked(again) == blocks[start][:less]
     (reply, _), packed = made.keep(ticket(0, start + 1, (0, None)), ())
-    fresh = servant(Pipe.of(stream(2000)).shuffle(buffer_size=20).map(drawn).shuffle(buffer_size=5))
-    assert unpacked(packed) == unpacked(fresh.again(ticket(0, start + 1, (0, states[-1])), reply[1]))
+    fresh = worker_of(Pipe.of(stream(2000)).shuffle(buffer_size=20).map(drawn).shuffle(buffer_size=5))
+    assert unpacked(packed) == unpacked(fresh.again(ticket(0, start + 1, (0, states[-1])), reply.result.samples))
 
 
 def test_a_strand_opens_from_its_own_state_before_that_of_another_run() -> None:
-    states = States()
+    states = StrandStates()
     states.note(Ticket(None, 0, 0, 4, (1, None)), b"after block 4")
     assert states.payload(Ticket(None, 0, 0, 5, (1, None))) == (1, b"after block 4")
     assert states.payload(Ticket(None, 0, 0, 6, (1, None))) == (1, None)
@@ -168,71 +168,71 @@ def test_a_strand_opens_from_its_own_state_before_that_of_another_run() -> None:
 
 
 def test_two_deaths_at_the_same_sample_make_it_poison_and_the_first_of_a_ticket_never_counts() -> None:
-    blame, one = Blame("raise"), Ticket(None, 0, 0, 7, (0, 4, ()))
+    blame, one = Deaths("raise"), Ticket(None, 0, 0, 7, (0, 4, ()))
     assert not blame.watched(one)
     blame.strike(one, None, "was killed")
     assert blame.watched(one)
-    blame.strike(one, 13, "was killed")
-    blame.strike(one, 12, "was killed")
+    blame.strike(one, At(13, False), "was killed")
+    blame.strike(one, At(12, False), "was killed")
     with pytest.raises(PoisonSample, match="position 13 ended its worker twice: it was killed"):
-        blame.strike(one, 13, "was killed")
+        blame.strike(one, At(13, False), "was killed")
 
 
 def test_poison_is_left_out_where_that_is_asked_for() -> None:
-    blame, one = Blame("skip"), Ticket(None, 0, 0, 7, (0, 4, ()))
+    blame, one = Deaths("skip"), Ticket(None, 0, 0, 7, (0, 4, ()))
     for _ in range(2):
-        blame.strike(one, 13, "was killed")
+        blame.strike(one, At(13, False), "was killed")
     assert one.avoid == (13,)
 
 
 # --- who gets what ----------------------------------------------------------------------------------------------------
 
 
-def ready(number: int, roster: Roster) -> Worker:
-    worker = Worker(number, None)
+def ready(number: int, scheduler: Scheduler) -> ActorState:
+    worker = ActorState(number, None)
     worker.ready = True
-    roster.join(worker)
+    scheduler.join(worker)
     return worker
 
 
 def test_the_least_busy_worker_is_chosen_and_none_that_is_full() -> None:
-    roster = Roster(Policy(workers=2, kind="ray"))
-    one, two = ready(0, roster), ready(1, roster)
+    scheduler = Scheduler(Policy(workers=2, kind="ray"))
+    one, two = ready(0, scheduler), ready(1, scheduler)
     some = Ticket(None, 0, 0, 0, (0, 4, ()))
     one.load = 1
-    assert roster.choose(some, alone=False) is two
+    assert scheduler.choose(some, alone=False) is two
     one.load = two.load = 2
-    assert roster.choose(some, alone=False) is None
+    assert scheduler.choose(some, alone=False) is None
     one.load, some.pin = 0, 3
-    assert roster.choose(some, alone=False) is None
+    assert scheduler.choose(some, alone=False) is None
     two.load = 1
-    assert roster.choose(some, alone=False) is two
+    assert scheduler.choose(some, alone=False) is two
 
 
 def test_short_tickets_wait_for_each_other_unless_the_worker_would_run_out() -> None:
-    roster = Roster(Policy(workers=1, kind="ray"))
-    worker, some = ready(0, roster), Ticket(None, 0, 0, 0, (0, 4, ()))
-    assert roster.together(0) == 1
+    scheduler = Scheduler(Policy(workers=1, kind="ray"))
+    worker, some = ready(0, scheduler), Ticket(None, 0, 0, 0, (0, 4, ()))
+    assert scheduler.together(0) == 1
     for seconds, together in ((0.1, 1), (0.0, MOST_TOGETHER)):
         for _ in range(100):
             reply = Reply(some)
             reply.seconds = (seconds, None)
-            roster.learn(reply)
-        assert roster.together(0) == together
+            scheduler.learn(reply)
+        assert scheduler.together(0) == together
     worker.outbox = [some]
-    assert roster.due(worker)
-    worker.calls = {k: Call(worker, k, [some]) for k in range(2)}
-    assert not roster.due(worker)
+    assert scheduler.due(worker)
+    worker.calls = {k: ActorCall(worker, k, [some]) for k in range(2)}
+    assert not scheduler.due(worker)
     worker.outbox = [some] * MOST_TOGETHER
-    assert roster.due(worker)
+    assert scheduler.due(worker)
 
 
 def test_blocks_of_a_strand_are_taken_in_order_whenever_they_arrive() -> None:
-    worker, calls = Worker(0, None), []
+    worker, calls = ActorState(0, None), []
     for number, strand in enumerate((0, 1, 0)):
         some = Ticket(None, 0, 0, number, (strand, None))
         some.strand = strand
-        calls.append(Call(worker, number, [some]))
+        calls.append(ActorCall(worker, number, [some]))
         worker.calls[number] = calls[-1]
     assert [call.in_turn for call in calls] == [True, True, False]
     del worker.calls[0]
@@ -259,8 +259,8 @@ def test_scratch_memory_is_used_again_only_when_nobody_looks_into_it() -> None:
 
 def test_batches_that_an_op_keeps_for_itself_stay_as_they_were() -> None:
     kept: list[Any] = []
-    made = servant(Pipe.of(Numbers(40)).map(arrays).batch(4).collate())
+    made = worker_of(Pipe.of(Numbers(40)).map(arrays).batch(4).collate())
     for number in range(10):
         [answer], _ = made.deliver([ticket(0, number, (4 * number, 4 * number + 4, ()))], ())
-        kept.append(codec.load(answer[1], answer[2]))
+        kept.append(codec.load(answer.result.head, answer.beside))
     assert all((batch == np.arange(4 * k, 4 * k + 4)[:, None]).all() for k, batch in enumerate(kept))

@@ -1,0 +1,229 @@
+"""The worker's side of a Ray actor: tickets in, answers out, as plain objects that a store can carry.
+
+Nothing here knows how messages travel; `ray.actor` puts an actor around it. Samples of the stage before come as packs,
+in memory that belongs to the store and may be read again after a death: user code gets copies.
+"""
+
+import faulthandler
+import os
+import signal
+import socket
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from headrace.engine.executor import Executor
+from headrace.engine.wire import codec
+from headrace.engine.wire.messages import (
+    FAILED,
+    INLINE,
+    MANY,
+    PACKING,
+    READY,
+    SLOTTED,
+    Failed,
+    Inline,
+    Many,
+    Slotted,
+)
+from headrace.engine.wire.shipping import unship
+from headrace.engine.workers.process import heap
+from headrace.engine.workers.process.child import _private
+from headrace.engine.workers.ray.answers import Packed, RayAnswer, RayTicket
+from headrace.engine.workers.ray.near import Nearby, Offer
+from headrace.engine.workers.task import Task, failed
+from headrace.memory.arena import HEADER, lease_type, scratch
+from headrace.op import place
+
+PIECES = 8
+"""Pieces of scratch memory: as many as results of one call that are alive at once."""
+Tell = Callable[[Any, int, int, bool], None]
+"""Tells a watcher, which will outlive this process, at which position a ticket is, and whether it is being packed."""
+Started = tuple[int, int, int] | Failed
+"""READY, the pid, and the descriptor that stacks are written to."""
+
+
+class RayWorker:
+    """One worker, from inside."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._scratch = Scratch()
+        self._nearby = Nearby()
+
+    def start(self, shipped: Any, number: int) -> Started:
+        """Open the program."""
+        heap.keep()
+        host = socket.gethostname()
+        try:
+            program, extra = unship(shipped)
+            if extra["worker_init"] is not None:
+                extra["worker_init"](number)
+            self.task = Task(program, f"worker {number} (process {os.getpid()} on {host})")
+        except BaseException as error:
+            error.add_note(f"headrace: while worker {number} was starting on {host}")
+            return failed(error)
+        self._recycle, self._recycle_memory = extra["recycle"], extra["recycle_memory"]
+        self._handled = 0
+        self._dump = scratch()
+        faulthandler.register(signal.SIGUSR2, file=self._dump, all_threads=True)
+        return READY, os.getpid(), self._dump
+
+    # --- tickets ------------------------------------------------------------------------------------------------------
+
+    def deliver(
+        self, tickets: list[RayTicket], packs: Sequence[Packed | Failed], lent: Sequence[Offer | None] = ()
+    ) -> tuple[list[RayAnswer], bool]:
+        """Answers with everything in them, or in the slots that were lent; whether this worker asks to be replaced."""
+        pairs = zip_longest(tickets, lent)
+        return [self._answer(ticket, packs, offered) for ticket, offered in pairs], self._spent(len(tickets))
+
+    def keep(
+        self, ticket: RayTicket, packs: Sequence[Packed | Failed]
+    ) -> tuple[tuple[RayAnswer, bool], Packed | Failed]:
+        """The answer without its samples, and the samples; or, twice, how it failed."""
+        answer = self._answer(ticket, packs)
+        spent = self._spent(1)
+        if isinstance(answer.result, Failed):
+            return (answer, spent), answer.result
+        return (answer._replace(beside=None), spent), answer.beside
+
+    def again(self, ticket: RayTicket, count: int) -> Packed:
+        """The first `count` samples of a strand from a state on: a block that was lost, made once more.
+
+        How many samples a block of a strand holds depends on time, so the number is given. The strand that is open
+        here is left alone.
+        """
+        strand, state = ticket.payload
+        number = ticket.number
+        executor = Executor(self.task.program, seeds=True)
+        samples: list[Any] = []
+        known = codec.unpack_state(state) if state else None
+        while len(samples) < count:
+            more, ended, _ = executor.strand(ticket.epoch, strand, number, known)
+            samples += more
+            number += 1
+            if ended and len(samples) < count:
+                raise RuntimeError(f"a stream gave {len(samples)} samples where it had given {count} before")
+        return _pack(samples[:count])
+
+    def _answer(self, ticket: RayTicket, packs: Sequence[Packed | Failed], offered: Offer | None = None) -> RayAnswer:
+        self.task.executor.header = (
+            [0, 0, 0] if ticket.watcher is None else _Told(self._tell, ticket.watcher, ticket.seq)
+        )
+        slot = self._nearby.find(offered) if offered is not None else None
+        writer = codec.Writer(slot.view, slot.address, HEADER) if slot is not None else None
+        place.allocate = writer.allocate if writer is not None else self._scratch.allocator()
+        try:
+            return self._run(ticket, packs, writer)
+        except BaseException as error:
+            return RayAnswer(FAILED, self.task.fail(error))
+        finally:
+            place.allocate = None
+
+    def _run(self, ticket: RayTicket, packs: Sequence[Packed | Failed], writer: codec.Writer | None) -> RayAnswer:
+        task = self.task
+        made = task.run(
+            ticket, lambda refs: [s for which, first, stop in refs for s in _load(packs[which], first, stop)]
+        )
+        task.executor.header[2] = PACKING
+        if made.many:
+            packed = table, image = _pack(made.outputs)
+            told = (made.skipped, task.seconds(made))
+            return RayAnswer(MANY, Many(len(made.outputs), table, image.nbytes, *told, made.strand), packed)
+        head, buffers = codec.pack(made.outputs[0] if made.alone else made.outputs)
+        if not buffers:
+            return RayAnswer(INLINE, Inline(head, made.alone, made.skipped, task.seconds(made)))
+        if writer is not None and (need := writer.need(buffers, 0)) <= writer.size:
+            spans = tuple(writer.write(buffers))
+            return RayAnswer(SLOTTED, Slotted(head, spans, need, made.alone, made.skipped, task.seconds(made)))
+        arrays = [np.frombuffer(raw, np.uint8) for raw in buffers]
+        self._scratch.learn(sum(raw.nbytes + codec.ALIGN for raw in buffers))
+        return RayAnswer(SLOTTED, Slotted(head, (), 0, made.alone, made.skipped, task.seconds(made)), arrays)
+
+    def _spent(self, handled: int) -> bool:
+        self._handled += handled
+        if self._recycle is not None and self._handled >= self._recycle:
+            return True
+        return self._recycle_memory is not None and _private() > self._recycle_memory
+
+
+class Scratch:
+    """Warm memory to collate into: new memory costs as much as filling it.
+
+    The store copies a result when it has been returned; a piece is used again when nobody looks into it any more.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._pieces: list[tuple[Any, Any]] = []
+        """Each with a weak reference to whoever uses it."""
+
+    def learn(self, size: int) -> None:
+        """A result took so many bytes."""
+        if size > self._size:
+            self._size, self._pieces = size + size // 8, []
+
+    def allocator(self) -> Callable[[tuple[int, ...], Any], Any] | None:
+        """Makes arrays in a piece that nobody looks into."""
+        if not self._size:
+            return None
+        free = next((k for k, (_, lease) in enumerate(self._pieces) if lease() is None), None)
+        if free is None:
+            if len(self._pieces) == PIECES:
+                return None
+            free = len(self._pieces)
+            self._pieces.append((np.empty(self._size, np.uint8), None))
+        piece = self._pieces[free][0]
+        exporter = lease_type(self._size).from_buffer(piece)
+        self._pieces[free] = (piece, weakref.ref(exporter))
+        return codec.Writer(memoryview(exporter).cast("B"), piece.ctypes.data, 0).allocate
+
+
+class _Told:
+    """An executor's header that is told to a watcher before each sample, and before the reply is packed."""
+
+    def __init__(self, tell: Tell, watcher: Any, seq: int) -> None:
+        self._tell = tell
+        self._watcher = watcher
+        self._seq = seq
+        self._now = [0, 0, 0]
+
+    def __getitem__(self, place: int) -> int:
+        return self._now[place]
+
+    def __setitem__(self, place: int, value: int) -> None:
+        self._now[place] = value
+        if place == 1 or value == PACKING:
+            self._tell(self._watcher, self._seq, self._now[1], place == 2)
+
+
+def _pack(samples: list[Any]) -> Packed:
+    heads, buffers = codec.pack_many(samples)
+    size = codec.need_many(codec.Writer(memoryview(b""), 0, HEADER), heads, buffers)
+    image: Any = np.empty(size, np.uint8)
+    writer = codec.Writer(memoryview(image), image.ctypes.data, HEADER)
+    return codec.write_many(writer, heads, buffers), image
+
+
+def _load(packed: Packed | Failed, first: int, stop: int) -> list[Any]:
+    if isinstance(packed, Failed):
+        error = codec.load_error(packed.error)
+        error.add_note("headrace: while samples that were lost with their node were made again")
+        raise error
+    (offset, size), image = packed
+    memory = memoryview(image)
+    return codec.load_many(_Copied(memory), codec.read_table(memory, offset, size), first, stop)
+
+
+class _Copied:
+    """Memory that is only ever copied out of."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+
+    def __getitem__(self, part: slice) -> bytearray:
+        return bytearray(self._memory[part])
