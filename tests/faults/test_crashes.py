@@ -160,7 +160,7 @@ def test_a_sample_that_always_hangs_is_left_out_or_named(method: str) -> None:
         if policy == "skip":
             assert list(loader) == WITHOUT
         else:
-            with pytest.raises(PoisonSample, match="position 13 .* within 1.0 seconds and was killed by on_stuck"):
+            with pytest.raises(PoisonSample, match=r"position 13 .* within 1.0 seconds and was killed by on_stuck"):
                 list(loader)
 
 

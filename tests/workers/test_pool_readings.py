@@ -4,15 +4,15 @@ from typing import Any
 
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply, Ticket
-from headrace.engine.workers.shared.accounts import Consumer
-from headrace.engine.workers.shared.readings import FRESH, LOST, Reading, Readings
+from headrace.engine.workers.shared.accounts import ConsumerState
+from headrace.engine.workers.shared.readings import FRESH, LOST, StreamReading, StreamReadings
 
 
-def always(reading: Reading, strand: int, number: int) -> bool:
+def always(reading: StreamReading, strand: int, number: int) -> bool:
     return True
 
 
-def never(reading: Reading, strand: int, number: int) -> bool:
+def never(reading: StreamReading, strand: int, number: int) -> bool:
     return False
 
 
@@ -22,18 +22,18 @@ def answer(state: Any, ended: bool = False) -> Reply:
     return reply
 
 
-A, B = Consumer(1), Consumer(2)
+A, B = ConsumerState(1), ConsumerState(2)
 
 
 def test_consumers_that_begin_together_share_a_reading() -> None:
-    readings = Readings(1, same=False)
+    readings = StreamReadings(1, same=False)
     first = readings.of(A, 0, 0, FRESH, never)
     assert readings.of(B, 0, 0, FRESH, never) is first  # its first block is still to be asked for
     assert readings.of(A, 0, 0, (1, None), never) is first
 
 
 def test_whoever_comes_when_the_first_block_is_gone_reads_alone() -> None:
-    readings = Readings(1, same=True)
+    readings = StreamReadings(1, same=True)
     first = readings.of(A, 0, 0, FRESH, never)
     first.next[0] = 5
     second = readings.of(B, 0, 0, FRESH, never)
@@ -44,7 +44,7 @@ def test_whoever_comes_when_the_first_block_is_gone_reads_alone() -> None:
 
 
 def test_a_reading_is_joined_at_the_same_place_only() -> None:
-    readings = Readings(1, same=False)
+    readings = StreamReadings(1, same=False)
     first = readings.of(A, 0, 0, (7, b"here"), always)
     assert readings.of(B, 0, 0, (7, b"there"), always) is not first
     readings.forget(B)
@@ -53,15 +53,15 @@ def test_a_reading_is_joined_at_the_same_place_only() -> None:
 
 def test_nobody_takes_the_place_of_one_that_has_left() -> None:
     # What it had may have been written to.
-    readings = Readings(1, same=False)
+    readings = StreamReadings(1, same=False)
     first = readings.of(A, 0, 0, FRESH, always)
     readings.of(B, 0, 0, FRESH, always)
     readings.forget(B)
-    assert readings.of(Consumer(3), 0, 0, FRESH, always) is not first
+    assert readings.of(ConsumerState(3), 0, 0, FRESH, always) is not first
 
 
 def test_the_same_epoch_again_is_another_reading() -> None:
-    readings = Readings(2, same=False)
+    readings = StreamReadings(2, same=False)
     first = readings.of(A, 0, 0, FRESH, always)
     assert readings.of(A, 0, 1, FRESH, always) is first
     again = readings.of(A, 0, 0, FRESH, always)
@@ -70,7 +70,7 @@ def test_the_same_epoch_again_is_another_reading() -> None:
 
 
 def test_blocks_of_two_readings_never_have_the_same_number() -> None:
-    readings = Readings(1, same=False)
+    readings = StreamReadings(1, same=False)
     one = readings.of(A, 0, 0, FRESH, never)
     one.next[0] = 1
     two = readings.of(B, 0, 0, FRESH, never)
@@ -83,7 +83,7 @@ def test_blocks_of_two_readings_never_have_the_same_number() -> None:
 
 
 def test_a_worker_that_has_lost_the_strand_is_asked_again_with_its_state() -> None:
-    reading = Readings(1, same=False).of(A, 0, 0, FRESH, never)
+    reading = StreamReadings(1, same=False).of(A, 0, 0, FRESH, never)
     assert reading.ticket(0, 0)[2] == (0, None)
     reading.flying[0] += 1
     assert reading.heard(0, 0, answer([3]))
@@ -96,7 +96,7 @@ def test_a_worker_that_has_lost_the_strand_is_asked_again_with_its_state() -> No
 
 
 def test_after_the_end_nothing_is_lost() -> None:
-    reading = Readings(1, same=False).of(A, 0, 0, FRESH, never)
+    reading = StreamReadings(1, same=False).of(A, 0, 0, FRESH, never)
     reading.flying[0] += 2
     assert reading.heard(0, 0, answer([9], ended=True))
     assert reading.heard(0, 1, answer(None))

@@ -9,6 +9,7 @@ from headrace import Pipe
 from headrace.engine.policy import Policy
 from headrace.engine.program import cut
 from headrace.engine.wire import codec
+from headrace.engine.wire.failures import load_error
 from headrace.engine.wire.messages import FAILED, INLINE, MANY, READY, SLOTTED, Reply, Ticket
 from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.deaths import At, Deaths
@@ -70,7 +71,7 @@ def test_an_error_is_said_and_reaches_whoever_needs_the_samples() -> None:
     assert reply.kind == FAILED
     assert packed is reply.result
     [answer], _ = made.deliver([ticket(1, 0, ([(0, 0, 2)], 0, 1))], [packed])
-    error = codec.load_error(answer.result.error)
+    error = load_error(answer.result.error)
     assert isinstance(error, ZeroDivisionError)
     assert "made again" in "".join(error.__notes__)
 

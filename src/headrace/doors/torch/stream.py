@@ -18,6 +18,7 @@ from typing import Any
 from headrace.doors.torch.crew import Crew
 from headrace.doors.torch.workers import Replica
 from headrace.engine.wire import codec
+from headrace.engine.wire.failures import load_error, pack_error
 from headrace.engine.workers.replies import RemoteTraceback
 from headrace.op import Here, Source, place
 from headrace.plan.seed import key, seed_globals
@@ -42,11 +43,11 @@ class Raised:
 
     def __reduce__(self) -> tuple[Any, ...]:
         error = self.take()
-        return _arrived, (codec.pack_error(error), "".join(traceback.format_exception(error)))
+        return _arrived, (pack_error(error), "".join(traceback.format_exception(error)))
 
 
 def _arrived(packed: bytes, text: str) -> Raised:
-    error = codec.load_error(packed)
+    error = load_error(packed)
     error.__cause__ = RemoteTraceback(text)
     return Raised(error)
 

@@ -9,7 +9,6 @@ refuses goes by cloudpickle. Many samples in one slot are
 packed one by one with a table of their places, so that a reader can take any of them.
 """
 
-import contextlib
 import io
 import marshal
 import pickle
@@ -48,7 +47,7 @@ def pack(sample: Any) -> tuple[bytes, list[Any]]:
     except _REFUSED as refused:
         buffers.clear()
         try:
-            return _dumps(sample, _keeper(buffers)), buffers
+            return dumps(sample, _keeper(buffers)), buffers
         except Exception:
             raise NotPicklable(
                 f"a sample of type {type(sample).__name__} cannot travel from the worker: {refused}; {CURE}"
@@ -111,7 +110,8 @@ def in_main(thing: Any) -> bool:
     return found is thing
 
 
-def _dumps(thing: Any, keep: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
+def dumps(thing: Any, keep: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
+    """Anything by cloudpickle; buffers that `keep` takes are left out."""
     stream = io.BytesIO()
     _Reply(stream, 5, buffer_callback=keep).dump(thing)
     return stream.getvalue()
@@ -311,37 +311,3 @@ def _empty_tensor(dtype: str, shape: tuple[int, ...], grad: bool) -> Any:
     import torch
 
     return torch.empty(shape, dtype=getattr(torch, dtype), requires_grad=grad)
-
-
-# --- errors travel as their parts: constructors of exceptions are not to be trusted with one string -------------------
-
-
-def pack_error(error: BaseException) -> bytes:
-    """An exception with its attributes and notes; what cannot travel of it is left out."""
-    attributes = {name: value for name, value in vars(error).items() if _travels(value)}
-    args = error.args if _travels(error.args) else tuple(a if _travels(a) else repr(a) for a in error.args)
-    for kind in type(error).__mro__:
-        if _travels(kind):
-            return _dumps((kind, args, attributes))
-    raise AssertionError("BaseException itself can always travel")
-
-
-def load_error(packed: bytes) -> BaseException:
-    kind, args, attributes = pickle.loads(packed)
-    error: BaseException = kind.__new__(kind, *args)
-    # Some built-in errors (UnicodeDecodeError, OSError) keep what they say in fields that only their own __init__ sets.
-    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-    with contextlib.suppress(TypeError):
-        builtin.__init__(error, *args)
-    error.args = args
-    for name, value in attributes.items():
-        setattr(error, name, value)
-    return error
-
-
-def _travels(value: Any) -> bool:
-    try:
-        pickle.loads(_dumps(value))
-    except Exception:
-        return False
-    return True

@@ -1,6 +1,6 @@
 """Replies: out of what a worker has said, whichever way it came; and back into words for whoever asks a shared pool."""
 
-from headrace.engine.wire import codec
+from headrace.engine.wire.failures import load_error, pack_error
 from headrace.engine.wire.messages import (
     FAILED,
     INLINE,
@@ -31,7 +31,7 @@ class RemoteTraceback(Exception):
 
 def remote(packed: bytes, text: str) -> BaseException:
     """The error itself, caused by the traceback that it had in the worker."""
-    error = codec.load_error(packed)
+    error = load_error(packed)
     error.__cause__ = RemoteTraceback(text)
     return error
 
@@ -62,7 +62,7 @@ def result_of(reply: Reply) -> tuple[int, Result]:
     """The kind and the result that make this reply: what `reply_to` was told."""
     if reply.error is not None:
         cause = reply.error.__cause__
-        return FAILED, Failed(codec.pack_error(reply.error), cause.text if isinstance(cause, RemoteTraceback) else "")
+        return FAILED, Failed(pack_error(reply.error), cause.text if isinstance(cause, RemoteTraceback) else "")
     assert reply.seconds
     told = (reply.skipped, reply.seconds)
     if reply.slot is None:

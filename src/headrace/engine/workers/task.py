@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from headrace.engine.executor import Executor
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
+from headrace.engine.wire.failures import pack_error
 from headrace.engine.wire.messages import PACKING, Failed, Seconds, Skip, Work
 from headrace.memory.arena import OutOfSharedMemory
 
@@ -97,4 +98,4 @@ class Task:
 
 def failed(error: BaseException) -> Failed:
     """An error, as it travels."""
-    return Failed(codec.pack_error(error), "".join(traceback.format_exception(error)))
+    return Failed(pack_error(error), "".join(traceback.format_exception(error)))

@@ -17,6 +17,7 @@ import numpy as np
 
 from headrace.engine.executor import Executor
 from headrace.engine.wire import codec
+from headrace.engine.wire.failures import load_error
 from headrace.engine.wire.messages import (
     FAILED,
     INLINE,
@@ -211,7 +212,7 @@ def _pack(samples: list[Any]) -> Packed:
 
 def _load(packed: Packed | Failed, first: int, stop: int) -> list[Any]:
     if isinstance(packed, Failed):
-        error = codec.load_error(packed.error)
+        error = load_error(packed.error)
         error.add_note("headrace: while samples that were lost with their node were made again")
         raise error
     (offset, size), image = packed

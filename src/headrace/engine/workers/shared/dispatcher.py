@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
-from headrace.engine.wire import codec
+from headrace.engine.wire.failures import pack_error
 from headrace.engine.wire.messages import FAILED, Reply, Ticket
 from headrace.engine.workers.process.workers import ProcessWorkers
 from headrace.engine.workers.replies import result_of
@@ -345,4 +345,4 @@ def _twice() -> CachedResult:
         "two consumers of a shared pool have asked for the same samples of a stream: give each its own share with "
         "world=World(rank, ranks), or all of them the same stream with SharedPool(same=True)"
     )
-    return CachedResult((FAILED, (codec.pack_error(error), ""), -1, None), ended=True)
+    return CachedResult((FAILED, (pack_error(error), ""), -1, None), ended=True)
