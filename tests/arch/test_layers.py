@@ -62,7 +62,7 @@ DANGERS: dict[str, Danger] = {
         rooms=(
             "ranks/env.py",
             "cli/*",
-            "engine/workers/process/start.py",
+            "engine/workers/process/fork_server.py",
             "engine/workers/process/server.py",
             "engine/workers/process/heap.py",
         ),

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.engine.workers.process import start
+from headrace.engine.workers.process import fork_server
 from tests.depth import depth
 from tests.laws.pipes import Numbers, odd
 
@@ -51,7 +51,7 @@ def grown() -> dict[str, int]:
     with open("/proc/self/maps") as maps:
         slots = sum("memfd:headrace" in line for line in maps)
     found = {"maps of slots": slots, "threads": threading.active_count(), "tasks": len(os.listdir("/proc/self/task"))}
-    server = start._Server._now
+    server = fork_server.CommonServer.now
     if server is not None and server.alive():
         found["descriptors of the server"] = len(os.listdir(f"/proc/{server.process.pid}/fd"))
         found["children of the server"] = len(psutil.Process(server.process.pid).children())

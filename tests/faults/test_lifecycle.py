@@ -164,13 +164,13 @@ def test_ctrl_c_at_any_moment_of_the_start_is_heard_by_the_consumer_alone(run_sc
         """
         import os, random, signal, threading
         from headrace import Loader, Pipe
-        from headrace.engine.workers.process import start
+        from headrace.engine.workers.process import fork_server
         chance = random.Random(5)
         def interrupt():
             os.killpg(0, signal.SIGINT)
         heard = 0
         for _ in range(COUNT):
-            start._Server.forget()  # so that every round starts one
+            fork_server.CommonServer.forget()  # so that every round starts one
             timer = threading.Timer(chance.uniform(0, 0.3), interrupt)
             try:
                 with Loader(Pipe.of(list(range(40_000))).batch(1), timeout=30, **KIND) as loader:

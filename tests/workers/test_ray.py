@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 
 from headrace import Loader, Pipe
-from headrace.engine.wire.messages import PLACED, SLOTTED
-from headrace.engine.workers.ray import calls, near
+from headrace.engine.wire.messages import SLOTTED
+from headrace.engine.workers.ray import answers, near
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
 from tests.conftest import RunScript
 from tests.depth import DEPTH
@@ -193,19 +193,20 @@ class Arrays:
 @pytest.fixture(params=["near", "far"])
 def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Actors write into the consumer's slots, or, because these are out of reach, into the object store."""
-    kinds: set[int] = set()
-    make = calls.reply_of
+    placed: set[bool] = set()
+    make = answers.reply_of
 
-    def noted(ticket: Any, worker: Any, body: Any, arena: Any) -> Any:
-        kinds.add(body[0])
-        return make(ticket, worker, body, arena)
+    def noted(ticket: Any, worker: Any, answer: Any, arena: Any) -> Any:
+        assert answer.kind == SLOTTED
+        placed.add(answer.beside is None)
+        return make(ticket, worker, answer, arena)
 
     monkeypatch.setattr("headrace.engine.workers.ray.workers.reply_of", noted)
     if request.param == "far":
         monkeypatch.setattr(near, "offer", lambda slot: (slot.number, "/proc/self/fd/0", 0, 0))
     yield
     # (The first results come through the store: how large they are is not known before.)
-    assert kinds == ({PLACED, SLOTTED} if request.param == "near" else {SLOTTED})
+    assert placed == ({True, False} if request.param == "near" else {False})
 
 
 @pytest.mark.usefixtures("placed")

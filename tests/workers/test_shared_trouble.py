@@ -111,7 +111,8 @@ def test_a_pool_that_has_ended_is_an_error_and_not_a_hang() -> None:
         Loader(PIPES["endless"], pool=str(pool))
 
 
-def test_the_pool_ends_with_whoever_started_it() -> None:
+@pytest.mark.parametrize("whom", ["os.getpid()", "0"], ids=["the starter", "the whole group"])
+def test_the_pool_ends_with_whoever_started_it_and_leaves_nothing(tmp_path: Path, whom: str) -> None:
     program = """if True:
         import os, signal
         from headrace import Loader, Pipe, SharedPool
@@ -119,19 +120,21 @@ def test_the_pool_ends_with_whoever_started_it() -> None:
         batches = iter(Loader(Pipe.of(list(range(100))).batch(4), pool=pool))
         next(batches)
         print(pool, *pool.stats()["pids"], flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(WHOM, signal.SIGKILL)
     """
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(SRC)},
+        [sys.executable, "-c", program.replace("WHOM", whom)],
+        env={**os.environ, "PYTHONPATH": str(SRC), "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
-    folder, *pids = done.stdout.split()
+    address, *pids = done.stdout.split()
     workers = [psutil.Process(int(pid)) for pid in pids if psutil.pid_exists(int(pid))]
     assert not psutil.wait_procs(workers, timeout=5)[1]
-    while os.path.exists(folder):  # the server removes it before it ends; bounded by the test's deadline
+    while f"@{address}\n" in Path("/proc/net/unix").read_text():  # bounded by the test's deadline
         pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_classes_of_the_main_program_come_back_as_they_are(run_script: RunScript) -> None:
@@ -153,23 +156,14 @@ def test_classes_of_the_main_program_come_back_as_they_are(run_script: RunScript
 # --- strangers --------------------------------------------------------------------------------------------------------
 
 
-def test_only_this_user_can_enter_the_folder() -> None:
-    with SharedPool(workers=1) as pool:
-        assert os.stat(pool.path).st_mode & 0o777 == 0o700
-    assert not os.path.exists(pool.path)
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
-def test_another_user_is_not_let_in_even_if_the_folder_is_open() -> None:
+def test_another_user_is_not_let_in() -> None:
     with SharedPool(workers=1) as pool:
-        address = Path(pool.path, "socket")
-        os.chmod(pool.path, 0o755)
-        os.chmod(address, 0o777)
         code = f"""if True:
             import marshal, os, socket
             os.setuid(65534)
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            sock.connect({str(address)!r})
+            sock.connect({chr(0) + str(pool)!r})
             try:
                 sock.send(marshal.dumps((5,)))
                 print(len(sock.recv(1000)))

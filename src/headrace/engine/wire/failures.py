@@ -63,7 +63,7 @@ def _new(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     for base in kind.__mro__:
         if base.__module__ == _BUILT_IN and issubclass(base, BaseException):
             try:
-                error: BaseException = base.__new__(kind, *args)  # type: ignore[call-overload]
+                error: BaseException = base.__new__(kind, *args)
             except TypeError:
                 continue  # the memory of an instance is laid out by another of its bases
             with contextlib.suppress(TypeError):

@@ -9,13 +9,15 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.process import start
+from headrace.engine.workers.process.fork_server import CommonServer, ForkServer
 from headrace.engine.workers.process.handles import Handles
+from headrace.engine.workers.process.start import Started
 from headrace.memory.arena import anonymous
 
 log = logging.getLogger("headrace")
 
 
-class Launcher:
+class WorkerLauncher:
     """Starts workers. What they need is packed once."""
 
     def __init__(self, program: Program, policy: Policy) -> None:
@@ -26,7 +28,7 @@ class Launcher:
         self._method = policy.start_method or "server"
         self._shipped = -1
         self._modules: list[str] = []
-        self._private: start.Server | None = None
+        self._private: ForkServer | None = None
         self._handles = Handles()
         if self._method == "fork":
             _warn_of_threads()
@@ -39,21 +41,18 @@ class Launcher:
             file.write(data)
         if self._method == "forkserver":
             self._modules = []
-            self._renew()
+            self._own_server()
 
-    def start(self, number: int, join: Callable[[int, start.Started], None], open_here: list[int]) -> None:
+    def start(self, number: int, join: Callable[[int, Started], None], open_here: list[int]) -> None:
         """Start worker `number` and hand it to `join`; a forked one closes the descriptors `open_here`."""
         if self._method == "fork":
             with start.signals_wait():
-                join(number, start.by_fork(number, self._program, self._extra, open_here))
+                join(number, start.by_fork(number, self._program, self._extra, open_here, CommonServer.forget))
             return
         if self._method != "spawn":
-            if self._private is not None and not self._private.alive():
-                self._private.close()
-                self._renew()
             try:
                 # (The server may have to import much first: that can be interrupted.)
-                started = start.by_server(number, self._shipped, self._modules, self._handles, self._private)
+                started = self._by_server(number)
             except (RuntimeError, OSError) as refused:
                 log.info("worker %d starts as a new interpreter: %s", number, refused)
             else:
@@ -62,9 +61,21 @@ class Launcher:
         with start.signals_wait():
             join(number, start.by_spawn(number, self._shipped, self._handles))
 
-    def _renew(self) -> None:
-        with start.signals_wait():
-            self._private = start.Server()
+    def _by_server(self, number: int) -> Started:
+        if self._method != "forkserver":
+            return CommonServer.start(number, self._shipped, self._modules, self._handles)
+        try:
+            return self._own_server().start(number, self._shipped, self._modules, self._handles)
+        except ConnectionAbortedError:
+            return self._own_server().start(number, self._shipped, self._modules, self._handles)
+
+    def _own_server(self) -> ForkServer:
+        if self._private is None or not self._private.alive():
+            if self._private is not None:
+                self._private.close()
+            with start.signals_wait():
+                self._private = ForkServer()
+        return self._private
 
     def close(self) -> None:
         self._handles.close()

@@ -23,7 +23,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire.messages import FAILED, INLINE, READY, RETIRED, SLOTTED, Owner, Reply, Ticket
 from headrace.engine.workers.deaths import CAUSES, EARLY_DEATHS, Deaths, at_hand, describe_end, doing, replaced_because
 from headrace.engine.workers.pace import Pace
-from headrace.engine.workers.process.launch import Launcher
+from headrace.engine.workers.process.launch import WorkerLauncher
 from headrace.engine.workers.process.placement import Placement
 from headrace.engine.workers.process.start import Started
 from headrace.engine.workers.process.worker import WorkerProcess
@@ -64,7 +64,7 @@ class ProcessWorkers(Workers):
         """A worker was replaced: there may be room where there was none."""
         self._deaths = Deaths(policy.on_poison)
         self._strands = StrandStates()
-        self._launcher: Launcher | None = None
+        self._launcher: WorkerLauncher | None = None
 
     @property
     def rest(self) -> float:
@@ -74,7 +74,7 @@ class ProcessWorkers(Workers):
         self.program = program
         self._listed = program.stages[0].feed == "listed"
         self._placement = Placement(self.arena, program.last.number, self.policy.ordered)
-        self._launcher = Launcher(program, self.policy)
+        self._launcher = WorkerLauncher(program, self.policy)
         try:
             for number in range(self.policy.workers):
                 self._start(number)

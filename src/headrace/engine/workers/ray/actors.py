@@ -66,8 +66,3 @@ class ActorCall:
         """No earlier block of the same strand is still expected."""
         strand = self.strand
         return strand is None or next(c for c in self.actor.calls.values() if c.strand == strand) is self
-
-
-def name_of(ticket: Ticket) -> tuple[int, int, int]:
-    """What a ticket is called in every run."""
-    return ticket.stage, ticket.epoch, ticket.number

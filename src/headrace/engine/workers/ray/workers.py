@@ -19,7 +19,6 @@ import logging
 import os
 import pickle
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.policy import Policy
@@ -30,9 +29,9 @@ from headrace.engine.workers.deaths import CAUSES, EARLY_DEATHS, Deaths, replace
 from headrace.engine.workers.protocol import Busy, Restart, Workers
 from headrace.engine.workers.ray import cluster as cluster
 from headrace.engine.workers.ray import near
-from headrace.engine.workers.ray.actors import ActorCall, ActorState, name_of
+from headrace.engine.workers.ray.actors import ActorCall, ActorState
 from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, fill, reply_of
-from headrace.engine.workers.ray.lineage import Recipe, Remote, recipe
+from headrace.engine.workers.ray.lineage import Losses, Recipe, Remote, recipe
 from headrace.engine.workers.ray.scheduler import Scheduler
 from headrace.engine.workers.replies import remote
 from headrace.engine.workers.strands import StrandStates
@@ -44,8 +43,6 @@ else:
     from headrace.engine.workers.ray.cluster import ray  # with an error that says what to install
 
 log = logging.getLogger("headrace")
-LOSSES = 20
-"""How often the samples of one ticket may be lost before it is given up."""
 
 
 class RayWorkers(Workers):
@@ -67,9 +64,8 @@ class RayWorkers(Workers):
         """An actor has been ready: the program can be started."""
         self._fresh = False
         """An actor has started: there may be room where there was none."""
-        self._need: dict[int, int] = {}
-        """Bytes that results took in a slot, by stage."""
-        self._lost: Counter[tuple[int, int, int]] = Counter()
+        self._lender = near.Lender(self.arena)
+        self._losses = Losses()
         self._states = StrandStates()
         self._shipped: Any = None
         self._watcher: Any = None
@@ -148,16 +144,10 @@ class RayWorkers(Workers):
         if tickets[0].strand is not None or tickets[0].stage < self._last:
             ref, samples = worker.actor.keep.options(num_returns=2).remote(wires[0], *packs)
         else:
-            ref = worker.actor.deliver.remote(wires, [self._lend(worker, ticket) for ticket in tickets], *packs)
+            ref = worker.actor.deliver.remote(
+                wires, [self._lender.lend(ticket) if worker.near else None for ticket in tickets], *packs
+            )
         worker.calls[ref] = self._calls[ref] = ActorCall(worker, ref, tickets, samples)
-
-    def _lend(self, worker: ActorState, ticket: Ticket) -> near.Offer | None:
-        """A slot for the result, where the actor can reach it and results of that stage are large."""
-        need = self._need.get(ticket.stage)
-        if need is None or not worker.near:
-            return None
-        ticket.slot = self.arena.lend(need)
-        return near.offer(ticket.slot)
 
     def _wire(self, ticket: Ticket, packs: dict[Any, int]) -> RayTicket:
         payload = ticket.payload
@@ -227,7 +217,7 @@ class RayWorkers(Workers):
             # Whoever was to make the samples: it may have had nothing else to do, and nobody has noticed its end.
             for worker in [w for w in self._scheduler.actors if cluster.is_end_of(w.actor, cause)]:
                 self._ended(worker, cause, replies)
-            self._count_loss(call.tickets[0])
+            self._losses.count(call.tickets[0])
             self._fetch(call, self._remake(call.fetch[1].recipe))
         elif cause is not error:
             self._inputs_lost(call, getattr(cause, "object_ref_hex", None))
@@ -260,8 +250,7 @@ class RayWorkers(Workers):
             for ticket, said in zip(call.tickets, body, strict=True):
                 reply, missed = reply_of(ticket, worker.number, said, self.arena)
                 worker.near = worker.near and not missed
-                if reply.slot is not None:
-                    self._need[ticket.stage] = max(reply.bytes, self._need.get(ticket.stage, 0))
+                self._lender.learn(reply)
                 replies.append(reply)
                 self._scheduler.learn(reply)
         worker.retiring = worker.retiring or spent
@@ -321,7 +310,7 @@ class RayWorkers(Workers):
             for ticket in lost[0].tickets:
                 self._deaths.strike(ticket, cluster.last_seen(self._watcher, ticket.seq), why)
         for ticket in tickets:
-            self._take_slot_back(ticket)
+            self._lender.take_back(ticket)
         self._replace(worker)
         log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
         self._scheduler.waiting.extendleft(reversed(tickets))
@@ -351,16 +340,9 @@ class RayWorkers(Workers):
         del call.actor.calls[call.ref]
         call.actor.load -= len(call.tickets)
         for ticket in call.tickets:
-            self._take_slot_back(ticket)
-            self._count_loss(ticket)
+            self._lender.take_back(ticket)
+            self._losses.count(ticket)
         self._scheduler.waiting.extendleft(reversed(call.tickets))
-
-    def _take_slot_back(self, ticket: Ticket) -> None:
-        """A ticket will run again: nobody else gets its slot, because an actor that is lost may still be writing."""
-        if ticket.slot is not None:
-            ticket.slot.spoiled = True
-            self.arena.give_back(ticket.slot)
-            ticket.slot = None
 
     def _inputs_lost(self, call: ActorCall, which: str | None) -> None:
         for ticket in call.tickets:
@@ -373,12 +355,6 @@ class RayWorkers(Workers):
         """Samples that were lost, made again from what made them; whoever asks for the result waits for it."""
         inputs = [self._remake(below) for below in made.inputs]
         return cluster.remake(self._scheduler.least_busy().actor, made, inputs)
-
-    def _count_loss(self, ticket: Ticket) -> None:
-        self._lost[name_of(ticket)] += 1
-        if self._lost[name_of(ticket)] > LOSSES:
-            what = f"the samples of {ticket} were lost {LOSSES} times"
-            raise WorkerDied(f"{what}; nodes of the cluster come and go: look at `ray status`")
 
     # --- looking and ending -------------------------------------------------------------------------------------------
 

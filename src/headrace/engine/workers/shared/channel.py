@@ -1,4 +1,4 @@
-"""The line between a consumer and the server of a shared pool: a local socket, and what is said over it.
+"""The channel between a consumer and the server of a shared pool: a local socket, and what is said over it.
 
 consumer -> server   HELLO key            I run the program with this key
                      PROGRAM key, bytes   here it is
@@ -10,18 +10,24 @@ server -> consumer   NEED                 send the program
                      OPENED               go on
                      TOLD replies, slots  (+ the descriptors of slots that are new to you)
                      GONE slots           they will not be lent again
-                     BROKEN error         the workers are of no use any more
+                     BROKEN error         the workers are of no use any more, or your message made no sense
                      ANSWER anything
+
+The socket is abstract: its name is in no file system, so nothing of it is left, whoever is killed.
 """
 
 import marshal
 import os
+import select
 import socket
+import struct
+import time
 from typing import Any
 
 from headrace.engine.program import Program
 from headrace.engine.wire import packets as wire
-from headrace.errors import WorkerDied
+from headrace.engine.workers.process.start import is_stopped
+from headrace.errors import WorkerDied, WorkerStuck
 
 HELLO, PROGRAM, ASK, FREE, DROP, COUNT, STUCK, STACK, REPLACE = range(9)
 NEED, OPENED, TOLD, GONE, BROKEN, ANSWER = range(20, 26)
@@ -29,8 +35,11 @@ DROPPED, PAST = 30, 31
 """Replies to a ticket that was dropped before it was begun, and to one for a block after the end of its strand."""
 OPENING = 120.0
 """Seconds for the server to open the program; it may have to import large modules first."""
-SOCKET = "socket"
+SILENCE = 1.0
+"""Seconds of silence after which somebody who waits looks whether the server is stopped."""
 SENDING = 1 << 20
+ENDED = "the shared pool has ended: whoever started it has closed it, or is gone"
+_CREDENTIALS = struct.Struct("3i")
 
 
 def key_of(program: Program) -> str:
@@ -40,27 +49,72 @@ def key_of(program: Program) -> str:
     return repr((*told, groups))
 
 
-def connect(folder: str) -> socket.socket:
-    """A line to the server of the pool in this folder."""
+def packed(message: Any) -> bytes:
+    """A message as bytes."""
+    return marshal.dumps(message)
+
+
+def peer(sock: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end. (Seen from a consumer: whoever has listened last, which is the server.)"""
+    pid, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, user
+
+
+def connect(address: str) -> socket.socket:
+    """A connection to the server of the pool with this address."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING)
-        sock.connect(os.path.join(folder, SOCKET))
+        sock.connect(f"\0{address}")
+        if peer(sock)[1] != os.getuid():
+            raise PermissionError("it belongs to another user")
     except OSError as error:
         sock.close()
-        raise WorkerDied(f"there is no shared pool at {folder} ({error}); start one, and keep it open") from None
+        raise WorkerDied(f"there is no shared pool at {address} ({error}); start one, and keep it open") from None
     return sock
 
 
-def ask(folder: str, *question: Any) -> Any:
+def listen(name: str) -> socket.socket:
+    """The socket of a new pool. (Its server listens again, so that those who connect can see who it is.)"""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.bind(f"\0{name}")
+        listener.listen(128)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def await_word(sock: socket.socket, timeout: float | None) -> None:
+    """Wait until the server has said something.
+
+    It may take its time, importing large modules. But a server that is stopped is given no more than `timeout`.
+    """
+    until = time.monotonic() + OPENING
+    look = SILENCE if timeout is None else min(timeout, SILENCE)
+    silent = time.monotonic() + (OPENING if timeout is None else timeout)
+    said = select.poll()
+    said.register(sock, select.POLLIN)
+    while not said.poll(look * 1000):
+        now = time.monotonic()
+        if now > until or (now >= silent and is_stopped(peer(sock)[0])):
+            within = OPENING if timeout is None else timeout
+            raise WorkerStuck(
+                f"the server of the shared pool (process {peer(sock)[0]}) has not answered within {within} seconds; "
+                f"is it stopped?"
+            )
+
+
+def ask(address: str, *question: Any, timeout: float | None = None) -> Any:
     """One question to the server of a pool, by somebody who is no consumer."""
-    with connect(folder) as sock:
-        sock.settimeout(OPENING)
-        wire.send(sock, marshal.dumps(question))
-        data, _ = wire.receive(sock)
+    with connect(address) as sock:
+        try:
+            wire.send(sock, packed(question))
+            await_word(sock, timeout)
+            data, _ = wire.receive(sock)
+        except (BrokenPipeError, ConnectionResetError):
+            data = b""
     if not data:
         raise WorkerDied(ENDED)
     return marshal.loads(data)[1]
-
-
-ENDED = "the shared pool has ended: whoever started it has closed it, or is gone"

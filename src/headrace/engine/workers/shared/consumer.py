@@ -26,7 +26,7 @@ from headrace.engine.workers.protocol import Busy, Workers
 from headrace.engine.workers.replies import remote, reply_to
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.borrowed import BorrowedArena
-from headrace.errors import Closed, WorkerDied
+from headrace.errors import Closed, WorkerDied, WorkerStuck
 from headrace.memory.arena import Slot
 
 
@@ -40,7 +40,7 @@ class SharedWorkers(Workers):
         self.policy = policy
         self.arena = BorrowedArena(policy.memory)
         self._owner = os.getpid()
-        self._folder: str = policy.pool.path
+        self._address: str = policy.pool.address
         self._same: bool = policy.pool.same
         self._tickets: dict[int, Ticket] = {}
         self._flying: dict[int, int] = {}
@@ -59,14 +59,16 @@ class SharedWorkers(Workers):
         self.program = program
         self._last = program.last.number - (1 if program.assembled else 0)
         self._listed = program.stages[0].feed == "listed"
-        sock = self._sock = channel.connect(self._folder)
-        sock.settimeout(channel.OPENING)
+        sock = self._sock = channel.connect(self._address)
+        self._server = channel.peer(sock)[0]
         try:
             key = channel.key_of(program)
             self._say((channel.HELLO, key))
+            channel.await_word(sock, self.policy.timeout)
             answer = self._hear()
             if answer[0] == channel.NEED:
                 self._say((channel.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
+                channel.await_word(sock, self.policy.timeout)
                 answer = self._hear()
             if answer[0] == channel.BROKEN:
                 raise remote(*answer[1])
@@ -194,8 +196,10 @@ class SharedWorkers(Workers):
             try:
                 wire.send(sock, data)
                 return
-            except BlockingIOError:
-                self._writable.poll()  # the server reads whatever comes
+            except BlockingIOError:  # the server reads whatever comes, unless it is stopped
+                timeout = self.policy.timeout
+                if not self._writable.poll(None if timeout is None else timeout * 1000):
+                    raise WorkerStuck(f"the server of the shared pool takes nothing for {timeout} seconds") from None
             except (BrokenPipeError, ConnectionResetError):
                 raise WorkerDied(channel.ENDED) from None
 
@@ -216,16 +220,23 @@ class SharedWorkers(Workers):
     # --- looking and ending -------------------------------------------------------------------------------------------
 
     def stuck(self) -> list[Busy]:
-        return [Busy(*told) for told in channel.ask(self._folder, channel.STUCK)]
+        try:
+            return [Busy(*told) for told in self._ask(channel.STUCK)]
+        except WorkerStuck:
+            what = f"the server of the pool (process {self._server}) does not answer: is it stopped?"
+            return [Busy(-1, self._server, what)]
 
     def stack(self, number: int) -> str:
-        return str(channel.ask(self._folder, channel.STACK, number))
+        return "" if number < 0 else str(self._ask(channel.STACK, number))
 
     def replace(self, number: int) -> bool:
-        return bool(channel.ask(self._folder, channel.REPLACE, number))
+        return number >= 0 and bool(self._ask(channel.REPLACE, number))
+
+    def _ask(self, *question: Any) -> Any:
+        return channel.ask(self._address, *question, timeout=min(channel.SILENCE, self.policy.timeout or 1.0))
 
     def pids(self) -> list[int]:
-        return [] if self._closed else list(channel.ask(self._folder, channel.COUNT)["pids"])
+        return [] if self._closed else list(channel.ask(self._address, channel.COUNT)["pids"])
 
     def running(self) -> int:
         return len(self._tickets) + len(self._outbox)

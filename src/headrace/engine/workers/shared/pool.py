@@ -8,54 +8,51 @@
 With `same=True` all consumers get the same stream, each at its own pace, and every batch is made once; nobody runs more
 than `skew` tickets ahead of the slowest. A consumer that ends, dies or leaves the epoch holds nobody up.
 
-The pool lives as long as the process that has started it, or until `close()`. Its socket lies in a folder that only
-this user can enter.
+The pool lives as long as the process that has started it, or until `close()`. It leaves nothing in any file system.
 """
 
-import json
 import os
-import shutil
+import re
+import secrets
 import socket
 import subprocess
-import tempfile
 import weakref
-from pathlib import Path
 from typing import Any
 
-from headrace.engine.workers.process.start import _python, signals_wait
+from headrace.engine.workers.process.start import python, signals_wait
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import PoolSettings
-from headrace.errors import BadOption
+from headrace.errors import BadOption, WorkerDied
 
 ENDING = 5.0
 """Seconds for the server to end its workers."""
+_ADDRESS = re.compile(r"headrace-pool-[0-9a-f]+-(\d+)-workers-(\d+)-consumers(-same)?")
 
 
 class Joined:
     """A pool that somebody else has started."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
-        try:
-            settings = PoolSettings(**json.loads((Path(self.path) / "settings").read_text()))
-        except OSError as error:
-            raise BadOption(f"there is no shared pool at {self.path} ({error.strerror}); start one first") from None
-        self.workers = settings.workers
-        self.consumers = settings.consumers
-        self.same = settings.same
+    def __init__(self, address: str | os.PathLike[str]) -> None:
+        self.address = os.fspath(address)
+        told = _ADDRESS.fullmatch(self.address)
+        if told is None:
+            raise BadOption(f"{self.address!r} is not the address of a shared pool: that is what str(pool) gives")
+        self.workers = int(told[1])
+        self.consumers = int(told[2])
+        self.same = told[3] is not None
 
     def __str__(self) -> str:
-        return self.path
+        return self.address
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.path!r}, workers={self.workers}, same={self.same})"
+        return f"{type(self).__name__}({self.address!r})"
 
     def __reduce__(self) -> Any:
-        return Joined, (self.path,)
+        return Joined, (self.address,)
 
     def stats(self) -> dict[str, Any]:
         """What the server counts: tickets run and shared, what is kept for slower consumers, pids of the workers."""
-        counted: dict[str, Any] = channel.ask(self.path, channel.COUNT)
+        counted: dict[str, Any] = channel.ask(self.address, channel.COUNT)
         return counted
 
 
@@ -64,7 +61,12 @@ def joined(pool: Any) -> Joined:
     if isinstance(pool, Joined):
         return pool
     if isinstance(pool, str | os.PathLike):
-        return Joined(pool)
+        found = Joined(pool)
+        try:
+            channel.connect(found.address).close()
+        except WorkerDied as error:
+            raise BadOption(str(error)) from None
+        return found
     raise BadOption(f"pool= takes a SharedPool or its address, not {type(pool).__name__}")
 
 
@@ -85,19 +87,19 @@ class SharedPool(Joined):
         if not wait >= 0:
             raise BadOption(f"wait must be a number of seconds >= 0, not {wait!r}")
         settings = PoolSettings(workers, consumers, bool(same), 8 * workers if skew is None else skew, float(wait))
-        folder = tempfile.mkdtemp(prefix="headrace-pool-")  # only its owner can enter
-        (Path(folder) / "settings").write_text(json.dumps(settings._asdict()))
+        # (What consumers have to know stands in the address, so that nobody needs to ask.)
+        address = f"headrace-pool-{secrets.token_hex(8)}-{workers}-workers-{consumers}-consumers{'-same' * bool(same)}"
         ours, theirs = socket.socketpair()
         try:
-            server = _start(folder, theirs.fileno(), settings)
+            server = _start(address, theirs.fileno(), settings)
         except BaseException:
             ours.close()
-            shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
             theirs.close()
-        self._closing = weakref.finalize(self, _end, os.getpid(), folder, ours, server)
-        super().__init__(folder)
+        self._closing = weakref.finalize(self, _end, os.getpid(), ours, server)
+        self.server_pid = server.pid
+        super().__init__(address)
 
     def close(self) -> None:
         """End the workers. Loaders that still use them get an error."""
@@ -110,23 +112,18 @@ class SharedPool(Joined):
         self.close()
 
 
-def _start(folder: str, control: int, settings: PoolSettings) -> "subprocess.Popen[bytes]":
+def _start(address: str, control: int, settings: PoolSettings) -> "subprocess.Popen[bytes]":
     starter = os.pidfd_open(os.getpid())
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, signals_wait():
-            try:
-                listener.bind(os.path.join(folder, channel.SOCKET))
-            except OSError as error:
-                raise BadOption(f"no socket can be made in {folder} ({error}); set TMPDIR to a shorter path") from None
-            listener.listen(128)
+        with channel.listen(address) as listener, signals_wait():
             fds = (listener.fileno(), starter, control)
-            call = f"from headrace.engine.workers.shared.server import main; main{(folder, *fds, tuple(settings))!r}"
-            return subprocess.Popen(_python(call), pass_fds=fds, stdin=subprocess.DEVNULL)
+            call = f"from headrace.engine.workers.shared.server import main; main{(*fds, tuple(settings))!r}"
+            return subprocess.Popen(python(call), pass_fds=fds, stdin=subprocess.DEVNULL)
     finally:
         os.close(starter)
 
 
-def _end(owner: int, folder: str, control: socket.socket, server: "subprocess.Popen[bytes]") -> None:
+def _end(owner: int, control: socket.socket, server: "subprocess.Popen[bytes]") -> None:
     if os.getpid() != owner:
         return  # a forked copy: the pool belongs to the parent
     control.close()
@@ -135,4 +132,3 @@ def _end(owner: int, folder: str, control: socket.socket, server: "subprocess.Po
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
-    shutil.rmtree(folder, ignore_errors=True)

@@ -8,13 +8,12 @@ told why, and the next consumer that comes starts new ones.
 The server ends with the process that has started it.
 """
 
+import logging
 import marshal
 import os
 import resource
 import select
-import shutil
 import socket
-import struct
 from collections import deque
 from typing import Any
 
@@ -26,7 +25,7 @@ from headrace.engine.workers.shared.accounts import ConsumerState, PoolSettings
 from headrace.engine.workers.shared.dispatcher import Dispatcher
 from headrace.engine.workers.task import failed
 
-_CREDENTIALS = struct.Struct("3i")
+log = logging.getLogger("headrace")
 
 
 class Connection:
@@ -98,7 +97,7 @@ class PoolServer:
 
     def _accept(self) -> None:
         sock, _ = self.listener.accept()
-        pid, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        pid, user = channel.peer(sock)
         try:
             pidfd = os.pidfd_open(pid) if user == os.getuid() else -1
         except ProcessLookupError:
@@ -131,15 +130,31 @@ class PoolServer:
             self._push(from_)
         while True:
             try:
-                data, _ = wire.receive(from_.sock)
+                data, fds = wire.receive(from_.sock)
+                for sent in fds:
+                    os.close(sent)  # no message of a consumer has any
             except BlockingIOError:
                 return
             except ConnectionResetError:
                 data = b""
+            except Exception as error:
+                self._refuse(from_, error)
+                return
             if not data:
                 self._leave(from_)
                 return
-            self._heard(from_, marshal.loads(data))
+            try:
+                self._heard(from_, marshal.loads(data))
+            except Exception as error:
+                self._refuse(from_, error)
+                return
+
+    def _refuse(self, from_: Connection, error: Exception) -> None:
+        """What it says makes no sense: that is the end of its connection, and nobody else's concern."""
+        log.warning("a message of process %d to the shared pool made no sense (%r): it is cut off", from_.pid, error)
+        told = ValueError(f"the shared pool could not make sense of a message of this process: {error!r}")
+        self._say(from_, _broken(told))
+        self._leave(from_)
 
     def _heard(self, from_: Connection, message: tuple[Any, ...]) -> None:
         kind = message[0]
@@ -148,10 +163,7 @@ class PoolServer:
         elif kind in (channel.ASK, channel.FREE, channel.DROP):
             # (Else the workers broke meanwhile: it has not read that yet.)
             if self.dispatcher is not None and from_.consumer is not None:
-                try:
-                    self._wish(self.dispatcher, from_.consumer, kind, message[1])
-                except Exception as error:
-                    self._break(self.dispatcher, error)
+                self._wish(self.dispatcher, from_.consumer, kind, message[1])
         else:
             self._say(from_, (channel.ANSWER, self._answer(kind, *message[1:])))
 
@@ -197,7 +209,11 @@ class PoolServer:
             return []
         if question == channel.STUCK:
             return [tuple(busy) for busy in dispatcher.workers.stuck()]
-        return dispatcher.workers.stack(*about) if question == channel.STACK else dispatcher.workers.replace(*about)
+        if question == channel.STACK:
+            return dispatcher.workers.stack(*about)
+        if question == channel.REPLACE:
+            return dispatcher.workers.replace(*about)
+        raise ValueError(f"{question!r} is no question")
 
     # --- what is said -------------------------------------------------------------------------------------------------
 
@@ -255,15 +271,16 @@ def _broken(error: Exception) -> tuple[Any, ...]:
     return channel.BROKEN, tuple(failed(error))
 
 
-def main(folder: str, listener: int, starter: int, control: int, settings: tuple[Any, ...]) -> None:
+def main(listener: int, starter: int, control: int, settings: tuple[Any, ...]) -> None:
     """The server's process."""
     child.own_signals()
     # Every slot that somebody holds is a descriptor here, whoever it is.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    server = PoolServer(socket.socket(fileno=listener), PoolSettings(*settings))
+    ears = socket.socket(fileno=listener)
+    ears.listen(128)  # from now on those who connect see this process at the other end (`channel.peer`)
+    server = PoolServer(ears, PoolSettings(*settings))
     try:
         server.serve([starter, control])
     finally:
         server.close()
-        shutil.rmtree(folder, ignore_errors=True)
