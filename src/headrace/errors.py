@@ -17,6 +17,7 @@
 An error of the user's own code keeps its own type: it is never wrapped in one of these.
 """
 
+import errno
 from collections.abc import Iterable
 
 
@@ -75,6 +76,17 @@ class RanksDisagree(HeadraceError, RuntimeError):
 def missing(extra: str, package: str) -> MissingExtra:
     """The one-line error for an optional package that is not installed."""
     return MissingExtra(f"{package} is not installed; it comes with: pip install 'headrace[{extra}]'")
+
+
+def hint_at_limit(error: BaseException) -> None:
+    """If the system has refused a descriptor: say which limit to raise."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        note = (
+            "headrace: too many files are open at once, here or in a worker; raise the limit (`ulimit -n 65536` in the "
+            "shell that starts the program), hold fewer batches, or close what the dataset opens"
+        )
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:

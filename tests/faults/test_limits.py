@@ -3,8 +3,13 @@
 import os
 from typing import Any
 
+import numpy as np
+import pytest
+
 from headrace import Loader, Pipe
+from headrace.engine.wire import fold
 from tests.conftest import RunScript
+from tests.depth import DEPTH
 from tests.laws.pipes import Numbers
 
 HOW: dict[str, Any] = {"workers": 2, "start_method": "fork", "timeout": 5}
@@ -88,3 +93,79 @@ def test_descriptors_are_given_back_when_the_server_refuses_to_fork(no_new_fds: 
     finally:
         sys.path.remove(str(tmp_path))
     assert os.path.exists("/proc/self/fd")
+
+
+def test_too_few_descriptors_are_an_error_that_names_the_limit_to_raise(run_script: RunScript) -> None:
+    done = run_script("""
+        import os, resource
+        import numpy as np
+        from headrace import Loader, Pipe
+
+        class Opens:
+            def __len__(self):
+                return 400
+            def __getitem__(self, i):
+                kept.append(open(os.devnull))
+                return i
+
+        kept, used = [], len(os.listdir("/proc/self/fd"))
+        big = Pipe.of(range(400)).map(lambda i: np.full(50_000, i)).batch(4)
+        cases = [(room, big, {"workers": 2, "start_method": "fork"}) for room in (3, 6, 10, 14, 20, 40)]
+        cases += [(60, Pipe.of(Opens()).batch(4), how) for how in ({"workers": 1, "start_method": "fork"}, {})]
+        for room, pipe, how in cases:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, 4096))
+            try:
+                with Loader(pipe, timeout=30, **how) as loader:
+                    held = list(loader)
+            except OSError as error:
+                assert "ulimit -n" in "".join([str(error), *getattr(error, "__notes__", ())]), (room, error)
+            else:
+                raise AssertionError(room)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+HUGE = 2**31 + 8
+
+
+class HugeBytes:
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, i: int) -> bytes:
+        return bytes(HUGE) if i else b"small"
+
+
+def test_bytes_of_more_than_2_gigabytes_are_left_to_what_can_carry_them() -> None:
+    # (A block of zeros that nobody touches costs no memory.)
+    assert fold.pack(bytes(HUGE)) is None
+    assert fold.pack((np.zeros(4), bytes(HUGE))) is None
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(DEPTH != "deep", reason="takes 9 GB of memory: scripts/test --deep")
+def test_bytes_of_more_than_2_gigabytes_come_through_a_worker() -> None:
+    with Loader(Pipe.of(HugeBytes()), workers=1, start_method="fork") as loader:
+        samples = iter(loader)
+        assert next(samples) == b"small"
+        huge = next(samples)
+        assert (len(huge), huge.count(0)) == (HUGE, HUGE)
+
+
+def test_torch_computes_in_a_worker_that_was_forked_after_torch_has_computed(run_script: RunScript) -> None:
+    pytest.importorskip("torch")
+    done = run_script("""
+        import warnings
+        import torch
+        from headrace import Loader, Pipe
+        warnings.simplefilter("ignore")
+
+        def quantized(i):
+            return torch.quantize_per_tensor(torch.ones(1_000_000) * i, 0.1, 10, torch.qint8)
+
+        torch.set_num_threads(2)
+        quantized(1)  # from now on this process has threads, which no forked one will have
+        with Loader(Pipe.of(range(3)).map(quantized), workers=1, start_method="fork", timeout=40) as loader:
+            assert [float(sample.dequantize().mean()) for sample in loader] == [0.0, 1.0, 2.0]
+    """)
+    assert done.returncode == 0, done.stderr

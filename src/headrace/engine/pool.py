@@ -11,7 +11,7 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.workers.inline import InlineWorkers
 from headrace.engine.workers.protocol import Workers
-from headrace.errors import BadOption
+from headrace.errors import BadOption, hint_at_limit
 
 
 class Pool:
@@ -36,7 +36,11 @@ class Pool:
             workers = self._idle.pop() if self._idle else None
         if workers is None:
             workers = make(self.policy)
-            workers.open(self.program)
+            try:
+                workers.open(self.program)
+            except OSError as error:
+                hint_at_limit(error)
+                raise
         with self._lock:
             self._busy.append(workers)
         return workers

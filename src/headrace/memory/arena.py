@@ -21,6 +21,8 @@ from collections import deque
 from functools import lru_cache
 from typing import Any
 
+from headrace.errors import hint_at_limit
+
 HEADER = 64
 """Bytes at the front of each slot: the position at hand (see `workers.child`)."""
 SMALLEST = 64 * 1024
@@ -34,7 +36,7 @@ class OutOfSharedMemory(OSError):
 def anonymous(size: int, named: bool = False) -> int:
     """A file descriptor of `size` bytes of memory that has no name."""
     if hasattr(os, "memfd_create") and not named:
-        fd = os.memfd_create("headrace", os.MFD_CLOEXEC)
+        fd = _memory("headrace")
     else:
         folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
         handle, path = tempfile.mkstemp(prefix="headrace-", dir=folder)
@@ -66,7 +68,11 @@ class Slot:
         self.number = number
         self.fd = fd
         self.size = size
-        self.map = mmap.mmap(fd, size)
+        try:
+            self.map = mmap.mmap(fd, size)  # (which takes a descriptor of its own)
+        except OSError as error:
+            hint_at_limit(error)
+            raise
         self.view = memoryview(self.map)
         self.spoiled = False
         """User code in a worker still looks into it, or a lost one may write to it: it must not be used again."""
@@ -109,7 +115,15 @@ def whole(fd: int) -> mmap.mmap:
 
 def scratch() -> int:
     """A descriptor of memory that grows as it is written."""
-    return os.memfd_create("headrace-scratch", os.MFD_CLOEXEC)
+    return _memory("headrace-scratch")
+
+
+def _memory(name: str) -> int:
+    try:
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    except OSError as error:
+        hint_at_limit(error)
+        raise
 
 
 _TYPES: dict[int, Any] = {}

@@ -65,7 +65,10 @@ def pack(sample: Any) -> tuple[bytes, list[Any]] | None:
     kind = type(sample)
     parts = sample.values() if kind is dict else sample if kind is tuple or kind is list else (sample,)
     if _PLAIN.issuperset(map(type, parts)) and (kind is not dict or _PLAIN.issuperset(map(type, sample))):
-        return marshal.dumps((WHOLE, sample)), []
+        try:
+            return marshal.dumps((WHOLE, sample)), []
+        except ValueError:  # a string or bytes of 2 GB and more
+            return None
     if _Numpy.array is None:
         if not hasattr(sys.modules.get("numpy"), "ndarray"):
             return None
@@ -76,7 +79,7 @@ def pack(sample: Any) -> tuple[bytes, list[Any]] | None:
     buffers: list[Any] = []
     try:
         return marshal.dumps(_fold(sample, buffers, set())), buffers
-    except _Unfit:
+    except (_Unfit, ValueError):
         return None
 
 

@@ -18,6 +18,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire.failures import pack_error
 from headrace.engine.wire.messages import PACKING, Failed, Seconds, Skip, Work
+from headrace.errors import hint_at_limit
 from headrace.memory.arena import OutOfSharedMemory
 
 Load = Callable[[Any], list[Any]]
@@ -89,6 +90,7 @@ class Task:
         note = f"headrace: {at}, in {self._where}"
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
+        hint_at_limit(error)
 
     def fail(self, error: BaseException) -> Failed:
         """The error of a ticket, as it travels."""

@@ -122,6 +122,7 @@ def by_fork(
             _give_back_handlers()
             signal.set_wakeup_fd(-1)
             after_fork()
+            _one_thread()
             child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
             code = 0
         except SystemExit as left:
@@ -134,6 +135,13 @@ def by_fork(
     theirs.close()
     os.close(consumer)
     return Started(pid, os.pidfd_open(pid), ours, dump, _waitpid)
+
+
+def _one_thread() -> None:
+    """A forked process has none of the threads that torch has made for its operations, and would wait for them."""
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "set_num_threads"):
+        torch.set_num_threads(1)
 
 
 def by_spawn(number: int, shipped: int, handles: Handles) -> Started:
