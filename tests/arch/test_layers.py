@@ -89,7 +89,16 @@ DANGERS: dict[str, Danger] = {
     "torch": Danger(
         ("torch",),
         rooms=("doors/torch/*", "device.py", "ranks/*", "launch/*"),
-        late=("engine/wire/*", "tables/*", "ops/shape/collate.py", "plan/seed.py", "memory/*", "doors/*"),
+        # (A forked worker tells torch that its threads are gone.)
+        late=(
+            "engine/workers/process/start.py",
+            "engine/wire/*",
+            "tables/*",
+            "ops/shape/collate.py",
+            "plan/seed.py",
+            "memory/*",
+            "doors/*",
+        ),
     ),
     "ray": Danger(("ray",), rooms=("engine/workers/ray/*", "ranks/detect.py")),
     "print": Danger(("print",), rooms=("cli/*",)),

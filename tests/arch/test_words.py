@@ -14,8 +14,6 @@ LINES = 400
 """The longest file that one idea may need."""
 LONGER: dict[str, int] = {
     "engine/run.py": 417,
-    "engine/workers/process/workers.py": 470,
-    "engine/workers/ray/workers.py": 429,
 }
 ANY = 0.21
 """The largest share of parameters that may be annotated `Any`."""
@@ -29,33 +27,23 @@ STILL_TWICE = {
     "Answer",
     "Block",
     "Blocks",
-    "Call",
-    "Column",
     "Counter",
     "Entry",
     "Feed",
     "Fetch",
     "Header",
     "Job",
-    "Launcher",
     "Layout",
     "Level",
-    "Line",
-    "Mapped",
     "Plain",
     "Plan",
     "Poll",
-    "Reading",
-    "Rows",
-    "Same",
-    "Server",
     "Shuffle",
     "Slice",
     "Spot",
     "Stage",
     "Table",
     "Weighted",
-    "Worker",
 }
 """Class names that have two meanings today: to be emptied."""
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import World
-from headrace.engine.executor import Executor
 from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, cut
 from headrace.engine.run import Run
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.messages import Owner, Reply, Ticket
 from headrace.engine.workers.inline import answer
+from headrace.engine.workers.protocol import Workers
+from headrace.engine.workers.task import Task
 from headrace.observe.meter import Meter
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import BorrowedGlobals
@@ -36,15 +37,14 @@ class Script:
     """Raised out of `wait()` instead of the reply number so and so: trouble of the engine's own."""
 
 
-class ScriptedWorkers:
+class ScriptedWorkers(Workers):
     """Tickets of one strand are answered in order, as one worker would; all others in any order."""
 
-    rest = 0.0
-    restarts: list[Any]
+    concurrent = False
 
     def __init__(self, script: Script) -> None:
+        super().__init__()
         self.script = script
-        self.restarts = []
         self.tickets: list[Ticket] = []
         self.answered = 0
         self.most = 0
@@ -53,10 +53,7 @@ class ScriptedWorkers:
 
     def open(self, program: Program) -> None:
         self.program = program
-        self._executor = Executor(program, seeds=True)
-
-    def begin(self) -> None:
-        pass
+        self._task = Task(program, "a scripted worker", packed=False)
 
     def submit(self, ticket: Ticket) -> bool:
         if len(self.tickets) >= self.script.room:
@@ -86,7 +83,7 @@ class ScriptedWorkers:
     def _answer(self, ticket: Ticket) -> Reply:
         try:
             with BorrowedGlobals():
-                return answer(self._executor, ticket)
+                return answer(self._task, ticket)
         except Exception as error:
             reply = Reply(ticket)
             reply.error = error
@@ -95,7 +92,7 @@ class ScriptedWorkers:
     def running(self) -> int:
         return len(self.tickets)
 
-    def drop(self, owner: Any) -> None:
+    def drop(self, owner: Owner) -> None:
         self.tickets.clear()
 
     def release(self, slot: Any) -> None:

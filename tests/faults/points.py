@@ -37,13 +37,13 @@ class Points:
         def watched(sock: Any, *rest: Any) -> None:
             serve(Socket(sock, points), *rest)  # type: ignore[arg-type]
 
-        class Mapped(child.Mapped):  # type: ignore[name-defined,misc]
+        class MappedSlot(child.MappedSlot):  # type: ignore[name-defined,misc]
             def __init__(self, fd: int) -> None:
                 super().__init__(fd)
                 self.header = Header(self.header, points)  # type: ignore[has-type]
 
         patch.setattr(child, "serve", watched)
-        patch.setattr(child, "Mapped", Mapped)
+        patch.setattr(child, "MappedSlot", MappedSlot)
         put, allocate = codec.Writer.put, codec.Writer.allocate
 
         def put_in_halves(writer: Any, raw: Any) -> int:

@@ -90,7 +90,7 @@ class Slot:
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 
 
-class Mapped:
+class MappedSlot:
     """A slot of somebody else's, mapped here. The descriptor is used up."""
 
     __slots__ = ("address", "header", "map", "size", "table", "view")

@@ -35,7 +35,7 @@ from headrace.memory.segment import Segment, Table, reopen
 from headrace.memory.views import SharedDict, SharedList, SharedTuple
 
 
-class Column:
+class FrozenColumn:
     """One reader. It keeps the segment and the columns below it alive; a segment knows its columns weakly."""
 
     __slots__ = ("__weakref__", "number", "segment")
@@ -64,14 +64,14 @@ def revive(view: Callable[[Any, Any], Any], token: bytes, places: Any, number: i
     return view(column(reopen(token, places), number), rows)
 
 
-class Nothing(Column):
+class Nothing(FrozenColumn):
     __slots__ = ()
 
     def read(self, row: int) -> None:
         return None
 
 
-class Numbers(Column):
+class Numbers(FrozenColumn):
     __slots__ = ("_table", "read")
 
     def __init__(self, segment: Segment, number: int, table: Table) -> None:
@@ -80,7 +80,7 @@ class Numbers(Column):
         self.read = self._table.__getitem__  # type: ignore[assignment, method-assign]  # nothing around it: it is hot
 
 
-class Complexes(Column):
+class Complexes(FrozenColumn):
     __slots__ = ("_table",)
 
     def __init__(self, segment: Segment, number: int, table: Table) -> None:
@@ -91,7 +91,7 @@ class Complexes(Column):
         return complex(self._table[2 * row], self._table[2 * row + 1])
 
 
-class Bytes(Column):
+class Bytes(FrozenColumn):
     __slots__ = ("_memory", "_offsets")
 
     def __init__(self, segment: Segment, number: int, offsets: Table) -> None:
@@ -131,7 +131,7 @@ class WideInts(Bytes):
         return int.from_bytes(super().read(row), "little", signed=True)
 
 
-class Scalars(Column):
+class Scalars(FrozenColumn):
     __slots__ = ("_block",)
 
     def __init__(self, segment: Segment, number: int, dtype: str, start: int, count: int) -> None:
@@ -142,7 +142,7 @@ class Scalars(Column):
         return self._block[row]
 
 
-class Arrays(Column):
+class Arrays(FrozenColumn):
     """Arrays of one dtype and number of axes. `offsets` and `shapes` are there only where the shapes differ."""
 
     __slots__ = ("_block", "_offsets", "_shapes")
@@ -159,7 +159,7 @@ class Arrays(Column):
         return self._block[start:stop].reshape(shape)
 
 
-class Tensors(Column):
+class Tensors(FrozenColumn):
     """As arrays, and torch is imported when the first one is read.
 
     Torch has no read-only tensors, and a write to read-only memory kills the process: tensors look at the scratch
@@ -187,7 +187,7 @@ class Tensors(Column):
         return torch.frombuffer(self.segment.scratch(), dtype=dtype, count=stop - start, offset=offset).reshape(shape)
 
 
-class Lists(Column):
+class Lists(FrozenColumn):
     __slots__ = ("_elements", "_offsets")
     view: type[SharedList] | type[SharedTuple] = SharedList
 
@@ -205,7 +205,7 @@ class Tuples(Lists):
     view = SharedTuple
 
 
-class TupleRows(Column):
+class TupleRows(FrozenColumn):
     __slots__ = ("_places",)
 
     def __init__(self, segment: Segment, number: int, places: list[int]) -> None:
@@ -228,7 +228,7 @@ class NamedRows(TupleRows):
         return made
 
 
-class Records(Column):
+class Records(FrozenColumn):
     __slots__ = ("_fields",)
 
     def __init__(self, segment: Segment, number: int, keys: list[str], fields: list[int]) -> None:
@@ -251,7 +251,7 @@ class Records(Column):
         return (field.read(row) for field in self._fields.values())
 
 
-class Maps(Column):
+class Maps(FrozenColumn):
     __slots__ = ("_hashes", "_keys", "_offsets", "_order", "_values")
 
     def __init__(
@@ -286,7 +286,7 @@ class Maps(Column):
         return map(self._values.read, range(self._offsets[row], self._offsets[row + 1]))
 
 
-class Same(Column):
+class SameColumn(FrozenColumn):
     __slots__ = ("_distinct", "_table")
 
     def __init__(self, segment: Segment, number: int, table: Table, distinct: int) -> None:
@@ -298,7 +298,7 @@ class Same(Column):
         return self._distinct.read(self._table[row])
 
 
-class Union(Column):
+class Union(FrozenColumn):
     __slots__ = ("_members", "_rows", "_tags")
 
     def __init__(self, segment: Segment, number: int, tags: Table, rows: Table, members: list[int]) -> None:
@@ -311,7 +311,7 @@ class Union(Column):
         return self._members[self._tags[row]].read(self._rows[row])
 
 
-KINDS: dict[str, Callable[..., Column]] = {
+KINDS: dict[str, Callable[..., FrozenColumn]] = {
     "none": Nothing,
     "number": Numbers,
     "complex": Complexes,
@@ -329,7 +329,7 @@ KINDS: dict[str, Callable[..., Column]] = {
     "named row": NamedRows,
     "record": Records,
     "map": Maps,
-    "same": Same,
+    "same": SameColumn,
     "union": Union,
 }
 

@@ -15,7 +15,7 @@ from operator import eq
 from typing import Any, NoReturn, Protocol, Self, overload
 
 
-class Rows(Protocol):
+class RowReader(Protocol):
     """Values by row number."""
 
     def read(self, row: int) -> Any: ...
@@ -23,7 +23,7 @@ class Rows(Protocol):
         """How pickle makes this view again, elsewhere."""
 
 
-class Mappings(Rows, Protocol):
+class Mappings(RowReader, Protocol):
     """Mappings by row number, and what is in each of them."""
 
     def find(self, row: int, key: Any) -> Any: ...
@@ -52,7 +52,7 @@ class _SharedSequence(_View, Sequence[Any]):
     __slots__ = ("_column", "_rows")
     _plain: type[list[Any]] | type[tuple[Any, ...]]
 
-    def __init__(self, column: Rows, rows: range) -> None:
+    def __init__(self, column: RowReader, rows: range) -> None:
         self._column = column
         self._rows = rows
 

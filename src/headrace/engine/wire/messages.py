@@ -123,7 +123,7 @@ class Lent(NamedTuple):
 class Owner(Protocol):
     """Whoever has made a ticket."""
 
-    def let_go(self, ticket: "Ticket") -> None:
+    def let_go(self, ticket: Ticket) -> None:
         """The ticket will not be run, or is answered: what it refers to is not needed for it any more."""
 
 

@@ -44,7 +44,7 @@ from headrace.engine.wire.shipping import unship
 from headrace.engine.workers.process import heap
 from headrace.engine.workers.process.handles import before_exit, received
 from headrace.engine.workers.task import Made, Task, failed
-from headrace.memory.arena import HEADER, Mapped, anonymous, lease_type, room, whole
+from headrace.memory.arena import HEADER, MappedSlot, anonymous, lease_type, room, whole
 from headrace.op import place
 
 TOGETHER = 1e-3
@@ -65,7 +65,7 @@ class Child:
 
     def __init__(self, sock: socket.socket, number: int, program: Program) -> None:
         self.sock = sock
-        self.slots: dict[int, Mapped] = {}
+        self.slots: dict[int, MappedSlot] = {}
         self.task = Task(program, f"worker {number} (process {os.getpid()})")
         self._leases: list[tuple[int, weakref.ref[Any]]] = []
         """Slots of the stage before that the ticket at hand reads, and whether anybody looks into them."""
@@ -166,7 +166,7 @@ class Child:
 def _overflow(need: int) -> tuple[int, codec.Writer]:
     fd = anonymous(room(need))
     try:
-        mapped = Mapped(os.dup(fd))
+        mapped = MappedSlot(os.dup(fd))
     except OSError:
         os.close(fd)
         raise
@@ -208,7 +208,7 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
             return
         assert message[0] == TICKETS
         for slot, fd in zip([slot for told in message[1] for slot in Lent._make(told).new], fds, strict=True):
-            child.slots[slot] = Mapped(fd)
+            child.slots[slot] = MappedSlot(fd)
         child.handle_all(message[1], message[2])
         handled += len(message[1])
         if (recycle is not None and handled >= recycle) or (limit is not None and _private() > limit):

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from headrace.engine.wire.messages import Reply, Ticket
-from headrace.memory.arena import Arena, Mapped, Slot
+from headrace.memory.arena import Arena, MappedSlot, Slot
 
 KEPT = 16
 """Slots that an actor keeps mapped: more than are lent to it at a time."""
@@ -56,10 +56,10 @@ class Nearby:
     """Slots of the consumer, mapped here."""
 
     def __init__(self) -> None:
-        self._mapped: dict[int, Mapped] = {}
+        self._mapped: dict[int, MappedSlot] = {}
         """By number, the one used last at the end."""
 
-    def find(self, offered: Offer) -> Mapped | None:
+    def find(self, offered: Offer) -> MappedSlot | None:
         """The slot that was offered, unless it is out of reach."""
         number, path, *file = offered
         found = self._mapped.pop(number, None) or _opened(path, file)
@@ -70,7 +70,7 @@ class Nearby:
         return found
 
 
-def _opened(path: str, file: list[int]) -> Mapped | None:
+def _opened(path: str, file: list[int]) -> MappedSlot | None:
     try:
         if not _is(os.stat(path), file):
             return None  # and opening it might have consequences
@@ -80,7 +80,7 @@ def _opened(path: str, file: list[int]) -> Mapped | None:
     if not _is(os.fstat(fd), file):
         os.close(fd)
         return None
-    return Mapped(fd)
+    return MappedSlot(fd)
 
 
 def _is(found: os.stat_result, file: list[int]) -> bool:

@@ -67,7 +67,7 @@ class CachedResult:
         self.ended = ended
 
 
-class Request:
+class PoolRequest:
     """A ticket that a consumer wants to have run."""
 
     __slots__ = ("epoch", "key", "number", "payload", "pin", "reading", "seq", "slots", "stage", "strand")
@@ -101,7 +101,7 @@ class ConsumerState:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.queue: deque[Request] = deque()
+        self.queue: deque[PoolRequest] = deque()
         """What it has asked for and nobody has begun."""
         self.wanted: set[ResultKey] = set()
         """The keys of these."""
@@ -132,7 +132,7 @@ class RunningTicket:
 
     __slots__ = ("asked", "waiters")
 
-    def __init__(self, asked: Request, consumer: ConsumerState) -> None:
+    def __init__(self, asked: PoolRequest, consumer: ConsumerState) -> None:
         self.asked = asked
         self.waiters = [(consumer, asked)]
 

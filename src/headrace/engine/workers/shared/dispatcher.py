@@ -26,8 +26,8 @@ from headrace.engine.workers.shared.accounts import (
     OVER,
     CachedResult,
     ConsumerState,
+    PoolRequest,
     PoolSettings,
-    Request,
     ResultKey,
     RunningTicket,
     ServerArena,
@@ -107,7 +107,7 @@ class Dispatcher:
         self._tidy()
 
     def ask(self, consumer: ConsumerState, told: tuple[Any, ...]) -> None:
-        asked = Request(told)
+        asked = PoolRequest(told)
         if asked.epoch > self._epoch:
             self._epoch = asked.epoch
             self.workers.begin()
@@ -127,7 +127,7 @@ class Dispatcher:
         if asked.key is not None:
             consumer.wanted.add(asked.key)
 
-    def _key(self, consumer: ConsumerState, asked: Request) -> ResultKey | None:
+    def _key(self, consumer: ConsumerState, asked: PoolRequest) -> ResultKey | None:
         where = (asked.epoch, *asked.where, asked.at)
         if asked.reading is not None:
             return None if asked.reading.private else ResultKey(*where, OVER, asked.reading.name)
@@ -186,7 +186,7 @@ class Dispatcher:
                 return True
         return False
 
-    def _serve(self, consumer: ConsumerState, asked: Request, bounded: bool) -> bool:
+    def _serve(self, consumer: ConsumerState, asked: PoolRequest, bounded: bool) -> bool:
         key, reading = asked.key, asked.reading
         if reading is not None and asked.number > reading.last.get(asked.strand, OVER):
             self._tell(consumer, asked, CachedResult((channel.PAST, (), -1, None)))
@@ -303,7 +303,7 @@ class Dispatcher:
         memory = self._slots[number] = SharedSlot(reply.slot, key)
         return CachedResult((kind, tuple(result), reply.worker, number), memory, reply.ended)
 
-    def _tell(self, consumer: ConsumerState, asked: Request, result: CachedResult) -> None:
+    def _tell(self, consumer: ConsumerState, asked: PoolRequest, result: CachedResult) -> None:
         if result.memory is not None:
             result.memory.uses += 1
         consumer.outbox.append(((asked.seq, *result.body), result.memory))
