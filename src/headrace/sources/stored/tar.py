@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from headrace.ops.archives.webdataset import add, split
 from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.window import Window
+from headrace.sources.stored.reader import ForwardReader
 
 BLOCK = 512
 EMPTY = bytes(BLOCK)
@@ -50,7 +50,7 @@ class TarShards(StoredFormat):
         starts: list[int] = []
         stops: list[int] = []
         key = None
-        for member in members(Window(file), start, file.size, file.path):
+        for member in members(ForwardReader(file), start, file.size, file.path):
             found = split(member.name)
             if found is None:
                 continue

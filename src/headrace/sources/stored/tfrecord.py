@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.sources.crc32c import crc32c, masked
 from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.window import Window
+from headrace.sources.stored.reader import ForwardReader
 from headrace.sources.tfrecord import features
 
 HEAD, TAIL = 12, 4
@@ -22,7 +22,7 @@ class TfRecords(StoredFormat):
     name = "tfrecord"
 
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:
-        window, at = Window(file), start
+        window, at = ForwardReader(file), start
         starts: list[int] = []
         sizes: list[int] = []
         while at < file.size:

@@ -1,11 +1,11 @@
-"""Window: small reads that go forward through a file, of which most cost no system call."""
+"""Forward reader: small reads that go forward through a file, of which most cost no system call."""
 
 from headrace.sources.stored.form import OpenFile
 
 PIECE = 1 << 18
 
 
-class Window:
+class ForwardReader:
     """The piece of a file that was read last. A read inside it is a slice, any other reads the piece from there on."""
 
     def __init__(self, file: OpenFile) -> None:
