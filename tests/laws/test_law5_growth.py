@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.engine.workers.process.placement import Lodging
+from headrace.engine.workers.process.placement import Placement
 
 ROW = 20_000
 """Numbers in a sample: 80 kB, so that 16 of them are worth it."""
@@ -53,14 +53,14 @@ MEMORY: list[Any] = []
 def homes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of every ticket whether it grew in the slot of a block."""
     found: list[bool] = []
-    give = Lodging.give
+    give = Placement.give
 
     def noted(self: Any, ticket: Any) -> Any:
         slot = give(self, ticket)
         found.append(ticket.home is not None)
         return slot
 
-    monkeypatch.setattr(Lodging, "give", noted)
+    monkeypatch.setattr(Placement, "give", noted)
     return found
 
 
