@@ -227,9 +227,11 @@ def _replace_pipes() -> None:
     from headrace.datapipes import graph
 
     def foreign(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        # (A private class is a wrapper that torch puts around any pipe which it is given.)
+        # (A private class is a wrapper that torch puts around any pipe which it is given. Data frames are a prototype
+        # of torch's that has no public name to replace.)
         if cls.__module__.startswith("torch.utils.data.") and not cls.__name__.startswith("_"):
-            write("foreign", f"{cls.__module__}.{cls.__qualname__}")
+            own = cls.__module__.startswith("torch.utils.data.datapipes.dataframe")
+            write("delegated" if own else "foreign", f"{cls.__module__}.{cls.__qualname__}")
         return type.__call__(cls, *args, **kwargs)
 
     _IterDataPipeMeta.__call__ = foreign

@@ -236,6 +236,13 @@ class Loader(Generic[T]):
         self._sharing.turn_away()
 
     @property
+    def resumed(self) -> int:
+        """How many inputs of the last stage (samples, where it batches) this rank had before the place that the next
+        `iter()` goes on from."""
+        place = self._resume.place if isinstance(self._resume, RunPlace) else None
+        return 0 if place is None else place.inputs(self.world)
+
+    @property
     def program(self) -> Program:
         """The pipe, cut into stages."""
         return self._sharing.program

@@ -2,6 +2,8 @@
 
 import traceback
 from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,9 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, SequentialSampler, default_collate
 
+import headrace
 from headrace.errors import BadOption, Closed, NoLength, PoisonSample
+from headrace.observe.profile import profile
 from headrace.plan.world import World
 from headrace.replicas import DataLoader, DataLoaderMode, Options, SharingStrategy
 from tests.doors.replicas_datasets import (
@@ -488,3 +492,39 @@ def test_an_epoch_of_pieces_goes_on_from_a_snapshot(made: list[DataLoader]) -> N
     delivered = [next(iterator).tolist() for _ in range(3)]
     second.load_state_dict(first.state_dict())
     assert delivered + numbers(second) == everything
+
+
+# --- looking at it, as at any loader ----------------------------------------------------------------------------------
+
+
+def test_a_loader_can_be_looked_at_as_any_other(made: list[DataLoader]) -> None:
+    loader = DataLoader(Options(), Numbers(40), 4, num_workers=1)
+    made.append(loader)
+    assert len(list(loader)) == 10
+    stats = loader.stats()
+    assert (stats.epochs, stats.batches, stats.workers) == (1, 10, 1)
+    assert "Numbers" in loader.explain()
+    assert repr(loader.loader) in headrace.dump()
+    assert profile(loader.loader, batches=3, seconds=None).anatomy.batches == 3
+
+
+@pytest.mark.parametrize("mode", ["Sync", "Async"])
+def test_a_loader_that_saves_itself_goes_on_after_the_last_batch_it_gave(
+    made: list[DataLoader], mode: str, tmp_path: Path
+) -> None:
+    seen: list[list[int]] = []
+    for taken in (0, 3, 2, 9):
+        loader = DataLoader(Options(), Numbers(40), 4, mode=mode, autosave=tmp_path / "place", every=1)
+        batches = iter(loader)
+        seen += [batch.tolist() for batch in islice(batches, taken)]
+        del batches
+        loader.terminate()
+    assert seen[:10] == numbers(DataLoader(Options(), Numbers(40), 4))
+    assert len(seen) == 10
+
+
+def test_a_sample_that_kills_its_worker_is_told_in_the_words_of_this_loader(made: list[DataLoader]) -> None:
+    loader = DataLoader(Options(), Deadly(8, 5), 2, num_workers=1)
+    made.append(loader)
+    with pytest.raises(PoisonSample, match=r"look at it with num_workers=0$"):
+        list(loader)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import headrace
 from headrace.doors.swift.loader import SwiftLoader
 from headrace.errors import BadOption, Closed
 from tests.doors.swift_data import Numbers, batches, swift
@@ -221,3 +222,16 @@ def test_a_way_to_the_device_needs_a_device() -> None:
 
 def test_a_loader_says_what_it_is() -> None:
     assert repr(swift()) == "SwiftLoader(Numbers, batch_size=3, nb_consumer=1, worker_per_consumer=2)"
+
+
+def test_a_swift_loader_can_be_looked_at_as_any_other() -> None:
+    with swift(Numbers, 40) as loader:
+        with pytest.raises(RuntimeError, match="before start"):
+            loader.explain()
+        loader.start(0)
+        assert len(batches(loader)) == 1
+        engine = loader.stats().engine
+        assert engine is not None
+        assert engine.workers == 2
+        assert "SwiftLoader(Numbers)" in loader.explain()
+        assert repr(loader.loader) in headrace.dump()

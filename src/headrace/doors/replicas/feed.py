@@ -21,7 +21,15 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.share import Policy
 from headrace.plan.world import World
 
-WORDS = Words(there=DATASET_CURE)
+WORDS = Words(
+    there=DATASET_CURE,
+    others=(
+        (", or leave such samples out with on_poison='skip'", ""),
+        (", or let stuck workers be replaced with on_stuck='replace'", ""),
+        ("look at it with workers=0", "look at it with num_workers=0"),
+    ),
+)
+_END = object()
 
 
 class SharingStrategy(enum.StrEnum):
@@ -85,6 +93,8 @@ class Job:
     """The last touch on a batch, in the user's process."""
     steps: int | None = None
     """Batches of an epoch, where that is certain."""
+    inputs: int | None = None
+    """What one of these batches is made of: samples, or pieces that were loaded by themselves."""
     world: World = field(default_factory=World)
     ends: Policy = "short"
     seed: int = 0
@@ -102,19 +112,20 @@ class Feed:
         self._ahead = ahead
         self._begun: Epoch[Any] | None = None
         self._closed = False
-        self._done = 0
         self._first: list[Any] = []
         """The batch that the constructor loaded, until an iterator takes it."""
         self._before: dict[str, Any] | None = None
         """The place before that batch, until it is handed out."""
-        if ahead is not None:
+        # (A snapshot that is written by itself must not count a batch that nobody has been given.)
+        if ahead is not None and policy.get("autosave") is None:
             self._load_first()
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._begun = self._begun, None
-        done, self._done = self._done, 0
         first, self._first = self._first, []
+        done = 0
         if epoch is None:
+            done = self.loader.resumed // self._job.inputs if self._job.inputs else 0
             epoch, self._before = self._open(), None
         return self._batches(epoch, first, done)
 
@@ -122,12 +133,11 @@ class Feed:
         """Where the batch handed out last stands."""
         return self.loader.state_dict() if self._before is None else self._before
 
-    def resume(self, state: dict[str, Any], done: Callable[[Any], int]) -> None:
-        """The next iteration goes on from a snapshot; `done` says after how many batches its place lies."""
+    def resume(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on from a snapshot."""
         self._begun = self._before = None
         self._first = []
         self.loader.load_state_dict(state)
-        self._done = done(state["at"])
 
     def close(self) -> None:
         self._closed = True
@@ -145,7 +155,7 @@ class Feed:
                 yield batch
             return
         onwards = self._ahead is not None and self._ahead.load_indefinitely
-        for batch in chain(first, epoch):
+        for batch in chain(first, _told(epoch)):
             self.taken += 1
             self._before = None
             if onwards and self.taken == job.steps:
@@ -164,7 +174,8 @@ class Feed:
         self._begin()
         assert self._begun is not None
         try:
-            self._first = [next(self._begun)]
+            with WORDS:
+                self._first = [next(self._begun)]
         except StopIteration:
             self.close()
             raise BadOption("the data set is empty: an asynchronous loader needs at least one batch") from None
@@ -182,6 +193,16 @@ class Feed:
     def _open(self) -> Epoch[Any]:
         with WORDS:
             return iter(self.loader)
+
+
+def _told(epoch: Epoch[Any]) -> Iterator[Any]:
+    """The batches; errors in the words of this door."""
+    while True:
+        with WORDS:
+            batch = next(epoch, _END)
+        if batch is _END:
+            return
+        yield batch
 
 
 def one_by_one(pipe: Pipe[Any]) -> Pipe[Any]:

@@ -25,6 +25,7 @@ from headrace.doors.replicas.partition import LeftOut
 from headrace.doors.replicas.plan import Planned, Request
 from headrace.doors.replicas.workers import Surroundings
 from headrace.errors import BadOption, NoLength, meant
+from headrace.loader import Loader, Stats
 from headrace.plan.world import World
 
 log = logging.getLogger("headrace.replicas")
@@ -134,7 +135,20 @@ class DataLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on where the snapshot was taken."""
-        self._feed.resume(state, self._planned.done)
+        self._feed.resume(state)
+
+    @property
+    def loader(self) -> Loader[Any]:
+        """The loader that runs: for `headrace.observe.profile` and whatever else takes a Loader."""
+        return self._feed.loader
+
+    def stats(self) -> Stats:
+        """What has happened so far."""
+        return self.loader.stats()
+
+    def explain(self) -> str:
+        """The plan: what runs where, and what has shown since about the use of workers."""
+        return self.loader.explain()
 
     def terminate(self) -> None:
         """Stop the workers; iterating again is an error. Calling it twice is not."""
@@ -178,6 +192,8 @@ def _mode(given: DataLoaderMode | str) -> DataLoaderMode:
 
 
 _NAMES = {
+    "autosave": "autosave",
+    "every": "every",
     "in_order": "ordered",
     "multiprocessing_context": "start_method",
     "prefetch_factor": "prefetch",

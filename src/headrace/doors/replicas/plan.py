@@ -108,7 +108,8 @@ class Request:
             steps = pipe.batch(piece).then(HandOn()).batch(self.combined // piece).map(joined)
         else:
             steps = pipe.batch(self.combined, self.drop_last)
-        return self._done(self._collated(steps), share, self._left_out(share))
+        inputs = self.combined // piece if piece else self.combined
+        return self._done(self._collated(steps), share, self._left_out(share), inputs)
 
     def _piece(self, share: Share) -> int | None:
         """How many samples a worker takes at a time: the most that divide a step evenly. Ends that are dealt out
@@ -152,12 +153,14 @@ class Request:
         assert self.batch_size is not None
         return LeftOut(*divmod(share.left_out, self.batch_size), share.left_out)
 
-    def _done(self, pipe: Pipe[Any], share: Share | None, left_out: LeftOut | None) -> "Planned":
+    def _done(
+        self, pipe: Pipe[Any], share: Share | None, left_out: LeftOut | None, inputs: int | None = None
+    ) -> "Planned":
         steps = pipe.length() if share is None else share.steps
         finish = _AsTorchHasIt() if self.collate_fn is None else _as_it_is
         # A stream may not deliver what its len() says: only arithmetic is certain.
         certain = None if share is None else steps
-        job = Job(pipe, finish, certain, self.world, self.policy, self.seed, self.synthetic)
+        job = Job(pipe, finish, certain, inputs, self.world, self.policy, self.seed, self.synthetic)
         return Planned(job, steps, share, left_out)
 
 
@@ -171,11 +174,6 @@ class Planned:
     left_out: LeftOut | None
     stream: bool = False
     """The data set is iterable, and read in one place."""
-
-    def done(self, at: Any) -> int:
-        """How many batches this process has had at a place of a snapshot, where arithmetic can tell."""
-        whole = self.share is not None and at and at[0] and at[0][0] == "p"
-        return self.share.at(at[0][1])[0] if whole and self.share is not None else 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

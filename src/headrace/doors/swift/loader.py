@@ -24,7 +24,7 @@ from headrace.doors.swift.options import Options, names_checked
 from headrace.doors.swift.running import Running
 from headrace.doors.swift.validate import validate as dry_run
 from headrace.errors import BadOption, Closed, HeadraceError
-from headrace.loader import Stats
+from headrace.loader import Loader, Stats
 from headrace.plan.world import World
 
 
@@ -223,6 +223,15 @@ class SwiftLoader(Iterator[Any]):
             figures={} if running is None or running.figures is None else running.figures.total(),
             engine=None if running is None else running.loader.stats(),
         )
+
+    @property
+    def loader(self) -> Loader[Any]:
+        """The loader that runs since start(): for `headrace.observe.profile` and whatever else takes a Loader."""
+        return self._started("looked into").loader
+
+    def explain(self) -> str:
+        """The plan: what runs where, and what has shown since about the use of workers."""
+        return self.loader.explain()
 
     def __repr__(self) -> str:
         options = self._options
