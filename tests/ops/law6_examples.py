@@ -226,7 +226,7 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
     "MapRows": lambda of, at: Pipe.of(TABLE).map(double, batched=True),
     "Match": lambda of, at: next(n for n in of(FLAT).join(KEYS, "k", "inner").nodes() if isinstance(n.op, Match)),
     "Rename": lambda of, at: of(FLAT).then(Rename((("k", "key"),))),
-    "Rows": lambda of, at: of(FLAT).batch(4).map(columns_of).rows(),
+    "FrameRows": lambda of, at: of(FLAT).batch(4).map(columns_of).rows(),
     "Select": lambda of, at: of(FLAT).then(Select(("x",))),
     "ToFrame": lambda of, at: of(FLAT).dataframe(4, as_="numpy"),
     "Where": lambda of, at: of(FLAT).filter(field("k") > 3),

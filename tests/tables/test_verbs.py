@@ -19,6 +19,10 @@ def rows(count: int) -> Any:
     return lambda: ({"k": i, "x": i / 2, "s": f"s{i}"} for i in range(count))
 
 
+def dict_of(columns: Any) -> Any:
+    return dict(columns)
+
+
 def values(batches: Any, name: str) -> list[Any]:
     return [v for b in batches for v in b[name].tolist()]
 
@@ -103,9 +107,12 @@ def test_a_map_on_rows_leaves_columns_behind() -> None:
 def test_concatenated_frames_are_one() -> None:
     whole = Pipe.of(numbers(10)).concat(Pipe.of(numbers(5)), Pipe.of(numbers(3))).shuffle().batch(4)
     assert sorted(values(Loader(whole), "k")) == sorted([*range(10), *range(5), *range(3)])
-    mixed = Pipe.of(numbers(3)).concat(Pipe.of({**numbers(3), "k": np.ones(3)})).batch(6)
+    mixed = Pipe.of(numbers(3)).concat(Pipe.of({**numbers(3), "k": np.ones(3)}))
     with pytest.raises(BadPipe, match=r"column 'k' is float64 and int64 in different parts"):
-        list(Loader(mixed))
+        mixed.batch(3)  # at once: each batch of three would be of one part and hide it
+    hidden = Pipe.of(numbers(3)).concat(mixed.inputs[1].map(dict_of, batched=True)).batch(6)
+    with pytest.raises(BadPipe, match=r"column 'k' is float64 and int64 in different parts"):
+        list(Loader(hidden))
 
 
 def test_a_weighted_draw_takes_columns() -> None:

@@ -1,4 +1,4 @@
-"""Arrow arrays as columns and back: what every Arrow type becomes.
+"""Arrow arrays as columns: what every Arrow type becomes in numpy.
 
     integers, floats, booleans                 numpy arrays of the same width
     timestamp, date                            datetime64 of the same unit; with a time zone: the instant, in UTC
@@ -8,21 +8,23 @@
     all others                                 stay Arrow arrays inside, and are numpy object arrays outside:
         text, binary, json                         str, bytes
         decimal, uuid, interval                    Decimal, UUID, MonthDayNano
-        list, list_view                            numpy arrays (of what the elements become)
+        list, list_view, tensor                    numpy arrays (of what the elements become)
         struct, map, union, null                   dict, list of pairs, the value itself, None
         dictionary                                 the values that the codes stand for
 
-Missing values are a mask over numbers (numpy.ma) and None among objects.
+Missing values are a mask over numbers (numpy.ma) and None among objects. The way back is in `to_arrow`.
 """
 
+import copyreg
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption
-from headrace.tables.column import Arrow, Column, Plain, field_of
+from headrace.tables.column import ArrowColumn, Column, NumpyColumn
 from headrace.tables.packages import package
 
 
@@ -34,9 +36,16 @@ def from_arrow(array: Any, field: Any = None) -> Column:
         array = package("pyarrow.compute").run_end_decode(array)
         field = None if field is None else field.with_type(array.type)
     field = field if field is not None else pa.field("", array.type)
-    array = _without_views(pa, array)
+    array = _without_null_entries(pa, _without_views(pa, array))
     found = _plain(pa, array)
-    return Arrow(array, field) if found is None else Plain(found[0], found[1], field)
+    if found is None:
+        return ArrowColumn(array, field, None, _may_miss(pa, array))
+    return NumpyColumn(found[0], found[1], field)
+
+
+def _may_miss(pa: Any, array: Any) -> bool:
+    """Whether values are missing; of what does not count them (unions) it is taken for granted."""
+    return bool(array.null_count) or pa.types.is_union(array.type) or pa.types.is_null(array.type)
 
 
 def _one_piece(pa: Any, array: Any) -> Any:
@@ -45,7 +54,7 @@ def _one_piece(pa: Any, array: Any) -> Any:
     if array.num_chunks == 1:
         return array.chunk(0)
     if pa.types.is_dictionary(array.type):
-        array = array.unify_dictionaries()
+        array = _one_dictionary(pa, array)
     try:
         whole = array.combine_chunks()
     except pa.ArrowNotImplementedError:
@@ -57,6 +66,31 @@ def _one_piece(pa: Any, array: Any) -> Any:
     if isinstance(whole, pa.ChunkedArray):  # more text than 32-bit offsets can count
         whole = array.cast(_large(pa, array.type)).combine_chunks()
     return whole
+
+
+def _one_dictionary(pa: Any, array: Any) -> Any:
+    """The chunks with one dictionary for all; where pyarrow cannot unite them, encoded anew."""
+    array = pa.chunked_array([_without_null_entries(pa, chunk) for chunk in array.chunks], array.type)
+    try:
+        return array.unify_dictionaries()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadOption(
+            f"a column of type {array.type} lies in {array.num_chunks} pieces that pyarrow cannot join ({error}): "
+            f"leave it out, or cast it to {array.type.value_type}"
+        ) from None
+
+
+def _without_null_entries(pa: Any, array: Any) -> Any:
+    """A dictionary may hold null as a value: rows that mean it are simply missing."""
+    if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
+        return array
+    valid = array.dictionary.is_valid().to_numpy(zero_copy_only=False)
+    codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    missing = array.indices.is_null().to_numpy(zero_copy_only=False) | ~valid[codes]
+    moved = np.where(missing, 0, (np.cumsum(valid) - 1)[codes])
+    indices = pa.array(moved, array.type.index_type, mask=missing)
+    kept = array.dictionary.filter(pa.array(valid))
+    return pa.DictionaryArray.from_arrays(indices, kept, ordered=array.type.ordered)
 
 
 def _without_views(pa: Any, array: Any) -> Any:
@@ -122,7 +156,8 @@ def numpy_dtype(pa: Any, kind: Any) -> "np.dtype[Any] | None":
 def _plain_list(pa: Any, array: Any, size: int) -> tuple[NDArray[Any], None] | None:
     if array.null_count:
         return None
-    inner = _plain(pa, array.flatten())
+    # Cut by hand: flatten() of a slice does not see the offsets of what is nested deeper.
+    inner = _plain(pa, array.values.slice(array.offset * size, len(array) * size))
     if inner is None or inner[1] is not None:
         return None
     return inner[0].reshape(len(array), size, *inner[0].shape[1:]), None
@@ -133,24 +168,45 @@ def _plain_extension(pa: Any, array: Any) -> tuple[NDArray[Any], NDArray[np.bool
     if name == "arrow.bool8":
         values, mask = _plain(pa, array.storage)  # type: ignore[misc]
         return values.astype(np.bool_), mask
-    if name == "arrow.fixed_shape_tensor" and not array.null_count:
-        return array.to_numpy_ndarray(), None
+    if name == "arrow.fixed_shape_tensor":
+        found = _plain_list(pa, array.storage, array.type.storage_type.list_size)
+        return None if found is None else (_shaped(array.type, found[0]), None)
     return None
 
 
-def to_numpy(array: Any) -> NDArray[Any]:
+def _shaped(kind: Any, flat: NDArray[Any]) -> NDArray[Any]:
+    """Tensors that are stored flat; a permutation says in which order their dimensions are stored."""
+    found = flat.reshape(len(flat), *kind.shape)
+    return found if kind.permutation is None else found.transpose(0, *[p + 1 for p in kind.permutation])
+
+
+def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
     """The values of an array that has no plain form, as numpy objects (of a dictionary: as its values become)."""
     pa = package("pyarrow")
     kind = array.type
     if pa.types.is_dictionary(kind):
-        return _decoded(array)
+        return _decoded(array, may_miss)
     if _is_text(pa, kind):
         found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         return found
     listed = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view)
     if any(test(kind) for test in (*listed, pa.types.is_fixed_size_list)):
         return _objects(array, _lists(array))
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.fixed_shape_tensor":
+        inside = _lists(array.storage)
+        return _objects(array, lambda row: np.ma.copy(_shaped(kind, inside(row)[None])[0]))
+    _pickle_intervals()
     return _objects(array, array.to_pylist().__getitem__)
+
+
+@lru_cache(maxsize=1)
+def _pickle_intervals() -> None:
+    """pyarrow's MonthDayNano cannot be pickled by itself: its class says that it is one of Python's."""
+    copyreg.pickle(package("pyarrow").MonthDayNano, lambda value: (_interval, tuple(value)))
+
+
+def _interval(months: int, days: int, nanoseconds: int) -> Any:
+    return package("pyarrow").MonthDayNano([months, days, nanoseconds])
 
 
 def _is_text(pa: Any, kind: Any) -> bool:
@@ -175,72 +231,28 @@ def _lists(array: Any) -> Callable[[int], Any]:
         values = array[row].values
         if not elements:
             elements["numpy"] = deliver(from_arrow(array.slice(0, 0).flatten())).dtype
-        return deliver(from_arrow(values)) if len(values) else np.empty(0, elements["numpy"])
+        # Copied, because Arrow's memory is read-only and a row is not.
+        return np.ma.copy(deliver(from_arrow(values))) if len(values) else np.empty(0, elements["numpy"])
 
     return get
 
 
-def _decoded(array: Any) -> NDArray[Any]:
+def _decoded(array: Any, may_miss: bool) -> NDArray[Any]:
     values = deliver(from_arrow(array.dictionary))
     codes = from_arrow(array.indices)
-    assert isinstance(codes, Plain)
-    missing = codes.mask
-    if not len(values):
-        return np.empty(len(array), object)
-    where = codes.values if missing is None else np.where(missing, 0, codes.values)
-    found: NDArray[Any] = values[where]
-    if missing is None:
-        return found
+    assert isinstance(codes, NumpyColumn)
+    missing = np.zeros(len(array), np.bool_) if codes.mask is None else codes.mask
+    found: NDArray[Any] = np.zeros((len(array), *values.shape[1:]), values.dtype)
+    found[~missing] = values[codes.values[~missing]]
     if found.dtype.hasobject:
         found[missing] = None
         return found
-    return np.ma.MaskedArray(found, missing | np.ma.getmaskarray(found))
+    return deliver(NumpyColumn(found, missing)) if may_miss else found
 
 
 def deliver(column: Column) -> NDArray[Any]:
     """A column as one numpy array: masked where values may be missing, of objects where there is no dtype."""
-    if isinstance(column, Arrow):
-        return to_numpy(column.array)
-    if column.mask is None:
-        return column.values
-    return np.ma.MaskedArray(column.values, column.mask)
-
-
-# --- to Arrow ---------------------------------------------------------------------------------------------------------
-
-
-def to_arrow(column: Column) -> Any:
-    """A column as a pyarrow array of the type that it came from; numbers are not copied."""
-    if isinstance(column, Arrow):
-        field = field_of(column)
-        kind = column.array.type if field is None else field.type
-        return column.array if column.array.type == kind else column.array.cast(kind)
-    pa = package("pyarrow")
-    values, mask = column.values, column.mask
-    field = field_of(column)
-    kind = None if field is None else field.type
-    if kind is None or pa.types.is_boolean(kind):
-        return _inferred(pa, values, mask)
-    if isinstance(kind, pa.BaseExtensionType):
-        if kind.extension_name == "arrow.bool8":
-            return pa.ExtensionArray.from_storage(kind, pa.array(values.view(np.int8), mask=mask))
-        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-        return pa.ExtensionArray.from_storage(
-            kind, pa.FixedSizeListArray.from_arrays(flat, kind.storage_type.list_size)
-        )
-    if pa.types.is_fixed_size_list(kind):
-        inner = to_arrow(Plain(values.reshape(-1, *values.shape[2:]), None, kind.value_field))
-        return pa.FixedSizeListArray.from_arrays(inner, type=kind)
-    if values.dtype.itemsize * 8 != kind.bit_width:
-        values = values.view(np.int64).astype(np.int32)
-    valid = None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-def _inferred(pa: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
-    if values.ndim == 1:
-        return pa.array(values, mask=mask)
-    if values.ndim == 2:
-        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
-    return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(values))
+    if isinstance(column, ArrowColumn):
+        return to_numpy(column.array, column.may_miss)
+    mask = column.whole_mask()
+    return column.values if mask is None else np.ma.MaskedArray(column.values, mask)

@@ -1,15 +1,21 @@
 """Column: the values of one name, in one of two ways.
 
-    Plain   a numpy array with one entry a row, and a mask where values may be missing (True: missing)
-    Arrow   a pyarrow array: text, lists, structs, categories, decimals - what has no numpy dtype of its own
+    NumpyColumn   a numpy array with one entry a row, and a mask where values may be missing (True: missing)
+    ArrowColumn   a pyarrow array: text, lists, structs, categories, decimals - what has no numpy dtype of its own
 
-A column remembers the Arrow field (`field`) and the pandas dtype (`dtype`) that it came from, so that a batch can be
-given back in them. Nothing is ever filled in for a missing value.
+A mask has one entry a row (the whole row is missing) or the shape of the values (some of its elements are). A column
+remembers the Arrow field (`field`; of Python objects it may be the name of the type) and the pandas dtype (`dtype`)
+that it came from, so that a batch can be given back in them. Nothing is ever filled in for a missing value.
 
-A column never changes; it is not frozen only because freezing triples the cost of making one, and a batch has many.
+A column never changes, and what is taken out of it (`at`, `take`) is a copy: whoever edits a row or a batch in place
+changes his own, whatever kind of worker made it. It is not frozen only because freezing triples the cost of making one,
+and a batch has many.
 """
 
+import datetime as dt
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -19,10 +25,14 @@ from numpy.typing import NDArray
 from headrace.tables.packages import package
 
 Ints = NDArray[np.int64]
+UNCHANGING = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.datetime, dt.time, dt.timedelta}
+)
+"""Types of objects that nobody can edit: they need no copy."""
 
 
 @dataclass(slots=True, eq=False)
-class Plain:
+class NumpyColumn:
     values: NDArray[Any]
     mask: NDArray[np.bool_] | None = None
     field: Any = None
@@ -31,27 +41,44 @@ class Plain:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, positions: Ints) -> "Plain":
+    def take(self, positions: Ints) -> "NumpyColumn":
         mask = None if self.mask is None else self.mask[positions]
-        return replace(self, values=self.values[positions], mask=mask)
+        return replace(self, values=own(self.values[positions]), mask=mask)
 
-    def slice(self, first: int, stop: int) -> "Plain":
+    def slice(self, first: int, stop: int) -> "NumpyColumn":
         return replace(self, values=self.values[first:stop], mask=None if self.mask is None else self.mask[first:stop])
 
     def at(self, row: int) -> Any:
-        return None if self.mask is not None and self.mask[row] else self.values[row]
+        if self.mask is not None:
+            if self.mask.ndim > 1:
+                return np.ma.MaskedArray(self.values[row].copy(), self.mask[row].copy())
+            if self.mask[row]:
+                return None
+        value = self.values[row]
+        if self.values.dtype.hasobject:
+            return own(self.values[row : row + 1])[0]
+        return value.copy() if isinstance(value, np.ndarray | np.void) else value
+
+    def whole_mask(self) -> NDArray[np.bool_] | None:
+        """The mask, with an entry for each element."""
+        mask, values = self.mask, self.values
+        if mask is None or mask.ndim == values.ndim:
+            return mask
+        return np.broadcast_to(mask.reshape(-1, *[1] * (values.ndim - 1)), values.shape).copy()
 
 
 @dataclass(slots=True, eq=False)
-class Arrow:
+class ArrowColumn:
     array: Any
     field: Any = None
     dtype: Any = None
+    may_miss: bool = True
+    """Whether values may be missing: decided once for all rows, so that no batch is masked when another is not."""
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def take(self, positions: Ints) -> "Arrow":
+    def take(self, positions: Ints) -> "ArrowColumn":
         return replace(self, array=self.array.take(positions))
 
     def at(self, row: int) -> Any:
@@ -61,17 +88,33 @@ class Arrow:
         return None if np.ma.getmaskarray(value)[0] else value[0]
 
 
-Column = Plain | Arrow
+Column = NumpyColumn | ArrowColumn
+
+
+def own(values: NDArray[Any]) -> NDArray[Any]:
+    """The values; of objects that can be edited, copies (a worker process gets copies too: they are pickled)."""
+    if not values.dtype.hasobject or values.dtype.names is not None:
+        return values
+    if all(type(value) in UNCHANGING for value in values.flat):
+        return values
+    copied = np.empty(values.shape, object)
+    for place in np.ndindex(values.shape):
+        value = values[place]
+        copied[place] = value if type(value) in UNCHANGING else deepcopy(value)
+    return copied
 
 
 def field_of(column: Column) -> Any:
     """The Arrow field that the column came from, or None."""
+    if isinstance(column.field, str):
+        pa = package("pyarrow")
+        return pa.field("", pa.type_for_alias(column.field)) if column.field else None
     return _unpacked(column.field) if isinstance(column.field, bytes) else column.field
 
 
-def packed_field(column: Column) -> bytes | None:
+def packed_field(column: Column) -> bytes | str | None:
     """The field in a form that needs no pyarrow to travel: a worker that is never asked for it need not import it."""
-    if column.field is None or isinstance(column.field, bytes):
+    if column.field is None or isinstance(column.field, bytes | str):
         return column.field
     return package("pyarrow").schema([column.field]).serialize().to_pybytes()  # type: ignore[no-any-return]
 

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadPipe
 from headrace.tables.arrow import deliver as as_numpy
-from headrace.tables.arrow import from_arrow, to_arrow
+from headrace.tables.arrow import from_arrow
 from headrace.tables.block import Columns
-from headrace.tables.column import Arrow, Column, Plain, field_of
+from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
 from headrace.tables.packages import package
 from headrace.tables.table import Table
+from headrace.tables.to_arrow import to_arrow
 
 FORMS = ("numpy", "torch", "jax", "arrow", "pandas", "polars")
 
@@ -44,9 +45,9 @@ def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:
 def described(column: Column) -> str:
     field = field_of(column)
     kind = None if field is None else field.type
-    if kind is None:
-        kind = column.values.dtype if isinstance(column, Plain) else column.array.type
-    missing = isinstance(column, Plain) and column.mask is not None
+    if kind is None or (isinstance(column, NumpyColumn) and column.values.dtype == object):
+        kind = column.values.dtype if isinstance(column, NumpyColumn) else column.array.type
+    missing = isinstance(column, NumpyColumn) and column.mask is not None
     return f"{kind} with missing values" if missing else str(kind)
 
 
@@ -71,42 +72,44 @@ def _torch(table: Table) -> dict[str, Any]:
 
 
 def tensor(torch: Any, name: str, column: Column) -> Any:
-    if isinstance(column, Arrow):
+    if isinstance(column, ArrowColumn):
         return _torch_objects(torch, name, column)
     if column.mask is not None:
         refuse(name, column, "torch", _FILL.format(name=name))
-    if column.values.dtype.kind not in "biufc" or column.values.dtype.itemsize > 16:
+    try:
+        return torch.from_numpy(np.ascontiguousarray(column.values))
+    except (TypeError, ValueError):  # no such dtype, or another byte order
         refuse(name, column, "torch")
-    return torch.from_numpy(np.ascontiguousarray(column.values))
 
 
 _FILL = "fill them in before: map(lambda c: {{**c, {name!r}: c[{name!r}].filled(0)}}, batched=True)"
 
 
-def _torch_objects(torch: Any, name: str, column: Arrow) -> Any:
+def _torch_objects(torch: Any, name: str, column: ArrowColumn) -> Any:
     pa = package("pyarrow")
     types, kind = pa.types, column.array.type
     if types.is_dictionary(kind):
         kind = kind.value_type
         values = as_numpy(column)
-        if values.dtype.kind in "biufc" and not np.ma.isMaskedArray(values):
-            return torch.from_numpy(values)
-        if values.dtype.kind != "O":
-            refuse(name, column, "torch")
+        if values.dtype != object:
+            return tensor(torch, name, NumpyColumn(np.ma.getdata(values), _mask_of(values), column.field))
     text = (types.is_string, types.is_large_string, types.is_string_view)
     raw = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
     if any(test(kind) for test in (*text, *raw)):
-        if column.array.null_count:
+        if column.may_miss:
             refuse(name, column, "torch", "it has missing values: fill them in with map(fn, batched=True)")
         return as_numpy(column).tolist()
     if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
         inner = from_arrow(column.array.flatten())
-        if isinstance(inner, Plain) and inner.mask is None and inner.values.dtype.kind in "biufc":
-            if column.array.null_count:
+        if isinstance(inner, NumpyColumn) and inner.mask is None and inner.values.dtype.kind in "biufc":
+            if column.may_miss:
                 refuse(name, column, "torch", "it has missing lists: fill them in with map(fn, batched=True)")
-            # Copies, because Arrow's memory is read-only and a tensor is not.
-            return [torch.from_numpy(values.copy()) for values in as_numpy(column)]
+            return [torch.from_numpy(values) for values in as_numpy(column)]
     refuse(name, column, "torch")
+
+
+def _mask_of(values: NDArray[Any]) -> NDArray[np.bool_] | None:
+    return np.ma.getmaskarray(values) if np.ma.isMaskedArray(values) else None
 
 
 def _jax(table: Table) -> dict[str, Any]:
@@ -136,14 +139,20 @@ def _jax_array(jax: Any, name: str, column: Column, values: NDArray[Any]) -> Any
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 
-def _arrow(table: Table) -> Any:
+def arrow_array(name: str, column: Column, form: str) -> Any:
+    """The column as an Arrow array on its way to a form, or the refusal with its name."""
+    pa = package("pyarrow")
+    try:
+        return to_arrow(column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        refuse(name, column, form, f"{error}; cast it, or leave it out with select()")
+
+
+def _arrow(table: Table, form: str = "arrow") -> Any:
     pa = package("pyarrow")
     arrays, fields = [], []
     for name, column in table.columns.items():
-        try:
-            array = to_arrow(column)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            refuse(name, column, "arrow", f"pyarrow says: {error}")
+        array = arrow_array(name, column, form)
         arrays.append(array)
         field = field_of(column)
         metadata = None if field is None else field.metadata
@@ -153,7 +162,7 @@ def _arrow(table: Table) -> Any:
 
 def _polars(table: Table) -> Any:
     polars, pa = package("polars"), package("pyarrow")
-    made = _arrow(table)
+    made = _arrow(table, "polars")
     for field in made.schema:
         if not _in_polars(pa, field.type):
             refuse(field.name, table.columns[field.name], "polars")
@@ -179,20 +188,23 @@ def _pandas(table: Table) -> Any:
 
 
 def _pandas_column(pandas: Any, name: str, column: Column) -> Any:
-    if isinstance(column, Plain) and column.dtype is None and _in_pandas(column):
-        return column.values
-    array = to_arrow(column)
+    if isinstance(column, NumpyColumn) and column.dtype is None and _in_pandas(column):
+        objects = column.values.dtype == object  # told to pandas, or it would look for another dtype
+        return pandas.Series(column.values, dtype=object, copy=False) if objects else column.values
+    array = arrow_array(name, column, "pandas")
     if column.dtype == "category":
         categories = array.dictionary.to_pandas()
         codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return pandas.Categorical.from_codes(codes, categories, ordered=array.type.ordered)
     if column.dtype is not None:
         dtype = pandas.api.types.pandas_dtype(column.dtype)
-        return dtype.__from_arrow__(array) if hasattr(dtype, "__from_arrow__") else as_numpy(column)
+        if hasattr(dtype, "__from_arrow__"):
+            return dtype.__from_arrow__(array)
+        return pandas.Series(as_numpy(column), dtype=dtype, copy=False)
     return pandas.arrays.ArrowExtensionArray(package("pyarrow").chunked_array([array]))
 
 
-def _in_pandas(column: Plain) -> bool:
+def _in_pandas(column: NumpyColumn) -> bool:
     """Whether pandas has the very dtype: it has no days, no times of day, no missing integers, and zones of its own."""
     if column.mask is not None or column.values.ndim != 1:
         return False
@@ -200,7 +212,7 @@ def _in_pandas(column: Plain) -> bool:
         return True
     field = field_of(column)
     if field is None:
-        return np.datetime_data(column.values.dtype)[0] in ("s", "ms", "us", "ns")
+        return np.datetime_data(column.values.dtype) in (("s", 1), ("ms", 1), ("us", 1), ("ns", 1))
     types, kind = package("pyarrow").types, field.type
     return types.is_duration(kind) or (types.is_timestamp(kind) and kind.tz is None)
 
@@ -222,4 +234,7 @@ def form_of(batch: Any) -> str | None:
         return "arrow" if isinstance(batch, sys.modules["pyarrow"].Table) else None
     if top in ("pandas", "polars"):
         return top if isinstance(batch, sys.modules[top].DataFrame) else None
-    return "numpy" if isinstance(batch, dict) else None
+    if not isinstance(batch, dict):
+        return None
+    tensors = any(type(value).__module__.partition(".")[0] == "torch" for value in batch.values())
+    return "torch" if tensors else "numpy"

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.tables.arrow import from_arrow
-from headrace.tables.column import Column, Plain
+from headrace.tables.column import Column, NumpyColumn
+from headrace.tables.objects import arrow_field
 from headrace.tables.packages import package
 from headrace.tables.table import Table
 
@@ -62,31 +63,56 @@ def _from_dict(data: Mapping[Any, Any]) -> Table | None:
 
 def _from_array(name: str, value: Any) -> Column:
     if isinstance(value, np.ma.MaskedArray):
-        return Plain(value.data, np.ma.getmaskarray(value))
+        return NumpyColumn(value.data, np.ma.getmaskarray(value), _field(value.data))
     if isinstance(value, np.ndarray):
-        return Plain(np.asarray(value) if not isinstance(value, np.memmap) else value)
+        return NumpyColumn(np.asarray(value) if not isinstance(value, np.memmap) else value, None, _field(value))
     try:
-        return Plain(value.detach().numpy())
+        return NumpyColumn(value.detach().numpy())
     except (RuntimeError, TypeError) as error:
         raise BadOption(
             f"column {name!r} is a tensor that numpy cannot look into ({error}); move or cast it first"
         ) from None
 
 
+def _field(values: NDArray[Any]) -> Any:
+    return arrow_field(values) if values.dtype == object else None
+
+
 def _from_records(data: NDArray[Any]) -> Table:
     names = data.dtype.names or ()
+    if isinstance(data, np.ma.MaskedArray):
+        return Table.of({name: _from_array(name, data[name]) for name in names})
     if not data.flags.c_contiguous:
         data = np.ascontiguousarray(data)
-    return Table({name: Plain(data[name]) for name in names}, len(data), data)
+    return Table({name: NumpyColumn(data[name], None, _field(data[name])) for name in names}, len(data), data)
 
 
 def _from_arrow(data: Any) -> Table:
     pa = package("pyarrow")
+    _check_polars(data)
     whole = data if isinstance(data, pa.Table) else pa.table(data)
     _check_unique(whole.schema.names)
     schema = whole.schema
     columns = {f.name: from_arrow(whole.column(i), f) for i, f in enumerate(schema)}
     return Table(columns, whole.num_rows)
+
+
+def _check_polars(data: Any) -> None:
+    """polars gives objects away as addresses, which mean nothing to anybody else."""
+    polars: Any = sys.modules.get("polars")
+    if polars is None or not isinstance(data, polars.DataFrame):
+        return
+    for name, dtype in data.schema.items():
+        if "Object" in str(dtype) and _holds_objects(polars, dtype):
+            raise BadOption(
+                f"column {name!r} is {dtype}, which only polars can read: give it as a list of Python objects "
+                f"({{{name!r}: np.array(frame[{name!r}].to_list(), object)}}), or cast or drop it"
+            )
+
+
+def _holds_objects(polars: Any, dtype: Any) -> bool:
+    inner = [field.dtype for field in getattr(dtype, "fields", ())] or [getattr(dtype, "inner", None)]
+    return dtype == polars.Object or any(_holds_objects(polars, part) for part in inner if part is not None)
 
 
 def _from_pandas(frame: Any) -> Table:
@@ -95,11 +121,21 @@ def _from_pandas(frame: Any) -> Table:
     found: dict[str, Column] = {}
     for i, name in enumerate(names):
         series = frame.iloc[:, i]
-        if isinstance(series.dtype, np.dtype) and series.dtype != object:
-            found[name] = Plain(series.to_numpy())
+        if series.dtype == object:
+            found[name] = _from_objects(series.to_numpy())
+        elif isinstance(series.dtype, np.dtype):
+            found[name] = NumpyColumn(series.to_numpy())
         else:
             found[name] = _from_series(name, series)
     return Table(found, len(frame))
+
+
+def _from_objects(values: NDArray[Any]) -> Column:
+    """Text and bytes as Arrow keeps them, which costs workers little; all other objects as they are."""
+    field = arrow_field(values)
+    if field not in ("string", "binary"):
+        return NumpyColumn(values, None, field)
+    return replace(from_arrow(package("pyarrow").array(values.tolist(), field)), dtype="object")
 
 
 def _from_series(name: str, series: Any) -> Column:
@@ -107,9 +143,9 @@ def _from_series(name: str, series: Any) -> Column:
     try:
         array = pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        if series.dtype != object:
-            raise BadOption(f"column {name!r} ({series.dtype}) has no Arrow form: {error}") from None
-        return Plain(series.to_numpy())  # mixed objects: as they are
+        raise BadOption(
+            f"column {name!r} ({series.dtype}) has no Arrow form ({error}): cast it to another dtype, or drop it"
+        ) from None
     return replace(from_arrow(array), dtype=_named(series.dtype))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.op import place
-from headrace.tables.column import Arrow, Column, Ints, Plain
+from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn, own
 
 Block = tuple[tuple[str, ...], NDArray[Any]]
 """Names, and an array with one row for each of them."""
@@ -25,7 +25,7 @@ Rows = NDArray[np.uint8]
 """Records as bytes, of shape (rows, bytes of a record)."""
 
 
-class Plan:
+class GatherPlan:
     """Which columns are gathered together, worked out once for each choice of columns.
 
     `whole`: everything that is in the records is laid out from rows that are there already, however few columns that
@@ -54,8 +54,8 @@ class Plan:
         runs: list[tuple[int, str]] = []
         groups: dict[np.dtype[Any], list[str]] = {}
         for name, column in self._columns.items():
-            offset = _offset(self._records, column.values) if isinstance(column, Plain) else None
-            if isinstance(column, Arrow):
+            offset = _offset(self._records, column.values) if isinstance(column, NumpyColumn) else None
+            if isinstance(column, ArrowColumn):
                 self._single.append(name)
             elif offset is not None and column.mask is None and column.values.ndim == 1:
                 runs.append((offset, name))
@@ -66,13 +66,13 @@ class Plan:
             else:
                 self._single.append(name)
         for dtype, names in groups.items():
-            arrays = [c.values for c in map(self._columns.__getitem__, names) if isinstance(c, Plain)]
+            arrays = [c.values for c in map(self._columns.__getitem__, names) if isinstance(c, NumpyColumn)]
             self._groups.append((dtype, tuple(names), arrays))
         return inside, runs
 
     def _add_field(self, offset: int, name: str) -> None:
         column = self._columns[name]
-        assert isinstance(column, Plain)
+        assert isinstance(column, NumpyColumn)
         dtype = column.values.dtype
         stop = offset + dtype.itemsize
         if self._runs:
@@ -110,7 +110,7 @@ class Plan:
             self._cut(found, names, block)
         for name, start, mask in self._fields:
             column = self._columns[name]
-            assert isinstance(column, Plain)
+            assert isinstance(column, NumpyColumn)
             values = _laid(rows, start, column.values)
             masked = None if mask is None or column.mask is None else _laid(rows, mask, column.mask)
             found[name] = replace(column, values=values, mask=masked)
@@ -119,7 +119,7 @@ class Plan:
     def _cut(self, found: dict[str, Column], names: tuple[str, ...], block: NDArray[Any]) -> None:
         for name, values in zip(names, block, strict=True):
             column = self._columns[name]
-            found[name] = Plain(values, None, column.field, column.dtype)
+            found[name] = NumpyColumn(values, None, column.field, column.dtype)
 
 
 def _contiguous(values: NDArray[Any]) -> bool:
@@ -146,7 +146,7 @@ def _laid(rows: Rows, start: int, like: NDArray[Any]) -> NDArray[Any]:
 
 
 def _taken(column: Column, positions: Ints) -> Column:
-    if isinstance(column, Arrow):
+    if isinstance(column, ArrowColumn):
         return column.take(positions)
     values = _gathered(column.values, positions)
     return replace(column, values=values, mask=None if column.mask is None else _gathered(column.mask, positions))
@@ -158,7 +158,7 @@ def _gathered(values: NDArray[Any], positions: Ints) -> NDArray[Any]:
         values.take(positions, 0, out, "clip")
     else:
         out[...] = values[positions]  # take() would first copy the whole column into one piece
-    return out
+    return own(out)
 
 
 class _Scratch(threading.local):

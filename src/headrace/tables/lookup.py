@@ -1,6 +1,6 @@
-"""Lookup: rows of a table by their keys, many at once.
+"""Lookup: rows of a table by their keys, many at once. When two keys are the same is said in `keys`.
 
-Keys that are plain numbers or dates are found by search in a sorted copy; others through a dict.
+Several columns are one key together: each has its own numbers for its values, and the row is found by the numbers.
 """
 
 from collections.abc import Sequence
@@ -11,88 +11,93 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption
-from headrace.tables.arrow import deliver
-from headrace.tables.column import Arrow, Column, Ints, Plain
+from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
+from headrace.tables.keys import Keys
 from headrace.tables.packages import package
 from headrace.tables.table import Table, check_names
 
 
 class Lookup:
-    """`table` by the columns `keys`; each key occurs once."""
+    """`table` by the columns `keys`; each key occurs once. Rows whose key is missing are never found."""
 
     def __init__(self, table: Table, keys: Sequence[str]) -> None:
         check_names(keys, table.columns)
         self.table = table
         self.keys = tuple(keys)
         self.values = tuple(name for name in table.names if name not in self.keys)
-        self._sorted: tuple[NDArray[Any], Ints] | None = None
-        self._rows: dict[Any, int] | None = None
-        self._prepare()
+        self._columns = [Keys(name, table.columns[name]) for name in self.keys]
+        self._codes, self._rows = self._ordered()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Lookup, (self.table, self.keys))
 
-    def _prepare(self) -> None:
-        columns = [self.table.columns[name] for name in self.keys]
-        if len(columns) == 1 and isinstance(columns[0], Plain) and _sortable(columns[0]):
-            values = columns[0].values
-            order = np.argsort(values, kind="stable")
-            ranked = values[order]
-            if len(ranked) > 1 and (again := np.flatnonzero(ranked[1:] == ranked[:-1])).size:
-                raise _twice(self.keys, ranked[again[0]].item())
-            self._sorted = (ranked, order)
-            return
-        self._rows = {}
-        for row, key in enumerate(_tuples([deliver(c) for c in columns])):
-            if key in self._rows:
-                raise _twice(self.keys, key if len(self.keys) > 1 else key[0])
-            self._rows[key] = row
+    def _ordered(self) -> tuple[NDArray[Any], Ints]:
+        """The numbers of all keys in order, and the rows that they stand for."""
+        codes = self._together([column.codes for column in self._columns])
+        rows = np.flatnonzero(codes != -1)
+        rows = rows[np.argsort(codes[rows], kind="stable")]
+        ranked = codes[rows]
+        if (again := np.flatnonzero(ranked[1:] == ranked[:-1])).size:
+            row = self.table.select(self.keys).row(int(rows[again[0]]))
+            key = {name: v.item() if isinstance(v, np.generic) else v for name, v in row.items()}
+            shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
+            raise BadOption(f"join() needs each key once in the frame, but {shown} is there twice")
+        return ranked, rows
+
+    def _together(self, codes: list[Ints]) -> NDArray[Any]:
+        """One number for the numbers of all columns: digits of a number whose places are as large as the columns."""
+        largest = 1
+        for column in self._columns:
+            largest *= max(1, column.count)
+        whole: NDArray[Any] = np.zeros(len(codes[0]), np.int64 if largest < 1 << 62 else object)
+        known = np.ones(len(codes[0]), np.bool_)
+        for column, part in zip(self._columns, codes, strict=True):
+            whole = whole * max(1, column.count) + part
+            known &= part >= 0
+        whole[~known] = -1
+        return whole
 
     def find(self, columns: Sequence[Column]) -> Ints:
         """The row of the table for each key; -1 where there is none, as for a key that is missing."""
-        if self._rows is not None:
-            get = self._rows.get
-            return np.array([get(key, -1) for key in _tuples([deliver(c) for c in columns])], np.int64)
-        assert self._sorted is not None
-        ranked, order = self._sorted
-        wanted = deliver(columns[0])
-        if not len(ranked):
+        wanted = self._together([keys.find(column) for keys, column in zip(self._columns, columns, strict=True)])
+        if not len(self._codes):
             return np.full(len(wanted), -1, np.int64)
-        place = np.minimum(np.searchsorted(ranked, np.ma.getdata(wanted)), len(ranked) - 1)
-        hit = (ranked[place] == np.ma.getdata(wanted)) & ~np.ma.getmaskarray(wanted)
-        return np.where(hit, order[place], -1)
+        place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
+        hit = (self._codes[place] == wanted) & (wanted != -1)
+        return np.where(hit.astype(np.bool_), self._rows[place], -1)
 
     def rows(self, found: Ints, always: bool) -> dict[str, Column]:
         """The other columns of these rows; where -1 stands they are missing, unless `always` says that none is."""
         absent = found < 0
-        part = self.table.take(np.where(absent, 0, found), self.values) if self.table.length else self._nothing(found)
+        if not self.table.length:
+            return {name: _nothing(self.table.columns[name], len(found)) for name in self.values}
+        if not self.values:
+            return {}
+        part = self.table.take(np.where(absent, 0, found), self.values)
         if always:
             return part.columns
         return {name: _with_holes(column, absent) for name, column in part.columns.items()}
 
-    def _nothing(self, found: Ints) -> Table:
-        raise BadOption(f"the frame given to join() has no rows: nothing can be found in it for {len(found)} keys")
 
-
-def _twice(keys: tuple[str, ...], key: Any) -> BadOption:
-    return BadOption(f"join() needs each key once in the frame, but {', '.join(keys)} = {key!r} is there twice")
-
-
-def _sortable(column: Plain) -> bool:
-    return column.mask is None and column.values.ndim == 1 and column.values.dtype.kind in "biufmM"
-
-
-def _tuples(columns: list[NDArray[Any]]) -> list[tuple[Any, ...]]:
-    return list(zip(*[column.tolist() for column in columns], strict=True))
+def _nothing(column: Column, rows: int) -> Column:
+    """As many missing values of the type of a column that has no rows."""
+    if isinstance(column, ArrowColumn):
+        return replace(column, array=package("pyarrow").nulls(rows, column.array.type), may_miss=True)
+    if column.values.dtype.hasobject:
+        return replace(column, values=np.full((rows, *column.values.shape[1:]), None, object), mask=None)
+    return replace(
+        column, values=np.zeros((rows, *column.values.shape[1:]), column.values.dtype), mask=np.ones(rows, bool)
+    )
 
 
 def _with_holes(column: Column, absent: NDArray[np.bool_]) -> Column:
-    if isinstance(column, Plain):
+    if isinstance(column, NumpyColumn):
         if column.values.dtype.hasobject:
             values = column.values.copy()
             values[absent] = None
             return replace(column, values=values)
-        return replace(column, mask=absent if column.mask is None else column.mask | absent)
+        mask = absent if column.mask is None else column.mask | absent.reshape(-1, *[1] * (column.mask.ndim - 1))
+        return replace(column, mask=mask)
     pa = package("pyarrow")
     rows = pa.array(np.arange(len(absent)), mask=absent)
-    return Arrow(column.array.take(rows), column.field, column.dtype)
+    return replace(column, array=column.array.take(rows), may_miss=True)

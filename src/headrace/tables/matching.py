@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.tables.arrow import to_arrow
-from headrace.tables.column import Arrow, Ints
+from headrace.tables.column import ArrowColumn, Ints
 from headrace.tables.packages import package
 from headrace.tables.table import Table
+from headrace.tables.to_arrow import to_arrow
 
 
 def matching(table: Table, expression: Any) -> Ints:
     """The rows for which the expression is true; where it cannot be told, because a value is missing, it is not."""
     pa, dataset = package("pyarrow"), package("pyarrow.dataset")
-    arrays = {name: c.array if isinstance(c, Arrow) else to_arrow(c) for name, c in table.columns.items()}
+    arrays = {name: c.array if isinstance(c, ArrowColumn) else to_arrow(c) for name, c in table.columns.items()}
     try:
         answer = dataset.dataset(pa.table(arrays)).to_table(columns={"keep": expression}, use_threads=False).column(0)
         keep = answer.fill_null(False).to_numpy()

@@ -20,9 +20,10 @@ from headrace.errors import BadOption, BadPipe
 from headrace.memory.cache import Slots
 from headrace.op import Here, Indexed
 from headrace.plan.lanes import Units
-from headrace.tables.column import Ints
+from headrace.tables.column import Column, Ints
+from headrace.tables.matching import matching
 from headrace.tables.packages import package
-from headrace.tables.source import Tabular
+from headrace.tables.source import Pick, Tabular
 from headrace.tables.table import Table, check_names, renamed
 from headrace.tables.units import UnitTable
 
@@ -73,6 +74,8 @@ class FromUnits(Tabular):
     expression: Any = None
     counts: Ints | None = None
     """With an expression: how many rows of each unit it keeps."""
+    chosen: Ints | None = field(default=None, repr=False)
+    """After an inner join: which of the rows are left, 8 bytes each."""
     opened: Opened = field(default_factory=Opened, repr=False)
 
     def __post_init__(self) -> None:
@@ -82,13 +85,13 @@ class FromUnits(Tabular):
     # --- what Tabular asks for --------------------------------------------------------------------------------------
 
     def size(self) -> int:
-        return int(self._counts().sum())
+        return int(self._counts().sum()) if self.chosen is None else len(self.chosen)
 
     def get(self, position: int) -> dict[str, Any]:
-        return self.table().row(position)
+        return self.table().row(position if self.chosen is None else int(self.chosen[position]))
 
     def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
-        return self.table().take(positions, names)
+        return self.table().take(positions if self.chosen is None else self.chosen[positions], names)
 
     def select(self, names: Iterable[str]) -> "FromUnits":
         inside = {outer: inner for inner, outer in self.names}
@@ -104,8 +107,22 @@ class FromUnits(Tabular):
     def where(self, expression: Any) -> "FromUnits":
         if any(inner != outer for inner, outer in self.names):
             raise BadPipe("filter() by expression comes before rename(): it uses the names that the files have")
+        if self.chosen is not None:
+            return self.keep(tuple(outer for _, outer in self.names), lambda table: matching(table, expression))
         both = expression if self.expression is None else self.expression & expression
         return replace(self, expression=both, counts=self.stored.count(both), opened=Opened())
+
+    def template(self) -> Mapping[str, Column]:
+        return self.table().template
+
+    def keep(self, names: tuple[str, ...], pick: Pick) -> "FromUnits":
+        narrow = self.select(names)
+        kept, first = [np.zeros(0, np.int64)], 0
+        for stop in narrow.units().ends.tolist():
+            kept.append(first + pick(narrow.rows(np.arange(first, stop))))
+            first = stop
+        found = np.concatenate(kept)
+        return replace(self, chosen=found if self.chosen is None else self.chosen[found], opened=Opened())
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         found = Tabular.index(self, inputs, here)
@@ -118,7 +135,10 @@ class FromUnits(Tabular):
     def units(self) -> Units:
         """Where units end, and how many of them fit in memory."""
         table = self.table()
-        return Units(table.ends, table.hold)
+        if self.chosen is None:
+            return Units(table.ends, table.hold)
+        ends = np.searchsorted(self.chosen, table.ends)
+        return Units(np.unique(ends[ends > 0]), table.hold)
 
     def _text_bytes(self, names: tuple[str, ...]) -> int:
         return self.stored.bytes_of({inner for inner, outer in self.names if outer in names})
@@ -154,7 +174,8 @@ class FromUnits(Tabular):
 
     def identity(self) -> tuple[Any, ...]:
         # Paths are left out: files that were moved are still the same. How many units fit decides the shuffled order.
-        units = blake2b(self._counts().tobytes(), digest_size=8).hexdigest()
+        rows = self._counts() if self.chosen is None else self.chosen
+        units = blake2b(rows.tobytes(), digest_size=8).hexdigest()
         known = self.units()
         return (self.stored.format, units, min(known.hold, known.count))
 

@@ -1,26 +1,25 @@
 """What is known of Parquet and Arrow files from their footers, and how one of their row groups is read."""
 
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.open import is_remote, local, open_path
+from headrace.sources.open import is_remote, local
 from headrace.tables.column import Ints
+from headrace.tables.data_files import DataFile, Value
+from headrace.tables.drift import agree
+from headrace.tables.footers import look_at, open_arrow, open_parquet
 from headrace.tables.packages import package
 
 ROWS = 1 << 13
 """Rows that are decoded at a time: the memory that a row group needs while it is read, beside itself."""
-READERS = 16
 OPEN = 64
 """Files that one process keeps open, at the most."""
-WEIGHT = 10
-"""A footer in memory is about so many times as large as in its file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +37,8 @@ class Footer:
     """Bytes of each column, encoded but not compressed, in all files."""
     packed: bytes
     """The Arrow schema; as bytes, so that no package has to be imported to carry it."""
+    constants: tuple[dict[str, Value], ...]
+    """For each file, the columns that are not in it (see `drift`)."""
     heaviest: int = 0
     """Bytes that the footer of an open file takes in memory, at the most."""
 
@@ -60,20 +61,41 @@ class Footer:
 
     def _count(self, unit: int, expression: Any) -> int:
         if self.format == "parquet":
-            return int(_fragment(self, unit).count_rows(filter=expression))
-        return int(_table(package("pyarrow"), self, unit).filter(expression).num_rows)
+            return int(_fragment(self, unit).scanner(filter=expression, schema=self.schema()).count_rows())
+        return int(_table(self, unit).filter(expression).num_rows)
 
     def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         """The record batches of one unit; footers of files that stay open take up to `memory` bytes."""
-        path, number = self.paths[self.files[unit]], int(self.numbers[unit])
         if self.format == "arrow":
-            table = _table(package("pyarrow"), self, unit)
+            table = _table(self, unit)
             yield from (table if expression is None else table.filter(expression)).select(columns).to_batches(ROWS)
         elif expression is not None:
-            yield from scanned(_fragment(self, unit), columns, expression)
+            yield from scanned(_fragment(self, unit), columns, expression, schema=self.schema())
         else:
-            with _files.borrow(path, min(OPEN, memory // max(1, self.heaviest))) as file:
-                yield from file.iter_batches(ROWS, row_groups=[number], columns=columns, use_threads=False)
+            yield from self._read_group(unit, columns, memory)
+
+    def _read_group(self, unit: int, columns: list[str], memory: int) -> Iterator[Any]:
+        path, number = self.paths[self.files[unit]], int(self.numbers[unit])
+        inside = [name for name in columns if name not in self.constants[self.files[unit]]]
+        if not inside:
+            yield self._completed(None, unit, columns, int(self.rows[unit]))
+            return
+        with _files.borrow(path, min(OPEN, memory // max(1, self.heaviest))) as file:
+            for batch in file.iter_batches(ROWS, row_groups=[number], columns=inside, use_threads=False):
+                yield self._completed(batch, unit, columns, batch.num_rows)
+
+    def _completed(self, batch: Any, unit: int, columns: list[str], rows: int) -> Any:
+        """The batch (None: none of its columns is in the file) with the columns that the file does not hold."""
+        constants = self.constants[self.files[unit]]
+        if batch is not None and constants.keys().isdisjoint(columns):
+            return batch
+        pa, schema = package("pyarrow"), self.schema()
+        fields = [schema.field(name) for name in columns]
+        arrays = [
+            pa.repeat(pa.scalar(constants[f.name], f.type), rows) if f.name in constants else batch.column(f.name)
+            for f in fields
+        ]
+        return pa.record_batch(arrays, schema=pa.schema(fields))
 
     def describe(self) -> str:
         return f"{len(self.paths)} files"
@@ -95,108 +117,50 @@ def scanned(fragment: Any, columns: list[str], expression: Any = None, **more: A
     yield from scanner.to_batches()
 
 
-def read_footer(format: str, paths: list[str]) -> Footer:
-    """Look into every file once."""
-    if not paths:
+def read_footer(
+    format: str, files: list[DataFile], columns: Sequence[str] | None = None, drift: str = "refuse"
+) -> Footer:
+    """Look into every file once; `columns` are those that will be asked for."""
+    if not files:
         raise BadOption(f"Pipe.{format}() got no file: give the name of one, a pattern or a folder")
-    look = _look_parquet if format == "parquet" else _look_arrow
-    with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
-        seen = list(pool.map(look, paths))
-    first = seen[0].schema
-    for path, found in zip(paths, seen, strict=True):
-        _check_same(first, found.schema, paths[0], path)
-    sizes = {name: sum(look.sizes.get(name, 0) for look in seen) for name in first.names}
+    seen = look_at(format, [file.path for file in files])
+    agreed = agree(files, seen, columns, drift)
+    names = agreed.schema.names
     return Footer(
         format,
-        tuple(paths),
+        tuple(file.path for file in files),
         files=np.array([i for i, look in enumerate(seen) for _ in look.rows], np.int64),
         numbers=np.array([n for look in seen for n in range(len(look.rows))], np.int64),
         rows=np.array([count for look in seen for count in look.rows], np.int64),
-        masked=frozenset(name for look in seen for name in look.masked),
-        sizes=tuple(sizes.items()),
-        packed=first.remove_metadata().serialize().to_pybytes(),
+        masked=agreed.masked & frozenset(names),
+        sizes=tuple((name, sum(look.sizes.get(name, 0) for look in seen)) for name in names),
+        packed=agreed.schema.remove_metadata().serialize().to_pybytes(),
+        constants=agreed.constants,
         heaviest=max(look.weight for look in seen),
     )
-
-
-def _check_same(first: Any, other: Any, first_path: str, path: str) -> None:
-    for name in first.names:
-        if name not in other.names:
-            raise BadOption(f"column {name!r} is in {first_path} but not in {path}: choose columns that all files have")
-        if other.field(name).type != first.field(name).type:
-            raise BadOption(
-                f"column {name!r} is {first.field(name).type} in {first_path} and {other.field(name).type} in {path}: "
-                f"write the files with one schema"
-            )
-
-
-class Look(NamedTuple):
-    """What one file says of itself."""
-
-    schema: Any
-    rows: list[int]
-    masked: set[str]
-    sizes: dict[str, int]
-    weight: int
-
-
-def _look_parquet(path: str) -> Look:
-    with _open_parquet(path) as file:
-        return look_into(file.metadata, file.schema_arrow)
-
-
-def look_into(metadata: Any, schema: Any) -> Look:
-    """What the footer of a Parquet file says."""
-    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
-    masked: set[str] = set()
-    sizes: dict[str, int] = {}
-    for group in groups:
-        for number in range(group.num_columns):
-            chunk = group.column(number)
-            name = chunk.path_in_schema.partition(".")[0]
-            sizes[name] = sizes.get(name, 0) + chunk.total_uncompressed_size
-            found = chunk.statistics
-            known = found is not None and found.has_null_count
-            if schema.field(name).nullable and (not known or found.null_count):
-                masked.add(name)
-    return Look(schema, [g.num_rows for g in groups], masked, sizes, metadata.serialized_size * WEIGHT)
-
-
-def _look_arrow(path: str) -> Look:
-    with _open_arrow(path) as file:
-        counts, masked, sizes = [], set(), dict.fromkeys(file.schema.names, 0)
-        for number in range(file.num_record_batches):
-            batch = file.get_batch(number)
-            counts.append(batch.num_rows)
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                sizes[name] += column.nbytes
-                if column.null_count or _hollow(column):
-                    masked.add(name)
-        return Look(file.schema, counts, masked, sizes, 0)
-
-
-def _hollow(column: Any) -> bool:
-    """Something is missing inside a value, or in a way that the column does not count."""
-    types = package("pyarrow").types
-    if types.is_run_end_encoded(column.type):
-        return bool(column.values.null_count)
-    return bool(types.is_fixed_size_list(column.type)) and bool(column.flatten().null_count)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _table(pa: Any, footer: Footer, unit: int) -> Any:
+def _table(footer: Footer, unit: int) -> Any:
     path, number = footer.paths[footer.files[unit]], int(footer.numbers[unit])
-    with _open_arrow(path) as file:
-        return pa.Table.from_batches([file.get_batch(number)])
+    with open_arrow(path) as file:
+        batch = file.get_batch(number)
+    completed = footer._completed(batch, unit, footer.schema().names, batch.num_rows)
+    return package("pyarrow").Table.from_batches([completed])
 
 
 def _fragment(footer: Footer, unit: int) -> Any:
     dataset = package("pyarrow.dataset")
     path, number = footer.paths[footer.files[unit]], int(footer.numbers[unit])
     files, inside = filesystem_of(path)
-    return dataset.ParquetFileFormat().make_fragment(inside, files, row_groups=[number])
+    known = None
+    for name, value in footer.constants[footer.files[unit]].items():
+        column = dataset.field(name)
+        same = column.is_null() if value is None else column == value
+        known = same if known is None else known & same
+    return dataset.ParquetFileFormat().make_fragment(inside, files, partition_expression=known, row_groups=[number])
 
 
 def filesystem_of(path: str) -> tuple[Any, str]:
@@ -208,18 +172,6 @@ def filesystem_of(path: str) -> tuple[Any, str]:
 
     found, inside = filesystem(path)
     return fs.PyFileSystem(fs.FSSpecHandler(found)), inside
-
-
-def _open_parquet(path: str) -> Any:
-    parquet = package("pyarrow.parquet")
-    if not is_remote(path):
-        return parquet.ParquetFile(local(path), pre_buffer=False)
-    return parquet.ParquetFile(open_path(path), pre_buffer=True)
-
-
-def _open_arrow(path: str) -> Any:
-    pa = package("pyarrow")
-    return pa.ipc.open_file(pa.memory_map(local(path)) if not is_remote(path) else open_path(path))
 
 
 class _Files:
@@ -243,7 +195,7 @@ class _Files:
                     return file
             over = self._over(most)
         _close(over)
-        return _open_parquet(key[1])
+        return open_parquet(key[1])
 
     def give_back(self, key: tuple[int, str], file: Any, most: int) -> None:
         with self._lock:

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.tables.column import Column, Plain, packed_field
+from headrace.tables.column import Column, NumpyColumn, packed_field
 
 STEP = 1 << 22
 """Bytes of records that are filled at a time: what the processor's cache holds."""
 
 
-class Layout:
+class RecordLayout:
     """Where the values and masks of which columns stand in a record."""
 
     __slots__ = ("about", "dtype", "order")
 
-    def __init__(self, columns: Mapping[str, Plain], masked: Iterable[str] | None = None) -> None:
+    def __init__(self, columns: Mapping[str, NumpyColumn], masked: Iterable[str] | None = None) -> None:
         """`masked`: which columns have room for a mask; without it, those that have one."""
         chosen = {n for n, c in columns.items() if c.mask is not None} if masked is None else set(masked)
         parts = {(name, False): (c.values.dtype, c.values.shape[1:]) for name, c in columns.items()}
-        parts |= {(name, True): (np.dtype(np.bool_), ()) for name in columns if name in chosen}
+        parts |= {(name, True): (np.dtype(np.bool_), _mask_shape(columns[name])) for name in columns if name in chosen}
         self.order = sorted(parts, key=lambda p: (-parts[p][0].itemsize, len(parts[p][1]), parts[p][0].str))
         self.dtype = np.dtype([(f"f{i}", *parts[part]) for i, part in enumerate(self.order)])
         self.about = {name: (packed_field(c), c.dtype) for name, c in columns.items()}
@@ -36,7 +36,7 @@ class Layout:
             column = columns.get(name)
             if column is None:
                 continue
-            assert isinstance(column, Plain)
+            assert isinstance(column, NumpyColumn)
             if is_mask:
                 records[f"f{i}"] = False if column.mask is None else column.mask
             else:
@@ -46,9 +46,13 @@ class Layout:
         """The fields of records as columns."""
         masks = {name: records[f"f{i}"] for i, (name, is_mask) in enumerate(self.order) if is_mask}
         values = {name: records[f"f{i}"] for i, (name, is_mask) in enumerate(self.order) if not is_mask}
-        return {name: Plain(values[name], masks.get(name), *self.about[name]) for name in self.about}
+        return {name: NumpyColumn(values[name], masks.get(name), *self.about[name]) for name in self.about}
 
     @property
     def step(self) -> int:
         """Records that are best filled at a time."""
         return max(1, STEP // max(1, self.dtype.itemsize))
+
+
+def _mask_shape(column: NumpyColumn) -> tuple[int, ...]:
+    return () if column.mask is None else column.mask.shape[1:]

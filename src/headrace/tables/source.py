@@ -1,15 +1,18 @@
 """Tables as sources: rows by position, and whole columns for many positions at once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from headrace.op import Here, Indexed, Source
-from headrace.tables.column import Ints
+from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching
 from headrace.tables.table import Table
+
+Pick = Callable[[Table], Ints]
+"""The rows of a table that are kept, in order."""
 
 
 class Tabular(Source[dict[str, Any]]):
@@ -24,6 +27,15 @@ class Tabular(Source[dict[str, Any]]):
         raise NotImplementedError
 
     def where(self, expression: Any) -> "Tabular":
+        """Only the rows for which the expression is true."""
+        raise NotImplementedError
+
+    def template(self) -> Mapping[str, Column]:
+        """The columns, to be asked for their types; they may have no rows."""
+        raise NotImplementedError
+
+    def keep(self, names: tuple[str, ...], pick: Pick) -> "Tabular":
+        """Only the rows that `pick` chooses of tables of these columns."""
         raise NotImplementedError
 
     def rows(self, positions: Ints, names: tuple[str, ...] | None = None) -> Table:
@@ -70,7 +82,13 @@ class FromTable(Tabular):
         return FromTable(self.table.rename(new), self.chosen)
 
     def where(self, expression: Any) -> "FromTable":
-        kept = matching(self.table, expression)
+        return self.keep(self.table.names, lambda table: matching(table, expression))
+
+    def template(self) -> Mapping[str, Column]:
+        return self.table.columns
+
+    def keep(self, names: tuple[str, ...], pick: Pick) -> "FromTable":
+        kept = pick(self.table.select(names))
         return FromTable(self.table, kept if self.chosen is None else self.chosen[np.isin(self.chosen, kept)])
 
     def settle(self) -> None:

@@ -13,9 +13,10 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.tables.column import Ints
+from headrace.tables.footers import look_into
 from headrace.tables.packages import package
 from headrace.tables.parquet import MEMORY, from_units
-from headrace.tables.parquet_files import ROWS, counted, look_into, scanned
+from headrace.tables.parquet_files import ROWS, counted, scanned
 from headrace.tables.source import FromTable, Tabular
 
 STRETCH = 1 << 16
@@ -96,7 +97,7 @@ def _partitioned(fragment: Any, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mapped:
+class MappedTable:
     """Stretches of an HF Dataset's table. It travels as the Dataset does: by the names of its files."""
 
     dataset: Any
@@ -150,7 +151,7 @@ def from_hf(dataset: Any) -> Tabular | None:
     starts = range(0, table.num_rows, STRETCH)
     rows = np.array([min(STRETCH, table.num_rows - start) for start in starts], np.int64)
     masked = frozenset(n for n in names if table.column(n).null_count)
-    return from_units(Mapped(dataset, rows, masked)).select(names)
+    return from_units(MappedTable(dataset, rows, masked)).select(names)
 
 
 def _decodes(feature: Any) -> bool:

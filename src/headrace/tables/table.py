@@ -5,16 +5,13 @@ it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import BadOption, BadPipe
-from headrace.op import place
-from headrace.tables.column import Arrow, Column, Ints, Plain, field_of
-from headrace.tables.gather import Block, Plan
+from headrace.errors import BadOption
+from headrace.tables.column import Column, Ints
+from headrace.tables.gather import Block, GatherPlan
 
 
 class Table:
@@ -36,7 +33,7 @@ class Table:
         self.shipment: Any = None
         """What this table travels as, once it has (see `travel`)."""
         self._settled: Table | None = None
-        self._plans: dict[tuple[str, ...], Plan] = {}
+        self._plans: dict[tuple[str, ...], GatherPlan] = {}
 
     @classmethod
     def of(cls, columns: dict[str, Column]) -> "Table":
@@ -59,7 +56,7 @@ class Table:
         names = self.names if names is None else names
         plan = self._plans.get(names)
         if plan is None:
-            plan = self._plans[names] = Plan(self._chosen(names), self.records)
+            plan = self._plans[names] = GatherPlan(self._chosen(names), self.records)
         found, blocks = plan.gather(positions)
         return Table({name: found[name] for name in names}, len(positions), None, blocks)
 
@@ -111,47 +108,3 @@ def renamed(names: Iterable[str], new: Mapping[str, str]) -> list[str]:
         twice = next(name for name in found if found.count(name) > 1)
         raise BadOption(f"rename() would give two columns the name {twice!r}")
     return found
-
-
-def merge(length: int, parts: Sequence[tuple[Ints, Table]]) -> Table:
-    """One table out of several: the rows of each go to its places. They must have the same columns."""
-    first = parts[0][1]
-    if len(parts) == 1 and len(parts[0][0]) == length:
-        return first
-    for _, table in parts:
-        if table.names != first.names:
-            raise BadPipe(
-                f"these tables do not have the same columns: {', '.join(first.names)} and {', '.join(table.names)}; "
-                f"select() the ones that they share"
-            )
-    return Table({name: _merged(length, name, parts) for name in first.names}, length)
-
-
-def _merged(length: int, name: str, parts: Sequence[tuple[Ints, Table]]) -> Column:
-    columns = [table.columns[name] for _, table in parts]
-    first = columns[0]
-    if isinstance(first, Arrow) or any(isinstance(c, Arrow) for c in columns):
-        from headrace.tables.arrow import from_arrow, to_arrow
-        from headrace.tables.packages import package
-
-        places = np.concatenate([p for p, _ in parts])
-        arrays = [to_arrow(c) for c in columns]
-        if any(a.type != arrays[0].type for a in arrays):
-            raise BadPipe(
-                f"column {name!r} is {arrays[0].type} in one part and another type elsewhere; cast one of them"
-            )
-        joined = package("pyarrow").chunked_array(arrays)
-        whole = from_arrow(joined, field_of(first)).take(np.argsort(places, kind="stable"))
-        return replace(whole, dtype=first.dtype)
-    values = [c.values for c in columns if isinstance(c, Plain)]
-    if any(v.dtype != values[0].dtype or v.shape[1:] != values[0].shape[1:] for v in values):
-        kinds = " and ".join(sorted({f"{v.dtype}{list(v.shape[1:]) or ''}" for v in values}))
-        raise BadPipe(f"column {name!r} is {kinds} in different parts: cast them to one type first")
-    out = place.empty((length, *values[0].shape[1:]), values[0].dtype)
-    masks = [c.mask for c in columns if isinstance(c, Plain)]
-    mask = np.zeros(length, np.bool_) if any(m is not None for m in masks) else None
-    for (places, _), part, part_mask in zip(parts, values, masks, strict=True):
-        out[places] = part
-        if mask is not None and part_mask is not None:
-            mask[places] = part_mask
-    return replace(first, values=out, mask=mask)

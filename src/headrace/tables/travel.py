@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.memory.segment import LINUX, Draft, Segment, reopen
-from headrace.tables.column import Arrow, Column, Plain, packed_field
+from headrace.tables.column import ArrowColumn, Column, NumpyColumn, packed_field
 from headrace.tables.packages import package
-from headrace.tables.records import Layout
+from headrace.tables.records import RecordLayout
 from headrace.tables.table import Table
 
 ALIGN = 64
@@ -33,10 +33,10 @@ def ship(table: Table) -> tuple[Any, ...]:
 
 def _ship(table: Table) -> tuple[Segment | None, Any, dict[str, Any]]:
     rest: dict[str, Any] = {}
-    plain: dict[str, Plain] = {}
-    arrow: dict[str, Arrow] = {}
+    plain: dict[str, NumpyColumn] = {}
+    arrow: dict[str, ArrowColumn] = {}
     for name, column in table.columns.items():
-        if isinstance(column, Arrow):
+        if isinstance(column, ArrowColumn):
             arrow[name] = column
         elif column.mask is None and (mapped := _mapped(column.values)) is not None:
             rest[name] = ("mapped", mapped, packed_field(column), column.dtype)
@@ -58,10 +58,10 @@ def _ship(table: Table) -> tuple[Segment | None, Any, dict[str, Any]]:
         raise
 
 
-def _write_records(draft: Draft, table: Table, columns: dict[str, Plain]) -> Any:
+def _write_records(draft: Draft, table: Table, columns: dict[str, NumpyColumn]) -> Any:
     if not columns:
         return None
-    layout = Layout(columns)
+    layout = RecordLayout(columns)
     start = draft.put(b"", ALIGN)
     for first in range(0, table.length, layout.step):
         part = {name: column.slice(first, first + layout.step) for name, column in columns.items()}
@@ -71,7 +71,7 @@ def _write_records(draft: Draft, table: Table, columns: dict[str, Plain]) -> Any
     return start, layout
 
 
-def _write_arrow(draft: Draft, columns: dict[str, Arrow]) -> Any:
+def _write_arrow(draft: Draft, columns: dict[str, ArrowColumn]) -> Any:
     if not columns:
         return None
     pa = package("pyarrow")
@@ -80,7 +80,7 @@ def _write_arrow(draft: Draft, columns: dict[str, Arrow]) -> Any:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     data = sink.getvalue()
-    return draft.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype) for n, c in columns.items()}
+    return draft.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype, c.may_miss) for n, c in columns.items()}
 
 
 def _mapped(values: NDArray[Any]) -> tuple[Any, ...] | None:
@@ -125,9 +125,9 @@ def unship(
             columns |= _read_arrow(memoryview(segment.memory)[arrow[0] : arrow[0] + arrow[1]], arrow[2])
     for name, (kind, *parts) in rest.items():
         if kind == "mapped":
-            columns[name] = Plain(_reopen_mapped(*parts[0]), None, parts[1], parts[2])
+            columns[name] = NumpyColumn(_reopen_mapped(*parts[0]), None, parts[1], parts[2])
         else:
-            columns[name] = parts[0] if kind == "arrow" else Plain(*parts)
+            columns[name] = parts[0] if kind == "arrow" else NumpyColumn(*parts)
     table = Table({name: columns[name] for name in names}, length, records)
     if segment is not None:
         table.shipment = (segment, layout, rest)
@@ -138,4 +138,4 @@ def _read_arrow(memory: memoryview, about: dict[str, Any]) -> dict[str, Column]:
     pa = package("pyarrow")
     with pa.ipc.open_stream(pa.py_buffer(memory)) as reader:
         batch = reader.read_next_batch()
-    return {name: Arrow(batch.column(name), *about[name]) for name in batch.schema.names}
+    return {name: ArrowColumn(batch.column(name), *about[name]) for name in batch.schema.names}

@@ -8,6 +8,7 @@ fixed size is kept by each process for itself.
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from headrace.errors import BadPipe
 from headrace.memory.cache import Slots
 from headrace.tables.arrow import from_arrow
 from headrace.tables.cache import Cache
-from headrace.tables.column import Arrow, Column, Ints, Plain
-from headrace.tables.gather import Plan, fetched, scratch
+from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
+from headrace.tables.gather import GatherPlan, fetched, scratch
 from headrace.tables.packages import package
-from headrace.tables.records import Layout
+from headrace.tables.records import RecordLayout
 from headrace.tables.table import Table, check_names
 
 READ = 1 << 20
@@ -51,13 +52,13 @@ class UnitTable:
         self._starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         self._read = read
         self._masked = masked
-        template = {field.name: _empty(field, field.name in masked) for field in schema}
-        self._plain = {name: column for name, column in template.items() if isinstance(column, Plain)}
-        self._arrow = {name: column for name, column in template.items() if isinstance(column, Arrow)}
-        self.layout = Layout(self._plain, masked & self._plain.keys())
+        self.template = template = {field.name: _empty(field, field.name in masked) for field in schema}
+        self._plain = {name: column for name, column in template.items() if isinstance(column, NumpyColumn)}
+        self._arrow = {name: column for name, column in template.items() if isinstance(column, ArrowColumn)}
+        self.layout = RecordLayout(self._plain, masked & self._plain.keys())
         self._template = np.zeros(2, self.layout.dtype)
         self._fields = self.layout.columns(self._template)
-        self._plans: dict[tuple[str, ...], Plan] = {}
+        self._plans: dict[tuple[str, ...], GatherPlan] = {}
         self._divide(memory, text_bytes(tuple(self._arrow)), slots)
 
     def _divide(self, memory: int, text: int, slots: Slots | None) -> None:
@@ -73,14 +74,14 @@ class UnitTable:
         fits = min(fits, self._text_memory // max(1, rows * text) if text else count)
         self.hold = count if fits >= count else max(1, fits * 4 // 5)
         """Units that may stand open at a time: some slots are for those that come and go."""
-        self._texts: tuple[int, Cache[dict[str, Arrow]]] | None = None
+        self._texts: tuple[int, Cache[dict[str, ArrowColumn]]] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)
 
     @property
-    def texts(self) -> Cache[dict[str, Arrow]]:
+    def texts(self) -> Cache[dict[str, ArrowColumn]]:
         """Arrow columns in memory: one cache a process, for all its threads."""
         if self._texts is None or self._texts[0] != os.getpid():
             self._texts = (os.getpid(), Cache(self._text_memory))
@@ -94,7 +95,7 @@ class UnitTable:
         if plan is None:
             check_names(names, self.names)
             fields = {n: self._fields[n] for n in names if n in self._plain}
-            plan = self._plans[names] = Plan(fields, self._template, whole=True)
+            plan = self._plans[names] = GatherPlan(fields, self._template, whole=True)
         units, offsets, back = self._grouped(positions)
         width = self.layout.dtype.itemsize
         rows = scratch(len(positions), width)
@@ -158,12 +159,12 @@ class UnitTable:
         for first in range(0, len(names), step):
             yield names[first : first + step]
 
-    def _text(self, unit: int) -> dict[str, Arrow]:
+    def _text(self, unit: int) -> dict[str, ArrowColumn]:
         return self.texts.get(unit, self._rows(unit) * self._text_size, self._load_text)
 
-    def _load_text(self, unit: int) -> tuple[dict[str, Arrow], int]:
+    def _load_text(self, unit: int) -> tuple[dict[str, ArrowColumn], int]:
         batches = [batch for _, batch in self._batches(unit, list(self._arrow))]
-        found = {n: _joined([Arrow(b.column(n), self.schema.field(n)) for b in batches]) for n in self._arrow}
+        found = {n: _joined([replace(c, array=b.column(n)) for b in batches]) for n, c in self._arrow.items()}
         return found, sum(column.array.nbytes for column in found.values())
 
     def _batches(self, unit: int, names: list[str]) -> Iterator[tuple[int, Any]]:
@@ -179,9 +180,9 @@ class UnitTable:
                 f"unit {unit} had {count} rows when the pipe was made and has another number now: make it again"
             )
 
-    def _column(self, batch: Any, name: str) -> Plain:
+    def _column(self, batch: Any, name: str) -> NumpyColumn:
         column = from_arrow(batch.column(name), self.schema.field(name))
-        if not isinstance(column, Plain) or (column.mask is not None and name not in self._masked):
+        if not isinstance(column, NumpyColumn) or (column.mask is not None and name not in self._masked):
             raise BadPipe(
                 f"column {name!r} has missing values, but the files' statistics say that it has none: write them again"
             )
@@ -195,9 +196,9 @@ def _empty(field: Any, masked: bool) -> Column:
         pa.array([], field.type) if not isinstance(field.type, pa.BaseExtensionType) else _empty_extension(pa, field)
     )
     column = from_arrow(empty, field)
-    if isinstance(column, Plain) and masked and column.values.ndim > 1:
-        return Arrow(empty, field)  # lists of one size, some of them missing
-    return column
+    if isinstance(column, NumpyColumn) and masked and column.values.ndim > 1:
+        return ArrowColumn(empty, field)  # lists of one size, some of them missing
+    return replace(column, may_miss=masked) if isinstance(column, ArrowColumn) else column
 
 
 def _empty_extension(pa: Any, field: Any) -> Any:
@@ -214,14 +215,15 @@ def _copy(memory: memoryview, dtype: Any, count: int, offsets: Ints, out: Any) -
     fetched(np.frombuffer(memory, dtype, count), offsets, out)
 
 
-def _joined(parts: list[Arrow]) -> Arrow:
+def _joined(parts: list[ArrowColumn]) -> ArrowColumn:
     """Pieces of one column as one: lists of one size stay lists, though nothing may be missing in them."""
     pa = package("pyarrow")
     first = parts[0]
     if len(parts) == 1 and not _is_view(pa, first.array.type):
         return first
     whole = from_arrow(pa.chunked_array([p.array for p in parts]), first.field)
-    return whole if isinstance(whole, Arrow) else Arrow(pa.concat_arrays([p.array for p in parts]), first.field)
+    array = whole.array if isinstance(whole, ArrowColumn) else pa.concat_arrays([p.array for p in parts])
+    return replace(first, array=array)
 
 
 def _is_view(pa: Any, kind: Any) -> bool:

@@ -45,7 +45,7 @@ def _take(takes: list[Take], ends: list[int]) -> Take:
     """Many rows at once: those of each input together, then each at its place."""
     import numpy as np
 
-    from headrace.tables.table import merge
+    from headrace.tables.merge import merge
 
     starts = [0, *ends[:-1]]
 

@@ -54,7 +54,7 @@ class Cycle(Op[T, T]):
         def take(positions: Any, names: tuple[str, ...] | None) -> Any:
             import numpy as np
 
-            from headrace.tables.table import merge
+            from headrace.tables.merge import merge
 
             numbers, at = np.divmod(positions, size)
             parts = []

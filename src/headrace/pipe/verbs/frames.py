@@ -6,7 +6,7 @@ asked for is not read.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from headrace.errors import BadOption
 
@@ -31,17 +31,33 @@ class FrameVerbs:
 
     @staticmethod
     def parquet(
-        paths: Paths, columns: Sequence[str] | None = None, *, filter: Any = None, memory: int | None = None
+        paths: Paths,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: Any = None,
+        memory: int | None = None,
+        drift: Literal["refuse", "common", "fill"] = "refuse",
+        hive: bool | None = None,
     ) -> "Pipe[Any]":
-        """Every row of these Parquet files, by random access; row groups in memory take up to `memory` bytes."""
-        return _files("parquet", paths, columns, filter, memory)
+        """Every row of these Parquet files, by random access; row groups in memory take up to `memory` bytes.
+
+        `drift` says what becomes of columns that not all files have, `hive` whether folders called `name=value` are
+        columns (None: below folders that are given).
+        """
+        return _files("parquet", paths, columns, filter, memory, drift, hive)
 
     @staticmethod
     def arrow(
-        paths: Paths, columns: Sequence[str] | None = None, *, filter: Any = None, memory: int | None = None
+        paths: Paths,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: Any = None,
+        memory: int | None = None,
+        drift: Literal["refuse", "common", "fill"] = "refuse",
+        hive: bool | None = None,
     ) -> "Pipe[Any]":
-        """Every row of these Arrow (IPC, Feather) files, by random access."""
-        return _files("arrow", paths, columns, filter, memory)
+        """Every row of these Arrow (IPC, Feather) files, by random access; the options are those of `parquet`."""
+        return _files("arrow", paths, columns, filter, memory, drift, hive)
 
     # --- columns ----------------------------------------------------------------------------------------------------
 
@@ -83,9 +99,9 @@ class FrameVerbs:
 
     def rows(self) -> "Pipe[dict[str, Any]]":
         """The rows of frames, tables and dicts of arrays, one by one, as dicts."""
-        from headrace.tables.ops.frame import Rows
+        from headrace.tables.ops.frame import FrameRows
 
-        return cast("Pipe[Any]", self).then(Rows())
+        return cast("Pipe[Any]", self).then(FrameRows())
 
     def join(self, frame: Any, on: str | Mapping[str, str] | Sequence[str], how: str = "left") -> "Pipe[Any]":
         """The columns of a frame in memory added by key; "left": missing where there is no such key, "inner": left out.
@@ -94,7 +110,7 @@ class FrameVerbs:
         """
         from headrace.tables.frames import table_of
         from headrace.tables.lookup import Lookup
-        from headrace.tables.ops.join import Join, Match
+        from headrace.tables.ops.join import Join, Match, matched
 
         pipe = cast("Pipe[Any]", self)
         table = table_of(frame)
@@ -108,9 +124,9 @@ class FrameVerbs:
         lookup, keys = Lookup(table, tuple(pairs.values())), tuple(pairs)
         if how == "left":
             return pipe.then(Join(lookup, keys))
-        if pipe.columnar and len(keys) == 1:
-            return pipe.filter(_one_of(keys[0], table, lookup.keys[0])).then(Join(lookup, keys, always=True))
-        return pipe.then(Match(lookup, keys)).then(Join(lookup, keys, always=True))
+        pushed = _pushed(pipe, lambda source: source.keep(keys, lambda rows: matched(lookup, rows, keys)), _KEEP_ROWS)
+        kept = pipe.then(Match(lookup, keys)) if pushed is None else pushed
+        return kept.then(Join(lookup, keys, always=True))
 
     # --- what verbs of `Pipe` hand over to --------------------------------------------------------------------------
 
@@ -123,6 +139,7 @@ class FrameVerbs:
                 f"batch(as_={as_!r}) needs rows of a frame that nothing has taken apart; for single objects use "
                 f"dataframe(size, as_={as_!r})"
             )
+        _check_parts(pipe)
         made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
         return _jax(made) if as_ == "jax" else made
 
@@ -145,13 +162,21 @@ class FrameVerbs:
         return pipe.then(Where(expression)) if pushed is None else pushed
 
 
-def _files(format: str, paths: Paths, columns: Sequence[str] | None, filter: Any, memory: int | None) -> "Pipe[Any]":
+def _files(
+    format: str,
+    paths: Paths,
+    columns: Sequence[str] | None,
+    filter: Any,
+    memory: int | None,
+    drift: str,
+    hive: bool | None,
+) -> "Pipe[Any]":
     from headrace.pipe.graph import Pipe
-    from headrace.sources.listing import expand
+    from headrace.tables.data_files import data_files
     from headrace.tables.parquet import from_units
     from headrace.tables.parquet_files import read_footer
 
-    source = from_units(read_footer(format, expand(paths)), memory)
+    source = from_units(read_footer(format, data_files(paths, hive), columns, drift), memory)
     if filter is not None:
         source = source.where(filter)
     return Pipe(source if columns is None else source.select(columns))
@@ -161,14 +186,6 @@ def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":
     from headrace.tables.ops.batch import AsJax
 
     return pipe.then(AsJax())
-
-
-def _one_of(name: str, table: Any, key: str) -> Any:
-    """The expression: the column holds one of the keys of the table."""
-    from headrace.tables.arrow import to_arrow
-    from headrace.tables.packages import package
-
-    return package("pyarrow.compute").field(name).isin(to_arrow(table.columns[key]))
 
 
 _KEEP_ROWS = ("Shuffle", "Sharding", "Cycle", "Concat")
@@ -187,6 +204,24 @@ def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str,
         return None
     below = [_pushed(i, narrow, through) for i in pipe.inputs]
     return None if None in below else Pipe(pipe.op, *cast("list[Pipe[Any]]", below))
+
+
+def _check_parts(pipe: "Pipe[Any]") -> Any:
+    """Refuse a concat() of frames whose columns differ, where that is known before it runs; gives the columns, or None.
+
+    A batch of one part only would otherwise have other types than the next one, and nobody would say so.
+    """
+    from headrace.tables.merge import check_alike
+    from headrace.tables.source import Tabular
+
+    if isinstance(pipe.op, Tabular):
+        return pipe.op.template
+    if type(pipe.op).__name__ not in _KEEP_COLUMNS or not type(pipe.op).__module__.startswith("headrace.ops."):
+        return None
+    known = [found for found in map(_check_parts, pipe.inputs) if found is not None]
+    if len(known) > 1:
+        check_alike([template() for template in known])
+    return known[0] if known else None
 
 
 def is_expression(thing: Any) -> bool:

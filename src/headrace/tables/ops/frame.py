@@ -34,10 +34,14 @@ class ToFrame(Each[list[Any], Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Flat[Any, dict[str, Any]]):
+class FrameRows(Flat[Any, dict[str, Any]]):
     """The rows of frames, tables and dicts of arrays, as dicts."""
 
     def spread(self, sample: Any) -> Iterator[dict[str, Any]]:
         table, _ = table_form(sample, "rows")
         for row in range(table.length):
             yield table.row(row)
+
+    @classmethod
+    def name(cls) -> str:
+        return "rows"

@@ -21,27 +21,28 @@ class Join(Each[Any, Any]):
         from headrace.tables.forms import deliver
 
         if isinstance(sample, dict) and not _is_frame(sample):
-            from headrace.tables.rows import table_of_rows
-
-            added = self._added(table_of_rows([{name: sample[name] for name in self.on}]))
-            return {**sample, **added.row(0)}
+            self._check_new(sample)
+            return {**sample, **self._added(_key_of(sample, self.on)).row(0)}
         table, form = table_form(sample, "join")
         return deliver(self._joined(table), form)
 
     def _added(self, table: Any) -> Any:
         from headrace.tables.table import Table
 
-        found = self.lookup.find([table.columns[name] for name in self.on])
+        found = rows_of(self.lookup, table, self.on)
         return Table(self.lookup.rows(found, self.always), len(found))
 
     def _joined(self, table: Any) -> Any:
         from headrace.tables.table import Table
 
+        self._check_new(table.columns)
         added = self._added(table)
-        both = [name for name in added.names if name in table.columns]
-        if both:
-            raise BadPipe(f"join() would give two columns the name {both[0]!r}: rename() or leave out one of them")
         return Table({**table.columns, **added.columns}, table.length, None, table.blocks)
+
+    def _check_new(self, names: Any) -> None:
+        for name in self.lookup.values:
+            if name in names:
+                raise BadPipe(f"join() would give two columns the name {name!r}: rename() or leave out one of them")
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         import numpy as np
@@ -76,18 +77,14 @@ class Match(Flat[Any, Any]):
     on: tuple[str, ...]
 
     def spread(self, sample: Any) -> Iterator[Any]:
-        import numpy as np
-
         from headrace.tables.forms import deliver
-        from headrace.tables.rows import table_of_rows
 
         if isinstance(sample, dict) and not _is_frame(sample):
-            keys = table_of_rows([{name: sample[name] for name in self.on}])
-            if self.lookup.find([keys.columns[name] for name in self.on])[0] >= 0:
+            if rows_of(self.lookup, _key_of(sample, self.on), self.on)[0] >= 0:
                 yield sample
             return
         table, form = table_form(sample, "join")
-        kept = np.flatnonzero(self.lookup.find([table.columns[name] for name in self.on]) >= 0)
+        kept = matched(self.lookup, table, self.on)
         if len(kept):
             yield sample if len(kept) == table.length else deliver(table.take(kept), form)
 
@@ -96,6 +93,30 @@ class Match(Flat[Any, Any]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("match", self.on)
+
+
+def rows_of(lookup: Any, table: Any, on: tuple[str, ...]) -> Any:
+    """Which row of the lookup belongs to each row of the table; -1 where there is none."""
+    from headrace.tables.table import check_names
+
+    check_names(on, table.columns)
+    return lookup.find([table.columns[name] for name in on])
+
+
+def matched(lookup: Any, table: Any, on: tuple[str, ...]) -> Any:
+    """The rows of the table whose key is in the lookup."""
+    import numpy as np
+
+    return np.flatnonzero(rows_of(lookup, table, on) >= 0)
+
+
+def _key_of(sample: dict[str, Any], on: tuple[str, ...]) -> Any:
+    """The key of one row, as a table of one row."""
+    from headrace.tables.rows import table_of_rows
+    from headrace.tables.table import check_names
+
+    check_names(on, sample)
+    return table_of_rows([{name: sample[name] for name in on}])
 
 
 def _is_frame(sample: dict[str, Any]) -> bool:

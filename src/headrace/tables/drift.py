@@ -1,0 +1,81 @@
+"""Drift: what becomes of columns that not all files have. The policy is declared, never guessed.
+
+    refuse    an error that names the column and both files (the default)
+    common    only the columns that all files have
+    fill      all columns; where a file has none, its rows are missing
+
+A column of another type in one of the files is always an error, and so is a name that a file has twice. An error is
+only raised for a column that is asked for: `columns=` can always choose among the others.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from headrace.errors import BadOption
+from headrace.tables.data_files import DataFile, Value, folder_columns
+from headrace.tables.footers import Look
+from headrace.tables.packages import package
+from headrace.tables.table import check_names
+
+POLICIES = ("refuse", "common", "fill")
+
+
+class Agreed(NamedTuple):
+    """The columns of several files taken together."""
+
+    schema: Any
+    constants: tuple[dict[str, Value], ...]
+    """For each file, the columns that it does not hold: of folders' names, or missing."""
+    masked: frozenset[str]
+    """Columns with missing values in some rows."""
+
+
+def agree(files: Sequence[DataFile], looks: Sequence[Look], columns: Sequence[str] | None, drift: str) -> Agreed:
+    """What these files have in common under the policy, as far as `columns` (all, if None) are asked for."""
+    if drift not in POLICIES:
+        raise BadOption(f"drift= is one of {', '.join(map(repr, POLICIES))}, not {drift!r}")
+    pa = package("pyarrow")
+    folders, types = folder_columns(files)
+    fields: dict[str, Any] = {}
+    wrong: dict[str, str] = {}
+    for file, look, folder in zip(files, looks, folders, strict=True):
+        for field in look.schema:
+            wrong |= _compared(fields.setdefault(field.name, (field, file.path)), field, file.path)
+            if look.schema.names.count(field.name) > 1:
+                wrong[field.name] = (
+                    f"{file.path} has two columns called {field.name!r}; choose others with columns=[...]"
+                )
+        for name in folder:
+            fields.setdefault(name, (pa.field(name, pa.type_for_alias(types[name])), file.path))
+            if name in look.schema.names:
+                wrong[name] = f"column {name!r} is in {file.path} and in the name of its folder; say hive=False"
+    asked = None if columns is None else set(columns)
+    if asked is not None:
+        check_names(asked, fields)
+    constants: list[dict[str, Value]] = [dict(folder) for folder in folders]
+    for name, (_, owner) in list(fields.items()):
+        lacking = [n for n, look in enumerate(looks) if name not in look.schema.names and name not in folders[n]]
+        if lacking and drift == "fill":
+            for number in lacking:
+                constants[number][name] = None
+        elif lacking and drift == "common" and (asked is None or name not in asked):
+            del fields[name]
+        elif lacking:
+            wrong[name] = (
+                f"column {name!r} is in {owner} but not in {files[lacking[0]].path}: choose columns that all files "
+                f"have (columns=[...]), or say drift='common' or drift='fill'"
+            )
+    for name in fields if asked is None else columns or ():
+        if name in wrong:
+            raise BadOption(wrong[name])
+    kept = [field for name, (field, _) in fields.items() if name not in wrong]
+    masked = {name for values in constants for name, value in values.items() if value is None}
+    return Agreed(pa.schema(kept), tuple(constants), frozenset(masked | {n for look in looks for n in look.masked}))
+
+
+def _compared(known: tuple[Any, str], field: Any, path: str) -> dict[str, str]:
+    first, owner = known
+    if field.type == first.type:
+        return {}
+    said = f"column {field.name!r} is {first.type} in {owner} and {field.type} in {path}"
+    return {field.name: f"{said}: write the files with one schema, or choose other columns with columns=[...]"}

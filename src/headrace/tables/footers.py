@@ -1,0 +1,108 @@
+"""Footers: what Parquet and Arrow files say of themselves, read when a pipe is made."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from headrace.errors import BadOption
+from headrace.sources.open import is_remote, local, open_path
+from headrace.tables.packages import package
+
+READERS = 16
+WEIGHT = 10
+"""A footer in memory is about so many times as large as in its file."""
+
+
+class Look(NamedTuple):
+    """What one file says of itself."""
+
+    schema: Any
+    rows: list[int]
+    masked: set[str]
+    sizes: dict[str, int]
+    weight: int
+
+
+def look_at(format: str, paths: Iterable[str]) -> list[Look]:
+    """Look into every file once."""
+    paths = list(paths)
+    look = _look_parquet if format == "parquet" else _look_arrow
+    with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
+        return list(pool.map(lambda path: _told(format, look, path), paths))
+
+
+def _told(format: str, look: Callable[[str], Look], path: str) -> Look:
+    try:
+        return look(path)
+    except package("pyarrow").ArrowInvalid as error:
+        raise BadOption(
+            f"{path} is not a file of the format {format} ({error}); choose the right ones, for example with a pattern "
+            f"such as 'folder/*.{format}'"
+        ) from None
+
+
+def _look_parquet(path: str) -> Look:
+    with open_parquet(path) as file:
+        return look_into(file.metadata, file.schema_arrow)
+
+
+def look_into(metadata: Any, schema: Any) -> Look:
+    """What the footer of a Parquet file says."""
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    masked: set[str] = set()
+    sizes: dict[str, int] = {}
+    # Not by the path of a chunk: "a.b" is a column of that name as well as the field b of a column a.
+    owners = [field for field in schema for _ in range(_chunks(field.type))]
+    for group in groups:
+        for number, field in enumerate(owners):
+            chunk, name = group.column(number), field.name
+            sizes[name] = sizes.get(name, 0) + chunk.total_uncompressed_size
+            found = chunk.statistics
+            known = found is not None and found.has_null_count
+            if field.nullable and (not known or found.null_count):
+                masked.add(name)
+    return Look(schema, [g.num_rows for g in groups], masked, sizes, metadata.serialized_size * WEIGHT)
+
+
+def _chunks(kind: Any) -> int:
+    """In how many columns of a Parquet file a column of this type is kept: as many as it has leaves."""
+    pa = package("pyarrow")
+    if isinstance(kind, pa.BaseExtensionType):
+        return _chunks(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return 1
+    return sum(_chunks(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
+
+
+def _look_arrow(path: str) -> Look:
+    with open_arrow(path) as file:
+        counts, masked, sizes = [], set(), dict.fromkeys(file.schema.names, 0)
+        for number in range(file.num_record_batches):
+            batch = file.get_batch(number)
+            counts.append(batch.num_rows)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                sizes[name] += column.nbytes
+                if column.null_count or _hollow(column):
+                    masked.add(name)
+        return Look(file.schema, counts, masked, sizes, 0)
+
+
+def _hollow(column: Any) -> bool:
+    """Something is missing inside a value, or in a way that the column does not count."""
+    types = package("pyarrow").types
+    if types.is_run_end_encoded(column.type):
+        return bool(column.values.null_count)
+    return bool(types.is_fixed_size_list(column.type)) and bool(column.flatten().null_count)
+
+
+def open_parquet(path: str) -> Any:
+    """The file, opened by pyarrow."""
+    parquet = package("pyarrow.parquet")
+    if not is_remote(path):
+        return parquet.ParquetFile(local(path), pre_buffer=False)
+    return parquet.ParquetFile(open_path(path), pre_buffer=True)
+
+
+def open_arrow(path: str) -> Any:
+    pa = package("pyarrow")
+    return pa.ipc.open_file(pa.memory_map(local(path)) if not is_remote(path) else open_path(path))

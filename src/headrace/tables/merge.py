@@ -1,0 +1,96 @@
+"""Merge: one table out of several, which must be alike.
+
+Alike are tables with the same columns in the same order, each of the same type. The type is the logical one: a duration
+and a time of day lie in memory as the same integers, and are not the same. Nothing is cast to make them alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import BadPipe
+from headrace.op import place
+from headrace.tables.arrow import from_arrow
+from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn, field_of
+from headrace.tables.packages import package
+from headrace.tables.table import Table
+from headrace.tables.to_arrow import to_arrow, type_of
+
+
+def check_alike(tables: Sequence[Mapping[str, Column]]) -> None:
+    """Raise unless these columns can be put into one table."""
+    first = tables[0]
+    for other in tables[1:]:
+        if tuple(other) != tuple(first):
+            raise BadPipe(
+                f"these tables do not have the same columns: {', '.join(first)} and {', '.join(other)}; "
+                f"select() the ones that they share, in one order"
+            )
+        for name, column in first.items():
+            if not _alike(column, other[name]):
+                kinds = " and ".join(sorted({_shown(column), _shown(other[name])}))
+                raise BadPipe(f"column {name!r} is {kinds} in different parts: cast them to one type first")
+
+
+def _alike(one: Column, two: Column) -> bool:
+    if str(one.dtype) != str(two.dtype):
+        return False
+    if isinstance(one, NumpyColumn) and isinstance(two, NumpyColumn):
+        same = one.values.dtype == two.values.dtype and one.values.shape[1:] == two.values.shape[1:]
+        if not same or one.values.dtype == object or (one.field is None and two.field is None):
+            return same and (one.values.dtype != object or one.field == two.field)
+    if type_of(one) != type_of(two):
+        return False
+    if one.dtype != "category":
+        return True
+    return bool(_categories(one) == _categories(two))
+
+
+def _categories(column: Column) -> list[Any]:
+    assert isinstance(column, ArrowColumn)
+    return column.array.dictionary.to_pylist()  # type: ignore[no-any-return]
+
+
+def _shown(column: Column) -> str:
+    if column.dtype == "category":
+        return f"a category of {_categories(column)}"
+    if column.dtype is not None:
+        return str(column.dtype)
+    if isinstance(column, NumpyColumn) and column.field is None:
+        return f"{column.values.dtype}{list(column.values.shape[1:]) or ''}"
+    return str(type_of(column) or "Python objects")
+
+
+def merge(length: int, parts: Sequence[tuple[Ints, Table]]) -> Table:
+    """The rows of each table at its places. They must be alike."""
+    first = parts[0][1]
+    if len(parts) == 1 and len(parts[0][0]) == length:
+        return first
+    check_alike([table.columns for _, table in parts])
+    return Table({name: _merged(length, name, parts) for name in first.names}, length)
+
+
+def _merged(length: int, name: str, parts: Sequence[tuple[Ints, Table]]) -> Column:
+    columns = [table.columns[name] for _, table in parts]
+    first = columns[0]
+    if any(isinstance(c, ArrowColumn) for c in columns):
+        places = np.concatenate([p for p, _ in parts])
+        joined = package("pyarrow").chunked_array([to_arrow(c) for c in columns])
+        whole = from_arrow(joined, field_of(first)).take(np.argsort(places, kind="stable"))
+        return replace(whole, dtype=first.dtype)
+    plain = [c for c in columns if isinstance(c, NumpyColumn)]
+    out = place.empty((length, *plain[0].values.shape[1:]), plain[0].values.dtype)
+    mask = _empty_mask(length, plain)
+    for (places, _), column in zip(parts, plain, strict=True):
+        out[places] = column.values
+        if mask is not None and column.mask is not None:
+            mask[places] = column.mask if column.mask.ndim == mask.ndim else column.whole_mask()
+    return replace(plain[0], values=out, mask=mask)
+
+
+def _empty_mask(length: int, columns: list[NumpyColumn]) -> Any:
+    """A mask as detailed as the most detailed of theirs, or None if none has one."""
+    shapes = [c.mask.shape[1:] for c in columns if c.mask is not None]
+    return np.zeros((length, *max(shapes, key=len)), np.bool_) if shapes else None
