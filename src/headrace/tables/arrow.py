@@ -95,11 +95,23 @@ def _without_null_entries(pa: Any, array: Any) -> Any:
 
 def _without_views(pa: Any, array: Any) -> Any:
     """pyarrow cannot take from views of text: inside, the same values lie one after another."""
-    if pa.types.is_string_view(array.type):
-        return array.cast(pa.large_string())
-    if pa.types.is_binary_view(array.type):
-        return array.cast(pa.large_binary())
-    return array
+    kind = _viewless(pa, array.type)
+    return array if kind == array.type else array.cast(kind)
+
+
+def _viewless(pa: Any, kind: Any) -> Any:
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_viewless(pa, field.type)) for field in kind])
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        field = kind.value_field.with_type(_viewless(pa, kind.value_type))
+        made = pa.large_list(field) if types.is_large_list(kind) else pa.list_(field, getattr(kind, "list_size", -1))
+        return kind if field.type == kind.value_type else made
+    return kind
 
 
 def _large(pa: Any, kind: Any) -> Any:

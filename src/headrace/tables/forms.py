@@ -175,6 +175,8 @@ def _in_polars(pa: Any, kind: Any) -> bool:
     views = types.is_list_view(kind) or types.is_large_list_view(kind)
     if views or types.is_union(kind) or types.is_interval(kind) or types.is_decimal256(kind):
         return False
+    if types.is_fixed_size_list(kind) and kind.list_size == 0:
+        return False
     inner = [kind.field(i).type for i in range(kind.num_fields)]
     if types.is_dictionary(kind):
         inner = [kind.value_type]

@@ -139,6 +139,8 @@ def _from_objects(values: NDArray[Any]) -> Column:
 
 
 def _from_series(name: str, series: Any) -> Column:
+    if isinstance(series.dtype, sys.modules["pandas"].SparseDtype):
+        return NumpyColumn(series.sparse.to_dense().to_numpy(), None, None, _named(series.dtype))
     pa = package("pyarrow")
     try:
         array = pa.array(series, from_pandas=True)

@@ -14,13 +14,19 @@ from headrace.tables.to_arrow import to_arrow
 def matching(table: Table, expression: Any) -> Ints:
     """The rows for which the expression is true; where it cannot be told, because a value is missing, it is not."""
     pa, dataset = package("pyarrow"), package("pyarrow.dataset")
-    arrays = {name: c.array if isinstance(c, ArrowColumn) else to_arrow(c) for name, c in table.columns.items()}
+    arrays, left_out = {}, []
+    for name, column in table.columns.items():
+        try:
+            arrays[name] = column.array if isinstance(column, ArrowColumn) else to_arrow(column)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            left_out.append(name)  # Arrow has no such type: nothing can be said of it, but of the others
     try:
         answer = dataset.dataset(pa.table(arrays)).to_table(columns={"keep": expression}, use_threads=False).column(0)
         keep = answer.fill_null(False).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise BadOption(
             f"filter({expression}) does not fit the columns {', '.join(table.names[:20])}: {error}"
+            + (f" (Arrow has no type for {', '.join(left_out)})" if left_out else "")
         ) from None
     if keep.dtype != np.bool_:
         raise BadOption(f"filter({expression}) is {answer.type}, not true or false for each row")

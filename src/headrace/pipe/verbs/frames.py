@@ -124,7 +124,7 @@ class FrameVerbs:
         lookup, keys = Lookup(table, tuple(pairs.values())), tuple(pairs)
         if how == "left":
             return pipe.then(Join(lookup, keys))
-        pushed = _pushed(pipe, lambda source: source.keep(keys, lambda rows: matched(lookup, rows, keys)), _KEEP_ROWS)
+        pushed = _pushed_rows(pipe, lambda source: source.keep(keys, lambda rows: matched(lookup, rows, keys)))
         kept = pipe.then(Match(lookup, keys)) if pushed is None else pushed
         return kept.then(Join(lookup, keys, always=True))
 
@@ -158,7 +158,7 @@ class FrameVerbs:
         from headrace.tables.ops.filter import Where
 
         pipe = cast("Pipe[Any]", self)
-        pushed = _pushed(pipe, lambda source: source.where(expression), _KEEP_ROWS)
+        pushed = _pushed_rows(pipe, lambda source: source.where(expression))
         return pipe.then(Where(expression)) if pushed is None else pushed
 
 
@@ -191,6 +191,15 @@ def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":
 _KEEP_ROWS = ("Shuffle", "Sharding", "Cycle", "Concat")
 """Ops that do not care which rows there are: to filter before or after them is the same."""
 _KEEP_COLUMNS = (*_KEEP_ROWS, "Header")
+_OURS = ("headrace.ops.", "headrace.tables.ops.")
+
+
+def _pushed_rows(pipe: "Pipe[Any]", narrow: Callable[[Any], Any]) -> "Pipe[Any] | None":
+    """The pipe over fewer rows: chosen before a join too, unless that takes a column that only the join adds."""
+    try:
+        return _pushed(pipe, narrow, (*_KEEP_ROWS, "Join"))
+    except BadOption:
+        return _pushed(pipe, narrow, _KEEP_ROWS)
 
 
 def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str, ...]) -> "Pipe[Any] | None":
@@ -200,7 +209,7 @@ def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str,
 
     if isinstance(pipe.op, Tabular):
         return Pipe(narrow(pipe.op))
-    if type(pipe.op).__name__ not in through or not type(pipe.op).__module__.startswith("headrace.ops."):
+    if type(pipe.op).__name__ not in through or not type(pipe.op).__module__.startswith(_OURS):
         return None
     below = [_pushed(i, narrow, through) for i in pipe.inputs]
     return None if None in below else Pipe(pipe.op, *cast("list[Pipe[Any]]", below))
@@ -216,7 +225,7 @@ def _check_parts(pipe: "Pipe[Any]") -> Any:
 
     if isinstance(pipe.op, Tabular):
         return pipe.op.template
-    if type(pipe.op).__name__ not in _KEEP_COLUMNS or not type(pipe.op).__module__.startswith("headrace.ops."):
+    if type(pipe.op).__name__ not in _KEEP_COLUMNS or not type(pipe.op).__module__.startswith(_OURS):
         return None
     known = [found for found in map(_check_parts, pipe.inputs) if found is not None]
     if len(known) > 1:
