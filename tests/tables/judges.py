@@ -51,6 +51,7 @@ def of_numpy(value: Any, kind: Any) -> Any:
     if value is None or value is np.ma.masked:
         return None
     if isinstance(value, np.ndarray):
+        assert not isinstance(value, np.ma.MaskedArray) or value.mask.any(), "masked, though nothing is missing"
         below = kind.value_type if hasattr(kind, "value_type") else kind
         if is_tensor(kind):
             return [of_numpy(v, kind) if isinstance(v, np.ndarray) else of_numpy(v, below) for v in value]

@@ -35,7 +35,7 @@ FORMS = ("numpy", "torch", "pandas", "polars", "arrow")
 WORKERS: dict[str, dict[str, Any]] = {
     "inline": {},
     "thread": {"workers": 2, "kind": "thread"},
-    "process": {"workers": 2, "start_method": "fork"},
+    "process": {"workers": 2},
 }
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 INLINE = settings(max_examples=depth(40, 20_000), **QUIET)

@@ -117,6 +117,8 @@ def values_of(column: Any) -> list[Any]:
 
 
 def frame_of(columns: dict[str, Any]) -> Any:
+    if any(isinstance(c, np.ndarray) and c.dtype == object for c in columns.values()):  # Arrow would change objects
+        return {n: c if isinstance(c, np.ndarray) else np.array(c.to_pylist(), object) for n, c in columns.items()}
     return columns if all(isinstance(c, np.ndarray) for c in columns.values()) else pa.table(columns)
 
 

@@ -116,6 +116,17 @@ def test_polars_dtypes_come_back() -> None:
         assert got.equals(given)
 
 
+def test_a_forked_worker_says_that_polars_cannot_be_used_in_it_instead_of_waiting_forever() -> None:
+    pl = pytest.importorskip("polars", reason="not installed")
+    pytest.importorskip("pyarrow", reason="not installed")
+    frame = pl.DataFrame({"a": [1, 2]}).sort("a")
+    with (
+        pytest.raises(BadPipe, match=r"forked worker cannot make polars frames.*start_method='server'"),
+        Loader(Pipe.of(frame).batch(1, as_="polars"), workers=1, start_method="fork") as loader,
+    ):
+        list(loader)
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

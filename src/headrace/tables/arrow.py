@@ -206,7 +206,7 @@ def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
         return _objects(array, _lists(array))
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.fixed_shape_tensor":
         inside = _lists(array.storage)
-        return _objects(array, lambda row: np.ma.copy(_shaped(kind, inside(row)[None])[0]))
+        return _objects(array, lambda row: _shaped(kind, inside(row)[None])[0].copy())
     _pickle_intervals()
     return _objects(array, array.to_pylist().__getitem__)
 
@@ -244,7 +244,7 @@ def _lists(array: Any) -> Callable[[int], Any]:
         if not elements:
             elements["numpy"] = deliver(from_arrow(array.slice(0, 0).flatten())).dtype
         # Copied, because Arrow's memory is read-only and a row is not.
-        return np.ma.copy(deliver(from_arrow(values))) if len(values) else np.empty(0, elements["numpy"])
+        return deliver(from_arrow(values)).copy() if len(values) else np.empty(0, elements["numpy"])
 
     return get
 

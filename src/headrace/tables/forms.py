@@ -22,7 +22,7 @@ from headrace.tables.arrow import deliver as as_numpy
 from headrace.tables.arrow import from_arrow
 from headrace.tables.block import Columns
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
-from headrace.tables.packages import package
+from headrace.tables.packages import check_threads, package
 from headrace.tables.table import Table
 from headrace.tables.to_arrow import to_arrow
 
@@ -161,6 +161,7 @@ def _arrow(table: Table, form: str = "arrow") -> Any:
 
 
 def _polars(table: Table) -> Any:
+    check_threads("polars")
     polars, pa = package("polars"), package("pyarrow")
     made = _arrow(table, "polars")
     for field in made.schema:

@@ -1,11 +1,34 @@
 """Optional packages of this folder, imported when a frame of theirs is met or asked for."""
 
 import importlib
+import os
+import sys
 from typing import Any
 
-from headrace.errors import missing
+from headrace.errors import BadPipe, missing
 
 EXTRAS = {"pyarrow": "arrow", "pandas": "frames", "polars": "frames", "torch": "torch", "jax": "jax"}
+
+
+THREADED = ("polars",)
+"""Packages with threads of their own, which do not come along when a process is forked: the next call waits forever."""
+_lost: set[str] = set()
+
+
+def _forked() -> None:
+    _lost.update(name for name in THREADED if name in sys.modules)
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def check_threads(name: str) -> None:
+    """Raise if this process was forked from one that had the package loaded."""
+    if name in _lost:
+        raise BadPipe(
+            f"a forked worker cannot make {name} frames: {name} was loaded before the fork and lost its threads in it; "
+            f"use start_method='server' or 'spawn', kind='thread', or batch(as_='arrow') and make the frame yourself"
+        )
 
 
 def package(name: str) -> Any:
