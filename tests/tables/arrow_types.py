@@ -47,12 +47,15 @@ VALUES: dict[Any, list[Any]] = {
     pa.json_(): ['{"a": 1}', "[]", "3"],
     pa.bool8(): [1, 0, 1],
     pa.opaque(pa.int32(), "thing", "somebody"): [1, 2, 3],
+    pa.list_(pa.list_(pa.int8(), 1), 2): [[[1], [2]], [[3], [4]], [[5], [6]]],
+    pa.list_(pa.int32(), 0): [[], [], []],
     pa.fixed_shape_tensor(pa.float32(), [2]): [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+    pa.fixed_shape_tensor(pa.int8(), [2, 1], permutation=[1, 0]): [[1, 2], [3, 4], [5, 6]],
 }
 
 
 def _array(kind: Any, values: list[Any]) -> Any:
-    if isinstance(kind, pa.ExtensionType):
+    if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
     if pa.types.is_run_end_encoded(kind):
         ends = pa.array(range(1, len(values) + 1), kind.run_end_type)
