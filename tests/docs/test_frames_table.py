@@ -100,7 +100,7 @@ def _kept(form: str, kind: Any, found: Any, arrow: Any) -> bool:
     if form == "pandas":
         if hasattr(kind, "pyarrow_dtype"):
             return bool(kind.pyarrow_dtype == arrow)
-        return kind == object or bool(pa.from_numpy_dtype(kind) == arrow)
+        return str(kind) == "object" or bool(pa.from_numpy_dtype(kind) == arrow)
     plain = {"large_": "", "string_view": "string", "binary_view": "binary"}
 
     def short(text: str) -> str:
