@@ -15,9 +15,7 @@
 Missing values are a mask over numbers (numpy.ma) and None among objects. The way back is in `to_arrow`.
 """
 
-import copyreg
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -207,18 +205,7 @@ def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.fixed_shape_tensor":
         inside = _lists(array.storage)
         return _objects(array, lambda row: _shaped(kind, inside(row)[None])[0].copy())
-    _pickle_intervals()
     return _objects(array, array.to_pylist().__getitem__)
-
-
-@lru_cache(maxsize=1)
-def _pickle_intervals() -> None:
-    """pyarrow's MonthDayNano cannot be pickled by itself: its class says that it is one of Python's."""
-    copyreg.pickle(package("pyarrow").MonthDayNano, lambda value: (_interval, tuple(value)))
-
-
-def _interval(months: int, days: int, nanoseconds: int) -> Any:
-    return package("pyarrow").MonthDayNano([months, days, nanoseconds])
 
 
 def _is_text(pa: Any, kind: Any) -> bool:

@@ -34,7 +34,7 @@ DTYPES = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers", "
 DTYPES |= {"U": "text", "S": "bytes", "c": "numbers"}
 
 
-class Values(NamedTuple):
+class KeyValues(NamedTuple):
     """Keys ready to be compared: one a row, of a numpy dtype or Python objects."""
 
     keys: NDArray[Any]
@@ -101,7 +101,7 @@ class Keys:
         )
 
 
-def read(name: str, column: Column) -> Values:
+def read(name: str, column: Column) -> KeyValues:
     """The keys of a column."""
     delivered = deliver(column)
     keys, missing = np.ma.getdata(delivered), np.ma.getmaskarray(delivered).copy()
@@ -120,19 +120,19 @@ def read(name: str, column: Column) -> Values:
     if kind == "M" and field is not None:
         zone = getattr(getattr(field.type, "value_type", field.type), "tz", False)
         family = family if zone is False else UNZONED if zone is None else ZONED
-    return Values(keys.astype(object) if kind not in "biufmM" else keys, missing, family)
+    return KeyValues(keys.astype(object) if kind not in "biufmM" else keys, missing, family)
 
 
-def _objects(keys: NDArray[Any], missing: NDArray[np.bool_]) -> Values:
+def _objects(keys: NDArray[Any], missing: NDArray[np.bool_]) -> KeyValues:
     kinds = set(map(type, keys[~missing])) - {type(None)}
     if len(kinds) == 1 and kinds <= TEXT.keys():
-        return Values(keys, missing | np.array([key is None for key in keys], np.bool_), TEXT[kinds.pop()])
+        return KeyValues(keys, missing | np.array([key is None for key in keys], np.bool_), TEXT[kinds.pop()])
     missing |= np.array([_is_missing(key) for key in keys], np.bool_)
     families = {_family(key) for key in keys[~missing]}
     found = np.empty(len(keys), object)
     for row in np.flatnonzero(~missing):
         found[row] = _compared(keys[row])
-    return Values(found, missing, families.pop() if len(families) == 1 else "objects" if families else None)
+    return KeyValues(found, missing, families.pop() if len(families) == 1 else "objects" if families else None)
 
 
 def _is_missing(value: Any) -> bool:
@@ -212,7 +212,8 @@ def _in_dtype(key: Any, dtype: "np.dtype[Any]") -> Any:
         exact = step and key[1] % step == 0 and -(1 << 63) < key[1] // step < 1 << 63
         return np.int64(key[1] // step).view(dtype) if exact else None
     try:
-        value = dtype.type(key)
+        with np.errstate(all="ignore"):
+            value = dtype.type(key)
         return value if value.item() == key else None
     except (OverflowError, ValueError, TypeError):
         return None

@@ -9,6 +9,7 @@ refuses goes by cloudpickle. Many samples in one slot are
 packed one by one with a table of their places, so that a reader can take any of them.
 """
 
+import importlib
 import io
 import marshal
 import pickle
@@ -81,12 +82,20 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle, with the slots of classes that go by value: it forgets them, and their instances would not fit."""
 
     def reducer_override(self, obj: Any) -> Any:
+        if type(obj).__name__ == "MonthDayNano":  # pyarrow's: its class says that it is one of Python's own
+            return _interval, tuple(obj)
         reduced = super().reducer_override(obj)
         by_value = isinstance(reduced, tuple) and reduced[0].__name__ == "_make_skeleton_class"
         if by_value and "__slots__" in vars(obj) and not issubclass(obj, tuple):
             make, (meta, name, bases, kwargs, *more), *state = reduced
             return make, (meta, name, bases, {**kwargs, "__slots__": obj.__slots__}, *more), *state
         return reduced
+
+
+def _interval(*parts: int) -> Any:
+    """Pickle calls this by name: an interval of pyarrow's, of months, days and nanoseconds."""
+    pyarrow: Any = importlib.import_module("pyarrow")
+    return pyarrow.MonthDayNano(parts)
 
 
 class _Reply(Pickler):
