@@ -13,6 +13,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -155,11 +156,11 @@ class Loader(Generic[T]):
         self._resume: EpochPlace | None = None
         self._left: tuple[int, EpochPlace | None] | None = None
         """Where the last epoch was broken off: `state_dict()` after a `break` still knows."""
+        self._leaving: _Left | None = None
+        """Whoever tells that of the epoch begun last; what becomes of others does not matter any more."""
         self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
         self._began: tuple[int, EpochPlace | None] = (epoch, None)
         """The epoch that was begun last, and the place it went on from."""
-        self._stands: Callable[[], EpochPlace | None] | None = None
-        """Where the whole job stands in it, if that is more than this rank knows by itself."""
         if quarantine is not None:
             self._meter.on_skip = self._quarantine(Path(quarantine)).write
         self._autosave: Autosave | None = None
@@ -177,8 +178,6 @@ class Loader(Generic[T]):
             raise Closed("this loader is closed; make a new one")
         at = self._resume
         start = self._sharing.begin(self._epoch, at)
-        self._resume = None
-        self._began = (self._epoch, at)
         epoch: Epoch[T] = Epoch(
             self._pool,
             self._meter,
@@ -189,15 +188,19 @@ class Loader(Generic[T]):
             first=start.first,
             keep=self,
             watch=start.watch,
+            stands=start.stands,
         )
-        epoch.on_break = _Left(self, start.stands)
+        leaving = epoch.on_break = _Left(self)
         if self._tuner is not None and not self._tuner.settled:
             epoch.trial = Trial(self._tuner, self._meter)
-        self._stands = start.stands
-        self._left = None
         if self._autosave is not None:
-            epoch.after_each = self._autosave.counter(*self._began, self.state_dict)
-        self._current = weakref.ref(epoch)
+            epoch.after_each = self._autosave.counter(self._epoch, at, partial(self._state, ahead=True))
+        current = weakref.ref(epoch)
+        # (No call between these: an interrupt leaves the loader before the epoch or in it.)
+        self._current = current
+        self._leaving = leaving
+        self._began = (self._epoch, at)
+        self._resume = self._left = None
         self._epoch += 1
         self._epochs += 1
         return epoch
@@ -210,6 +213,10 @@ class Loader(Generic[T]):
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) that one epoch delivers on this rank."""
         return self._sharing.length()
+
+    def __bool__(self) -> bool:
+        """A loader is there, whatever its length: `if loader:` must not ask for that."""
+        return True
 
     def mask(self) -> list[bool] | None:
         """Of the batch delivered last: which samples are real, where some only fill it (ends="pad" or "repeat")."""
@@ -233,6 +240,7 @@ class Loader(Generic[T]):
         self._resume = None
         self._left = None
         self._current = None
+        self._leaving = None
         self._sharing.turn_away()
 
     @property
@@ -250,11 +258,17 @@ class Loader(Generic[T]):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands, as plain data: loads at any number and kind of workers."""
+        """Where the loader stands, as plain data: loads at any number and kind of workers.
+
+        After an exception of any kind: after the last batch that was received.
+        """
+        return self._state()
+
+    def _state(self, ahead: bool = False) -> dict[str, Any]:
+        """The state, or the one after the batch that is about to be handed over."""
         current = self._current() if self._current is not None else None
         if current is not None and not current.ended and not current.closed:
-            stands = current.state() if self._stands is None else self._stands()
-            return snapshot(self.pipe, self.seed, current.epoch, stands)
+            return snapshot(self.pipe, self.seed, current.epoch, current.stands(ahead))
         unfinished = self._sharing.last(self._began[0]) or self._left
         return snapshot(self.pipe, self.seed, *(unfinished or (self._epoch, self._resume)))
 
@@ -363,14 +377,13 @@ class Loader(Generic[T]):
 class _Left:
     """Tells a loader, if it is still there, where an epoch was broken off."""
 
-    def __init__(self, loader: Loader[Any], stands: Callable[[], EpochPlace | None] | None) -> None:
+    def __init__(self, loader: Loader[Any]) -> None:
         self._loader = weakref.ref(loader)
-        self._stands = stands
 
-    def __call__(self, epoch: int, at: RunPlace) -> None:
+    def __call__(self, epoch: int, at: EpochPlace | None) -> None:
         loader = self._loader()
-        if loader is not None:
-            loader._left = (epoch, at if self._stands is None else self._stands())
+        if loader is not None and loader._leaving is self:
+            loader._left = (epoch, at)
 
 
 def _world(given: World | Mesh | None) -> World:

@@ -43,13 +43,13 @@ _dynamic: Tally[int] = Tally()
 class Start(NamedTuple):
     """What an engine has to do: where to begin, what feeds the first stage if ranks settle that, and who looks on.
 
-    `stands` says where the whole job stands, if that is more than where this rank does.
+    `stands` says where the whole job stands after so many batches of this rank, if that is more than where it does.
     """
 
     at: RunPlace | None = None
     first: Feed | None = None
     watch: Watch | None = None
-    stands: Callable[[], EpochPlace | None] | None = None
+    stands: Callable[[int], EpochPlace | None] | None = None
 
 
 class Sharing:
@@ -302,7 +302,7 @@ class Counted(Sharing):
             assert isinstance(at.place, Finished)
             done, skipped = at.place, at.skipped
         dynamic = self._dynamic = Dynamic(self.program, epoch, counter, done, skipped)
-        return Start(None, dynamic.feed(), lambda source, place, _: dynamic.watch(source, place), dynamic.place)
+        return Start(None, dynamic.feed(), dynamic.watch, lambda received: dynamic.place())
 
     def retraced(self, at: EpochPlace | None) -> RunPlace | None:
         raise BadOption("with sharding='dynamic' which rank takes which batch is left to chance, so none can be traced")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.errors import PoisonSample, WorkerDied
+from headrace.errors import Closed, PoisonSample, WorkerDied
 from headrace.memory import arena
 from headrace.op import Op
 from tests.depth import depth
@@ -150,7 +150,7 @@ def test_a_batch_that_found_no_shared_memory_is_not_left_out_in_silence(monkeypa
         for _ in range(100):
             try:
                 got += next(batches)
-            except StopIteration:
+            except (StopIteration, Closed):
                 break
             except OSError:
                 continue

@@ -55,14 +55,14 @@ class Dynamic:
             # Random values hang on the number: it is the one that a batch of these samples has in any run.
             yield Deal(first // self._size, payload, AtBlock(ticket), AtBlock(ticket + 1), self._blocks.skip(block))
 
-    def watch(self, source: Iterator[Any], place: Callable[[], RunPlace]) -> Iterator[Any]:
-        """The samples of a run; the others are told of each block that is finished."""
-        for sample in source:
-            self._note(place())
-            yield sample
+    def watch(self, source: Iterator[Any], place: Callable[[], RunPlace], mask: object) -> "Told":
+        return Told(self, source, place)
+
+    def note_end(self) -> None:
+        """Nothing is left for this rank."""
         self._finish(list(self._open), None)
 
-    def _note(self, at: RunPlace) -> None:
+    def note(self, at: RunPlace) -> None:
         self._skipped = at.skipped
         if isinstance(at.place, Taken):  # a block is a batch, and it need not be the oldest one
             self._finish([at.place.ticket - 1], None)
@@ -93,6 +93,27 @@ class Dynamic:
         parts = tuple((self._blocks.ranges(b), self._blocks.skip(b) + gone) for b, gone in sorted(begun.items()))
         done = Finished(merged(finished), parts)
         return RunPlace(done, 0, self._skipped) if Blocks(*self._whole[:2], done, self._whole[2]).count else None
+
+
+class Told(Iterator[Any]):
+    """The samples of a run; the other ranks are told of each block that is finished."""
+
+    def __init__(self, dynamic: Dynamic, source: Iterator[Any], place: Callable[[], RunPlace]) -> None:
+        self._dynamic = dynamic
+        self._source = source
+        self._place = place
+
+    def __next__(self) -> Any:
+        try:
+            sample = next(self._source)
+        except StopIteration:
+            self._dynamic.note_end()
+            raise
+        self._dynamic.note(self._place())
+        return sample
+
+    def leave(self) -> None:
+        pass
 
 
 def check_program(program: Program) -> None:

@@ -1,16 +1,29 @@
-"""Epoch: the iterator that a user holds. It borrows workers from the pool and gives them back at the end."""
+"""Epoch: the iterator that a user holds. It borrows workers from the pool and gives them back at the end.
 
+What counts is what the caller has *received*. An exception can come out of `next()` at any moment: an error of the
+pipe's, a worker that died, Ctrl-C, a signal handler that raises. Whatever it is, the epoch then stands after the batch
+that was received last. So a batch is taken first, with the place behind it, and the very last thing before it is handed
+over is to say that it is received:
+
+    take()                    the next batch; the epoch stands where it stood
+    received = handed         now it stands behind that batch; nothing that could fail comes after this
+
+Behind an error about one batch the iterator goes on. Anything else ends it: who goes on asks the loader for a snapshot.
+"""
+
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from headrace.engine.delivery import Delivery
 from headrace.engine.feeds.place import Feed
-from headrace.engine.places import RunPlace, plain_epoch_place
+from headrace.engine.places import EpochPlace, RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
 from headrace.engine.workers.protocol import Workers
-from headrace.errors import HeadraceError
+from headrace.errors import Closed, HeadraceError
 from headrace.observe.meter import RUN, Meter
 from headrace.pipe.cursor import Cursor, Opening
 from headrace.pipe.graph import Pipe
@@ -18,8 +31,21 @@ from headrace.plan.seed import BorrowedGlobals, seed_globals
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
-Watch = Callable[[Iterator[Any], Callable[[], RunPlace], Callable[[], list[bool] | None]], Iterator[Any]]
-"""Samples, where they stand, the mask of the last one -> the same samples. May have leave(): nobody wants more."""
+
+
+class Watched(Protocol):
+    """The samples of an epoch, seen by whoever settles with other ranks how far it goes."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def __next__(self) -> Any: ...
+    def leave(self) -> None:
+        """Nobody will ask for more."""
+
+
+Watch = Callable[[Iterator[Any], Callable[[], RunPlace], Callable[[], list[bool] | None]], Watched]
+"""Samples, where they stand, the mask of the last one -> the same samples, as far as they are wanted."""
+CAPTURE = 64
+"""Where ops in the consumer stand is noted once in so many batches: in between, the batches since are counted."""
 TURN = 2**32
 """What a further turn of a cycle in the tail adds to the epoch's number, so that its random choices are its own."""
 
@@ -39,6 +65,7 @@ class Epoch(Iterator[T], Generic[T]):
         first: Feed | None = None,
         keep: object = None,
         watch: Watch | None = None,
+        stands: Callable[[int], EpochPlace | None] | None = None,
     ) -> None:
         self.epoch = epoch
         self._keep = keep
@@ -55,31 +82,56 @@ class Epoch(Iterator[T], Generic[T]):
         """Called after each batch was taken and before it is handed over."""
         self.trial: Callable[[Epoch[T]], None] | None = None
         """Called after each batch too; may move the epoch to other workers."""
-        self.on_break: Callable[[int, RunPlace], None] | None = None
+        self.on_break: Callable[[int, EpochPlace | None], None] | None = None
         """Told where the epoch stands when it is left before its end."""
         self._watch = watch
+        self._watched: Watched | None = None
+        self._job = stands
+        """Where the whole job stands when this rank has received so many batches, if that is more than it knows."""
+        self._reading = threading.RLock()
+        """Held by the thread that is inside `take()`."""
+        self.handed = 0
+        """Batches that `take()` has given out, and"""
+        self.received = 0
+        """those that have reached the caller: as many, or one fewer."""
+        self._why = ""
+        """What has ended this iterator before its time."""
         self._open(at)
+        self._previous = self._last
+        """The same of the batch before that."""
+        self._captured = (0, self._live())
+        """With ops in the consumer: after so many batches they stood there."""
+        self._behind: tuple[int, RunPlace] | None = None
+        """The same, where they went on behind a batch that failed."""
+        self._clean = True
+        """With ops in the consumer: `_live()` is where the caller is."""
 
     def _open(self, at: RunPlace | None) -> None:
-        pool = self._pool
-        self._workers = pool.take()
+        self._workers = self._pool.take()
         try:
-            if pool.program.tail:
-                self._tail = _TailOpening(self).open(pool.program.pipe, None if at is None else at.cursors())
-            else:
-                self._run = self._begin(at)
+            self._build(at)
         except BaseException:
-            pool.discard(self._workers)
+            self._pool.discard(self._workers)
             self._workers = None
             raise
+
+    def _build(self, at: RunPlace | None) -> None:
+        """A run at this place, with the ops of the consumer on top of it."""
+        program = self._pool.program
+        if program.tail:
+            self._tail = _TailOpening(self).open(program.pipe, None if at is None else at.cursors())
+        else:
+            self._run = self._begin(at)
+        self._last: tuple[Delivery, int] = (self._run.delivery, 0)
+        """Of the batch handed out last: its ticket, and how many outputs of that are gone with it."""
         self._samples: Iterator[Any] = self._tail if self._tail is not None else self._run
-        if self._tail is not None and _draws(pool):
+        if self._tail is not None and _draws(self._pool):
             self._samples = _Lent(self._tail)
         if self._watch is not None:
             # (With a tail this object is part of a circle anyway; without, it ends when nobody holds it any more.)
             mask = self._run.mask if self._tail is None else self.mask
-            place = self._run.place if self._tail is None else self.state
-            self._samples = self._watch(self._samples, place, mask)
+            place = self._run.place if self._tail is None else self._live
+            self._samples = self._watched = self._watch(self._samples, place, mask)
 
     def _begin(self, at: RunPlace | None, turn: int = 0) -> Run:
         assert self._workers is not None
@@ -89,42 +141,114 @@ class Epoch(Iterator[T], Generic[T]):
         )  # fmt: skip
 
     def __next__(self) -> T:
+        sample = self.take()
+        self.received = self.handed  # (An interrupt is heard at calls only, so none can come after this.)
+        return sample
+
+    def take(self) -> T:
+        """The next batch. It counts as delivered when whoever calls this says so: `epoch.received = epoch.handed`."""
+        if not self._reading.acquire(blocking=False):
+            raise RuntimeError(
+                "this iterator is being read by another thread; give each thread an iterator of its own, iter(loader), "
+                "or let one thread read and hand on"
+            )
         try:
+            if self._closed:
+                raise Closed(self._why or "this iterator is closed; iter(loader) starts the next epoch")
+            if self.received != self.handed or not self._run.sound:
+                self._why = _broken_off("an exception came while a batch was on its way")
+                self.close(discard=True)
+                raise Closed(self._why)
+            return self._next()
+        finally:
+            self._reading.release()
+
+    def _next(self) -> T:
+        try:
+            if self._tail is not None:
+                if self._clean and self.received - self._captured[0] >= CAPTURE:
+                    self._captured, self._behind = (self.received, self._live()), None
+                self._clean = False
             sample = next(self._samples)
+            run = self._run
+            # (No call between these: they happen together or not at all.)
+            self._previous = self._last
+            self._last = (run.delivery, run.taken)
+            self.handed += 1
+            self._clean = True
+            self._meter.batches += 1
+            if self.trial is not None:
+                self.trial(self)
+            if self.after_each is not None:
+                self.after_each()
+            return sample  # type: ignore[no-any-return]
         except StopIteration:
             if self._watch is not None and self._workers is not None and not self._run.ended:
                 self._run.abandon()  # ranks have agreed to stop here
             self._give_back()
             raise
         except BaseException as error:
-            if isinstance(error, HeadraceError) or not self._run.sound:
-                self.close()
+            self._after(error)
             raise
-        self._meter.batches += 1
-        if self.trial is not None:
-            self.trial(self)
-        if self.after_each is not None:
-            self.after_each()
-        return sample  # type: ignore[no-any-return]
+
+    def _after(self, error: BaseException) -> None:
+        """An exception is on its way to the caller: go on behind the batch that failed, or end here."""
+        run, failed = self._run, self._run.failed
+        run.failed = False
+        ours = isinstance(error, HeadraceError)
+        alive = failed and run.sound and self._watch is None and not ours
+        if alive and (self._tail is None or self._go_on_behind()):
+            return
+        self._why = _broken_off(f"it was ended by {type(error).__name__}")
+        self.close(discard=not ours)
+
+    def _go_on_behind(self) -> bool:
+        """An error has ended the ops in the consumer: open them again behind it, unless they held samples."""
+        if not all(node.op.quiet for node in self._pool.program.tail):
+            return False
+        at = self._live()
+        self._run.abandon()
+        self._build(at)
+        self._behind = (self.handed, at)
+        return True
 
     def start(self) -> None:
         """Send the first work out now, without waiting for the first batch to be asked for."""
         self._run.start()
 
     def move(self, policy: Policy) -> None:
-        """Go on from here with other workers."""
+        """Go on with other workers, behind the batch that was handed out last."""
         # (By way of plain data: an op that cannot say where it stands is refused here, before anything is left.)
-        at = RunPlace.read(plain_epoch_place(self.state())).fit(self._pool.program)
+        at = RunPlace.read(plain_epoch_place(self._live())).fit(self._pool.program)
         self._run.abandon()
         self._give_back()
         self._pool.change(policy)
         self._open(at)
 
-    def state(self) -> RunPlace:
-        """Where this epoch stands."""
+    def _live(self) -> RunPlace:
+        """Where the run is now, and the ops on top of it."""
         if self._tail is None:
             return self._run.place()
         return RunPlace.under(self._tail.state(), len(self._pool.program.tail))
+
+    def state(self, ahead: bool = False) -> RunPlace:
+        """Where this process stands: after the batch that was received last, or `ahead`, after the one handed out."""
+        count = self.handed if ahead else self.received
+        if self._tail is None:
+            delivery, taken = self._last if count == self.handed else self._previous
+            return delivery.place(taken)
+        if self._clean and count == self.handed and not self._closed:
+            return self._live()
+        before, place = self._captured
+        if self._behind is not None and count > self._behind[0]:
+            before, place = self._behind
+        return replace(place, ops=(replace(place.ops[0], skip=place.ops[0].skip + count - before), *place.ops[1:]))
+
+    def stands(self, ahead: bool = False) -> EpochPlace | None:
+        """Where the whole job stands, as far as this rank knows."""
+        if self._job is None:
+            return self.state(ahead)
+        return self._job(self.handed if ahead else self.received)
 
     def mask(self) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
@@ -145,26 +269,36 @@ class Epoch(Iterator[T], Generic[T]):
             workers, self._workers = self._workers, None
             self._pool.give_back(workers)
 
-    def close(self) -> None:
-        """Give the workers back before the end."""
-        if self._workers is not None:
+    def close(self, discard: bool = False) -> None:
+        """End before the end: the workers go back to the pool, or end too if they may be in no fit state."""
+        if self._workers is None:
+            return
+        try:
+            if self.on_break is not None:
+                self.on_break(self.epoch, self.stands())
+        finally:
             self._closed = True
-            if self._run.sound:
-                if self.on_break is not None:
-                    self.on_break(self.epoch, self.state())
+            if self._run.sound and not discard:
                 self._run.abandon()
                 self._give_back()
             else:
-                # An error came out of the middle of the loop: a reply may be lost, a worker may be missing.
+                # An exception came out of the middle of the loop: a reply may be lost, a worker may be missing.
                 workers, self._workers = self._workers, None
                 self._pool.discard(workers)
-        if hasattr(self._samples, "leave"):
-            self._samples.leave()
-        self._samples = iter(())
+            if self._watched is not None:
+                self._watched.leave()
+            self._samples = iter(())
 
     def __del__(self) -> None:
         if self._workers is not None:
             self.close()
+
+
+def _broken_off(why: str) -> str:
+    return (
+        f"this iterator is closed: {why}. To go on after the batch that was received last, "
+        "loader.load_state_dict(loader.state_dict()) and iter(loader); iter(loader) alone starts the next epoch"
+    )
 
 
 def _draws(pool: Pool) -> bool:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.engine.program import Program, Stage
 from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
@@ -84,15 +84,24 @@ class Executor:
         self.skipped.clear()
         self.timings = None
         at, cursor = opened.strands.get(strand, (-1, None))
+        held = opened.held.pop(strand, None)
         if cursor is None or at != block:
+            held = None
             if state is None and block > 0:
                 return [], True, None  # the block before failed: an iterator that has raised is over
             cursor = self._open_strand(opened, strand, state)
         samples: list[Any] = []
         ended = False
         until = time.monotonic() + STRAND_SECONDS
-        self._note(cursor.emitted)
+        begun = cursor.emitted
+        self._note(begun)
         most = self.program.strand_block
+        if held is not None:
+            self.spot.here, self.spot.position = held.here, held.position
+            try:
+                raise held.error
+            finally:
+                del held  # or its traceback and this frame would keep each other
         try:
             while len(samples) < most:
                 samples.append(next(cursor))
@@ -102,6 +111,11 @@ class Executor:
                     break
         except StopIteration:
             ended = True
+        except Exception as error:
+            if not samples or cursor.emitted != begun + len(samples):
+                raise  # (An exception that came from outside can come between a sample and its counting.)
+            # What came before it is handed on first; the next block of this strand is the error.
+            opened.held[strand] = _Held(error, self.spot.here, self.spot.position)
         self.spot.here = None
         if self.program.timed == 1:
             self.timings = opened.timed.read_clock()
@@ -255,6 +269,14 @@ def _weight(sample: Any, depth: int = 3) -> int:
     return 64
 
 
+class _Held(NamedTuple):
+    """An error of a strand that waits for the next block, and where it came."""
+
+    error: Exception
+    here: Here | None
+    position: int
+
+
 class _Opened:
     """A program in one epoch."""
 
@@ -265,6 +287,8 @@ class _Opened:
         self.clock = clock
         opening = Opening(self.ordinals, program.seed, epoch, spot=spot, clock=clock)
         self.strands: dict[int, tuple[int, Cursor]] = {}
+        self.held: dict[int, _Held] = {}
+        """Of strands that have failed behind samples that were good, the error."""
         self.inners = [_chain(opening, stage.inner) for stage in program.stages]
         self.chains = [_chain(opening, stage.nodes) for stage in program.stages]
         self.keys = [numbered(program.seed, epoch, "ticket", stage.number) for stage in program.stages]

@@ -11,17 +11,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from operator import length_hint
-from typing import Any
+from typing import Any, NoReturn
 
 from headrace.engine.assembled import Assembled
+from headrace.engine.delivery import Delivery, open_many, open_one
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
 from headrace.engine.places import RunPlace
 from headrace.engine.policy import STRETCH, Budget, Policy
 from headrace.engine.program import Program
-from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
 from headrace.engine.workers.protocol import Workers
@@ -71,11 +70,13 @@ class Run:
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
-        self._start = at
+        self.delivery = Delivery.beginning(at)
+        """The ticket that was opened last, and"""
+        self.taken = 0
+        """how many of its outputs have been handed out."""
+        self.failed = False
+        """The exception that is on its way is an error of the pipe's about one ticket: behind it the run goes on."""
         self._skip = at.gone
-        self._kept = (at.skipped, at.skipped)
-        self._now: Ticket | None = None
-        self._taken = 0
         self._counts = policy.skips
         self._skips = [at.skipped, *([0] * self._last)]
         self._inputs = [0] * len(program.stages) if at.place is None else [p.inputs(world) for p in chain(at.place)]
@@ -98,7 +99,7 @@ class Run:
         while True:
             output = next(self._outputs, _NOTHING)
             if output is not _NOTHING:
-                self._taken += 1
+                self.taken += 1
                 if self._skip:
                     self._skip -= 1
                     continue
@@ -118,59 +119,37 @@ class Run:
             self._delivered += 1
             if self.workers.concurrent and (not self.workers.rest or time.perf_counter() > self._looked):
                 self._keep_busy()
-            self._now, self._taken = item.ticket, 0
-            self._kept = item.kept
+            self.delivery, self.taken = Delivery(item.ticket, item.kept), 0
             self.skipped = item.skips
             if item.error is not None:
-                if isinstance(item.error, StopIteration):
-                    # It would end the epoch in silence, and the rest of the data would be missing.
-                    ended = RuntimeError("code of the pipe raised StopIteration")
-                    for note in getattr(item.error, "__notes__", ()):
-                        ended.add_note(note)
-                    raise ended from item.error
-                error, item.error, item.ticket.error = item.error, None, None
-                try:
-                    raise error
-                finally:
-                    del error  # or traceback and frame would keep each other, and the workers, until gc finds them
-            if item.count == 1 and not self._skip:
-                self._taken = 1
-                return self._open_one(item)
-            self._outputs = iter(self._open_many(item))
+                self._raise(item)
+            try:
+                if item.count == 1 and not self._skip:
+                    self.taken = 1
+                    return open_one(item, self._arena)
+                outputs = open_many(item, self._arena)
+            except Exception:  # what came cannot be unpickled here
+                self.failed = True
+                raise
+            self.delivery.many = len(outputs)
+            self._outputs = iter(outputs)
 
-    def _open_one(self, reply: Reply) -> Any:
-        if reply.slot is None:
-            if isinstance(reply.outputs, list):
-                return reply.outputs[0]
-            return codec.load(reply.outputs, ())
-        return self._decode(reply)
-
-    def _open_many(self, reply: Any) -> list[Any]:
-        if type(reply) is Assembled:
-            return reply.open(self._arena)
-        if reply.slot is None:
-            outputs = reply.outputs if isinstance(reply.outputs, list) else codec.load(reply.outputs, ())
-        else:
-            outputs = self._decode(reply)
-        return [outputs] if reply.count == 1 and not isinstance(reply.outputs, list) else outputs
-
-    def _decode(self, reply: Reply) -> Any:
-        arena, slot = self._arena, reply.slot
-        assert slot is not None
-        head, spans = reply.outputs, reply.spans
-        if arena.crowded():
-            arena.copies += 1
-            memory: Any = slot.view
-            buffers = [bytearray(memory[spans[k] : spans[k] + spans[k + 1]]) for k in range(0, len(spans), 2)]
-            if type(head) is tuple:
-                head = bytes(memory[head[0] : head[0] + head[1]])
-            arena.give_back(slot)
-            return codec.load(head, buffers)
-        memory = arena.lease(slot)
-        buffers = [memory[spans[k] : spans[k] + spans[k + 1]] for k in range(0, len(spans), 2)]
-        if type(head) is tuple:
-            head = memory[head[0] : head[0] + head[1]]
-        return codec.load(head, buffers)
+    def _raise(self, item: Reply | Assembled) -> NoReturn:
+        """The error of a ticket, where its results would come."""
+        error, item.error, item.ticket.error = item.error, None, None
+        assert error is not None
+        self.delivery.many = 0
+        self.failed = True
+        try:
+            if isinstance(error, StopIteration):
+                # It would end the epoch in silence, and the rest of the data would be missing.
+                ended = RuntimeError("code of the pipe raised StopIteration")
+                for note in getattr(error, "__notes__", ()):
+                    ended.add_note(note)
+                raise ended from error
+            raise error
+        finally:
+            del error  # or traceback and frame would keep each other, and the workers, until gc finds them
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -380,15 +359,12 @@ class Run:
 
     def place(self) -> RunPlace:
         """Where the epoch stands: at the ticket at hand, with so many of its outputs gone."""
-        if self._now is None:
-            return self._start
-        if not length_hint(self._outputs):
-            return RunPlace(self._now.after.place(), 0, self._kept[1])
-        return RunPlace(self._now.before.place(), self._taken, self._kept[0])
+        return self.delivery.place(self.taken)
 
     def mask(self) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
-        return None if self._now is None else self._feeds[self._now.stage].mask(self._now)
+        ticket = self.delivery.ticket
+        return None if ticket is None else self._feeds[ticket.stage].mask(ticket)
 
     def abandon(self) -> None:
         """Nobody will ask for more."""

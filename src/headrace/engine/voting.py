@@ -109,6 +109,8 @@ class Ballot:
         """Some batches may be filled up."""
         self.mask: Mask = None
         """Of the batch delivered last."""
+        self.handed = 0
+        """Batches that went out."""
         self._voted: _Voted | None = None
         self._steps = self._step = 0
         """Before the handful at hand, and of it."""
@@ -162,10 +164,14 @@ class Ballot:
         self._step += 1
         self.mask = mask
 
-    def place(self) -> EpochPlace | None:
-        """Where the whole job stands; None: at the start of the epoch."""
-        voted, step = self._voted, self._step
-        if voted is None:
+    def place(self, received: int | None = None) -> EpochPlace | None:
+        """Where the whole job stands; None: at the start of the epoch.
+
+        `received`: as seen by a caller who has received so many batches, which may be one fewer than were handed out.
+        """
+        voted = self._voted
+        step = self._step if received is None else self._step - (self.handed - received)
+        if voted is None or self.behind:
             return self._settled
         if self._turns is None:
             return VotedPlace(step, tuple(voted.everyone))
@@ -243,6 +249,7 @@ class Voting(Iterator[Any]):
             sample, mask = self._held.popleft()
             ballot.delivered(mask)
             if not ballot.behind:
+                ballot.handed += 1
                 return sample
             ballot.behind -= 1
 

@@ -29,6 +29,7 @@ from headrace.doors.datapipes.lowering import clone
 from headrace.doors.datapipes.nodes import is_pipe, is_table
 from headrace.doors.datapipes.verbs import wrap
 from headrace.doors.torch.datapipes import drawn_seed
+from headrace.engine.epoch import Epoch
 from headrace.errors import BadOption, SnapshotRefused
 from headrace.loader import Loader
 from headrace.plan.seed import key
@@ -108,11 +109,12 @@ class DataLoader2(Generic[T]):
             self._running = changed
             loader.close()
             loader = self._loader = self._made()
-        self._loaded = None
         if not resumed:
             loader.set_epoch(number)
         with WORDS:
-            self._samples = iter(loader)
+            samples = iter(loader)
+        # (No call between these: an interrupt leaves the loader before the epoch or in it.)
+        self._samples, self._loaded = samples, None
         self._fresh = self._begun = True
 
     def _next_number(self, loader: Loader[Any] | Iterated) -> int:
@@ -155,7 +157,7 @@ class DataLoader2(Generic[T]):
 
     def _next(self) -> T:
         try:
-            return next(self._samples)  # type: ignore[no-any-return]
+            return self._take()
         except AnotherGraph:
             # A function of the user's changes the graph in each worker, so each worker runs a graph of its own.
             loader = self._prepared()
@@ -165,7 +167,7 @@ class DataLoader2(Generic[T]):
             self._loader = build(self._running, self._settings)
             self._loader.set_epoch(number)
             self._samples = iter(self._loader)
-            return next(self._samples)  # type: ignore[no-any-return]
+            return self._take()
         except StopIteration:
             self._leave()
             raise
@@ -173,6 +175,11 @@ class DataLoader2(Generic[T]):
             if (worker := IN_WORKER.search("\n".join(getattr(error, "__notes__", ())))) is not None:
                 error.add_note(f"Caught {type(error).__name__} in worker process {worker[1]}.")
             raise
+
+    def _take(self) -> T:
+        """The next batch, which counts as delivered only when it is handed over."""
+        samples: Any = self._samples
+        return samples.take() if isinstance(samples, Epoch) else next(samples)  # type: ignore[no-any-return]
 
     def _leave(self) -> None:
         """The epoch at hand is over, read to its end or not."""
@@ -230,7 +237,7 @@ class DataLoader2(Generic[T]):
             "version": VERSION,
             "seeded": self._seeded,
             "next": self._number,
-            "running": self._samples is not None,
+            "running": self._samples is not None and not (isinstance(self._samples, Epoch) and self._samples.ended),
             "loader": None if self._loader is None or not self._begun else self._loader.state_dict(),
             "strands": self._settings.strands,
             "service": service.checkpoint().hex() if checkpointed else None,
@@ -333,11 +340,14 @@ class DataLoader2Iterator(Iterator[T]):
         if loader._samples is None:
             raise StopIteration
         sample = loader._next()
+        epoch = loader._samples if isinstance(loader._samples, Epoch) else None
         if self.limit_threshold is not None:
             self.limit_counter = (self.limit_counter or 0) + 1
             if self.limit_counter >= self.limit_threshold:
                 self.limit_counter = 0
                 loader._pause()
+        if epoch is not None:
+            epoch.received = epoch.handed  # the last thing: an interrupt before it leaves this batch undelivered
         return sample
 
     def limit(self, num_batches: int | None) -> None:

@@ -173,9 +173,12 @@ class Regroup(Feed):
         if not entries:
             self._end_if_closed()
             return None
-        if entries[0].block.error is not None:
-            return self._failed(owner)
-        step = self._step()
+        if self._failing:
+            step = self._step_before_error()
+            if step is None:
+                return self._failed(owner)
+        else:
+            step = self._step()
         if step is None:
             return None
         before, take, stride, after, fill = step
@@ -211,26 +214,41 @@ class Regroup(Feed):
         return ticket
 
     def _failed(self, owner: Any) -> Ticket:
-        """An error of the stage before, at its own place."""
+        """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
+        before, kept = self._cut(), self._kept()
+        while self._entries[0].block.error is None:
+            self._pass(self._entries[0].stop - self._entries[0].first - self._offset)
         front = self._entries.popleft()
         self._failing -= 1
+        self._last_after, self._last_kept = front.after, front.block.kept[1]
         ticket = Ticket(owner, self._stage, self._epoch, self._number, ([], self._base, 1))
         ticket.error = front.block.error
-        ticket.skips, ticket.kept = front.block.skips, front.block.kept
-        ticket.before = _Cut(front.before, 0, self._base, self._number, self._ranks)
+        ticket.skips, ticket.kept = front.block.skips, (kept, front.block.kept[1])
+        ticket.before = before
         ticket.after = _Cut(front.after, 0, self._base, self._number, self._ranks)
         return ticket
 
+    def _step_before_error(self) -> _Step | None:
+        """A full step of what came before the error; nothing waits for what will never come."""
+        size, ranks = self._size, self._ranks
+        ahead = -self._offset
+        for entry in self._entries:
+            if entry.block.error is not None:
+                break
+            ahead += entry.stop - entry.first
+        if size is not None:
+            return None if ahead < size * ranks else self._full_step(size)
+        if ranks == 1:
+            return None if ahead <= 0 else _Step(0, ahead)
+        rounds = min(self._block, max(0, ahead) // ranks)
+        return _Step(self._rank, rounds, ranks, ranks - 1 - self._rank) if rounds else None
+
+    def _full_step(self, size: int) -> _Step:
+        full = size * self._ranks
+        return _Step(self._rank * size, size, 1, full - (self._rank + 1) * size)
+
     def _step(self) -> _Step | None:
         size, ranks = self._size, self._ranks
-        if self._failing:
-            # What came before the error is handed out as it is; nothing waits for what will never come.
-            ahead = -self._offset
-            for entry in self._entries:
-                if entry.block.error is not None:
-                    break
-                ahead += entry.stop - entry.first
-            return _Step(0, min(size or ahead, ahead))
         if size is None:
             if ranks == 1:
                 return _Step(0, self._entries[0].stop - self._entries[0].first - self._offset)
@@ -240,11 +258,8 @@ class Regroup(Feed):
             if self.closed:
                 self._leave_out()
             return None
-        full = size * ranks
         if not self.closed:
-            if self._waiting < (size if ranks == 1 else full + ranks):
-                return None
-            return _Step(self._rank * size, size, 1, full - (self._rank + 1) * size)
+            return None if self._waiting < (size if ranks == 1 else size * ranks + ranks) else self._full_step(size)
         share = Share(self._waiting, size, ranks, self._rank, self._ends)  # type: ignore[arg-type]
         if not share.steps:
             self._leave_out()

@@ -1,0 +1,77 @@
+"""Delivery: from a reply to the outputs that the caller gets, and where the epoch stands after each of them."""
+
+from typing import Any
+
+from headrace.engine.assembled import Assembled
+from headrace.engine.places import RunPlace
+from headrace.engine.wire import codec
+from headrace.engine.wire.messages import Reply, Ticket
+from headrace.memory.arena import Arena
+
+
+class Delivery:
+    """A ticket whose outputs are being handed out; it can say where the epoch stands after so many of them."""
+
+    __slots__ = ("_kept", "_start", "many", "ticket")
+
+    def __init__(self, ticket: Ticket, kept: tuple[int, int]) -> None:
+        self.ticket: Ticket | None = ticket
+        self._kept = kept
+        """Samples left out before it and with it, of those that whoever goes on from there will not meet again."""
+        self.many = 1
+        """How many outputs it has."""
+        self._start: RunPlace | None = None
+
+    @classmethod
+    def beginning(cls, at: RunPlace) -> "Delivery":
+        """Before the first ticket."""
+        delivery = cls.__new__(cls)
+        delivery.ticket, delivery._kept, delivery.many, delivery._start = None, (0, 0), 0, at
+        return delivery
+
+    def place(self, taken: int) -> RunPlace:
+        if self.ticket is None:
+            assert self._start is not None
+            return self._start
+        if taken >= self.many:
+            return RunPlace(self.ticket.after.place(), 0, self._kept[1])
+        return RunPlace(self.ticket.before.place(), taken, self._kept[0])
+
+
+def open_one(reply: Reply, arena: Arena) -> Any:
+    """The one output of a ticket."""
+    if reply.slot is None:
+        if isinstance(reply.outputs, list):
+            return reply.outputs[0]
+        return codec.load(reply.outputs, ())
+    return _decode(reply, arena)
+
+
+def open_many(reply: Reply | Assembled, arena: Arena) -> list[Any]:
+    """All outputs of a ticket."""
+    if isinstance(reply, Assembled):
+        return reply.open(arena)
+    if reply.slot is None:
+        outputs = reply.outputs if isinstance(reply.outputs, list) else codec.load(reply.outputs, ())
+    else:
+        outputs = _decode(reply, arena)
+    return [outputs] if reply.count == 1 and not isinstance(reply.outputs, list) else outputs
+
+
+def _decode(reply: Reply, arena: Arena) -> Any:
+    slot = reply.slot
+    assert slot is not None
+    head, spans = reply.outputs, reply.spans
+    if arena.crowded():
+        arena.copies += 1
+        memory: Any = slot.view
+        buffers = [bytearray(memory[spans[k] : spans[k] + spans[k + 1]]) for k in range(0, len(spans), 2)]
+        if type(head) is tuple:
+            head = bytes(memory[head[0] : head[0] + head[1]])
+        arena.give_back(slot)
+        return codec.load(head, buffers)
+    memory = arena.lease(slot)
+    buffers = [memory[spans[k] : spans[k] + spans[k + 1]] for k in range(0, len(spans), 2)]
+    if type(head) is tuple:
+        head = memory[head[0] : head[0] + head[1]]
+    return codec.load(head, buffers)

@@ -1,0 +1,171 @@
+"""Law 3 after Ctrl-C: an exception at any moment inside `next()`, then a snapshot: delivered + rest = everything.
+
+A real signal is heard where Python looks for one: at the beginning of a function, after a call, and when a loop turns.
+A profile function is called at just these moments, the same ones in every run, so it can raise at the n-th of them.
+"""
+
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from headrace import DataLoader2, IterableWrapper, Loader, Pipe
+from headrace.errors import Closed
+from tests.depth import depth
+from tests.laws.pipes import KINDS, Numbers, double, keyed, odd, some, stream
+
+PIPES: dict[str, Pipe[Any]] = {
+    "batches": Pipe.of(Numbers(40)).shuffle().map(keyed).batch(4),
+    "single samples": Pipe.of(Numbers(90)).shuffle().map(keyed),
+    "regrouped": Pipe.of(Numbers(40)).flatmap(some).filter(odd).batch(3),
+    "stream": Pipe.of(stream(60)).shuffle(window=7).map(double).batch(4),
+    "bare stream": Pipe.of(stream(60)),
+    "in the consumer": Pipe.of(Numbers(60)).sharding_filter().batch(3).enumerate().shuffle(buffer_size=4).header(18),
+}
+
+
+class Interrupt(Exception):
+    """What a signal handler of the user's raises."""
+
+
+class Moment:
+    """Raises at the n-th moment, counted over all calls of one test."""
+
+    def __init__(self, left: float, error: BaseException) -> None:
+        self.seen = 0
+        self._left = left
+        self._error = error
+        self._depth = 0
+        self._process = os.getpid()
+
+    def of(self, call: Callable[[], Any]) -> Any:
+        self._depth = 0
+        sys.setprofile(self._look)
+        try:
+            return call()
+        finally:
+            sys.setprofile(None)
+
+    def _look(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            self._depth += 1
+        elif event == "return":
+            self._depth -= 1
+        # Outside: what has been returned by then is the caller's. And no exception leaves a finalizer.
+        if self._depth < 2 or _in_finalizer(frame) or os.getpid() != self._process:
+            return
+        self.seen += 1
+        if self.seen > self._left:
+            self._left = float("inf")
+            raise self._error
+
+
+def _in_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_name in ("__del__", "_freed", "_exit", "_remove"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def read_until(moment: Moment, samples: Any, got: list[str], limit: int | None = None) -> None:
+    while True:
+        try:
+            if limit is not None and got and len(got) % limit == 0:
+                samples.resume()
+            sample = moment.of(lambda: next(samples))
+        except StopIteration:
+            return
+        got.append(repr(sample))
+
+
+def moments_of(samples: Iterator[Any], limit: int | None = None) -> tuple[int, list[str]]:
+    """How many moments one epoch has, and what it delivers."""
+    counter, whole = Moment(float("inf"), Interrupt()), []
+    read_until(counter, samples, whole, limit)
+    return counter.seen, whole
+
+
+@pytest.mark.timeout(depth(60, 1500))
+@pytest.mark.parametrize("kind", ["inline", "thread3", "fork1"])
+@pytest.mark.parametrize("name", list(PIPES))
+def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, kind: str) -> None:
+    chance = random.Random(f"{name} {kind}")
+    how = KINDS[kind]
+    with Loader(PIPES[name], seed=3, **how) as loader:
+        moments, whole = moments_of(iter(loader))
+    for _ in range(depth(12, 700) if kind == "inline" else depth(2, 30)):
+        error = chance.choice([KeyboardInterrupt(), Interrupt()])
+        moment = Moment(chance.randrange(moments), error)
+        got: list[str] = []
+        with Loader(PIPES[name], seed=3, **how) as loader:
+            try:
+                read_until(moment, iter(loader), got)
+            except (KeyboardInterrupt, Interrupt):
+                pass
+            state = json.loads(json.dumps(loader.state_dict()))
+        if state["epoch"] == 1:
+            assert got == whole
+            continue
+        with Loader(PIPES[name], seed=3) as loader:
+            loader.load_state_dict(state)
+            assert got + [repr(s) for s in loader] == whole, (name, kind, error, moment.seen)
+
+
+def graph() -> Any:
+    return IterableWrapper(range(50)).shuffle().sharding_filter().map(double).batch(4)
+
+
+@pytest.mark.timeout(depth(60, 600))
+@pytest.mark.parametrize("limit", [None, 2])
+def test_an_interrupt_inside_a_dataloader2_loses_and_repeats_nothing(limit: int | None) -> None:
+    def epoch(loader: Any) -> Iterator[Any]:
+        loader.seed(5)
+        samples = iter(loader)
+        samples.limit(limit)
+        return samples
+
+    moments, whole = moments_of(epoch(DataLoader2(graph())), limit)
+    chance = random.Random(f"dataloader2 {limit}")
+    for _ in range(depth(20, 500)):
+        loader: DataLoader2[Any] = DataLoader2(graph())
+        got: list[str] = []
+        moment = Moment(chance.randrange(moments), KeyboardInterrupt())
+        try:
+            read_until(moment, epoch(loader), got, limit)
+        except KeyboardInterrupt:
+            pass
+        state = json.loads(json.dumps(loader.state_dict()))
+        loader.shutdown()
+        if not state["running"]:
+            assert got in ([], whole)
+            continue
+        then: DataLoader2[Any] = DataLoader2(graph())
+        then.load_state_dict(state)
+        assert got + [repr(s) for s in then] == whole
+        then.shutdown()
+
+
+@pytest.mark.parametrize("kind", ["inline", "fork2"])
+def test_an_iterator_that_was_interrupted_goes_on_or_says_how_to(kind: str) -> None:
+    pipe = PIPES["batches"]
+    with Loader(pipe, seed=3, **KINDS[kind]) as loader:
+        moments, _ = moments_of(iter(loader))
+        samples = iter(loader)
+        second = [repr(next(samples)) for _ in range(3)]
+        moment = Moment(moments // 30, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            read_until(moment, samples, second)
+        try:
+            second += [repr(s) for s in samples]  # nothing was under way
+        except Closed as closed:
+            assert "To go on after the batch that was received last" in str(closed)  # noqa: PT017
+            loader.load_state_dict(loader.state_dict())
+            second += [repr(s) for s in loader]
+    with Loader(pipe, seed=3, epoch=1) as loader:
+        assert second == [repr(s) for s in loader]
