@@ -21,72 +21,21 @@ dropped. An op that does neither is resumed by replay from the start of the epoc
 """
 
 import re
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from time import perf_counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from headrace.plan.seed import generator, key
+from headrace.context import Clock as Clock
+from headrace.context import Here as Here
+from headrace.context import Spot as Spot
+from headrace.context import place as place
+from headrace.context import rng as rng
+from headrace.context import timed as timed
 
 if TYPE_CHECKING:
     import numpy as np
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-PLAIN = (type(None), bool, int, float, str, list, tuple, dict)
-"""What a note may be made of. (A tuple comes back as a list.)"""
-
-
-class Here:
-    """All that an op may know of the place where it runs."""
-
-    __slots__ = (
-        "_rest", "_stand", "clock", "emitted", "epoch", "note", "oldest", "ordinal", "seed", "spot", "strand",
-        "strands",
-    )  # fmt: skip
-
-    def __init__(
-        self, seed: int, epoch: int, ordinal: int, strand: int = 0, strands: int = 1, spot: "Spot | None" = None
-    ) -> None:
-        self.spot = spot if spot is not None else Spot()
-        self.clock: Clock | None = None
-        """Where seconds are noted, by op, while a ticket is being timed."""
-        self.seed = seed
-        """This op's key: differs for every op, epoch and loader seed; the same in every process."""
-        self.epoch = epoch
-        self.ordinal = ordinal
-        """The op's number in the graph, counted from the sources."""
-        self.strand = strand
-        self.strands = strands
-        self.emitted = 0
-        """How many samples this op had emitted at the moment it goes on from; 0 at the start of an epoch."""
-        self.note: Any = None
-        """What the op said at that moment."""
-        self.oldest: Callable[[], int] | None = None
-        """For an op that stands: the number of the oldest sample that it holds."""
-        self._rest: Callable[[], Callable[[Any], None] | None] | None = None
-        self._stand: Callable[[], Callable[[int], None] | None] | None = None
-        """Weak references to who listens: what an op knows must not keep a whole graph alive."""
-
-    def stand(self, number: int) -> None:
-        """Say: my input stands at `number` now. I may hold older samples; `oldest()` says how old.
-
-        I am resumed at the latest such moment that is not after the oldest sample I hold, with `number` as my note:
-        what I held before it is not given back, and whatever I emit for it was emitted already, and is dropped.
-        """
-        if self._stand is not None and (listen := self._stand()) is not None:
-            listen(number)
-
-    def rest(self, note: Any = None) -> None:
-        """Say: now I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
-        if type(note) is not int and not isinstance(note, PLAIN):
-            raise TypeError(
-                f"here.rest() got a {type(note).__name__}, which no snapshot can hold: say what you need as numbers, "
-                "text, lists and dicts"
-            )
-        if self._rest is not None and (listen := self._rest()) is not None:
-            listen(note)
 
 
 class Indexed:
@@ -125,6 +74,14 @@ class Op(Generic[In, Out]):
     """Holds nothing between two yields."""
     user: ClassVar[bool] = False
     """Runs code of the user's, so the global generators are seeded before it and its time is metered."""
+    pairs: ClassVar[bool] = False
+    """Pairs its inputs sample by sample: nothing may be left out of one of them."""
+    coarse: ClassVar[bool] = False
+    """One input sample is a lot of work (a whole file): a unit of work of its own."""
+    takes_columns: ClassVar[bool] = False
+    """As the first op on a group it takes columns, not a list of rows."""
+    consumer: bool = False
+    """Runs in the consumer, because the user put it there."""
 
     def flow(self, *inputs: Any) -> Iterator[Out]:
         """The samples, given one iterator per input and, last, the `Here`."""
@@ -148,6 +105,11 @@ class Op(Generic[In, Out]):
         Other notes are refused when a snapshot is loaded, so that `flow` never meets them.
         """
         return True
+
+    @property
+    def resume(self) -> str | None:
+        """What `explain()` says about resuming me, where that does not follow from my class and flags."""
+        return None
 
     def settle(self) -> None:
         """Called before workers are forked: what they will share is put into shared memory now, not copied by each."""
@@ -181,9 +143,24 @@ class Each(Op[In, Out]):
     def flow(self, *inputs: Any) -> Iterator[Out]:
         samples, here = inputs
         apply = self.apply
+        if here.lenient or here.note is not None:
+            yield from self._lenient(samples, here)
+            return
         for number, sample in enumerate(samples, here.emitted):
             place.at(here, number)
             yield apply(sample)
+
+    def _lenient(self, samples: Iterator[In], here: Here) -> Iterator[Out]:
+        """What is left out counts as well: the note says how many samples came in."""
+        for number, sample in enumerate(samples, here.emitted if here.note is None else here.note):
+            here.rest(number + 1)
+            place.at(here, number)
+            try:
+                made = self.apply(sample)
+            except Exception as error:
+                here.spot.skip(here, number, error)
+                continue
+            yield made
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -221,7 +198,10 @@ class Flat(Op[In, Out]):
             except StopIteration:
                 return
             place.at(here, number)
-            yield from self.spread(sample)
+            try:
+                yield from self.spread(sample)
+            except Exception as error:
+                here.spot.skip(here, number, error)
             number += 1
 
 
@@ -259,117 +239,18 @@ class Source(Op[Any, Out]):
         size = self.size()
         if size is None:
             raise NotImplementedError(f"{type(self).__name__} must define flow(), or size() and get()")
-        first = here.emitted * here.strands + here.strand
-        for position in range(first, size, here.strands):
-            here.rest()
+        done = here.emitted if here.note is None else here.note
+        first = done * here.strands + here.strand
+        ahead = 1 if self.quiet else 0  # a quiet op is resumed behind its yield, any other before
+        for number, position in enumerate(range(first, size, here.strands), done):
+            here.rest(number + ahead)
             place.at(here, position)
-            yield self.get(position)
-
-
-class Clock(dict[int, float]):
-    """Seconds by op. What a call notes inside another is not counted twice: each op has its own seconds only."""
-
-    inner = 0.0
-    """Seconds noted inside the call at hand."""
-
-    def note(self, ordinal: int, call: Callable[..., Out], *args: Any) -> Out:
-        outer, self.inner = self.inner, 0.0
-        started = perf_counter()
-        try:
-            return call(*args)
-        finally:
-            spent = perf_counter() - started
-            self[ordinal] = self.get(ordinal, 0.0) + spent - self.inner
-            self.inner = outer + spent
-
-
-def timed(call: Callable[..., Out], here: Here) -> Callable[..., Out]:
-    """The call itself, or, while a ticket is being timed, one that notes its seconds."""
-    clock = here.clock
-    if clock is None:
-        return call
-    return partial(clock.note, here.ordinal, call)
-
-
-class Spot:
-    """Which op is at work, at which position. Errors and `rng()` are named after it."""
-
-    __slots__ = ("here", "made", "position", "rng")
-
-    def __init__(self) -> None:
-        self.here: Here | None = None
-        self.position = 0
-        self.made: tuple[int, int] | None = None
-        self.rng: Any = None
-
-
-LARGE = 64 * 1024
-"""Bytes of an array from which on it is worth looking where it lies."""
-
-
-class ThreadPlace(threading.local):
-    """Where the running thread is."""
-
-    def __init__(self) -> None:
-        self.spot = Spot()
-        self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
-        self.extend: Callable[[Any, int, int], Any] | None = None
-        self.worth = 4096
-        """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
-
-    def at(self, here: Here, position: int) -> None:
-        spot = self.spot = here.spot
-        spot.here = here
-        spot.position = position
-        spot.made = None
-
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A new array, in the memory that travels to the consumer when there is any and the array is worth it."""
-        import numpy as np
-
-        if self.allocate is not None:
-            array = self.allocate(shape, np.dtype(dtype))
-            if array is not None:
-                return array
-        return np.empty(shape, dtype)
-
-    def grown(self, arrays: Sequence[Any]) -> tuple[Any, int]:
-        """An array for all of these alike ones on top of each other, and how many of them are in it already.
-
-        Those that lie one behind the other at the end of the travelling memory stay where they are.
-        """
-        first = arrays[0]
-        if self.extend is not None and first.nbytes >= LARGE:
-            at, size = first.__array_interface__["data"][0], first.nbytes
-            count = 0
-            for array in arrays:
-                if array.__array_interface__["data"][0] != at + count * size or not array.flags.c_contiguous:
-                    break
-                count += 1
-            whole = self.extend(first, count, len(arrays)) if count else None
-            if whole is not None:
-                return whole, count
-        return self.empty((len(arrays), *first.shape), first.dtype), 0
-
-    def rng(self) -> "np.random.Generator":
-        spot = self.spot
-        here = spot.here
-        if here is None:
-            raise RuntimeError(
-                "headrace.rng() is for code that runs inside a pipe: call it in a function given to map()"
-            )
-        now = (here.seed, spot.position)
-        if spot.made != now:
-            spot.made, spot.rng = now, generator(key(here.seed, "sample", spot.position))
-        return spot.rng  # type: ignore[no-any-return]
-
-
-place = ThreadPlace()
-
-
-def rng() -> "np.random.Generator":
-    """A numpy Generator keyed to the sample at hand: the same for any batch size, worker, kind and world."""
-    return place.rng()
+            try:
+                made = self.get(position)
+            except Exception as error:
+                here.spot.skip(here, position, error)
+                continue
+            yield made
 
 
 def _short(value: Any) -> str:

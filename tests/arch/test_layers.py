@@ -33,6 +33,7 @@ ROWS: list[list[str]] = [
     ["headrace.pipe"],  # the graph, its verbs by domain, and the graph opened
     ["headrace.ops headrace.sources headrace.tables"],
     ["headrace.op"],
+    ["headrace.context"],
     ["headrace.plan", "headrace.observe", "headrace.memory"],
     ["headrace.errors", "headrace.nested"],
 ]

@@ -330,9 +330,9 @@ class _TailOpening(Opening):
         self._iterator = epoch
         self._bottom = program.tail[0].inputs[0]
 
-    def open(self, node: Pipe[Any], state: Any = None, turn: int = 0) -> Any:
+    def open(self, node: Pipe[Any], state: Any = None, turn: int = 0, paired: bool = False) -> Any:
         if node is not self._bottom:
-            return super().open(node, state, turn)
+            return super().open(node, state, turn, paired)
         return _Bottom(self._iterator, state, turn if state is None else state.turn)
 
 

@@ -13,7 +13,7 @@ death or a stuck worker can be named after the op and the sample.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
@@ -39,6 +39,8 @@ class Executor:
     def __init__(self, program: Program, seeds: bool) -> None:
         self.program = program
         self.spot = Spot()
+        if program.skips:
+            self.spot.leave_out = self._skip
         self.header: Any = [0, 0, 0]
         """Where the position at hand is written, for whoever looks after a death: (ticket, position, begun)."""
         self._seeds = seeds and program.keyed
@@ -226,24 +228,40 @@ class Executor:
 
     def _push(self, chain: Chain, unit: Any, position: int) -> list[Any]:
         """One unit through a chain of ops."""
+        if self.program.skips:
+            return self._push_what_works(chain, unit, position)
         spot = self.spot
-        try:
-            units = [unit]
-            for here, call, flat in chain:
-                spot.here = here
-                spot.position = position
-                if flat:
-                    units = [v for u in units for v in call(u)]
-                elif len(units) == 1:
-                    units = [call(units[0])]
-                else:
-                    units = [call(u) for u in units]
-            return units
-        except Exception as error:
-            if not self.program.skips:
-                raise
-            self._skip(position, error)
-            return []
+        units = [unit]
+        for here, call, flat in chain:
+            spot.here = here
+            spot.position = position
+            if flat:
+                units = [v for u in units for v in call(u)]
+            elif len(units) == 1:
+                units = [call(units[0])]
+            else:
+                units = [call(u) for u in units]
+        return units
+
+    def _push_what_works(self, chain: Chain, unit: Any, position: int) -> list[Any]:
+        """The same; what fails is left out by itself, and what a file gave before it broke is kept."""
+        spot = self.spot
+        units = [unit]
+        for here, call, flat in chain:
+            spot.here = here
+            spot.position = position
+            made: list[Any] = []
+            for one in units:
+                try:
+                    if flat:
+                        for part in call(one):
+                            made.append(part)  # noqa: PERF402 - what came before an error stays
+                    else:
+                        made.append(call(one))
+                except Exception as error:
+                    self._skip(position, error)
+            units = made
+        return units
 
     def _skip(self, position: int, error: Exception) -> None:
         self.skipped.append((position, self.where()[0], f"{type(error).__name__}: {error}"))
@@ -317,9 +335,23 @@ class _Opened:
         return self._indexed
 
 
-def _all_of(spread: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+def _all_of(spread: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterable[Any]]:
     # A generator does its work while it is read: reading it here puts that time where it belongs.
-    return lambda sample: list(spread(sample))
+    def read(sample: Any) -> Iterable[Any]:
+        made = []
+        try:
+            for part in spread(sample):
+                made.append(part)  # noqa: PERF402 - what came before an error stays
+        except Exception as error:
+            return _broken(made, error)
+        return made
+
+    return read
+
+
+def _broken(made: list[Any], error: Exception) -> Iterator[Any]:
+    yield from made
+    raise error
 
 
 def _chain(opening: Opening, nodes: Any) -> Chain:

@@ -46,9 +46,8 @@ def _nodes(nodes: list[Pipe[Any]], place: str, cost: str | None) -> list[str]:
 
 def resume_cost(node: Pipe[Any]) -> str:
     """What has to be read again when a stream goes on from a snapshot."""
-    stated: str | None = getattr(node.op, "resume", None)
-    if stated is not None:
-        return stated
+    if node.op.resume is not None:
+        return node.op.resume
     if node.op.quiet:
         return "nothing of its own"
     if not node.inputs and node.op.length(()) is not None:

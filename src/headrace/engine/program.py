@@ -12,7 +12,7 @@ only regroups references to samples. The **tail** is what has to see the whole s
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.op import Each, Flat, Op
+from headrace.op import Each, Flat
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.batch import Batch
 from headrace.pipe.graph import Pipe
@@ -43,7 +43,7 @@ class Stage:
     @property
     def columnar(self) -> bool:
         """The first op on the groups takes columns, not a list of rows."""
-        return bool(self.nodes) and bool(getattr(self.nodes[0].op, "columns", False))
+        return bool(self.nodes) and self.nodes[0].op.takes_columns
 
     @property
     def single(self) -> bool:
@@ -157,15 +157,11 @@ def _serial(nodes: list[Pipe[Any]]) -> int | None:
     """
     found = None
     for i, node in enumerate(nodes):
-        if _in_consumer(node.op):
+        if node.op.consumer:
             break
-        if not isinstance(node.op, Each | Flat | Batch) or getattr(node.op, "coarse", False):
+        if not isinstance(node.op, Each | Flat | Batch) or node.op.coarse:
             found = i
     return found
-
-
-def _in_consumer(op: Op[Any, Any]) -> bool:
-    return bool(getattr(op, "consumer", False))
 
 
 def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[Any]]]:
@@ -188,7 +184,7 @@ def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[A
                 stages.append(now.stage(len(stages)))
                 now = _Draft("refs", "batches are cut from samples whose number is known only now")
             now.inner, now.nodes, now.batch = now.nodes, [], op
-        elif isinstance(op, Each | Flat) and not _in_consumer(op):
+        elif isinstance(op, Each | Flat) and not op.consumer:
             if now.feed == "strand":
                 stages.append(now.stage(len(stages)))
                 now = _Draft("refs", "the work on the stream's samples is divided")

@@ -50,8 +50,8 @@ class Opening:
         self.strand = strand
         self.strands = strands
         self.seed_globals = seed_globals
-        self.opened: dict[int, Cursor] = {}
-        """Nodes with several readers: they share one cursor."""
+        self.opened: dict[Any, Any] = {}
+        """What ops with several readers share in this graph, by a key of their own."""
 
     def here(self, node: "Pipe[Any]", turn: int = 0) -> Here:
         ordinal = self.ordinals[id(node)]
@@ -61,13 +61,10 @@ class Opening:
         here.clock = self.clock
         return here
 
-    def open(self, node: "Pipe[Any]", state: State | None = None, turn: int = 0) -> "Cursor":
+    def open(self, node: "Pipe[Any]", state: State | None = None, turn: int = 0, paired: bool = False) -> "Cursor":
+        """`paired`: an op further on pairs these samples with others."""
         kind = Cursor if self.clock is None else ClockedCursor
-        if not getattr(node.op, "shared", False):
-            return kind(self, node, state, turn)
-        if id(node) not in self.opened:
-            self.opened[id(node)] = kind(self, node, state, turn)
-        return self.opened[id(node)]
+        return kind(self, node, state, turn, paired)
 
 
 class Cursor(Iterator[Any]):
@@ -78,6 +75,7 @@ class Cursor(Iterator[Any]):
         "_captured",
         "_flow",
         "_opening",
+        "_paired",
         "_seeding",
         "_skip",
         "_standing",
@@ -89,8 +87,11 @@ class Cursor(Iterator[Any]):
         "turn",
     )
 
-    def __init__(self, opening: Opening, node: "Pipe[Any]", state: State | None, turn: int) -> None:
+    def __init__(
+        self, opening: Opening, node: "Pipe[Any]", state: State | None, turn: int, paired: bool = False
+    ) -> None:
         self._opening = opening
+        self._paired = paired
         self.node = node
         self._seeding = opening.seed_globals if node.op.user else None
         self._start(state, turn)
@@ -99,10 +100,11 @@ class Cursor(Iterator[Any]):
         emitted, skip, note, turn, below = state if state is not None else (0, 0, None, turn, None)
         self.turn = turn
         self.inputs = tuple(
-            self._opening.open(source, None if below is None else below[i], turn)
+            self._opening.open(source, None if below is None else below[i], turn, self._paired or self.node.op.pairs)
             for i, source in enumerate(self.node.inputs)
         )
         self.here = self._opening.here(self.node, turn)
+        self.here.lenient = self.here.lenient and not self._paired
         self.here.emitted = self.emitted = emitted
         self.here.note = self.note = note
         self.here._rest = WeakMethod(self._rest)
@@ -113,10 +115,20 @@ class Cursor(Iterator[Any]):
         self._flow = self.node.op.flow(*self.inputs, self.here)
 
     def __next__(self) -> Any:
-        while self._skip:
-            self._skip -= 1
-            self._step()
+        if self._skip:
+            self._replay()
         return self._step()
+
+    def _replay(self) -> None:
+        """Make again what was emitted before, and drop it."""
+        spot = self.here.spot
+        spot.replays += 1
+        try:
+            while self._skip:
+                self._skip -= 1
+                self._step()
+        finally:
+            spot.replays -= 1
 
     def _step(self) -> Any:
         if self._seeding is not None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.context import skipper
 from headrace.op import Op
 from headrace.ops.archives.load_from_tar import entries
 from headrace.ops.files.per_file import PerFile
@@ -57,7 +58,9 @@ class LoadShards(PerFile[Grouped]):
     """The samples of each tar archive, with the content of their files as bytes."""
 
     def read(self, path: str, stream: Any) -> Iterator[Grouped]:
+        skip = skipper()
         group: Grouped = {}
+        broken = None  # the key of a sample that is left out
         for name, inner in entries(path, stream):
             with inner:
                 found = _KEY.match(name)
@@ -67,8 +70,14 @@ class LoadShards(PerFile[Grouped]):
                 if group and group["__key__"] != prefix:
                     yield group
                     group = {}
+                if prefix == broken:
+                    continue
                 group.setdefault("__key__", prefix)
-                add(group, prefix, suffix, inner.read())
+                try:
+                    add(group, prefix, suffix, inner.read())
+                except ValueError as error:
+                    skip(error)
+                    group, broken = {}, prefix
         if group:
             yield group
 

@@ -13,6 +13,7 @@ class Zip(Op[Any, tuple[Any, ...]]):
     """Tuples of one sample from each input, until the shortest ends."""
 
     quiet = True
+    pairs = True
 
     def flow(self, *inputs: Any) -> Iterator[tuple[Any, ...]]:
         yield from builtins.zip(*inputs[:-1], strict=False)

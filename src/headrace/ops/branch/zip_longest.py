@@ -14,6 +14,7 @@ class ZipLongest(Op[Any, tuple[Any, ...]]):
 
     fill_value: Any = None
     quiet = True
+    pairs = True
 
     def flow(self, *inputs: Any) -> Iterator[tuple[Any, ...]]:
         yield from itertools.zip_longest(*inputs[:-1], fillvalue=self.fill_value)

@@ -11,7 +11,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from headrace.op import Each, Flat
 from headrace.sources.open import opened
@@ -29,8 +29,7 @@ class PerFile(Flat[Any, Out]):
     """Any number of samples out of one file; write `read(path, stream)`."""
 
     __slots__ = ()
-    coarse: ClassVar[bool] = True
-    """One input sample is a whole file: a unit of work of its own."""
+    coarse = True
 
     def read(self, path: str, stream: Any) -> Iterator[Out]:
         raise NotImplementedError(f"{type(self).__name__} must define read()")

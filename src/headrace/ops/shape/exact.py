@@ -80,7 +80,7 @@ def tensors(torch: Any, samples: list[Any], path: str) -> Any:
 
 def _check(samples: list[Any], out: Any, path: str, whole: str, kind: Any) -> None:
     """Refuse whole numbers that became other ones. (Python compares them with floats exactly.)"""
-    if kind(out) in whole or out.dtype == samples[0].dtype == samples[-1].dtype:
+    if kind(out) in whole:
         return
     for i, sample in enumerate(samples):
         if kind(sample) in whole and sample.tolist() != out[i].tolist():

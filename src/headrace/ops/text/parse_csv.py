@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+from headrace.context import skipper
 from headrace.ops.files.per_file import PerFile
 from headrace.ops.keywords import Given, keywords
-from headrace.ops.text.text_lines import check_skip, placed, text_lines
+from headrace.ops.text.text_lines import Lines, check_skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,10 @@ class ParseCsv(PerFile[Any]):
         csv.reader((), **dict(self.fmtparams))  # an unknown option is an error now
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
-        rows: Any = None
-        try:
-            lines = text_lines(stream, self.skip_lines, self.decode, self.encoding, self.errors)
-            rows = csv.reader(lines, **dict(self.fmtparams))
-            made = map(tuple, rows) if self.as_tuple else rows
-            yield from zip(repeat(path), made, strict=False) if self.return_path else made
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise _placed(error, path, self.skip_lines + rows.line_num if rows is not None else 0) from None
+        lines = Lines(stream, path, self.skip_lines, self.decode, self.encoding, self.errors)
+        rows = csv.reader(lines, **dict(self.fmtparams))
+        made = map(tuple, rows) if self.as_tuple else rows
+        yield from _rows(zip(repeat(path), made, strict=False) if self.return_path else made, path, lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +57,28 @@ class ParseCsvAsDict(PerFile[Any]):
         csv.DictReader((), **dict(self.fmtparams))
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
-        rows: Any = None
+        lines = Lines(stream, path, self.skip_lines, self.decode, self.encoding, self.errors)
+        rows = csv.DictReader(lines, **dict(self.fmtparams))
         try:
-            lines = text_lines(stream, self.skip_lines, self.decode, self.encoding, self.errors)
-            rows = csv.DictReader(lines, **dict(self.fmtparams))
-            yield from zip(repeat(path), rows, strict=False) if self.return_path else rows
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise _placed(error, path, self.skip_lines + rows.line_num if rows is not None else 0) from None
+            names = rows.fieldnames
+        except csv.Error as error:
+            raise _placed(error, path, lines) from None
+        if lines.left_out and "fieldnames" not in dict(self.fmtparams):
+            raise ValueError(f"the names in the first row of {path} cannot be read, so none of its rows has names")
+        if names is not None:
+            yield from _rows(zip(repeat(path), rows, strict=False) if self.return_path else rows, path, lines)
 
 
-def _placed(error: UnicodeDecodeError | csv.Error, path: str, read: int) -> Exception:
-    if isinstance(error, UnicodeDecodeError):
-        return placed(error, path, read)
-    return csv.Error(f"{error} (in {path}, line {read})")
+def _rows(rows: Iterator[Any], path: str, lines: Lines) -> Iterator[Any]:
+    """Rows one by one; one that csv refuses is an error with its place, or left out."""
+    skip = skipper()
+    while True:
+        try:
+            yield from rows
+            return
+        except csv.Error as error:
+            skip(_placed(error, path, lines))
+
+
+def _placed(error: csv.Error, path: str, lines: Lines) -> csv.Error:
+    return csv.Error(f"{error} (in {path}, line {lines.number})")

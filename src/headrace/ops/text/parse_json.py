@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.context import skipper
 from headrace.ops.files.per_file import EachFile, PerFile, reading
 from headrace.ops.keywords import Given, keywords
-from headrace.ops.text.text_lines import placed, text_lines
+from headrace.ops.text.text_lines import Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,14 @@ class ParseJsonl(PerFile[Any]):
         object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
-        number, more, return_path = 0, dict(self.kwargs), self.return_path
-        try:
-            lines = text_lines(stream, 0, True, self.encoding, self.errors)
-            for number, line in enumerate(lines, 1):  # noqa: B007 - an error names it
-                if line and not line.isspace():
+        skip, more, return_path = skipper(), dict(self.kwargs), self.return_path
+        lines = Lines(stream, path, 0, True, self.encoding, self.errors)
+        for line in lines:
+            if line and not line.isspace():
+                try:
                     document = json.loads(line, **more)
-                    yield (path, document) if return_path else document
-        except UnicodeDecodeError as error:
-            raise placed(error, path, number) from None
-        except json.JSONDecodeError as error:
-            raise json.JSONDecodeError(f"{path}, line {number}: {error.msg}", error.doc, error.pos) from None
+                except json.JSONDecodeError as error:
+                    place = f"{path}, line {lines.number}"
+                    skip(json.JSONDecodeError(f"{place}: {error.msg}", error.doc, error.pos))
+                    continue
+                yield (path, document) if return_path else document

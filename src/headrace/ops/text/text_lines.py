@@ -6,6 +6,7 @@ from itertools import chain, islice
 from operator import methodcaller
 from typing import Any
 
+from headrace.context import skipper
 from headrace.errors import BadOption
 from headrace.sources.stream import StreamWrapper
 
@@ -15,8 +16,46 @@ def check_skip(skip_lines: int) -> None:
         raise BadOption("'skip_lines' is required to be a positive integer.")
 
 
-def text_lines(stream: Any, skip: int, decode: bool, encoding: str, errors: str) -> Iterator[Any]:
-    """The lines after the first `skip`; bytes become text when `decode`."""
+class Lines(Iterator[Any]):
+    """The lines of a stream after the first `skip_lines`; bytes become text when `decode`.
+
+    A line that cannot be decoded is an error with its place, or, with `on_error="skip"`, left out by itself. A text
+    file is decoded in blocks, and cannot be read on behind a bad byte.
+    """
+
+    def __init__(
+        self, stream: Any, path: str, skip_lines: int = 0, decode: bool = True, encoding: str = "utf-8",
+        errors: str = "strict",
+    ) -> None:  # fmt: skip
+        self._path = path
+        self._skip = skipper()
+        self.number = skip_lines
+        """Of the line at hand, counted from 1."""
+        self.left_out = False
+        """Whether lines were left out."""
+        self._lines: Iterator[Any] = iter(())
+        try:
+            self._lines = _lines(stream, skip_lines, decode, encoding, errors)
+        except UnicodeDecodeError as error:
+            self._skip(placed(error, path, 0))
+            self.left_out = True
+
+    def __next__(self) -> Any:
+        while True:
+            try:
+                line = next(self._lines)
+            except UnicodeDecodeError as error:
+                self._skip(placed(error, self._path, self.number))
+                self.left_out = True
+                if not isinstance(self._lines, map):
+                    raise StopIteration from None
+                self.number += 1
+                continue
+            self.number += 1
+            return line
+
+
+def _lines(stream: Any, skip: int, decode: bool, encoding: str, errors: str) -> Iterator[Any]:
     inner = stream.file_obj if isinstance(stream, StreamWrapper) else stream
     if decode and not isinstance(inner, io.TextIOBase) and not "\n\n".encode(encoding).endswith(b"\n\n"):
         # An encoding of wide characters: its lines cannot be cut before it is decoded.

@@ -104,7 +104,7 @@ class RemoteVerbs:
         node: Any = self
         while not isinstance(node.op, OnDiskCache):
             ended = ended or isinstance(node.op, EndCaching)
-            if len(node.inputs) > 1 or getattr(node.op, "shared", False):
+            if len(node.inputs) > 1:
                 raise BadPipe(f"a cached section is a single line of verbs: {node.op.describe()} joins or splits pipes")
             if not node.inputs:
                 if ended:

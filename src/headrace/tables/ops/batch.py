@@ -64,7 +64,7 @@ class AsColumns(Each[Any, Any]):
     """Give each table the form `as_` (see `headrace.tables.forms`)."""
 
     as_: str = "numpy"
-    columns = True
+    takes_columns = True
     """Takes the table of a whole batch, not a list of rows."""
 
     def __post_init__(self) -> None:

@@ -1,0 +1,215 @@
+"""Where an op runs: which op and position are at hand, its key, its clock, and what may be left out.
+
+`Here` is all that an op may know of its place. `place` is where the running thread is: errors, `headrace.rng()` and the
+memory that results are written into are found through it.
+
+**What fails.** A reader that finds one bad record asks `skipper()` at its start, and gives the error to what it got:
+
+    skip = skipper()
+    for number, line in enumerate(stream):
+        try:
+            document = json.loads(line)
+        except ValueError as error:
+            skip(error)         # raises, unless the user said on_error="skip": then it is counted
+            continue
+        yield document
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.plan.seed import generator, key
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Out = TypeVar("Out")
+PLAIN = (type(None), bool, int, float, str, list, tuple, dict)
+"""What a note may be made of. (A tuple comes back as a list.)"""
+
+
+class Here:
+    """All that an op may know of the place where it runs."""
+
+    __slots__ = (
+        "_rest", "_stand", "clock", "emitted", "epoch", "lenient", "note", "oldest", "ordinal", "seed", "spot",
+        "strand", "strands",
+    )  # fmt: skip
+
+    def __init__(
+        self, seed: int, epoch: int, ordinal: int, strand: int = 0, strands: int = 1, spot: "Spot | None" = None
+    ) -> None:
+        self.spot = spot if spot is not None else Spot()
+        self.lenient = self.spot.leave_out is not None
+        """Samples that fail here are left out and counted (`on_error="skip"`)."""
+        self.clock: Clock | None = None
+        """Where seconds are noted, by op, while a ticket is being timed."""
+        self.seed = seed
+        """This op's key: differs for every op, epoch and loader seed; the same in every process."""
+        self.epoch = epoch
+        self.ordinal = ordinal
+        """The op's number in the graph, counted from the sources."""
+        self.strand = strand
+        self.strands = strands
+        self.emitted = 0
+        """How many samples this op had emitted at the moment it goes on from; 0 at the start of an epoch."""
+        self.note: Any = None
+        """What the op said at that moment."""
+        self.oldest: Callable[[], int] | None = None
+        """For an op that stands: the number of the oldest sample that it holds."""
+        self._rest: Callable[[], Callable[[Any], None] | None] | None = None
+        self._stand: Callable[[], Callable[[int], None] | None] | None = None
+        """Weak references to who listens: what an op knows must not keep a whole graph alive."""
+
+    def stand(self, number: int) -> None:
+        """Say: my input stands at `number` now. I may hold older samples; `oldest()` says how old.
+
+        I am resumed at the latest such moment that is not after the oldest sample I hold, with `number` as my note:
+        what I held before it is not given back, and whatever I emit for it was emitted already, and is dropped.
+        """
+        if self._stand is not None and (listen := self._stand()) is not None:
+            listen(number)
+
+    def rest(self, note: Any = None) -> None:
+        """Say: now I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
+        if type(note) is not int and not isinstance(note, PLAIN):
+            raise TypeError(
+                f"here.rest() got a {type(note).__name__}, which no snapshot can hold: say what you need as numbers, "
+                "text, lists and dicts"
+            )
+        if self._rest is not None and (listen := self._rest()) is not None:
+            listen(note)
+
+
+class Clock(dict[int, float]):
+    """Seconds by op. What a call notes inside another is not counted twice: each op has its own seconds only."""
+
+    inner = 0.0
+    """Seconds noted inside the call at hand."""
+
+    def note(self, ordinal: int, call: Callable[..., Out], *args: Any) -> Out:
+        outer, self.inner = self.inner, 0.0
+        started = perf_counter()
+        try:
+            return call(*args)
+        finally:
+            spent = perf_counter() - started
+            self[ordinal] = self.get(ordinal, 0.0) + spent - self.inner
+            self.inner = outer + spent
+
+
+def timed(call: Callable[..., Out], here: Here) -> Callable[..., Out]:
+    """The call itself, or, while a ticket is being timed, one that notes its seconds."""
+    clock = here.clock
+    if clock is None:
+        return call
+    return partial(clock.note, here.ordinal, call)
+
+
+class Spot:
+    """Which op is at work, at which position. Errors and `rng()` are named after it."""
+
+    __slots__ = ("here", "leave_out", "made", "position", "replays", "rng")
+
+    def __init__(self) -> None:
+        self.leave_out: Callable[[int, Exception], None] | None = None
+        """Who counts samples that fail and are left out; None: nothing may be left out."""
+        self.replays = 0
+        """Above 0 while a resumed op makes again what it had emitted: what failed then was counted then."""
+        self.here: Here | None = None
+        self.position = 0
+        self.made: tuple[int, int] | None = None
+        self.rng: Any = None
+
+    def skip(self, here: Here, position: int, error: Exception) -> None:
+        """Leave out what failed, if that is wanted; else raise the error."""
+        self.here, self.position = here, position  # the ops before and after have run since it was begun
+        if not here.lenient or self.leave_out is None:
+            raise error
+        if not self.replays:
+            self.leave_out(position, error)
+
+
+def skipper() -> Callable[[Exception], None]:
+    """For the reader that begins now: what to call with the error of one of its records."""
+    spot = place.spot
+    here, position = spot.here, spot.position
+
+    def skip(error: Exception) -> None:
+        if here is None:
+            raise error
+        spot.skip(here, position, error)
+
+    return skip
+
+
+LARGE = 64 * 1024
+"""Bytes of an array from which on it is worth looking where it lies."""
+
+
+class ThreadPlace(threading.local):
+    """Where the running thread is."""
+
+    def __init__(self) -> None:
+        self.spot = Spot()
+        self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
+        self.extend: Callable[[Any, int, int], Any] | None = None
+        self.worth = 4096
+        """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
+
+    def at(self, here: Here, position: int) -> None:
+        spot = self.spot = here.spot
+        spot.here = here
+        spot.position = position
+        spot.made = None
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array, in the memory that travels to the consumer when there is any and the array is worth it."""
+        import numpy as np
+
+        if self.allocate is not None:
+            array = self.allocate(shape, np.dtype(dtype))
+            if array is not None:
+                return array
+        return np.empty(shape, dtype)
+
+    def grown(self, arrays: Sequence[Any]) -> tuple[Any, int]:
+        """An array for all of these alike ones on top of each other, and how many of them are in it already.
+
+        Those that lie one behind the other at the end of the travelling memory stay where they are.
+        """
+        first = arrays[0]
+        if self.extend is not None and first.nbytes >= LARGE:
+            at, size = first.__array_interface__["data"][0], first.nbytes
+            count = 0
+            for array in arrays:
+                if array.__array_interface__["data"][0] != at + count * size or not array.flags.c_contiguous:
+                    break
+                count += 1
+            whole = self.extend(first, count, len(arrays)) if count else None
+            if whole is not None:
+                return whole, count
+        return self.empty((len(arrays), *first.shape), first.dtype), 0
+
+    def rng(self) -> "np.random.Generator":
+        spot = self.spot
+        here = spot.here
+        if here is None:
+            raise RuntimeError(
+                "headrace.rng() is for code that runs inside a pipe: call it in a function given to map()"
+            )
+        now = (here.seed, spot.position)
+        if spot.made != now:
+            spot.made, spot.rng = now, generator(key(here.seed, "sample", spot.position))
+        return spot.rng  # type: ignore[no-any-return]
+
+
+place = ThreadPlace()
+
+
+def rng() -> "np.random.Generator":
+    """A numpy Generator keyed to the sample at hand: the same for any batch size, worker, kind and world."""
+    return place.rng()
