@@ -172,6 +172,7 @@ BIG = 2**63
         ([True, BIG], "u8"),
         ([1, 2.5], "f8"),
         ([2**53, 0.5], "f8"),
+        ([2**64, 0.5, float("inf")], "f8"),
         ([np.int64(3), np.float32(0.5)], "f8"),
     ],
 )
@@ -188,6 +189,7 @@ def test_numbers_of_several_kinds_meet_in_a_type_that_holds_them_all(samples: li
         ([0, 2**64], "sample 1"),
         ([0, -BIG - 1], "sample 1"),
         ([0.5, 2**53 + 1], "sample 1"),
+        ([0.5, 10**400], "sample 1"),
         ([np.uint64(BIG + 1), np.int64(-1)], "sample 1"),
         ([np.float64(0.5), np.int64(2**53 + 1)], "sample 1"),
         ([np.full(2, -1), np.full(2, BIG, "u8")], "sample 0"),

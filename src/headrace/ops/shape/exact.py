@@ -28,7 +28,7 @@ def numbers(samples: list[Any], path: str) -> Any:
         return out if not (np.abs(out) >= LAST).any() else _large(np, samples, out, path)
     if kind in "OUST" or out.ndim != 1:
         _refuse_other(np, samples, path)
-        return _whole(np, samples, path)
+        return _large(np, samples, np.array(samples, object), path)  # numbers beyond 64 bits
     return out
 
 
@@ -36,10 +36,19 @@ def _large(np: Any, samples: list[Any], out: Any, path: str) -> Any:
     whole = [isinstance(sample, int | np.integer | np.bool_) for sample in samples]
     if all(whole):
         return _whole(np, samples, path)
+    if out.dtype.hasobject:
+        out = np.array([complex(s) if isinstance(s, complex) else _float(s) for s in samples])
     for i, sample in enumerate(samples):
         if whole[i] and out[i].item() != int(sample):
             _refuse(path, i, sample, "is among floats, and no float64 holds it exactly")
     return out
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
 
 
 def _whole(np: Any, samples: list[Any], path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Lines to paragraphs: consecutive lines of one file, joined."""
+"""TextLines to paragraphs: consecutive lines of one file, joined."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from headrace.op import Op
 
 
 def join_lines(lines: list[str]) -> str:
-    """Lines with line ends between them."""
+    """TextLines with line ends between them."""
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.context import skipper
 from headrace.ops.files.per_file import PerFile
 from headrace.ops.keywords import Given, keywords
-from headrace.ops.text.text_lines import Lines, check_skip
+from headrace.ops.text.text_lines import TextLines, check_skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ParseCsv(PerFile[Any]):
         csv.reader((), **dict(self.fmtparams))  # an unknown option is an error now
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
-        lines = Lines(stream, path, self.skip_lines, self.decode, self.encoding, self.errors)
+        lines = TextLines(stream, path, self.skip_lines, self.decode, self.encoding, self.errors)
         rows = csv.reader(lines, **dict(self.fmtparams))
         made = map(tuple, rows) if self.as_tuple else rows
         yield from _rows(zip(repeat(path), made, strict=False) if self.return_path else made, path, lines)
@@ -57,7 +57,7 @@ class ParseCsvAsDict(PerFile[Any]):
         csv.DictReader((), **dict(self.fmtparams))
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
-        lines = Lines(stream, path, self.skip_lines, self.decode, self.encoding, self.errors)
+        lines = TextLines(stream, path, self.skip_lines, self.decode, self.encoding, self.errors)
         rows = csv.DictReader(lines, **dict(self.fmtparams))
         try:
             names = rows.fieldnames
@@ -69,7 +69,7 @@ class ParseCsvAsDict(PerFile[Any]):
             yield from _rows(zip(repeat(path), rows, strict=False) if self.return_path else rows, path, lines)
 
 
-def _rows(rows: Iterator[Any], path: str, lines: Lines) -> Iterator[Any]:
+def _rows(rows: Iterator[Any], path: str, lines: TextLines) -> Iterator[Any]:
     """Rows one by one; one that csv refuses is an error with its place, or left out."""
     skip = skipper()
     while True:
@@ -80,5 +80,5 @@ def _rows(rows: Iterator[Any], path: str, lines: Lines) -> Iterator[Any]:
             skip(_placed(error, path, lines))
 
 
-def _placed(error: csv.Error, path: str, lines: Lines) -> csv.Error:
+def _placed(error: csv.Error, path: str, lines: TextLines) -> csv.Error:
     return csv.Error(f"{error} (in {path}, line {lines.number})")

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.context import skipper
 from headrace.ops.files.per_file import EachFile, PerFile, reading
 from headrace.ops.keywords import Given, keywords
-from headrace.ops.text.text_lines import Lines
+from headrace.ops.text.text_lines import TextLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ParseJsonl(PerFile[Any]):
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
         skip, more, return_path = skipper(), dict(self.kwargs), self.return_path
-        lines = Lines(stream, path, 0, True, self.encoding, self.errors)
+        lines = TextLines(stream, path, 0, True, self.encoding, self.errors)
         for line in lines:
             if line and not line.isspace():
                 try:

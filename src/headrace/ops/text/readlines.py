@@ -1,11 +1,11 @@
-"""Lines of files."""
+"""TextLines of files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.ops.files.per_file import PerFile
-from headrace.ops.text.text_lines import Lines, check_skip
+from headrace.ops.text.text_lines import TextLines, check_skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ReadLines(PerFile[Any]):
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
         strip, return_path = self.strip_newline, self.return_path
-        for line in Lines(stream, path, self.skip_lines, self.decode, self.encoding, self.errors):
+        for line in TextLines(stream, path, self.skip_lines, self.decode, self.encoding, self.errors):
             if strip:
                 line = line.rstrip("\r\n" if isinstance(line, str) else b"\r\n")
             yield (path, line) if return_path else line

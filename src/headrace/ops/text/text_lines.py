@@ -16,7 +16,7 @@ def check_skip(skip_lines: int) -> None:
         raise BadOption("'skip_lines' is required to be a positive integer.")
 
 
-class Lines(Iterator[Any]):
+class TextLines(Iterator[Any]):
     """The lines of a stream after the first `skip_lines`; bytes become text when `decode`.
 
     A line that cannot be decoded is an error with its place, or, with `on_error="skip"`, left out by itself. A text
