@@ -12,7 +12,7 @@ from pathlib import Path
 from compat import environments, page, results
 from compat.environments import ROOT, say
 from compat.losses import DEFECT, read, stale
-from compat.proof import Proof, prove
+from compat.proof import prove
 from compat.running import Outcomes, Side, kill_group
 from compat.suites import SUITES, Suite
 
@@ -106,13 +106,16 @@ def compare(suite: Suite, checkout: Path, work: Path, only_ours: bool) -> int:
     ours = side(suite, checkout, work, python, "ours").run(list(suite.tests))
     proof = prove(witness, suite.replaced)
     say(f"ours: {ours.counts()} in {ours.seconds} s; {proof.plain()}")
+    result = results.compare(suite, versions(python, suite, checkout), original, ours, proof)
+    code = report(suite, result)
     if proof.wrong:
-        say("this run proves nothing: " + "; ".join(dict.fromkeys(proof.wrong)))
+        say("this run proves nothing, and is not stored: " + "; ".join(dict.fromkeys(proof.wrong)))
         return 2
-    return report(suite, results.compare(suite, versions(python, suite, checkout), original, ours, proof), proof)
+    print(f"stored in {results.write(result)}; `scripts/compat --page` writes the page")
+    return code
 
 
-def report(suite: Suite, result: dict[str, object], proof: Proof) -> int:
+def report(suite: Suite, result: dict[str, object]) -> int:
     losses = result["losses"]
     assert isinstance(losses, list)
     for loss in losses:
@@ -123,7 +126,6 @@ def report(suite: Suite, result: dict[str, object], proof: Proof) -> int:
     print(
         f"{suite.name}: kept {result['kept']} of {result['comparable']}; {len(losses)} lost, {defects} of them defects"
     )
-    print(f"stored in {results.write(result)}; `scripts/compat --page` writes the page")
     return 1 if defects else 0
 
 
