@@ -19,7 +19,7 @@ class Proof:
     used: int = 0
     """Those in which a loader or pipe of ours was iterated."""
     delegated: int = 0
-    """Those in which torch's own DataPipes ran on torch's own workers, as docs/torch.md says, or its data frames."""
+    """Those in which torch's own DataPipes ran on torch's own workers, as docs/torch.md says."""
     wrong: list[str] = field(default_factory=list)
 
     def plain(self) -> dict[str, int]:

@@ -12,6 +12,7 @@ however it was started. Each process has a file of its own in the witness's fold
 The run fails without `used`, and with any `foreign`, `unseen`, or `name` that is not headrace's (compat/proof.py).
 """
 
+import builtins
 import functools
 import importlib
 import importlib.abc
@@ -132,10 +133,29 @@ class _Followed(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self.loader.exec_module(module)
-        self.after()
+        if not _half_imported():
+            self.after()
+            return
+        # It was headrace that imported torch: ours can be put in its place once the module that did so is whole.
+        real = builtins.__import__
+
+        def imported(*args: Any, **kwargs: Any) -> Any:
+            found = real(*args, **kwargs)
+            if builtins.__import__ is imported and not _half_imported():
+                builtins.__import__ = real
+                self.after()
+            return found
+
+        builtins.__import__ = imported
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.loader, name)
+
+
+def _half_imported() -> bool:
+    """Whether a module of headrace's is being imported at this moment."""
+    specs = [module.__spec__ for name, module in list(sys.modules.items()) if name.split(".")[0] == "headrace"]
+    return any(getattr(spec, "_initializing", False) for spec in specs)
 
 
 def told(path: str, value: Any) -> None:
@@ -216,7 +236,8 @@ def _watch_iterators(ours: type) -> None:
 
 
 def _replace_pipes() -> None:
-    """Every name of torch's DataPipes is headrace's, or gone."""
+    """Every public name of torch's DataPipes is headrace's, or gone. The modules in which torch's own classes are
+    written keep theirs: torch's DataLoader needs them."""
     import torch.utils.data.datapipes as theirs
     import torch.utils.data.graph
     import torch.utils.data.graph_settings
@@ -227,24 +248,25 @@ def _replace_pipes() -> None:
     from headrace.datapipes import graph
 
     def foreign(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        # (A private class is a wrapper that torch puts around any pipe which it is given. Data frames are a prototype
-        # of torch's that has no public name to replace.)
+        # (A private class is a wrapper that torch puts around any pipe which it is given.)
         if cls.__module__.startswith("torch.utils.data.") and not cls.__name__.startswith("_"):
-            own = cls.__module__.startswith("torch.utils.data.datapipes.dataframe")
-            write("delegated" if own else "foreign", f"{cls.__module__}.{cls.__qualname__}")
+            write("foreign", f"{cls.__module__}.{cls.__qualname__}")
         return type.__call__(cls, *args, **kwargs)
 
     _IterDataPipeMeta.__call__ = foreign
+    for name in ("CaptureDataFrame", "dataframe_wrapper"):
+        setattr(theirs.dataframe, name, Private(f"torch.utils.data.datapipes.dataframe.{name}"))
+    # Pipes of ours know the verbs that were registered with torch, for users who have some. Torch's own are not wanted.
+    theirs.datapipe.IterDataPipe.functions.clear()
+    theirs.datapipe.MapDataPipe.functions.clear()
     for here, there in (
         (ours.iter, theirs.iter),
         (ours.map, theirs.map),
         (ours, torch.utils.data),
-        (ours, theirs.datapipe),
         (ours, theirs.iter.sharding),
         (ours.utils, theirs.utils.common),
         (graph, torch.utils.data.graph),
         (graph, torch.utils.data.graph_settings),
-        (ours, theirs._decorator),
     ):
         for name in [name for name in vars(there) if not name.startswith("__")]:
             value = getattr(there, name)
