@@ -238,6 +238,7 @@ def _watch_iterators(ours: type) -> None:
 def _replace_pipes() -> None:
     """Every public name of torch's DataPipes is headrace's, or gone. The modules in which torch's own classes are
     written keep theirs: torch's DataLoader needs them."""
+    _replace_loader()  # first: our door to torch imports torch's own names
     import torch.utils.data.datapipes as theirs
     import torch.utils.data.graph
     import torch.utils.data.graph_settings
@@ -279,7 +280,6 @@ def _replace_pipes() -> None:
                 told(f"{there.__name__}.{name}", getattr(here, name))
             elif there is theirs.iter or there is theirs.map:
                 setattr(there, name, Private(f"{there.__name__}.{name}"))
-    _replace_loader()
     _count_pipes()
 
 
