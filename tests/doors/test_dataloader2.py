@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import headrace
 from headrace.datapipes import SequenceWrapper
 from headrace.datapipes.adapter import Shuffle
 from headrace.datapipes.iter import IterableWrapper
@@ -269,5 +270,15 @@ def test_a_state_of_another_graph_names_the_operator_that_differs() -> None:
 def test_the_figures_name_the_operators() -> None:
     with DataLoader2(shuffled().map(str), reading_service=service(2)) as dl:
         list(dl)
-        assert dl.stats().epochs == 1
+        list(dl)
+        figures = dl.stats()
+        assert (figures.epochs, figures.batches, figures.workers) == (2, 80, 2)
         assert "map(fn=" in dl.explain()
+
+
+def test_dump_shows_what_the_workers_do() -> None:
+    with DataLoader2(shuffled().map(str), reading_service=service(2)) as dl:
+        samples = iter(dl)
+        next(samples)
+        assert "workers=2" in headrace.dump()
+        assert "map(fn=" in headrace.dump()

@@ -1,5 +1,6 @@
 """Functions over graphs: look, search, change, seed, check, draw."""
 
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -167,7 +168,7 @@ def test_the_lint_names_what_is_missing_and_what_to_write() -> None:
     assert not shuffled_before_sharding(late)
     (wrong,) = lint(late, 2)
     assert "put .shuffle() before .sharding_filter()" in wrong
-    assert shuffled_before_sharding(source().sharding_filter().batch(2).in_batch_shuffle())
+    assert lint(source().sharding_filter().batch(2).in_batch_shuffle(), 2) == []
 
 
 def test_the_shuffle_adapter_switches_shuffles() -> None:
@@ -210,3 +211,63 @@ def test_drawing_for_graphviz_names_the_package() -> None:
     drawn = to_graph(left.zip(right)).source
     assert drawn.count("Forker") == 1
     assert drawn.count("lightblue") == 1
+
+
+def test_texts_about_lengths_are_those_that_programs_look_for() -> None:
+    pairs = IterableWrapper([("a", 1)])
+    for pipe, text in (
+        (pairs.filter(bool), "object of type 'FilterIterDataPipe' has no len"),
+        (pairs.readlines(), "has no len"),
+        (pairs.filter(bool).open_files(), "FileOpenerIterDataPipe instance doesn't have valid length"),
+        (pairs.filter(bool).map(str), "object of type 'FilterIterDataPipe' has no len"),
+        (pairs.flatmap(), "FlatMapperIterDataPipe's length relies on the output of its function."),
+        (pairs.shuffled_flatmap(list), "length relies on the output of its function."),
+        (pairs.cycle(), "This CyclerIterDataPipe instance cycles forever"),
+        (pairs.filter(bool).in_memory_cache(), "doesn't have valid length until the cache is loaded"),
+        (Swap(pairs.filter(bool)), "object of type 'Swap' has no len"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            len(pipe)
+    assert len(pairs.shuffled_flatmap()) == 2
+    cached = IterableWrapper(range(9)).filter(lambda x: x > 3).in_memory_cache()
+    assert (len(list(cached)), len(cached)) == (5, 5)
+    table = IterableWrapper(range(9)).filter(lambda x: x > 3).to_map_datapipe(lambda x: (x, x))
+    with pytest.warns(UserWarning, match="Data from prior DataPipe are loaded"):
+        assert len(table) == 5
+
+
+class Swap(IterDataPipe[Any]):
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __iter__(self) -> Any:
+        return iter(self.source)
+
+
+def test_branches_have_a_node_in_common() -> None:
+    first, second = IterableWrapper(range(4)).demux(2, lambda x: x % 2)
+    assert first.main_datapipe is second.main_datapipe
+    assert first.main_datapipe in list_dps(traverse_dps(first.zip(second)))
+    with pytest.raises(AttributeError):
+        _ = IterableWrapper(range(4)).map(str).main_datapipe
+
+
+def test_a_shuffle_is_looked_for_on_every_way_to_a_shard_point() -> None:
+    source = IterableWrapper([(i, i) for i in range(4)])
+    assert not shuffled_before_sharding(source.sharding_filter())
+    assert not shuffled_before_sharding(source.sharding_filter().shuffle())
+    assert shuffled_before_sharding(source.shuffle().map(str).sharding_filter())
+    left, right = source.unzip(2)
+    assert not shuffled_before_sharding(left.shuffle().zip(right).sharding_filter())
+    assert shuffled_before_sharding(left.shuffle().zip(right.shuffle()).sharding_filter())
+
+
+def test_pauses_and_drawings() -> None:
+    for pipe in (IterableWrapper(range(3)).prefetch(2), IterableWrapper(range(3)).fullsync()):
+        samples = iter(pipe)
+        assert next(samples) == 0
+        pipe.pause()
+        assert list(pipe) == [0, 1, 2]
+        pipe.resume()
+    if importlib.util.find_spec("graphviz") is not None:
+        assert "Mapper" in str(to_graph(dp=IterableWrapper(range(3)).map(str)))

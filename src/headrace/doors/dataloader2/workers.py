@@ -128,7 +128,7 @@ class GraphCopies(Source[Any]):
     pipe: Pipe[Any]
     init: Callable[[Any, WorkerInfo], Any] | None = None
     reset: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None
-    lower: Callable[[Any], Pipe[Any]] | None = None
+    lower: Callable[[Any, dict[int, int]], Pipe[Any]] | None = None
     share: tuple[int, int] = (0, 1)
     """Of this rank: each of its copies takes every (copies x ranks)-th sample."""
     begun: Begun = field(default_factory=Begun, repr=False)
@@ -139,12 +139,14 @@ class GraphCopies(Source[Any]):
         return self._samples(here)
 
     def _samples(self, here: Here) -> Iterator[Any]:
-        pipe = self._changed(here)
+        told: dict[int, int] = {}
+        pipe = self._changed(here, told)
         shared = _before_shards(pipe)
         rank, ranks = self.share
         number = here.strand * ranks + rank
         mine, places = _sharded(pipe, here.strands * ranks, number)
         opening = _ReplicaOpening(mine.ordinals(), here, {places[i] for i in shared}, number)
+        opening.told = {places[i]: seed for i, seed in told.items()}
         cursor = opening.open(mine, here.note)
         emitted = 0
         while True:
@@ -160,7 +162,7 @@ class GraphCopies(Source[Any]):
             if emitted % STATE_EVERY == 0:
                 here.rest(cursor.state())
 
-    def _changed(self, here: Here) -> Pipe[Any]:
+    def _changed(self, here: Here, told: dict[int, int]) -> Pipe[Any]:
         """The graph after the user's functions for this worker have changed it."""
         if self.init is None and self.reset is None:
             return self.pipe
@@ -172,7 +174,7 @@ class GraphCopies(Source[Any]):
             self.begun.graphs[here.strand] = changed
         if self.reset is not None:
             changed = self.reset(changed, info, SeedGenerator(here.seed).spawn(here.strand)) or changed
-        return self.lower(changed)
+        return self.lower(changed, told)
 
     def describe(self) -> str:
         return f"one copy per worker of {self.pipe!r}"
@@ -190,6 +192,8 @@ class _ReplicaOpening(Opening):
         self._number = number
         self._ordinal = here.ordinal
         self._ops: dict[int, str] = {}
+        self.told: dict[int, int] = {}
+        """Seeds that functions of the user's have given to ops, by their ids."""
 
     def at_work(self) -> str:
         """The op that is at work now, in words."""
@@ -199,14 +203,16 @@ class _ReplicaOpening(Opening):
         here = super().here(node, turn)
         self._ops[id(here)] = node.op.describe()
         here.ordinal = self._ordinal  # to the engine the whole graph is one op
-        if id(node) not in self._shared:
+        if id(node) in self.told:
+            here.seed = key(self.told[id(node)], "told", turn)
+        elif id(node) not in self._shared:
             here.seed = key(here.seed, "worker", self._number)
         return here
 
 
 def _before_shards(pipe: Pipe[Any]) -> set[int]:
     """The ids of every node at or before a shard point."""
-    return {id(n) for node in pipe.nodes() if isinstance(node.op, Sharding) for n in node.nodes()}
+    return {id(n) for node in pipe.nodes() if isinstance(node.op, Shard | Sharding) for n in node.nodes()}
 
 
 def _sharded(pipe: Pipe[Any], count: int, number: int) -> tuple[Pipe[Any], dict[int, int]]:

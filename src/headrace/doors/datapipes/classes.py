@@ -16,6 +16,13 @@ CLASS_OF: dict[type, type[DataPipe[Any]]] = {}
 """Which class shows an op that a verb put between others."""
 
 
+ORIGINAL = {
+    "Flattener": "FlattenIterDataPipe", "GDriveReader": "GDriveReaderDataPipe", "HttpReader": "HTTPReaderIterDataPipe",
+    "ParquetDataFrameLoader": "ParquetDFLoaderIterDataPipe", "SampleMultiplexer": "SampleMultiplexerDataPipe",
+    "Slicer": "SliceIterDataPipe",
+}  # fmt: skip
+
+
 class Inner(IterDataPipe[Any]):
     """A step inside a verb that is made of several."""
 
@@ -73,7 +80,8 @@ def make_class(
             f"{name} cannot be subclassed; subclass IterDataPipe or MapDataPipe and take a pipe as argument"
         )
 
-    made_class: Any = type(name, (*mixins, base), {"__module__": module, "__doc__": make.__doc__})
+    original = ORIGINAL.get(name) or f"{name}{'Map' if module.endswith('.map') else 'Iter'}DataPipe"
+    made_class: Any = type(name, (*mixins, base), {"__module__": module, "__doc__": make.__doc__, "original": original})
     made_class.__new__ = staticmethod(new)
     made_class.__init_subclass__ = classmethod(refuse)
     made_class.__signature__ = signature.replace(

@@ -39,7 +39,10 @@ class Together(Op[Any, Any]):
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         samples, here = inputs
-        agreement = Agreement.of(World.detect(), self.timeout)
+        try:
+            agreement = Agreement.of(World.detect(), self.timeout)
+        except RuntimeError as lost:
+            raise PrefetchTimeoutError(self.timeout) from lost
         return samples if agreement is None else self._voted(samples, agreement, here)
 
     def _voted(self, samples: Iterator[Any], agreement: Agreement, here: Any) -> Iterator[Any]:

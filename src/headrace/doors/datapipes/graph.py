@@ -172,12 +172,14 @@ def is_shard_point(node: Any) -> bool:
 
 
 def shuffled_before_sharding(datapipe: Any) -> bool:
-    """False if some shard point has no shuffle before it, though the graph shuffles somewhere."""
-    nodes = list_dps(traverse_dps(datapipe))
-    if not any(_shuffles(node) for node in nodes):
-        return True
-    marks = [node for node in nodes if is_shard_point(node)]
-    return all(any(_shuffles(node) for node in list_dps(traverse_dps(mark))) for mark in marks)
+    """Whether there is a shuffle on every way to every shard point."""
+    marks = [node for node in list_dps(traverse_dps(datapipe)) if is_shard_point(node)]
+
+    def shuffled(node: Any) -> bool:
+        sources = sources_of(node)
+        return _shuffles(node) or (bool(sources) and all(map(shuffled, sources)))
+
+    return all(map(shuffled, marks))
 
 
 def _shuffles(node: Any) -> bool:
@@ -199,7 +201,9 @@ def lint(datapipe: Any, workers: int) -> list[str]:
             "Say where work is divided: put .sharding_filter() after .shuffle(); for a copy of the data per worker ask "
             "for MultiProcessingReadingService(..., sharding='per-worker')"
         )
-    if workers and not shuffled_before_sharding(datapipe):
+    marks = [node for node in nodes if is_shard_point(node)]
+    early = all(any(map(_shuffles, list_dps(traverse_dps(mark)))) for mark in marks)
+    if workers and any(map(_shuffles, nodes)) and not early:
         found.append(
             "a shuffle stands after sharding_filter(), where it sees only what the workers have made: "
             "put .shuffle() before .sharding_filter()"

@@ -119,6 +119,22 @@ class FromFunction:
     length_text = "{name}'s length relies on the output of its function."
 
 
+class NoLen:
+    """A pipe that never knows."""
+
+    length_text = "object of type '{name}' has no len()"
+
+
+class OfLists(Chance, FromFunction):
+    """Without a function, as long as all its lists together."""
+
+    def __len__(self) -> int:
+        node: Any = self
+        if node.__dict__["_given"]["fn"] is not None:
+            return DataPipe.__len__(node)
+        return sum(map(len, node.__dict__["_sources"][0]))
+
+
 class Endless:
     length_text = "This {name} instance cycles forever, and therefore doesn't have valid length"
 
@@ -126,8 +142,26 @@ class Endless:
 class UntilRead:
     length_text = "{name} instance doesn't have valid length until the cache is loaded."
 
+    def __len__(self) -> int:
+        node: Any = self
+        known = lowered(node.__dict__["_sources"][0]).length()
+        if known is not None:
+            return known
+        for samples in node.__dict__["_built"].store.full.values():
+            return len(samples)
+        raise NoLength(self.length_text.format(name=node.original))
 
-class Stays:
+
+class Pauses:
+    """A pipe that had a thread of its own; reading ahead is the engine's now, and nothing has to stop."""
+
+    def pause(self) -> None:
+        """Nothing is read until somebody asks."""
+
+    resume = shutdown = pause
+
+
+class Stays(Pauses):
     """A pipe that runs where the training loop runs."""
 
     def is_replicable(self) -> bool:
@@ -148,9 +182,17 @@ class SplitPart:
 
 MIXINS: dict[str, type] = {
     "BatchMapper": FromFunction, "Cycler": Endless, "FlatMapper": FromFunction, "FullSync": Stays, "Header": First,
-    "InBatchShuffler": Chance, "InMemoryCacheHolder": UntilRead, "PinMemory": Stays, "RandomSplitter": SplitPart,
-    "ShardingFilter": Shards, "ShuffledFlatMapper": Chance, "Shuffler": Chance,
+    "InBatchShuffler": Chance, "InMemoryCacheHolder": UntilRead, "PinMemory": Stays, "Prefetcher": Pauses,
+    "RandomSplitter": SplitPart,
+    "ShardingFilter": Shards, "ShuffledFlatMapper": OfLists, "Shuffler": Chance,
 }  # fmt: skip
+
+for _name in (
+    "CSVDictParser", "CSVParser", "Decompressor", "Extractor", "FSSpecFileLister", "Filter", "Grouper", "LineReader",
+    "MaxTokenBucketizer", "OnDiskCacheHolder", "ParagraphAggregator", "ParquetDataFrameLoader", "ShardExpander",
+    "StreamReader", "UnBatcher", "WebDataset",
+):  # fmt: skip
+    MIXINS[_name] = NoLen
 
 VERBS: dict[str, str] = {
     "BatchAsyncMapper": "async_map_batches", "BatchMapper": "map_batches", "Batcher": "batch",

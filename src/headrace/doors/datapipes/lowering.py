@@ -37,26 +37,29 @@ RANDOM = (InBatchShuffle, Mix, Shuffle, ShuffledFlatmap)
 """Ops whose order is drawn by chance."""
 
 
-def lowered(node: Any, memo: Memo | None = None, told: dict[int, int] | None = None) -> Pipe[Any]:
-    """The same graph as plain pipes. `told`, if given, collects the seeds that nodes were given by hand: each once."""
+def lowered(node: Any, told: dict[int, int] | None = None, memo: Memo | None = None, loaded: bool = True) -> Pipe[Any]:
+    """The same graph as plain pipes, for a loader or (`loaded` is False) to be iterated as it is.
+
+    `told`, if given, collects the seeds that nodes were given by hand: each once.
+    """
     memo = {} if memo is None else memo
     done = memo.get(id(node))
     if done is not None:
         return done
     if isinstance(node, TorchPipe):
-        return lowered(node.pipe, memo, told)
+        return lowered(node.pipe, told, memo, loaded)
     memo[id(node)] = None
     streams = () if is_table(node) and is_own(node) else streams_of(node)
     # A pipe that can be reached from itself: the way back is left to the user's object, as it is.
     streams = tuple(s for s in streams if id(s) not in memo or memo[id(s)] is not None)
-    below = [] if _branches(node) else [lowered(source, memo, told) for source in streams]
+    below = [] if _branches(node) else [lowered(source, told, memo, loaded) for source in streams]
     if is_own(node):
-        plain = Pipe(own_op(node, streams, seeded=told is None), *below)
+        plain = Pipe(own_op(node, streams, seeded=loaded), *below)
     elif not isinstance(node, DataPipe):
         plain = node if all(a is b for a, b in zip(below, streams, strict=True)) else Pipe(node.op, *below)
     else:
         op: Any = op_of(node)
-        if told is not None and isinstance(op, FullSync):
+        if not loaded and isinstance(op, FullSync):
             op = Together(op.timeout)
         field = READS_BY_ITSELF.get(type(op))
         plain = Pipe(op, *below) if field is None else Pipe(replace(op, **{field: below[0]}))
@@ -100,7 +103,7 @@ def _branches(node: Any) -> bool:
 def opened(node: DataPipe[Any]) -> Iterator[Any]:
     """The samples of a graph that is iterated without a loader."""
     told: dict[int, int] = {}
-    pipe = lowered(node, told=told)
+    pipe = lowered(node, told, loaded=False)
     number = None
     if any(
         isinstance(n.op, RANDOM) and getattr(n.op, "seed", None) is None and id(n) not in told for n in pipe.nodes()

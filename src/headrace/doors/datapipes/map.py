@@ -1,5 +1,6 @@
 """The classes of `headrace.datapipes.map`: tables, made from the same kind of table."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -7,9 +8,26 @@ from headrace.doors.datapipes import verbs as verbs
 from headrace.doors.datapipes.classes import make_class, make_verb
 from headrace.doors.datapipes.iter import CLASSES as STREAMS
 from headrace.doors.datapipes.iter import Chance
+from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
 
 MODULE = "headrace.datapipes.map"
+
+
+class Loads:
+    """A table whose length may be known only when all of its source has been read."""
+
+    def __len__(self) -> int:
+        node: Any = self
+        op = node.__dict__["_built"]
+        if op.read.table is None and lowered(node.__dict__["_sources"][0]).length() is None:
+            warnings.warn(
+                "Data from prior DataPipe are loaded to get length of IterToMapConverter before execution of the "
+                "pipeline. Please consider removing len().",
+                stacklevel=2,
+            )
+        return int(op.size())
+
 
 VERBS: dict[str, tuple[str, Callable[..., Any]]] = {
     "Batcher": ("batch", verbs.batch_table),
@@ -23,7 +41,7 @@ VERBS: dict[str, tuple[str, Callable[..., Any]]] = {
 """Class -> verb on tables."""
 
 CLASSES: dict[str, Any] = {
-    "IterToMapConverter": make_class("IterToMapConverter", verbs.to_map, MapDataPipe, MODULE),
+    "IterToMapConverter": make_class("IterToMapConverter", verbs.to_map, MapDataPipe, MODULE, (Loads,)),
     "SequenceWrapper": make_class("SequenceWrapper", verbs.wrap_table, MapDataPipe, MODULE),
 }
 for _name, (_verb, _make) in VERBS.items():

@@ -50,6 +50,8 @@ class DataPipe(Pipe[T]):
     """What both kinds of DataPipe have in common."""
 
     length_text: ClassVar[str] = "{name} instance doesn't have valid length"
+    original: ClassVar[str] = ""
+    """What TorchData calls this class inside: texts that programs look for have that name."""
 
     op = _Computed(lambda node: _op_of(node))
     inputs = _Computed(lambda node: engine_inputs(node))
@@ -66,7 +68,8 @@ class DataPipe(Pipe[T]):
             given = self.__dict__.get("_given", {})
             if name in given:
                 return given[name]
-            if name in SOURCE and self.__dict__.get("_sources"):
+            is_branch = name == "main_datapipe" and "instance_id" in given  # what all branches of a fork read
+            if self.__dict__.get("_sources") and (name in SOURCE or is_branch):
                 return self.__dict__["_sources"][0]
             if (verb := torchs_verb(self, name)) is not None:
                 return functools.partial(verb, self)
@@ -110,10 +113,18 @@ class DataPipe(Pipe[T]):
         return _lowered(self).columnar
 
     def __len__(self) -> int:
-        known = _lowered(self).length()
-        if known is None:
-            raise NoLength(self.length_text.format(name=type(self).__name__))
-        return known
+        pipe = _lowered(self)
+        known = pipe.length()
+        if known is not None:
+            return known
+        if is_own(self):
+            raise NoLength(f"object of type '{type(self).__name__}' has no len()")
+        sources = self.__dict__["_sources"]
+        told = "length" in self.__dict__["_given"]  # (where the user may say it)
+        if pipe.inputs and not told and pipe.op.length((1,) * len(pipe.inputs)) is not None:
+            for source in sources:  # the one whose length is missing says so
+                len(source)
+        raise NoLength(self.length_text.format(name=self.original or type(self).__name__))
 
     def __repr__(self) -> str:
         return repr(_lowered(self))
@@ -249,8 +260,7 @@ def register(cls: type[DataPipe[Any]], name: str, function: Callable[..., Any]) 
     taken = getattr(cls, name, None)
     if taken is not None and _who(taken) != _who(function):
         raise Exception(f"Unable to add DataPipe function name {name} as it is already taken")
-    # Verbs of streams work on plain pipes too.
-    setattr(Pipe if issubclass(IterDataPipe, cls) else cls, name, function)
+    setattr(cls, name, function)
 
 
 def _who(function: Any) -> Any:
