@@ -34,7 +34,8 @@ from headrace.plan.world import World
 from headrace.ranks.detect import warn_if_ranks
 from headrace.ranks.env import job
 from headrace.ranks.mesh import Mesh, is_mesh, world_of
-from headrace.sharing import FEW, Sharing, known, make, with_passing, without_sync
+from headrace.sharing import make, without_sync
+from headrace.sharing.arithmetic import FEW, Sharing, with_passing
 
 T = TypeVar("T", covariant=True)
 
@@ -143,7 +144,7 @@ class Loader(Generic[T]):
         )
         if sharding == "dynamic":
             program = with_passing(program)
-        elif self.world.share_ranks > 1 and not known(program):
+        elif self.world.share_ranks > 1 and not program.steps_known:
             program = with_passing(program, FEW)
         self._sharing = make(program, pipe, policy, self.world, ends, sharding, store, sync)
         self._epoch = epoch

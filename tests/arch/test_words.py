@@ -35,7 +35,6 @@ STILL_TWICE = {
     "Level",
     "Plain",
     "Plan",
-    "Poll",
     "Shuffle",
     "Slice",
     "Spot",

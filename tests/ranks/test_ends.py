@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
 from headrace.doors.dataloader2.services import ReadSettings
-from headrace.sharing import Agreement
+from headrace.ranks.agree import Agreement
 from tests.depth import depth
 from tests.laws.pipes import Numbers, drawn, odd, stream
 from tests.ranks.together import Meeting, Seat

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
+from headrace.engine.equal_steps import EqualSteps
 from headrace.engine.feeds.positions import Position
-from headrace.engine.places import RunPlace, VotedPlace
-from headrace.engine.voting import HANDFUL, Ballot, Voting
+from headrace.engine.places import RunPlace, RunView, VotedPlace
+from headrace.engine.voting import HANDFUL, StepVotes
 from headrace.errors import BadOption, Closed, RanksDisagree, WorkerStuck
 from headrace.ranks import vote as votes
 from headrace.ranks.vote import Judge, Rows, VoteThread
@@ -43,10 +44,17 @@ class Source(Iterator[int]):
     def place(self) -> RunPlace:
         return RunPlace(Position(self.at))
 
+    def run(self) -> RunView:
+        return RunView(self, self.place, lambda: None)
 
-def vote(thread: VoteThread, source: Source, handful: int = HANDFUL, epoch: int = 0) -> tuple[Voting, Ballot]:
-    ballot = Ballot(thread.begin(epoch), 0, handful=handful)
-    return ballot.watch(source, source.place, lambda: None), ballot
+
+def never_again(at: RunPlace) -> RunView:
+    raise AssertionError("what is left of a stream cannot be dealt anew")
+
+
+def vote(thread: VoteThread, source: Source, handful: int = HANDFUL, epoch: int = 0) -> tuple[EqualSteps, StepVotes]:
+    steps = StepVotes(thread.begin(epoch), 0, handful=handful)
+    return EqualSteps(steps, source.run(), never_again), steps
 
 
 def ranks_do(ranks: int, body: Callable[[int, VoteThread], Any]) -> list[Any]:
@@ -70,7 +78,7 @@ def ranks_do(ranks: int, body: Callable[[int, VoteThread], Any]) -> list[Any]:
     return results
 
 
-LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=4)
+LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=4)
 
 
 @settings(max_examples=depth(60, 2000))
@@ -80,12 +88,12 @@ def test_all_ranks_make_as_many_steps_as_the_shortest_and_know_where_all_stand(
 ) -> None:
     def body(rank: int, thread: VoteThread) -> Any:
         source = Source(lengths[rank])
-        ballot = Ballot(thread.begin(0), rank, handful=handful)
-        samples = ballot.watch(source, source.place, lambda: None)
+        steps = StepVotes(thread.begin(0), rank, handful=handful)
+        samples = EqualSteps(steps, source.run(), never_again)
         got = []
         for sample in samples:
             got.append(sample)
-            place = ballot.place()
+            place = steps.place()
             assert isinstance(place, VotedPlace)
             stood = [at.place.position for at in place.ranks if isinstance(at.place, Position)]
             assert [at + place.steps for at in stood] == [len(got)] * len(lengths)
@@ -155,12 +163,12 @@ def test_epochs_that_ranks_leave_after_any_step_do_not_mix_with_the_next(
 
 def test_a_rank_that_goes_on_in_an_epoch_that_others_have_left_is_told_who() -> None:
     def body(rank: int, thread: VoteThread) -> Any:
-        samples, ballot = vote(thread, Source(50), epoch=7)
+        samples, steps = vote(thread, Source(50), epoch=7)
         assert next(samples) == 0
         if rank == 1:
             with pytest.raises(RanksDisagree, match=r"rank 0 has left epoch 7 and begun epoch 8.*same number of steps"):
                 list(samples)
-            assert ballot.place() == VotedPlace(HANDFUL, (Source(50).place(),)), "what was granted was delivered"
+            assert steps.place() == VotedPlace(HANDFUL, (Source(50).place(),)), "what was granted was delivered"
         samples.leave()
         # Whoever was ahead has waited here for the other one.
         return list(vote(thread, Source(50), epoch=8)[0])
@@ -207,6 +215,9 @@ class Recorded:
         self.events: list[str] = []
         self._votes = 0
 
+    def again(self) -> "Recorded":
+        raise AssertionError("nothing is dealt anew")
+
     def cast(self, row: list[int], text: bytes, last: Judge, talk: Judge) -> Any:
         number, self._votes = self._votes, self._votes + 1
         self.events.append(f"cast {number}")
@@ -222,7 +233,7 @@ class Recorded:
 
 def test_a_vote_is_cast_a_handful_of_steps_before_its_answer_is_needed() -> None:
     poll, source = Recorded(), Source(18)
-    samples = Ballot(poll, 0).watch(source, source.place, lambda: None)
+    samples = EqualSteps(StepVotes(poll, 0), source.run(), never_again)
     for sample in samples:
         poll.events.append(str(sample))
     assert ", ".join(poll.events) == (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import World
-from headrace.sharing import Agreement
+from headrace.ranks.agree import Agreement
 
 
 class Meeting:

@@ -1,13 +1,13 @@
 """Dynamic sharding: one epoch of one rank that takes blocks from a counter (see `feeds.counter`)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from headrace.engine.feeds.counter import AtBlock, Blocks, Finished, Taken, merged
 from headrace.engine.feeds.dealt import Deal, Dealt
 from headrace.engine.feeds.place import Feed
 from headrace.engine.feeds.regrouped import Regrouped
-from headrace.engine.places import RunPlace
+from headrace.engine.places import RunPlace, RunView
 from headrace.engine.program import Program
 from headrace.errors import BadPipe
 from headrace.op import Each
@@ -55,8 +55,8 @@ class Dynamic:
             # Random values hang on the number: it is the one that a batch of these samples has in any run.
             yield Deal(first // self._size, payload, AtBlock(ticket), AtBlock(ticket + 1), self._blocks.skip(block))
 
-    def watch(self, source: Iterator[Any], place: Callable[[], RunPlace], mask: object) -> "Told":
-        return Told(self, source, place)
+    def watch(self, run: RunView, again: object) -> "Told":
+        return Told(self, run)
 
     def note_end(self) -> None:
         """Nothing is left for this rank."""
@@ -98,10 +98,10 @@ class Dynamic:
 class Told(Iterator[Any]):
     """The samples of a run; the other ranks are told of each block that is finished."""
 
-    def __init__(self, dynamic: Dynamic, source: Iterator[Any], place: Callable[[], RunPlace]) -> None:
+    def __init__(self, dynamic: Dynamic, run: RunView) -> None:
         self._dynamic = dynamic
-        self._source = source
-        self._place = place
+        self._source = run.samples
+        self._place = run.place
 
     def __next__(self) -> Any:
         try:

@@ -12,13 +12,15 @@ Behind an error about one batch the iterator goes on. Anything else ends it: who
 """
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.engine.delivery import Delivery
 from headrace.engine.feeds.place import Feed
-from headrace.engine.places import EpochPlace, RunPlace, plain_epoch_place
+from headrace.engine.places import EpochPlace, RunPlace, RunView, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
@@ -42,8 +44,8 @@ class Watched(Protocol):
         """Nobody will ask for more."""
 
 
-Watch = Callable[[Iterator[Any], Callable[[], RunPlace], Callable[[], list[bool] | None]], Watched]
-"""Samples, where they stand, the mask of the last one -> the same samples, as far as they are wanted."""
+Watch = Callable[[RunView, Callable[[RunPlace], RunView]], Watched]
+"""A run, and how to begin another one at a place -> the samples, as far as they are wanted."""
 CAPTURE = 64
 """Where ops in the consumer stand is noted once in so many batches: in between, the batches since are counted."""
 TURN = 2**32
@@ -131,7 +133,8 @@ class Epoch(Iterator[T], Generic[T]):
             # (With a tail this object is part of a circle anyway; without, it ends when nobody holds it any more.)
             mask = self._run.mask if self._tail is None else self.mask
             place = self._run.place if self._tail is None else self._live
-            self._samples = self._watched = self._watch(self._samples, place, mask)
+            again = partial(_again, weakref.ref(self))
+            self._samples = self._watched = self._watch(RunView(self._samples, place, mask), again)
 
     def _begin(self, at: RunPlace | None, turn: int = 0) -> Run:
         assert self._workers is not None
@@ -299,6 +302,15 @@ def _broken_off(why: str) -> str:
         f"this iterator is closed: {why}. To go on after the batch that was received last, "
         "loader.load_state_dict(loader.state_dict()) and iter(loader); iter(loader) alone starts the next epoch"
     )
+
+
+def _again(epoch: "weakref.ref[Epoch[Any]]", at: RunPlace) -> RunView:
+    """Another run of an epoch without ops in the consumer, from a place that its ranks have agreed on."""
+    its = epoch()
+    assert its is not None
+    its._run.abandon()
+    its._run = run = its._begin(at)
+    return RunView(run, run.place, run.mask)
 
 
 def _draws(pool: Pool) -> bool:

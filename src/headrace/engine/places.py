@@ -7,8 +7,9 @@
 None stands for the start of an epoch. Plain data is read piece by piece before anything is run from it.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from headrace.engine.feeds.place import Place, plain_place, read_place
 from headrace.engine.plain import Json, brief, kind_of, plain, record, rows, whole
@@ -141,6 +142,14 @@ class VotedPlace:
 
 
 EpochPlace = RunPlace | VotedPlace
+
+
+class RunView(NamedTuple):
+    """A run, for whoever stands between it and the user: its samples, where it stands, the mask of the last one."""
+
+    samples: Iterator[Any]
+    place: Callable[[], RunPlace]
+    mask: Callable[[], list[bool] | None]
 
 
 def read_epoch_place(value: object) -> EpochPlace | None:

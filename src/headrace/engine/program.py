@@ -90,6 +90,12 @@ class Program:
         return not self.tail and all(isinstance(n.op, Each) for s in self.stages for n in (*s.inner, *s.nodes))
 
     @property
+    def steps_known(self) -> bool:
+        """Ranks know by arithmetic how many steps each of them will take; otherwise they vote while they run."""
+        nodes = [*self.tail, *(n for s in self.stages for n in (*s.inner, *s.nodes))]
+        return all(isinstance(node.op, Each) for node in nodes)
+
+    @property
     def assembled(self) -> bool:
         """The last regrouping needs no op of the user's: the consumer does it while it decodes."""
         return self.last.feed == "refs" and not self.last.nodes and not self.last.inner

@@ -86,9 +86,11 @@ class PendingVote:
 class EpochVotes:
     """The votes of one epoch."""
 
-    def __init__(self, thread: "VoteThread", serial: int) -> None:
+    def __init__(self, thread: "VoteThread", serial: int, deal: int = 0) -> None:
         self._thread = thread
         self._cast = 0
+        self._deal = deal
+        """Counts how often ranks have shared what is left of the epoch anew."""
         self.serial = serial
         """Counts the epochs that this rank has begun."""
         self.epoch: int | None = None
@@ -100,7 +102,13 @@ class EpochVotes:
         """A row of as many numbers as every rank gives; texts are exchanged too if `talk` accepts what all gave."""
         number, self._cast = self._cast, self._cast + 1
         about = UNKNOWN if self.epoch is None else self.epoch % EPOCHS
-        return self._thread.cast(_Vote(self, [self.serial, about, number, *row], text, last, talk))
+        return self._thread.cast(_Vote(self, [self.serial, about, self._deal, number, *row], text, last, talk))
+
+    def again(self) -> "EpochVotes":
+        """Further votes of the same epoch, after all ranks have cast the last of these."""
+        votes = EpochVotes(self._thread, self.serial, self._deal + 1)
+        votes.epoch = self.epoch
+        return votes
 
 
 class _Vote(NamedTuple):
@@ -111,8 +119,8 @@ class _Vote(NamedTuple):
     talk: Judge
 
 
-HEAD = 3
-"""Numbers of a row that say what it is about: serial, epoch, number of the vote."""
+HEAD = 4
+"""Numbers of a row that say what it is about: serial, epoch, deal, number of the vote."""
 WIDTH = 32
 """Numbers that ranks exchange at each vote, whatever it is about: ranks may be voting on different things."""
 
@@ -217,8 +225,8 @@ class VoteThread:
         for rank, row in enumerate(rows):
             if row[:HEAD] != mine[:HEAD]:
                 raise RanksDisagree(
-                    f"rank {rank} is in {_name(row)} at its vote number {row[2]}, this rank in {_name(mine)} at "
-                    f"number {mine[2]}: all ranks have to begin the same epochs, in the same order"
+                    f"rank {rank} is in {_name(row)} at its vote number {row[3]}, this rank in {_name(mine)} at "
+                    f"number {mine[3]}: all ranks have to begin the same epochs, in the same order"
                 )
         said = [row[HEAD : len(mine)] for row in rows]
         texts = self._exchange(self._group.texts, vote.text) if vote.talk(said) else []

@@ -130,10 +130,10 @@ class Regroup(Feed):
         self._start: list[tuple[Block, int]] = []
         self._filled: dict[int, int] = {}
         """Of groups that are filled up, by how many samples."""
+        self._uneven = not setting.program.steps_known
+        """Some ranks may get one sample more than others: they vote on their steps anyway."""
         self._last_after: Placed = at.source
         self._last_kept = 0
-        self.surplus = 0
-        """Samples that no rank gets, because not every rank would get one."""
         self.closed = False
         """The stage before has ended."""
 
@@ -255,8 +255,12 @@ class Regroup(Feed):
             rounds = min(self._block, self._waiting // ranks)
             if rounds:
                 return _Step(self._rank, rounds, ranks, ranks - 1 - self._rank)
-            if self.closed:
-                self._leave_out()
+            if not self.closed:
+                return None
+            left = self._waiting
+            if self._uneven and self._rank < left:
+                return _Step(self._rank, 1, 1, left - self._rank - 1)
+            self._leave_out()
             return None
         if not self.closed:
             return None if self._waiting < (size if ranks == 1 else size * ranks + ranks) else self._full_step(size)
@@ -290,7 +294,7 @@ class Regroup(Feed):
             block.drop()
 
     def _leave_out(self) -> None:
-        self.surplus += self._waiting
+        """What waits is no business of this rank: others take it, or nobody does."""
         while self._entries:
             self._spend()
         self._waiting = 0

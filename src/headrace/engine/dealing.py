@@ -1,0 +1,85 @@
+"""Dealing: positions that ranks take in turn, and how what is left is dealt anew when one of them has no more.
+
+Behind a filter one rank may run out of samples long before the others: the filter may even reject all that it was
+dealt. Nobody who reads by position has to be left out then: all ranks know from their votes how far each has come, so
+each works out by itself what is left, and takes its turns in that. Samples that another rank had made and could not
+deliver are made again by whoever gets them.
+
+    deal 0     rank 0: positions 0 2 4 6 ...   all rejected          rank 1: 1 3 5 7 ...     batches, none delivered yet
+    deal 1     rank 0: positions 1 5 9 ...                           rank 1: 3 7 11 ...
+
+A deal that brings no step at least shows which positions hold nothing. When even that fails (the samples that are left
+are fewer than the ranks, or one position holds them all) the epoch ends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.engine.feeds.elastic import InTurns
+from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.places import RunPlace
+from headrace.plan.turns import Progress, Rest, Turns, fold
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing:
+    """One deal: what was left when it began."""
+
+    rest: Rest
+    block: int
+    """Positions of one ticket."""
+    length: int
+    ranks: int
+    group: int
+    """Samples of one step; 0: they are delivered one by one."""
+    number: int
+    """Steps that were made before."""
+    drops: bool = False
+    """A rank that has no batch left may have samples, too few for one."""
+
+    @classmethod
+    def of(cls, at: RunPlace, length: int, group: int, drops: bool) -> "Dealing":
+        """The deal that a place of a job belongs to."""
+        groups, turns = _parts(at)
+        return cls(turns.rest, turns.block, length, len(turns.progress), group, groups.number, drops)
+
+    def place(self, progress: Sequence[Progress], steps: int, skipped: int) -> RunPlace:
+        """Where the job stands after so many steps of this deal, with each rank as far as this."""
+        number = self.number + steps if self.group else 0
+        turns = InTurns(self.rest, self.block, tuple(progress))
+        return RunPlace(Regrouped(turns, 0, number * self.group, number), 0, skipped)
+
+    def end(self, rank: int) -> Progress:
+        """The progress of a rank that has nothing left."""
+        return Turns(self.rest, self.ranks, rank, self.block, self.length).tickets, 0
+
+    def again(self, progress: Sequence[Progress], steps: int, moved: bool) -> "Dealing | None":
+        """What is left, dealt anew after so many steps from here; None if that would change nothing."""
+        rest = fold(self.rest, self.block, progress, self.length)
+        left = _size(rest, self.length)
+        if not left or (not moved and left >= _size(self.rest, self.length)):
+            return None
+        return replace(self, rest=rest, number=self.number + steps)
+
+
+def progress_of(at: RunPlace) -> Progress:
+    """Of one rank: tickets behind it, and outputs gone of the next."""
+    groups, turns = _parts(at)
+    return turns.progress[0][0], groups.offset + at.gone
+
+
+def job_progress(at: RunPlace) -> tuple[Progress, ...]:
+    """The same of all ranks, in the place of a job."""
+    return _parts(at)[1].progress
+
+
+def _parts(at: RunPlace) -> tuple[Regrouped, InTurns]:
+    groups = at.place
+    assert isinstance(groups, Regrouped)
+    assert isinstance(groups.source, InTurns)
+    return groups, groups.source
+
+
+def _size(rest: Rest, length: int) -> int:
+    """Positions that are left, those of tickets that were begun included."""
+    return rest.count(length) + sum(count for pieces, _ in rest.atoms for _, _, count in pieces)

@@ -1,0 +1,170 @@
+"""Equal steps: the samples of one rank, delivered as far as all ranks can follow.
+
+Nobody waits for a vote while there is something to deliver. Where handfuls are of 4:
+
+    pulled     0 1 2 3 | 4 5   6 7   8 9   10 | 11   12   13   14 | 15   16 ...   in the consumer, one or two at a step
+    cast            v0         v1               v2                  v3             with the last batch of a handful
+    delivered          | 0     1     2     3  | 4    5    6    7  | 8    9 ...
+    needed             v0                     v1                  v2               and usually there
+
+How many votes a rank has cast follows from the steps that it has made, and from nothing else. So ranks that leave an
+epoch after the same step have cast the same votes. At most two handfuls are held. Votes are exchanged by a thread (see
+`headrace.ranks.vote`); the samples and their places are touched by the consumer only.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.engine.places import RunPlace, RunView
+from headrace.engine.voting import Granted, Mask, StepVotes, Vote
+from headrace.errors import BadPipe
+
+log = logging.getLogger("headrace")
+PULLS = 2
+"""Batches that are pulled at one step, until enough are held."""
+
+
+class _Handful:
+    """Batches that are voted on together."""
+
+    def __init__(self, before: RunPlace | None) -> None:
+        self.before = before
+        self.after: list[RunPlace] = []
+        self.ready = 0
+        self.room = 0
+        """Batches that were asked for."""
+        self.vote: Vote | None = None
+
+
+class EqualSteps(Iterator[Any]):
+    """The samples of a run, as far as every rank can follow; `again` is another run, from a place on."""
+
+    def __init__(self, votes: StepVotes, run: RunView, again: Callable[[RunPlace], RunView]) -> None:
+        self._again = again
+        self._votes = votes
+        self._error: Exception | None = None
+        self._over = False
+        self.surplus = 0
+        """What this rank could not deliver."""
+        self._begin_deal(run)
+
+    def _begin_deal(self, run: RunView) -> None:
+        self._source, self._place, self._mask = run
+        self._held: deque[tuple[Any, Mask]] = deque()
+        self._handfuls: deque[_Handful] = deque()
+        """Those that are voted on or being pulled, oldest first."""
+        self._ahead = 0
+        """Batches that were asked for and not delivered, whether there were as many or not."""
+        self._granted = Granted(0, False)
+        self._left = 0
+        """Of the steps that were granted."""
+        self._dry = False
+        """Nothing more will come from the source."""
+        self._final = False
+        """The vote cast last will end the deal."""
+
+    def __next__(self) -> Any:
+        votes = self._votes
+        while True:
+            while not self._left:
+                self._begin_handful()
+            for _ in range(PULLS):
+                if self._ahead < 2 * votes.handful and not self._final and not self._granted.last:
+                    self._pull()
+            self._left -= 1
+            self._ahead -= 1
+            sample, mask = self._held.popleft()
+            votes.delivered(mask)
+            if not votes.behind:
+                votes.handed += 1
+                return sample
+            votes.behind -= 1
+
+    def leave(self) -> None:
+        """Nobody will ask for more. Votes that are under way come to their end by themselves."""
+        self._over = True
+        self._error = None  # its traceback knows this object
+
+    def _begin_handful(self) -> None:
+        """Go on to the next handful, or raise what ends the epoch."""
+        if self._granted.last and not self._over:
+            if (at := self._votes.deal_again()) is None:
+                self._end()
+            else:
+                self._begin_deal(self._again(at))
+        if self._over:
+            raise StopIteration
+        while not self._handfuls or (vote := self._handfuls[0].vote) is None:
+            self._pull()
+        try:
+            self._granted = self._votes.count(vote)
+        except Exception as lost:
+            self._over = True
+            error, self._error = self._error, None
+            if error is None:
+                raise
+            error.add_note(f"(the other ranks could not be told: {lost})")
+            try:
+                raise error from error.__cause__
+            finally:
+                del error
+        self._handfuls.popleft()
+        self._left = self._granted.steps
+
+    def _pull(self) -> None:
+        """Get the next batch, if there is one; with the last of a handful, vote."""
+        votes = self._votes
+        if not self._handfuls or self._handfuls[-1].vote is not None:
+            self._handfuls.append(_Handful(None if votes.each_step else self._place()))
+        handful = self._handfuls[-1]
+        if not self._dry:
+            try:
+                sample = next(self._source)
+            except StopIteration:
+                self._dry = True
+            except Exception as error:
+                self._dry, self._error = True, error
+            else:
+                self._held.append((sample, self._mask() if votes.masks else None))
+                handful.ready += 1
+                if votes.each_step:
+                    handful.after.append(self._place())
+        handful.room += 1
+        self._ahead += 1
+        if handful.room == votes.handful:
+            self._final = handful.ready < votes.handful
+            wrong = self._error if self._final else None
+            handful.vote = votes.cast(handful.ready, wrong, handful.before, handful.after)
+
+    def _end(self) -> None:
+        """All steps are made."""
+        self._over = True
+        failed, wanting = self._granted.failed, self._granted.wanting
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # or its traceback and this frame would keep each other
+        if failed:
+            raise RuntimeError(f"another rank failed ({failed}); what it printed says more")
+        if wanting and self._votes.no_step:
+            raise BadPipe(
+                "no step of this epoch can be made: behind the ops that decide how many samples there are, there is "
+                f"none on rank {', '.join(map(str, wanting))}, and some on others; use fewer ranks, or put these ops "
+                "before the place where ranks part"
+            )
+        size = self._votes.size or _one
+        self.surplus = sum(size(sample) for sample, _ in self._held) + sum(size(sample) for sample in self._source)
+        if self.surplus:
+            log.warning(
+                "%d %s of this rank are left out, because another rank has no more; "
+                "every rank takes the same number of steps",
+                self.surplus, self._votes.unit,
+            )  # fmt: skip
+
+
+def _one(sample: Any) -> int:
+    return 1

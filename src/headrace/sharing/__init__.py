@@ -1,0 +1,66 @@
+"""Sharing: how the ranks of a job share an epoch, and where the whole of it stands.
+
+    arithmetic   settles everything: ranks know their parts and lengths without a word
+    voted        what each rank will have shows only while it runs: ranks vote on how far they go
+    counted      sharding="dynamic": ranks take the next block from a counter, and may take as many as they can
+
+A loader asks its sharing to begin an epoch at a place (None: at its start) and gets what its own engine has to do.
+A place is where the job stands, the same on every rank, and loads in another world.
+"""
+
+from typing import Any
+
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
+from headrace.errors import BadOption
+from headrace.ops.shape.same import FullSync
+from headrace.pipe.graph import Pipe
+from headrace.plan.world import World
+from headrace.ranks.agree import TIMEOUT
+from headrace.sharing.arithmetic import Sharing
+from headrace.sharing.counted import Counted
+from headrace.sharing.voted import Voted
+
+
+def make(
+    program: Program, pipe: Pipe[Any], policy: Policy, world: World, ends: str, sharding: str, store: Any,
+    timeout: float | None,
+) -> Sharing:  # fmt: skip
+    """The sharing of a loader; `timeout` is that of a fullsync at the end of the pipe."""
+    seconds = TIMEOUT if timeout is None else timeout
+    if sharding not in ("static", "dynamic"):
+        raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
+    if sharding == "dynamic":
+        _check_dynamic(program, policy, world, ends, timeout)
+        return Counted(program, pipe, world, ends, seconds, store)
+    if store is not None:
+        raise BadOption("store= is where ranks share a counter: set sharding='dynamic' with it")
+    kind = Voted if world.share_ranks > 1 and not program.steps_known else Sharing
+    return kind(program, pipe, world, ends, seconds)
+
+
+def _check_dynamic(program: Program, policy: Policy, world: World, ends: str, timeout: float | None) -> None:
+    equal = "with sharding='dynamic' a fast rank makes more steps than a slow one, so"
+    if timeout is not None or any(isinstance(node.op, FullSync) for node in program.pipe.nodes()):
+        raise BadOption(f"{equal} fullsync, which makes steps equal, cannot be combined with it; leave one of them out")
+    if ends != "short":
+        raise BadOption(f"{equal} there is no last step to fill or to drop: leave ends= at 'short', not {ends!r}")
+    if world.replicas > 1:
+        raise BadOption(
+            f"{equal} the {world.replicas} ranks of one copy of the model would not take the same samples; "
+            "leave sharding at 'static'"
+        )
+    if not policy.ordered and len(program.stages) > 1:
+        raise BadOption(
+            "sharding='dynamic' with ordered=False needs batches that are made of one block each, and this pipe "
+            "regroups samples: leave ordered=True"
+        )
+
+
+def without_sync(pipe: Pipe[Any]) -> tuple[Pipe[Any], float | None]:
+    """The pipe without a fullsync at its end, and its time-out: every loader keeps ranks in step anyway."""
+    timeout: float | None = None
+    while isinstance(pipe.op, FullSync):
+        timeout = pipe.op.timeout if timeout is None else min(timeout, pipe.op.timeout)
+        pipe = pipe.inputs[0]
+    return pipe, timeout

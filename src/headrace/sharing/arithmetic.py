@@ -1,0 +1,187 @@
+"""Ranks share by arithmetic: each knows its part, and how many steps all will take, without a word.
+
+What every kind of sharing answers to a loader is here too.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn
+
+from headrace.engine.epoch import Epoch, Watch
+from headrace.engine.feeds.elastic import InTurns
+from headrace.engine.feeds.place import Feed
+from headrace.engine.feeds.positions import Position
+from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
+from headrace.engine.program import Program, Stage
+from headrace.engine.worlds import in_turns
+from headrace.errors import BadOption, NoLength, SnapshotRefused
+from headrace.op import Each
+from headrace.pipe.graph import Pipe
+from headrace.plan.share import Share, deal
+from headrace.plan.world import World
+from headrace.ranks.agree import Agreement
+
+
+class Start(NamedTuple):
+    """What an engine has to do: where to begin, what feeds the first stage if ranks settle that, and who looks on.
+
+    `stands` says where the whole job stands after so many batches of this rank, if that is more than where it does.
+    """
+
+    at: RunPlace | None = None
+    first: Feed | None = None
+    watch: Watch | None = None
+    stands: Callable[[int], EpochPlace | None] | None = None
+
+
+class Sharing:
+    """Ranks share by arithmetic."""
+
+    each_its_own = True
+    """A snapshot says how far the rank has come that took it; others may be behind or ahead."""
+
+    def __init__(self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float) -> None:
+        self.program = program
+        self._pipe = pipe
+        self._world = world
+        self._ends = ends
+        self._timeout = timeout
+        self._agreement: Agreement | None = None
+        self._verified = world.ranks == 1
+
+    @property
+    def _steps_are_voted(self) -> bool:
+        """Places are those of all ranks at their last vote."""
+        return False
+
+    def check(self, at: EpochPlace | None) -> EpochPlace | None:
+        """The place out of a snapshot, if it fits. The program may change its form for it."""
+        if isinstance(at, VotedPlace):
+            if len(at.ranks) != self._world.share_ranks:
+                self._refuse(len(at.ranks))
+            if not self._steps_are_voted:
+                raise SnapshotRefused("the snapshot is of ranks that voted on their steps; those of this pipe do not")
+            return at.fit(self.program)
+        if at is None:
+            return None
+        if isinstance(at.place, Regrouped):
+            # Taken on ranks that counted samples one by one.
+            self.program = with_passing(self.program, FEW)
+        elif passing(self.program) and isinstance(at.place, Position | InTurns):
+            # Of a loader that handed samples on one by one without looking.
+            at = RunPlace(Regrouped(at.place, at.gone), 0, at.skipped)
+        return at.fit(self.program)
+
+    def first(self, number: int) -> int:
+        """What rank 0 gives, on all ranks; all ask before the same epoch. Without a connection it is what was given."""
+        self._connect()
+        return number if self._agreement is None else self._agreement.first(number)
+
+    def begin(self, epoch: int, at: EpochPlace | None) -> Start:
+        if not self._verified:
+            self._verify(epoch, at)
+        if at is None:
+            return Start()
+        assert isinstance(at, RunPlace)
+        return Start(in_turns(at, self.program, self._world, self._length(epoch)) if _dealt_in_turns(at) else at)
+
+    def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
+        """Which samples of the batch delivered last are real, where some only fill it."""
+        return epoch.mask()
+
+    def retraced(self, at: EpochPlace | None) -> RunPlace | None:
+        """The place that an epoch went on from, if its batches can be found again from there."""
+        if isinstance(at, VotedPlace) or _dealt_in_turns(at):
+            raise BadOption(
+                "this epoch went on where ranks had come to different places: its batches cannot be traced from there; "
+                "ask for those of an epoch that began at its start"
+            )
+        return at
+
+    def turn_away(self) -> None:
+        """The epoch begun last is of no interest any more."""
+
+    def last(self, epoch: int) -> tuple[int, EpochPlace] | None:
+        """Where the job stands after this rank has come to the end of an epoch, if that is not the end of it."""
+        return None
+
+    def length(self) -> int:
+        """Batches of one epoch on this rank."""
+        program, ranks, rank = self.program, self._world.share_ranks, self._world.share_rank
+        total, first = program.pipe.length(), program.stages[0]
+        whole = all(isinstance(node.op, Each) for node in program.tail)
+        if total is not None and program.indexed and len(program.stages) == 1 and whole:
+            samples = program.head.length()
+            if samples is not None and first.group is not None and first.single:
+                policy = "drop" if first.drop_last else self._ends
+                return Share(samples, first.group, ranks, rank, policy).steps  # type: ignore[arg-type]
+            if first.group is None:
+                return len(deal(total, ranks, rank))
+        if total is None or ranks > 1:
+            raise NoLength(
+                "the length of this loader is not known in advance: an op of the pipe decides it while it runs"
+            )
+        return total
+
+    def close(self, wait: bool = True) -> None:
+        """No more epochs."""
+        if self._agreement is not None:
+            self._agreement.close()
+
+    def _verify(self, epoch: int, at: EpochPlace | None) -> None:
+        """Once: ranks that can talk to each other make sure that they were given the same thing."""
+        self._connect()
+        if self._agreement is not None:
+            self._agreement.same(self._facts(epoch, at))
+        self._verified = True
+
+    def _connect(self) -> None:
+        if self._agreement is None:
+            self._agreement = Agreement.of(self._world, self._timeout)
+
+    def _facts(self, epoch: int, at: EpochPlace | None) -> dict[str, Any]:
+        return {
+            "pipe": self._pipe.fingerprint(),
+            "seed": self.program.seed,
+            "length": self._pipe.length(),
+            "batch size": [stage.group for stage in self.program.stages],
+            "ends": self._ends,
+            "epoch": epoch,
+            # A stream's place has several names, and any of them will do.
+            "snapshot": plain_epoch_place(at) if self.program.indexed else None,
+        }
+
+    def _length(self, epoch: int) -> int:
+        indexed = self.program.head.indexed(self.program.seed, epoch)
+        assert indexed is not None
+        return indexed.length
+
+    def _refuse(self, ranks: int) -> NoReturn:
+        raise SnapshotRefused(
+            f"this snapshot was taken on {ranks} ranks, and this loader runs on {self._world.share_ranks}: behind the "
+            "place where ranks part this pipe does more than filter, map and batch once, so what each rank held cannot "
+            f"be given to others; go on with {ranks} ranks, or start the epoch anew"
+        )
+
+
+FEW = 8
+"""Positions of one ticket where ranks take them in turn: a ticket that was begun is finished by a single rank."""
+
+
+def with_passing(program: Program, block: int | None = None) -> Program:
+    """The program with a last stage in which the consumer hands samples on, and can leave some of a ticket out."""
+    if len(program.stages) > 1 or not program.indexed or program.stages[0].single or program.tail:
+        return program
+    last = Stage(1, (), (), "refs", None, False, "ranks count samples one by one")
+    return replace(program, stages=(*program.stages, last), block=min(program.block, block or program.block))
+
+
+def passing(program: Program) -> bool:
+    return program.indexed and program.last.feed == "refs" and program.last.group is None
+
+
+def _dealt_in_turns(at: EpochPlace | None) -> bool:
+    """Whether a place is one of ranks that took positions in turn."""
+    place = at.place if isinstance(at, RunPlace) else None
+    return isinstance(place, Regrouped) and isinstance(place.source, InTurns)

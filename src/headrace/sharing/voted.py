@@ -1,0 +1,108 @@
+"""Ranks vote: what each of them will have shows only while it runs, so they settle as they go how far all can."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from headrace.engine.dealing import Dealing
+from headrace.engine.epoch import Epoch
+from headrace.engine.equal_steps import EqualSteps
+from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
+from headrace.engine.program import Program
+from headrace.engine.voting import StepVotes
+from headrace.engine.worlds import in_turns, shares_in_turns
+from headrace.errors import BadOption, BadPipe
+from headrace.op import Each
+from headrace.ranks.agree import patience
+from headrace.ranks.vote import VoteThread
+from headrace.sharing.arithmetic import Sharing, Start
+
+
+class Voted(Sharing):
+    """Ranks vote on how far they go."""
+
+    _votes: VoteThread | None = None
+    _steps: StepVotes | None = None
+
+    @property
+    def _steps_are_voted(self) -> bool:
+        return not shares_in_turns(self.program)
+
+    def first(self, number: int) -> int:
+        # Not by a broadcast: a rank that is still inside an epoch waits for a vote, and would never come to it.
+        self._connect()
+        return number if self._votes is None else self._votes.first(number)
+
+    def _connect(self) -> None:
+        super()._connect()
+        if self._agreement is not None and self._votes is None:
+            self._votes = VoteThread(self._agreement, patience(self._timeout))
+
+    def begin(self, epoch: int, at: EpochPlace | None) -> Start:
+        if not self._verified:
+            self._verify(epoch, at)
+        if self._votes is None:
+            raise BadPipe(
+                "the ops after the division decide how many samples each rank gets, so ranks have to agree on the end "
+                "of the epoch while they run: initialise torch.distributed in every rank before iterating"
+            )
+        rank = self._world.share_rank
+        here: RunPlace | None = None
+        dealing: Dealing | None = None
+        behind = 0
+        if shares_in_turns(self.program):
+            assert not isinstance(at, VotedPlace)
+            length = self._length(epoch)
+            here = in_turns(at, self.program, self._world, length)
+            last = self.program.last
+            dealing = Dealing.of(here, length, last.group or 0, last.drop_last or self._ends == "drop")
+            at = None if at is None else here
+        elif at is not None:
+            if not isinstance(at, VotedPlace):
+                self._refuse(1)
+            here, behind = at.ranks[rank], at.steps
+        unit, size = _counting(self.program)
+        self._steps = StepVotes(
+            self._votes.begin(epoch), rank, at, dealing, behind, masks=self._ends in ("pad", "repeat"),
+            unit=unit, size=size,
+        )  # fmt: skip
+        return Start(here, None, partial(EqualSteps, self._steps), self._steps.place)
+
+    def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
+        program = self.program
+        filling = [stage for stage in program.stages if stage.group is not None and not stage.drop_last]
+        if self._ends in ("short", "drop") or not filling:
+            return None
+        if (
+            filling != [program.last]
+            or not program.last.single
+            or not all(isinstance(n.op, Each) for n in program.tail)
+        ):
+            raise BadOption(
+                f"with ends={self._ends!r} batches are filled before ops that leave out or regroup what they get, so "
+                "which samples of the result are real is not known; batch at the end of the pipe, or use ends='short' "
+                "or 'drop'"
+            )
+        # Batches are made ahead of the vote: the one delivered last is not the one made last.
+        return None if self._steps is None else self._steps.mask
+
+    def retraced(self, at: EpochPlace | None) -> RunPlace | None:
+        if self._steps is not None and self._steps.deals:
+            raise BadOption(
+                "near the end of this epoch what was left was dealt anew among the ranks, so its batches cannot be "
+                "traced; ask for those of an epoch that was not read to its end"
+            )
+        return super().retraced(at)
+
+    def close(self, wait: bool = True) -> None:
+        if self._votes is None:
+            super().close(wait)
+        else:
+            self._votes.close()
+
+
+def _counting(program: Program) -> tuple[str, Callable[[Any], int] | None]:
+    """In which units what a rank has left over is counted, and how many of them an output of the program is."""
+    if program.tail or program.last.nodes:
+        return ("samples" if program.last.group is None and not program.tail else "batches"), None
+    return "samples", len if program.last.group is not None else None

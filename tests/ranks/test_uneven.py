@@ -1,0 +1,177 @@
+"""Ranks that vote: every sample comes once, or is counted in a warning, whatever ops decide how many each rank has."""
+
+import json
+import logging
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace import Loader, Pipe, World
+from headrace.errors import BadPipe
+from tests.depth import depth
+from tests.laws.pipes import Numbers, stream
+from tests.ranks.together import together
+
+SOURCES: dict[str, Any] = {"indexed": Numbers, "streamed": stream}
+OPS: dict[str, Any] = {
+    "filter that keeps all": (lambda p: p.filter(keep), lambda n: Counter(range(n))),
+    "filter": (lambda p: p.filter(some), lambda n: Counter(x for x in range(n) if some(x))),
+    "flatmap": (lambda p: p.flatmap(many), lambda n: Counter(y for x in range(n) for y in many(x))),
+    "unbatch": (lambda p: p.map(pair).unbatch(), lambda n: Counter(y for x in range(n) for y in pair(x))),
+}
+
+
+def keep(x: int) -> bool:
+    return True
+
+
+def some(x: int) -> bool:
+    return x % 7 > 2
+
+
+def many(x: int) -> list[int]:
+    return [x] * (x % 5)
+
+
+def pair(x: int) -> list[int]:
+    return [x, x]
+
+
+class Records(logging.Handler):
+    """What is logged meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text += record.getMessage() + "\n"
+
+    def __enter__(self) -> "Records":
+        logging.getLogger("headrace").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("headrace").removeHandler(self)
+
+
+def left_out(text: str) -> int:
+    """Samples that the warnings of all ranks count."""
+    return sum(int(count) for count in re.findall(r"(\d+) samples of this rank are left out", text))
+
+
+def read(pipe: Pipe[Any], ranks: int, monkeypatch: pytest.MonkeyPatch, ends: Any = "short") -> list[list[Any]]:
+    def body(world: World) -> list[Any]:
+        with Loader(pipe, seed=5, world=world, ends=ends) as loader:
+            return list(loader)
+
+    return together(ranks, body, monkeypatch)
+
+
+@settings(max_examples=depth(40, 2000))
+@given(
+    st.sampled_from(list(SOURCES)), st.sampled_from(list(OPS)), st.integers(20, 110), st.integers(1, 5),
+    st.integers(2, 4), st.data(),
+)  # fmt: skip
+def test_every_sample_comes_once_or_is_counted(
+    source: str, op: str, n: int, batch: int, ranks: int, data: st.DataObject
+) -> None:
+    change, expected = OPS[op]
+    pipe = change(Pipe.of(SOURCES[source](n)).sharding_filter())
+    pipe = pipe.batch(batch) if data.draw(st.booleans()) else pipe
+    with pytest.MonkeyPatch.context() as monkeypatch, Records() as records:
+        got = read(pipe, ranks, monkeypatch)
+    assert len({len(rank) for rank in got}) == 1
+    delivered = Counter(x for rank in got for item in rank for x in (item if isinstance(item, list) else [item]))
+    assert not delivered - expected(n)
+    assert delivered.total() + left_out(records.text) == expected(n).total()
+    if source == "indexed" and "filter" in op:
+        assert left_out(records.text) < ranks, "what is left is dealt anew as long as it is enough for a step"
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("batch", [None, 4])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_filter_that_rejects_all_that_a_rank_was_dealt_does_not_empty_the_epoch(
+    ranks: int, batch: int | None, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for modulus, rest in ((ranks, 1), (2 * ranks, 1), (ranks, 0)):
+        pipe = Pipe.of(Numbers(201)).filter(lambda x, m=modulus, r=rest: x % m == r)
+        pipe = pipe if batch is None else pipe.batch(batch)
+
+        def body(world: World, pipe: Pipe[Any] = pipe) -> list[Any]:
+            with Loader(pipe, world=world, workers=workers, kind="thread" if workers else None) as loader:
+                return list(loader)
+
+        got = together(ranks, body, monkeypatch)
+        assert len({len(rank) for rank in got}) == 1
+        flat = [x for rank in got for item in rank for x in ([item] if batch is None else item)]
+        wanted = [x for x in range(201) if x % modulus == rest]
+        assert len(flat) == len(set(flat))
+        assert set(flat) <= set(wanted)
+        assert len(wanted) - len(flat) < ranks
+
+
+@pytest.mark.parametrize("source", ["indexed", "streamed"])
+def test_an_epoch_without_a_step_is_an_error_where_there_are_samples(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Pipe.of(SOURCES[source](67)).sharding_filter().filter(lambda x: x == 40).batch(4)
+    with pytest.raises(BadPipe, match=r"no step of this epoch can be made: .*none on rank [01], [12]"):
+        read(few, 3, monkeypatch)
+    none = Pipe.of(SOURCES[source](67)).sharding_filter().filter(lambda x: x > 100).batch(4)
+    assert read(none, 3, monkeypatch) == [[], [], []]
+    class_of_one = Pipe.of(stream(67)).sharding_filter().filter(lambda x: x % 3 == 1).batch(4)
+    with pytest.raises(BadPipe, match=r"none on rank 0, 2,"):
+        read(class_of_one, 3, monkeypatch)
+
+
+def test_snapshots_of_any_deal_go_on_in_any_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe.of(Numbers(201)).shuffle().filter(lambda x: x % 3 == 1).batch(4)
+    wanted = {x for x in range(201) if x % 3 == 1}
+
+    def whole(world: World) -> Any:
+        with Loader(pipe, seed=5, world=world) as loader:
+            return [(batch, json.dumps(loader.state_dict())) for batch in loader]
+
+    first = together(3, whole, monkeypatch)
+    steps = len(first[0])
+    assert len({state for rank in first for _, state in rank}) == steps, "one snapshot for the whole job"
+    for step in range(0, steps, depth(3, 1)):
+        before = [x for rank in first for batch, _ in rank[: step + 1] for x in batch]
+        for ranks in (1, 2, 3):
+
+            def rest(world: World, state: str = first[1][step][1]) -> Any:
+                with Loader(pipe, seed=5, world=world) as loader:
+                    loader.load_state_dict(json.loads(state))
+                    return list(loader)
+
+            then = together(ranks, rest, monkeypatch) if ranks > 1 else [rest(World())]
+            after = [x for rank in then for batch in rank for x in batch]
+            assert len(before + after) == len(set(before + after))
+            assert set(before + after) <= wanted
+            assert len(wanted) - len(before + after) < 3
+            if ranks == 3:
+                assert then == [[batch for batch, _ in rank[step + 1 :]] for rank in first]
+
+
+def test_epochs_that_follow_are_not_disturbed_by_what_was_dealt_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe.of(Numbers(90)).shuffle().filter(lambda x: x % 2 == 1).batch(4)
+
+    def body(world: World) -> Any:
+        with Loader(pipe, seed=5, world=world) as loader:
+            epochs = [list(loader) for _ in range(3)]
+            for steps in (1, 3, 5):
+                loader.set_epoch(0)
+                for _, _ in zip(range(steps), loader, strict=False):
+                    pass
+            loader.set_epoch(1)
+            return epochs, list(loader)
+
+    for epochs, second in together(2, body, monkeypatch):
+        assert second == epochs[1]
+        assert len(epochs[0]) == len(epochs[2])
