@@ -83,9 +83,9 @@ def test_wide_encodings_are_decoded_before_lines_are_cut(tmp_path: Path) -> None
 
 
 def test_a_damaged_row_is_an_error_with_its_file_and_line(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"a,b\nc\rd,e\n")
+    (tmp_path / "x").write_bytes(b'a,b\n"c"d,e\n')
     with pytest.raises(csv.Error, match=f"in {tmp_path}/x, line 2"):
-        list(Pipe.csv(tmp_path / "x"))
+        list(Pipe.of([str(tmp_path / "x")]).open_files("rb").parse_csv(strict=True))
 
 
 def test_a_sample_that_is_no_file_is_named() -> None:

@@ -75,7 +75,9 @@ class DiskCache:
     def path(self, name: str) -> str:
         """Where the copy of `name` lies, whether it is there or not."""
         tail = re.sub(r"[^A-Za-z0-9._-]", "_", name.rstrip("/").rpartition("/")[2])[-80:]
-        return os.path.join(self.folder, f"{blake2b(name.encode(), digest_size=12).hexdigest()}-{tail}")
+        return os.path.join(
+            self.folder, f"{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}-{tail}"
+        )
 
     def size(self) -> int:
         """Bytes in the folder now, fetches under way included."""

@@ -40,7 +40,7 @@ class Files(Source[str]):
         # The folder is left out: a data set that was moved is still the same one.
         folder = len(os.path.dirname(_shared_start(self.paths)))
         names = "\0".join(p[folder:] for p in self.paths)
-        return ("files", len(self.paths), blake2b(names.encode(), digest_size=8).hexdigest())
+        return ("files", len(self.paths), blake2b(names.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest())
 
 
 def _shared_start(paths: tuple[str, ...]) -> str:

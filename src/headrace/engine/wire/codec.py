@@ -84,12 +84,23 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if type(obj).__name__ == "MonthDayNano":  # pyarrow's: its class says that it is one of Python's own
             return _interval, tuple(obj)
+        if _is_untyped(obj):
+            return _reduce_tensor(obj)
         reduced = super().reducer_override(obj)
         by_value = isinstance(reduced, tuple) and reduced[0].__name__ == "_make_skeleton_class"
         if by_value and "__slots__" in vars(obj) and not issubclass(obj, tuple):
             make, (meta, name, bases, kwargs, *more), *state = reduced
             return make, (meta, name, bases, {**kwargs, "__slots__": obj.__slots__}, *more), *state
         return reduced
+
+
+def _is_untyped(obj: Any) -> bool:
+    """Whether it is a tensor of a type that torch itself writes and cannot read back: those without a storage class."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(obj) is not getattr(torch, "Tensor", None):
+        return False
+    name = str(obj.dtype).removeprefix("torch.")
+    return name in ("uint16", "uint32", "uint64", "complex32") or name.startswith(("float8", "float4"))
 
 
 def _interval(*parts: int) -> Any:

@@ -1,6 +1,7 @@
 """Text lines of a stream that may hold text or bytes, with decode errors that name the file and the line."""
 
 import io
+import re
 from collections.abc import Iterator
 from itertools import chain, islice
 from operator import methodcaller
@@ -9,6 +10,9 @@ from typing import Any
 from headrace.context import skipper
 from headrace.errors import BadOption
 from headrace.sources.stream import StreamWrapper
+
+_RETURN = re.compile(r"(?<=\r)(?!\n|$)")
+"""Behind a carriage return that ends a line by itself."""
 
 
 def check_skip(skip_lines: int) -> None:
@@ -20,7 +24,8 @@ class TextLines(Iterator[Any]):
     """The lines of a stream after the first `skip_lines`; bytes become text when `decode`.
 
     A line that cannot be decoded is an error with its place, or, with `on_error="skip"`, left out by itself. A text
-    file is decoded in blocks, and cannot be read on behind a bad byte.
+    file is decoded in blocks, and cannot be read on behind a bad byte. Text ends its lines with a line feed, a carriage
+    return or both, however it was opened; bytes with a line feed.
     """
 
     def __init__(
@@ -33,6 +38,8 @@ class TextLines(Iterator[Any]):
         """Of the line at hand, counted from 1."""
         self.left_out = False
         """Whether lines were left out."""
+        self._pieces: list[str] = []
+        """What is left of a line that was cut at carriage returns, last piece first."""
         self._lines: Iterator[Any] = iter(())
         try:
             self._lines = _lines(stream, skip_lines, decode, encoding, errors)
@@ -41,6 +48,9 @@ class TextLines(Iterator[Any]):
             self.left_out = True
 
     def __next__(self) -> Any:
+        if self._pieces:
+            self.number += 1
+            return self._pieces.pop()
         while True:
             try:
                 line = next(self._lines)
@@ -52,6 +62,8 @@ class TextLines(Iterator[Any]):
                 self.number += 1
                 continue
             self.number += 1
+            if type(line) is str and line.find("\r", 0, -2 if line.endswith("\r\n") else -1) >= 0:
+                *self._pieces, line = reversed(_RETURN.split(line))
             return line
 
 
