@@ -1,13 +1,15 @@
 """A small pipe for every op, on which law 6 is checked, and the ops that are checked elsewhere, with the reason.
 
-A builder gets `of` (makes a pipe of a list: with random access, or as a stream) and `at` (a folder of files, and a web
-server with the text files).
+The example of a new op stands beside its tests, as `EXAMPLES` in `tests/ops/test_<name>.py`; `examples()` finds it
+there. A builder gets `of` (makes a pipe of a list: with random access, or as a stream) and `at` (a folder of files, and
+a web server with the text files).
 """
 
 import bz2
 import copy
 import gzip
 import hashlib
+import importlib
 import json
 import lzma
 import zipfile
@@ -279,6 +281,16 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
     "WrappedIterable": lambda of, at: Pipe(WrappedIterable({"a": 1, "b": 2})),
     "WrappedSequence": lambda of, at: Pipe(WrappedSequence(ROWS)),
 }
+
+
+def examples() -> dict[str, Callable[[Of, At], Pipe[Any]]]:
+    """All of them: these, and those that stand beside the tests of their ops."""
+    found = dict(EXAMPLES)
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        if "\nEXAMPLES = " in path.read_text():
+            found |= importlib.import_module(f"tests.ops.{path.stem}").EXAMPLES
+    return found
+
 
 ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "AsJax": ("jax is optional and must not start in a worker", "tests/tables/test_sources.py", 'as_="jax"'),

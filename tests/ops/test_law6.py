@@ -18,7 +18,7 @@ from headrace.op import Op
 from headrace.pipe import cursor
 from headrace.sources.stream import StreamWrapper
 from headrace.testing.checks import check_pipe
-from tests.ops.law6_examples import ELSEWHERE, EXAMPLES, TEXT, At, stream
+from tests.ops.law6_examples import ELSEWHERE, TEXT, At, examples, stream
 from tests.sources.faulty import serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +37,7 @@ def discovered() -> dict[str, type[Op[Any, Any]]]:
 
 
 OPS = discovered()
+ALL = examples()
 
 
 class Contents:
@@ -75,10 +76,10 @@ def at(tmp_path: Path, url: str) -> At:
 
 
 def test_every_op_has_an_example_or_a_reason() -> None:
-    known = {*EXAMPLES, *ELSEWHERE}
-    assert not OPS.keys() - known, "add an example of the new op to tests/ops/law6_examples.py"
+    known = {*ALL, *ELSEWHERE}
+    assert not OPS.keys() - known, "a new op has an example, EXAMPLES in tests/ops/test_<name>.py"
     assert not known - OPS.keys(), "these ops are gone: take their examples away"
-    assert not EXAMPLES.keys() & ELSEWHERE.keys()
+    assert not ALL.keys() & ELSEWHERE.keys()
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
@@ -90,9 +91,9 @@ def test_an_op_without_an_example_is_covered_by_the_named_file(name: str) -> Non
 
 @pytest.mark.parametrize("checkpoint", [1, 1000])
 @pytest.mark.parametrize("kind", ["sequence", "stream"])
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ALL)
 def test_an_op_obeys_the_law(name: str, kind: str, checkpoint: int, at: At, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursor, "CHECKPOINT", checkpoint)
-    pipe = EXAMPLES[name](Pipe.of if kind == "sequence" else stream, at)
+    pipe = ALL[name](Pipe.of if kind == "sequence" else stream, at)
     assert any(type(node.op) is OPS[name] for node in pipe.nodes()), f"the example holds no {name}"
     check_pipe(pipe, same=Contents(), workers=checkpoint == 1000)

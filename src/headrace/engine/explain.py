@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.engine.program import Program, cut
-from headrace.op import Each, Flat
+from headrace.op import Each, Flat, Op
 from headrace.pipe.graph import Pipe
 
 
@@ -46,15 +46,17 @@ def _nodes(nodes: list[Pipe[Any]], place: str, cost: str | None) -> list[str]:
 
 def resume_cost(node: Pipe[Any]) -> str:
     """What has to be read again when a stream goes on from a snapshot."""
-    if node.op.resume is not None:
-        return node.op.resume
-    if node.op.quiet:
+    counted = not node.inputs and node.op.length(()) is not None
+    return node.op.resume or usual_cost(type(node.op), counted)
+
+
+def usual_cost(kind: type[Op[Any, Any]], counted: bool) -> str:
+    """The same of a class that says nothing about it; `counted`: a source whose samples can be had by number."""
+    if kind.quiet:
         return "nothing of its own"
-    if not node.inputs and node.op.length(()) is not None:
+    if counted:
         return "at most 1000 samples"
-    if isinstance(node.op, Flat):
-        return "the input sample at hand"
-    return "everything before the position, in this epoch"
+    return "the input sample at hand" if issubclass(kind, Flat) else "everything before the position, in this epoch"
 
 
 def _advice(program: Program) -> list[str]:
