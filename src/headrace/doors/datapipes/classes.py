@@ -55,9 +55,9 @@ def make_class(
     base: type[DataPipe[Any]],
     module: str,
     mixins: tuple[type, ...] = (),
-    many: bool = False,
+    verb: str = "",
 ) -> type[DataPipe[Any]]:
-    """The class whose constructor is the function `make`."""
+    """The class whose constructor is the function `make`, and which is called `verb` as a method."""
     signature = inspect.signature(make)
     parameters = list(signature.parameters.values())
     first = parameters[0].name
@@ -81,13 +81,21 @@ def make_class(
         )
 
     original = ORIGINAL.get(name) or f"{name}{'Map' if module.endswith('.map') else 'Iter'}DataPipe"
-    made_class: Any = type(name, (*mixins, base), {"__module__": module, "__doc__": make.__doc__, "original": original})
+    made_class: Any = type(
+        name, (*mixins, base), {"__module__": module, "__doc__": documented(make, verb), "original": original}
+    )
     made_class.__new__ = staticmethod(new)
     made_class.__init_subclass__ = classmethod(refuse)
     made_class.__signature__ = signature.replace(
         parameters=[p.replace(name="datapipe") if p.name == "self" and first == "self" else p for p in parameters]
     )
     return made_class  # type: ignore[no-any-return]
+
+
+def documented(make: Callable[..., Any], verb: str) -> str:
+    """What a function says about itself, and the name of the verb."""
+    text = inspect.cleandoc(make.__doc__ or "")
+    return f"{text}\n\n(functional name: ``{verb}``)" if verb else text
 
 
 def make_verb(name: str, cls: type[DataPipe[Any]], make: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,6 +105,6 @@ def make_verb(name: str, cls: type[DataPipe[Any]], make: Callable[..., Any]) -> 
     def verb(self: Any, *args: Any, **kwargs: Any) -> Any:
         return cls(self, *args, **kwargs)
 
-    verb.__name__ = name
+    verb.__name__, verb.__doc__ = name, documented(make, name)
     verb.made_by = cls  # type: ignore[attr-defined]
     return verb

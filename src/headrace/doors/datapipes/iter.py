@@ -49,6 +49,10 @@ class Seeded:
         self.__dict__["_told"] = int(seed)
         return self
 
+    @property
+    def _seed(self) -> int | None:
+        return self.__dict__.get("_told")
+
 
 class Chance(Seeded):
     """A pipe whose order is random: it can be switched off, too."""
@@ -168,6 +172,16 @@ class Stays(Pauses):
         return False
 
 
+class Decodes:
+    """A pipe to which ways of decoding can be added."""
+
+    def add_handler(self, *handler: Callable[..., Any]) -> None:
+        """Ask these, too, after those that there are."""
+        node: Any = self
+        built = node.__dict__["_built"]
+        node.__dict__["_built"] = replace(built, handlers=(*built.handlers, *handler))
+
+
 class SplitPart:
     """A part of a random split."""
 
@@ -183,7 +197,7 @@ class SplitPart:
 MIXINS: dict[str, type] = {
     "BatchMapper": FromFunction, "Cycler": Endless, "FlatMapper": FromFunction, "FullSync": Stays, "Header": First,
     "InBatchShuffler": Chance, "InMemoryCacheHolder": UntilRead, "PinMemory": Stays, "Prefetcher": Pauses,
-    "RandomSplitter": SplitPart,
+    "RandomSplitter": SplitPart, "RoutedDecoder": Decodes,
     "ShardingFilter": Shards, "ShuffledFlatMapper": OfLists, "Shuffler": Chance,
 }  # fmt: skip
 
@@ -279,7 +293,7 @@ def _classes() -> dict[str, type[DataPipe[Any]]]:
                                                "list_files_by_fsspec"):  # fmt: skip
             make = _with_pipe(make)
         mixins = (MIXINS[name],) if name in MIXINS else ()
-        made[name] = make_class(name, make, IterDataPipe, MODULE, mixins)
+        made[name] = make_class(name, make, IterDataPipe, MODULE, mixins, verb)
     for name, make in SOURCES.items():
         made[name] = make_class(name, make, IterDataPipe, MODULE, (Seeded,) if name == "SampleMultiplexer" else ())
     for name, reason in LEFT_OUT.items():

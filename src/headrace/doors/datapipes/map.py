@@ -47,7 +47,7 @@ CLASSES: dict[str, Any] = {
 for _name, (_verb, _make) in VERBS.items():
     # A shuffled table is a stream: its samples come one after the other.
     _base, _mixins = (IterDataPipe, (Chance,)) if _name == "Shuffler" else (MapDataPipe, ())
-    CLASSES[_name] = make_class(_name, _make, _base, MODULE, _mixins)
+    CLASSES[_name] = make_class(_name, _make, _base, MODULE, _mixins, _verb)
     setattr(MapDataPipe, _verb, make_verb(_verb, CLASSES[_name], _make))
 CLASSES = dict(sorted(CLASSES.items()))
 for _kind, _verb, _class, _make in (

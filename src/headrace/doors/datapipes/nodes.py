@@ -32,6 +32,13 @@ SOURCE = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
 """What the first argument of a class of pipes is called."""
 READS_BY_ITSELF: dict[type, str] = {Table: "source", CachedTable: "pipe", Sampled: "data"}
 """Ops that are no part of the opened graph: they hold their source in this field, and read it when they need it."""
+ASK_FIRST = {
+    f"{name}IterDataPipe" for name in (
+        "Batcher", "Collator", "Concater", "Cycler", "Mapper", "Multiplexer", "MultiplexerLongest", "Prefetcher",
+        "Repeater", "Shuffler", "ThreadPoolMapper", "Zipper", "ZipperLongest",
+    )
+}  # fmt: skip
+"""Classes that say themselves that they have no length where their source has no `len` at all."""
 _NOT_SENT = ("_access", "_passes")
 """What a node knows of this process only."""
 
@@ -68,7 +75,9 @@ class DataPipe(Pipe[T]):
             given = self.__dict__.get("_given", {})
             if name in given:
                 return given[name]
-            is_branch = name == "main_datapipe" and "instance_id" in given  # what all branches of a fork read
+            is_branch = name == "main_datapipe" and (
+                "instance_id" in given or not given
+            )  # what branches of a fork read
             if self.__dict__.get("_sources") and (name in SOURCE or is_branch):
                 return self.__dict__["_sources"][0]
             if (verb := torchs_verb(self, name)) is not None:
@@ -123,7 +132,8 @@ class DataPipe(Pipe[T]):
         told = "length" in self.__dict__["_given"]  # (where the user may say it)
         if pipe.inputs and not told and pipe.op.length((1,) * len(pipe.inputs)) is not None:
             for source in sources:  # the one whose length is missing says so
-                len(source)
+                if not (self.original in ASK_FIRST and not _is_sized(source)):
+                    len(source)
         raise NoLength(self.length_text.format(name=self.original or type(self).__name__))
 
     def __repr__(self) -> str:
@@ -243,6 +253,13 @@ def _op_of(node: Any) -> Op[Any, Any]:
     from headrace.doors.datapipes.lowering import op_of
 
     return op_of(node)
+
+
+def _is_sized(node: Any) -> bool:
+    """Whether a pipe has a length in principle, known or not."""
+    if is_own(node):
+        return getattr(type(node), "__len__", DataPipe.__len__) is not DataPipe.__len__
+    return not getattr(node, "length_text", "").startswith("object of type")
 
 
 class TorchPipe(IterDataPipe[Any]):

@@ -43,8 +43,8 @@ def as_pipe(given: Any) -> Made:
 
 def wrap(iterable: Iterable[Any], deepcopy: bool = True) -> Made:
     """The samples of anything that can be iterated, or of a function that returns it."""
-    if isinstance(iterable, Pipe):
-        return iterable
+    if is_pipe(iterable):
+        return Pipe(Same(), as_pipe(iterable))
     if has_positions(iterable):
         return Pipe(WrappedSequence(iterable, deepcopy))
     if not hasattr(iterable, "__iter__") and not callable(iterable):
@@ -99,7 +99,10 @@ def sampler(
     sampler_kwargs: Mapping[str, Any] | None = None,
 ) -> Made:
     """The numbers that a sampler (0, 1, 2, ... if none is given) draws for a pipe of known length."""
-    len(datapipe)
+    try:
+        len(datapipe)
+    except TypeError:
+        raise BadCount("Sampler class requires input datapipe implemented `__len__`") from None
     return Pipe(Sampled(datapipe, sampler, tuple(sampler_args or ()), tuple(sorted((sampler_kwargs or {}).items()))))
 
 
