@@ -104,10 +104,12 @@ if __name__ == "__main__":
 """
 
 
-def witnessed(interpreter: Callable[[list[str]], Path], folder: Path, program: str, *arguments: str) -> Path:
+def witnessed(
+    interpreter: Callable[[list[str]], Path], folder: Path, program: str, *arguments: str, suite: str = "swift"
+) -> Path:
     witness = folder / "witness"
     witness.mkdir()
-    python = interpreter(environments.ours(SUITES["swift"], witness, ""))
+    python = interpreter(environments.ours(SUITES[suite], witness, ""))
     (folder / "program.py").write_text(program)
     command = [str(python), str(folder / "program.py"), *arguments]
     subprocess.run(command, env=environments.variables(), capture_output=True, timeout=50)
@@ -122,6 +124,23 @@ def test_ours_is_in_place_in_every_process_however_it_was_started(
     # This one, three children and a program; helpers of multiprocessing import nothing.
     assert proof.replaced == 5
     assert proof.used == 1
+
+
+OURS_FIRST = """
+import headrace
+loader = headrace.DataLoader
+import torch.utils.data
+assert torch.utils.data.DataLoader is loader
+assert len(list(torch.utils.data.DataLoader([1, 2, 3]))) == 3
+"""
+
+
+def test_ours_is_in_place_where_headrace_itself_imports_torch(
+    interpreter: Callable[[list[str]], Path], tmp_path: Path
+) -> None:
+    witness = witnessed(interpreter, tmp_path, OURS_FIRST, suite="torch")
+    proof = prove(witness, SUITES["torch"].replaced)
+    assert (proof.wrong, proof.used) == ([], 1)
 
 
 def test_a_run_that_used_nothing_of_ours_proves_nothing(
