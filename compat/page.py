@@ -67,5 +67,10 @@ def section(result: dict[str, Any]) -> str:
 
 
 def write() -> Path:
-    FILE.write_text(text(results.stored()))
+    """The page; what the list of losses says by now is written into the results too."""
+    found = results.stored()
+    for result in found:
+        result["losses"] = results.classified(result["suite"], result["losses"])
+        results.write(result)
+    FILE.write_text(text(found))
     return FILE

@@ -14,21 +14,15 @@ FOLDER = Path(__file__).with_name("results")
 
 def compare(suite: Suite, versions: dict[str, str], original: Outcomes, ours: Outcomes, proof: Proof) -> dict[str, Any]:
     """Counts, and every loss with its class."""
-    entries = read()
     lost = sorted(original.passed() - ours.passed())
-    losses = []
-    for test in lost:
-        entry = classify(suite.name, test, entries)
-        losses.append(
-            {
-                "test": test,
-                "class": entry.kind,
-                "reason": entry.reason,
-                "link": entry.link,
-                "outcome": ours.outcome.get(test, "not found"),
-                "error": ours.error.get(test) or ours.broken.get(test.split("::")[0], ""),
-            }
-        )
+    losses = [
+        {
+            "test": test,
+            "outcome": ours.outcome.get(test, "not found"),
+            "error": ours.error.get(test) or ours.broken.get(test.split("::")[0], ""),
+        }
+        for test in lost
+    ]
     return {
         "suite": suite.name,
         "title": suite.title,
@@ -38,11 +32,21 @@ def compare(suite: Suite, versions: dict[str, str], original: Outcomes, ours: Ou
         "comparable": len(original.passed()),
         "kept": len(original.passed() & ours.passed()),
         "proof": proof.plain(),
-        "losses": losses,
+        "losses": classified(suite.name, losses),
         "gained": sorted(ours.passed() - original.passed()),
         "passed when repeated": {"original": sorted(original.repeated), "ours": sorted(ours.repeated)},
         "original outcomes": dict(sorted(original.outcome.items())),
     }
+
+
+def classified(suite: str, losses: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The losses with the classes that the list gives them now."""
+    entries = read()
+    found = [classify(suite, loss["test"], entries) for loss in losses]
+    return [
+        loss | {"class": entry.kind, "reason": entry.reason, "link": entry.link}
+        for loss, entry in zip(losses, found, strict=True)
+    ]
 
 
 def write(result: dict[str, Any], folder: Path = FOLDER) -> Path:
