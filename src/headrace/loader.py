@@ -5,8 +5,8 @@
         for batch in loader: ...          # epoch 1, another order
 
 Samples, batches and random values are the same for any number and kind of workers. Workers start at the first batch and
-live until `close()`. `state_dict()` between any two batches says where the epoch stands: on every rank, where the whole
-job stands.
+live until `close()`. `state_dict()` between any two batches says where the epoch stands: on ranks, where the whole job
+stands when all have made as many steps as this one.
 """
 
 import os
@@ -259,8 +259,10 @@ class Loader(Generic[T]):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands, as plain data: loads at any number and kind of workers.
+        """Where the loader stands, as plain data: loads at any number and kind of workers, on all ranks.
 
+        It is what this rank sees, and asks nobody: a rank that has come less far sees less. Load one state on all,
+        that of the slowest rank; `autosave=` finds it by itself.
         After an exception of any kind: after the last batch that was received.
         """
         return self._state()

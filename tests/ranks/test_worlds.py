@@ -1,5 +1,6 @@
 """Law 1 for ranks x workers: every small epoch one by one over simulated worlds, some of them with real processes."""
 
+import json
 from collections import Counter
 from itertools import product
 from typing import Any
@@ -9,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
+from headrace.errors import RanksDisagree
 from tests.depth import depth
-from tests.laws.pipes import Numbers, stream
+from tests.laws.pipes import Numbers, double, odd, stream
+from tests.ranks.together import together
 
 ENDS = ("short", "pad", "repeat", "drop")
 SHAPES: dict[str, Any] = {
@@ -84,3 +87,36 @@ def test_ranks_with_worker_processes_share_in_the_same_way(
     got = read(pipe, ranks, ends, how)
     check(got, n, batch, ends)
     assert got == read(pipe, ranks, ends, THREADS[:1])
+
+
+@pytest.mark.parametrize(
+    "pipe",
+    [
+        Pipe.of(Numbers(60)).shuffle().batch(2),
+        Pipe.of(Numbers(60)),
+        Pipe.of(stream(60)).batch(2),
+        Pipe.of(stream(60)).map(double).batch(2),
+        Pipe.of(stream(60)),
+        Pipe.of(stream(60)).sharding_filter().filter(odd).batch(2),
+        Pipe.of(Numbers(60)).filter(odd).batch(2),
+    ],
+    ids=["indexed", "indexed samples", "stream", "mapped stream", "streamed samples", "filtered stream", "filtered"],
+)
+def test_states_that_disagree_are_refused_with_the_ranks_named(
+    pipe: Pipe[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def states(world: World) -> list[Any]:
+        with Loader(pipe, seed=5, world=world, workers=world.rank, kind="thread" if world.rank else None) as loader:
+            return [json.loads(json.dumps(loader.state_dict())) for _ in loader]
+
+    everyone = together(3, states, monkeypatch)
+
+    def load(world: World, steps: tuple[int, int, int]) -> Any:
+        with Loader(pipe, seed=5, world=world) as loader:
+            loader.load_state_dict(everyone[world.rank][steps[world.rank] - 1])
+            return len(list(loader))
+
+    # Of the same step those of any rank will do, whatever words they say it in.
+    assert len(set(together(3, lambda world: load(world, (3, 3, 3)), monkeypatch))) == 1
+    with pytest.raises(RanksDisagree, match=r"rank 1, 2 was given another snapshot than rank 0.*of the slowest on all"):
+        together(3, lambda world: load(world, (4, 2, 3)), monkeypatch)

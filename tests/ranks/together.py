@@ -59,9 +59,12 @@ class Seat:
     def close(self) -> None:
         self._meeting.leave(self._rank)
 
+    @property
+    def rank(self) -> int:
+        return self._rank
+
     def same(self, facts: dict[str, Any]) -> None:
-        everyone = self._meeting.gather(self._rank, facts)
-        assert all(theirs == everyone[0] for theirs in everyone)
+        Agreement.same(self, facts)  # type: ignore[arg-type]
 
 
 def together(ranks: int, body: Callable[[World], Any], monkeypatch: pytest.MonkeyPatch, replicas: int = 1) -> list[Any]:

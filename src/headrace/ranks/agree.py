@@ -75,13 +75,15 @@ class Agreement:
         """Every rank must give the same facts; the error says which rank differs, and in what."""
         names = sorted(facts)
         everyone = self.rows([_digest(facts[name]) for name in names])
-        for rank, theirs in enumerate(everyone):
-            differing = [n for n, a, b in zip(names, everyone[0], theirs, strict=True) if a != b]
-            if differing:
-                raise RanksDisagree(
-                    f"rank {rank} was given another {' and '.join(differing)} than rank 0 (here: "
-                    f"{', '.join(f'{n}={facts[n]!r}' for n in differing)} on rank {self.rank}); give all ranks the same"
-                )
+        differing = [name for i, name in enumerate(names) if any(row[i] != everyone[0][i] for row in everyone)]
+        if differing:
+            others = ", ".join(str(rank) for rank, row in enumerate(everyone) if row != everyone[0])
+            hint = " (a snapshot is what one rank saw: load that of the slowest on all)" * ("snapshot" in differing)
+            here = ", ".join(f"{name}={facts[name]!r}" for name in differing)
+            raise RanksDisagree(
+                f"rank {others} was given another {' and '.join(differing)} than rank 0 (here: {here} on rank "
+                f"{self.rank}); give all ranks the same{hint}"
+            )
 
     def close(self) -> None:
         if self._group is None or self._owner != os.getpid():

@@ -13,6 +13,7 @@ from headrace.engine.feeds.place import Feed
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
+from headrace.engine.plain import Json
 from headrace.engine.program import Program, Stage
 from headrace.engine.worlds import in_turns
 from headrace.errors import BadOption, NoLength, SnapshotRefused
@@ -148,8 +149,7 @@ class Sharing:
             "batch size": [stage.group for stage in self.program.stages],
             "ends": self._ends,
             "epoch": epoch,
-            # A stream's place has several names, and any of them will do.
-            "snapshot": plain_epoch_place(at) if self.program.indexed else None,
+            "snapshot": plain_epoch_place(at) if self.program.indexed else _how_far(at),
         }
 
     def _length(self, epoch: int) -> int:
@@ -179,6 +179,15 @@ def with_passing(program: Program, block: int | None = None) -> Program:
 
 def passing(program: Program) -> bool:
     return program.indexed and program.last.feed == "refs" and program.last.group is None
+
+
+def _how_far(at: EpochPlace | None) -> Json:
+    """Of a place in a stream, which has several names: what they have in common."""
+    if not isinstance(at, RunPlace):
+        return plain_epoch_place(at)
+    if at.ops:
+        return at.ops[0].emitted + at.ops[0].skip
+    return at.place.base + at.gone * at.place.ranks if isinstance(at.place, Regrouped) else None
 
 
 def _dealt_in_turns(at: EpochPlace | None) -> bool:
