@@ -302,6 +302,38 @@ def body(world):
     assert raised.startswith("WorkerStuck: after 3 s another rank has not come to the vote")
 
 
+def test_a_rank_that_begins_the_next_epoch_of_a_dataloader2_early_tells_the_others(job: Any) -> None:
+    got = job(
+        2,
+        """
+from headrace import DataLoader2, DistributedReadingService, IterableWrapper
+
+def body(world):
+    pipe = IterableWrapper(range(401)).shuffle().sharding_filter().filter(most).batch(4)
+    dl = DataLoader2(pipe, reading_service=DistributedReadingService())
+    steps, told = 0, ""
+    try:
+        for batch in dl:
+            steps += 1
+            if world.rank == 1 and steps == 2:
+                break
+    except RanksDisagree as error:
+        told = str(error)
+    rest = [batch for batch in dl]
+    dl.shutdown()
+    return [steps, told, rest]
+""",
+    )
+    (steps, told, rest), (early, nothing, others) = got
+    assert (early, nothing) == (2, "")
+    assert steps in (HANDFUL, 2 * HANDFUL)
+    assert "rank 1 has left epoch" in told
+    assert "and begun the next epoch" in told
+    assert len(rest) == len(others) > 20
+    everything = flat(rest + others)
+    assert len(set(everything)) == len(everything)
+
+
 @pytest.mark.parametrize("ranks", depth([3], [2, 3]))
 def test_programs_end_with_votes_under_way(job: Any, ranks: int) -> None:
     # Nothing is closed; ranks end after different steps, one of them while its loop runs.

@@ -123,7 +123,12 @@ class DataLoader2(Generic[T]):
         if number is None and not self._seeded and (drawn := drawn_seed()) is not None:
             number = epoch_number(drawn)
         number = loader.epoch if number is None else number
-        return number if self._settings.agree is None else self._settings.agree(number)
+        if self._settings.agree is None:
+            return number
+        # Ranks that vote settle it by a vote: one that is still inside an epoch that others have left is told so.
+        if isinstance(loader, Loader) and loader.world.ranks > 1:
+            return loader.agree(number)
+        return self._settings.agree(number)
 
     def _prepared(self) -> Loader[Any] | Iterated:
         """The graph, as the services want it, ready to run; made once."""
