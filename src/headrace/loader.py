@@ -261,9 +261,7 @@ class Loader(Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, as plain data: loads at any number and kind of workers, on all ranks.
 
-        It is what this rank sees, and asks nobody: a rank that has come less far sees less. Load one state on all,
-        that of the slowest rank; `autosave=` finds it by itself.
-        After an exception of any kind: after the last batch that was received.
+        It is what this rank sees, also after an exception: after the last batch that it received. One behind sees less.
         """
         return self._state()
 
