@@ -10,13 +10,58 @@ from headrace.engine.feeds.elastic import InTurns
 from headrace.engine.feeds.place import Place
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.feeds.strands import InStrands
 from headrace.engine.places import RunPlace
 from headrace.engine.program import Program
+from headrace.errors import SnapshotRefused
+from headrace.op import Each
 from headrace.plan.turns import Rest
 from headrace.plan.world import World
 
 LARGEST = 1024
 """The most positions in one ticket of a single process, where a snapshot does not say how many there were."""
+
+
+def in_world(at: RunPlace, program: Program, world: World) -> RunPlace:
+    """A place that arithmetic shares, taken in any world, for this one.
+
+    Where samples stay single, ranks stop inside blocks of which each has delivered as many. Other ranks have other
+    blocks, so for them the place is a position:
+
+        2 ranks, blocks of 4, 3 of each delivered    0 2 4 6 | 1 3 5 7    ->    everything below 6 is delivered
+    """
+    place, ranks = at.place, world.share_ranks
+    if isinstance(place, InStrands) and len(program.stages) > 1:
+        # One process read the bare stream; here ranks part behind it.
+        return replace(at, place=Regrouped(place, at.gone), gone=0)
+    if isinstance(place, Regrouped) and isinstance(place.source, InStrands):
+        gone = at.gone * place.ranks
+        if len(program.stages) == 1:
+            return replace(at, place=place.source, gone=place.offset + gone)
+        if at.gone and place.ranks != ranks:
+            _check_one_to_one(at, program)
+            moved = replace(place, offset=place.offset + gone, base=place.base + gone)
+            return replace(at, place=moved, gone=0)
+    if isinstance(place, Position) and at.gone and place.ranks != ranks:
+        _check_one_to_one(at, program)
+        return replace(at, place=Position(place.position + at.gone * place.ranks), gone=0)
+    return at
+
+
+def _check_one_to_one(at: RunPlace, program: Program) -> None:
+    """Raise unless outputs of a block can be told from its inputs."""
+    if program.skips:
+        raise SnapshotRefused(
+            "this snapshot stands inside blocks of single samples of which some may have been left out "
+            "(on_error='skip'), so what other ranks have to go on with is not known; go on with as many ranks as there "
+            "were, or batch the samples"
+        )
+    nodes = [node for stage in program.stages for node in (*stage.inner, *stage.nodes)]
+    if not all(isinstance(node.op, Each) for node in nodes):
+        raise SnapshotRefused(
+            "this snapshot stands inside blocks of single samples behind an op that changes their number; go on with "
+            "as many ranks as there were"
+        )
 
 
 def shares_in_turns(program: Program) -> bool:

@@ -15,7 +15,7 @@ from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
 from headrace.engine.plain import Json
 from headrace.engine.program import Program, Stage
-from headrace.engine.worlds import in_turns
+from headrace.engine.worlds import in_turns, in_world
 from headrace.errors import BadOption, NoLength, SnapshotRefused
 from headrace.op import Each
 from headrace.pipe.graph import Pipe
@@ -66,6 +66,8 @@ class Sharing:
             return at.fit(self.program)
         if at is None:
             return None
+        if self.program.steps_known:
+            at = in_world(at, self.program, self._world)
         if isinstance(at.place, Regrouped):
             # Taken on ranks that counted samples one by one.
             self.program = with_passing(self.program, FEW)

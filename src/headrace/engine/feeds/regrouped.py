@@ -23,8 +23,8 @@ from headrace.plan.world import World
 class Regrouped(Place):
     """Where the stage before stands at the next group, and how many samples from there on are gone.
 
-    `base` is the number of the next sample among those that were regrouped, `number` that of the next step: random
-    values hang on them.
+    `base` is the number of the next sample among those that were regrouped, `number` that of the next group, counted
+    over the ranks that share them: random values hang on these, so they do not depend on the world.
     """
 
     kind: ClassVar[str] = "regrouped"
@@ -121,7 +121,7 @@ class Regroup(Feed):
         self._base = at.base
         """The number of the next sample."""
         self._number = at.number
-        """The number of the next step."""
+        """The number of the next group, over all ranks that share these samples."""
         self._waiting = self._unkept = -self._offset
         self._failing = 0
         self._skips = 0
@@ -198,12 +198,12 @@ class Regroup(Feed):
         if refs:
             self._skips = refs[-1][0].skips
         refs += [(block, i, i + 1) for block, i in fill]
-        number = (self._number * self._ranks + self._rank) * self._apart + self._own
+        number = (self._number + self._rank) * self._apart + self._own
         if fill:
             self._filled[number] = len(fill)
         payload = (refs, base * self._apart + self._own, stride * self._apart)
         ticket = Ticket(owner, self._stage, self._epoch, number, payload)
-        self._number += 1
+        self._number += self._ranks
         ticket.blocks = [ref[0] for ref in refs]
         if refs and self._ends in ("short", "drop") and refs[0][2] == refs[0][0].count:
             ticket.home = refs[0][0]  # no later group needs anything of it
