@@ -237,7 +237,6 @@ def test_workers_start_with_the_users_function() -> None:
     [
         ({"workers": -1}, "workers"),
         ({"workers": 2, "kind": "proces"}, "did you mean 'process'"),
-        ({"prefetsch": 2}, "did you mean 'prefetch'"),
         ({"workers": 0, "kind": "thread"}, "workers >= 1"),
         ({"timeout": 0}, "timeout"),
         ({"seed": -1}, "seed"),

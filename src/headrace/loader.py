@@ -12,10 +12,10 @@ stands when all have made as many steps as this one.
 import os
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from headrace.engine.autosave import Autosave
 from headrace.engine.epoch import Epoch
@@ -29,6 +29,7 @@ from headrace.errors import BadOption, Closed, SnapshotRefused
 from headrace.observe.lineage import Lineage, trace
 from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, Quarantine, path_of_rank
+from headrace.observe.stats import Stats as Stats
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from headrace.ranks.detect import warn_if_ranks
@@ -37,41 +38,10 @@ from headrace.ranks.mesh import Mesh, is_mesh, world_of
 from headrace.sharing import make, without_sync
 from headrace.sharing.arithmetic import FEW, Sharing, with_passing
 
+if TYPE_CHECKING:
+    from headrace.engine.workers.shared.pool import Joined
+
 T = TypeVar("T", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """What a loader has done so far."""
-
-    epochs: int
-    batches: int
-    waited: float
-    """Seconds the training loop waited for data."""
-    busy: dict[str, float]
-    """Seconds that workers spent, by stage of the plan."""
-    ops: dict[str, float]
-    """Seconds that workers spent in each op: one ticket in sixteen is timed, and scaled up."""
-    bytes: int
-    """Shared memory in existence."""
-    slots: int
-    copies: int
-    """Batches that were copied out because the user holds many."""
-    retries: int
-    """Workers that ended and were replaced."""
-    skips: int
-    """Samples that failed and were left out."""
-    workers: int = 0
-    """How many there are now: what was asked for, or what "auto" has come to."""
-    prefetch: int = 2
-    tried: dict[int, float] = field(default_factory=dict)
-    """With workers="auto": batches a second by the number of workers, as far as they were tried."""
-    advice: str = ""
-    """Said when workers cost more than they give."""
-    autosave: str = ""
-    """Why the last snapshot could not be written; empty while they can."""
-
-
 _LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
 
 
@@ -101,13 +71,21 @@ class Loader(Generic[T]):
         worker_init: Callable[[int], None] | None = None,
         restarts: int = 100,
         on_error: Literal["raise", "skip"] | Budget = "raise",
+        on_poison: Literal["raise", "skip"] = "raise",
+        on_stuck: Literal["raise", "replace"] = "raise",
+        recycle: int | None = None,
+        recycle_memory: int | None = None,
+        window: int | None = None,
+        stretch: bool = True,
+        stealing: bool = True,
+        randomness: Literal["keyed", "carried"] = "keyed",
+        pool: "Joined | str | os.PathLike[str] | None" = None,
         ends: Literal["short", "pad", "repeat", "drop"] = "short",
         sharding: Literal["static", "dynamic"] = "static",
         store: Any = None,
         autosave: str | os.PathLike[str] | None = None,
         every: int = 1000,
         quarantine: str | os.PathLike[str] | None = None,
-        **more: Any,
     ) -> None:
         if not isinstance(pipe, Pipe):
             raise BadOption(f"Loader() takes a Pipe, not {type(pipe).__name__}; write Loader(Pipe.of(...))")
@@ -121,7 +99,9 @@ class Loader(Generic[T]):
                 # (The engine stretches it by itself while tickets are short.)
                 "prefetch": 2 if prefetch == "auto" else prefetch, "ordered": ordered, "timeout": timeout,
                 "start_method": start_method, "memory": memory, "worker_init": worker_init, "restarts": restarts,
-                "on_error": on_error, **more,
+                "on_error": on_error, "on_poison": on_poison, "on_stuck": on_stuck, "recycle": recycle,
+                "recycle_memory": recycle_memory, "window": window, "stretch": stretch, "stealing": stealing,
+                "randomness": randomness, "pool": pool,
             }
         )  # fmt: skip
         self.pipe = pipe

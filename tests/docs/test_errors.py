@@ -171,7 +171,6 @@ STREAM = Pipe.of(lambda: iter(range(4)))
 TWO = World(rank=0, ranks=2)
 
 RAISED: dict[str, Callable[[], Any]] = {
-    "unknown option ...": lambda: Loader(Pipe.of([1]), num_worker=2),
     "kind=... needs workers >= 1": lambda: Loader(Pipe.of([1]), kind="thread"),
     "Pipe.of() takes samples, not one string; for files use Pipe.files(path)": lambda: Pipe.of("data.csv"),
     "Pipe.of() takes a sequence (with len() and [i]), an iterable, or": lambda: Pipe.of(3),

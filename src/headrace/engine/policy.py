@@ -4,7 +4,7 @@ None of these options changes which samples arrive or in which order (`ordered=F
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from headrace.errors import BadOption, meant
@@ -107,12 +107,7 @@ class Policy:
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> "Policy":
-        """A policy from keywords; an unknown one is refused with a suggestion."""
-        known = [f.name for f in fields(cls)]
-        for name in options:
-            if name not in known:
-                hint = meant(name, known, f"known: {', '.join(known)}")
-                raise BadOption(f"unknown option {name!r}{hint}")
+        """A policy from keywords, of which some are settled by others."""
         if options.get("pool") is not None:
             options = _shared(options)
         if options.get("kind") is None:
