@@ -18,6 +18,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
+from headrace.engine.independent import independent
 from headrace.engine.program import Program, Stage
 from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
 from headrace.pipe.cursor import Cursor, Opening
@@ -106,7 +107,7 @@ class Executor:
                 del held  # or its traceback and this frame would keep each other
         try:
             while len(samples) < most:
-                samples.append(next(cursor))
+                samples.append(independent(next(cursor)))
                 if len(samples) == 1:
                     most = min(most, max(1, STRAND_BYTES // _weight(samples[0])))
                 if time.monotonic() > until:
@@ -164,11 +165,11 @@ class Executor:
             group = self._fetch(get, wanted) if not stage.columnar else self._take(opened.indexed.take, wanted, number)
             return self._push(chain, group, number) if group else []
         if not chain:
-            return self._fetch(get, wanted)
+            return self._fetch(lambda position: independent(get(position)), wanted)
         out: list[Any] = []
         for position in wanted:
             for sample in self._fetch(get, (position,)):
-                out += self._push(chain, sample, position)
+                out += map(independent, self._push(chain, sample, position))
         return out
 
     def _fetch(self, get: Callable[[int], Any], wanted: Any) -> list[Any]:
@@ -219,7 +220,7 @@ class Executor:
             if each:
                 seed_globals(key(position))
             if stage.group is None:
-                done += self._push(chain, sample, position)
+                done += map(independent, self._push(chain, sample, position))
             else:
                 done += self._push(inner, sample, position)
         if stage.group is None:

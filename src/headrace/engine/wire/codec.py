@@ -256,8 +256,12 @@ def need_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence
 
 
 def write_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequence[Any]]) -> tuple[int, int]:
-    """Put packed samples into the slot; where their table lies: at its end, so that there is room behind them."""
-    start = writer.put(b"".join(heads))
+    """Put packed samples into the slot; where their table lies.
+
+    Arrays are at the front, table and heads at the very end: a batch can grow behind the last array.
+    """
+    joined = b"".join(heads)
+    start = writer.size - len(joined)
     ends = []
     at = start
     for head in heads:
@@ -265,8 +269,9 @@ def write_many(writer: Writer, heads: Sequence[bytes], buffers: Sequence[Sequenc
         ends.append(at)
     spans = [writer.write(raw) if raw else None for raw in buffers]
     table = marshal.dumps((start, ends, spans if any(spans) else None))
-    offset = writer.size - len(table)
-    writer.memory[offset:] = table
+    offset = start - len(table)
+    writer.memory[offset:start] = table
+    writer.memory[start:] = joined
     return offset, len(table)
 
 

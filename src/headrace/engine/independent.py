@@ -1,0 +1,72 @@
+"""Independent: a sample that stays as it is whatever user code does next.
+
+A dataset or a map may fill the same buffer for every sample and return it each time. Where samples of one ticket are
+handed on one by one, each is made independent before the next is asked for: arrays, tensors and containers of them are
+copied (in a worker process straight into the slot, where they have to go anyway), numbers and text are as they are.
+Objects of other classes are handed on as they are: an object that is used again must be copied by whoever returns it.
+"""
+
+import copy
+import sys
+from collections import deque
+from typing import Any
+
+from headrace.nested import rebuilt
+from headrace.op import place
+from headrace.ops.copies import ATOMS
+
+
+def independent(sample: Any) -> Any:
+    """The sample, or a copy of what could still be changed in it."""
+    kind = type(sample)
+    if kind in ATOMS:
+        return sample
+    if kind is tuple or kind is list:
+        if ATOMS.issuperset(map(type, sample)):
+            return sample if kind is tuple else sample.copy()
+    elif kind is dict and ATOMS.issuperset(map(type, sample.values())):
+        return sample.copy()
+    try:
+        return _copied(sample)
+    except RecursionError:  # it holds itself
+        return copy.deepcopy(sample)
+
+
+def _copied(value: Any) -> Any:
+    if type(value) in ATOMS:
+        return value
+    np = sys.modules.get("numpy")
+    if np is not None:
+        if type(value) is np.ndarray:
+            return _array(value)
+        if isinstance(value, np.ndarray | np.void):
+            return value.copy()
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
+        return _tensor(value, torch)
+    if isinstance(value, set | bytearray):
+        return value.copy()
+    if isinstance(value, deque):
+        return type(value)((_copied(part) for part in value), value.maxlen)
+    return rebuilt(value, _copied)
+
+
+def _array(array: Any) -> Any:
+    if array.dtype.hasobject:
+        return copy.deepcopy(array)
+    if not array.flags.c_contiguous or array.dtype.metadata is not None:
+        return array.copy(order="K")
+    same = place.empty(array.shape, array.dtype)
+    same[...] = array
+    return same
+
+
+def _tensor(tensor: Any, torch: Any) -> Any:
+    if tensor.requires_grad:
+        return tensor  # its history would not be that of a copy
+    if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.is_contiguous():
+        try:
+            return torch.from_numpy(_array(tensor.numpy()))
+        except (RuntimeError, TypeError):
+            pass  # of a type or in a place that numpy does not know
+    return tensor.clone()
