@@ -123,7 +123,7 @@ def as_they_came(form: str) -> list[str]:
     return [digest(copy.deepcopy(reused[i])) for i in range(SIZE)]
 
 
-@pytest.mark.parametrize(("kind", "forms"), [("inline", FORMS), ("thread3", ["everything"]), ("fork2", ["everything"])])
+@pytest.mark.parametrize(("kind", "forms"), [("inline", FORMS), ("thread1", ["everything"]), ("fork2", ["everything"])])
 def test_a_buffer_that_is_filled_again_gives_each_sample_as_it_came(kind: str, forms: list[str]) -> None:
     pytest.importorskip("torch")
     wrong = []
