@@ -112,7 +112,7 @@ def timed(call: Callable[..., Out], here: Here) -> Callable[..., Out]:
 class Spot:
     """Which op is at work, at which position. Errors and `rng()` are named after it."""
 
-    __slots__ = ("here", "leave_out", "made", "position", "replays", "rng")
+    __slots__ = ("here", "index", "leave_out", "made", "position", "replays", "rng")
 
     def __init__(self) -> None:
         self.leave_out: Callable[[int, Exception], None] | None = None
@@ -121,6 +121,8 @@ class Spot:
         """Above 0 while a resumed op makes again what it had emitted: what failed then was counted then."""
         self.here: Here | None = None
         self.position = 0
+        self.index: int | None = None
+        """Which sample of its source the one at hand is, where that is known."""
         self.made: tuple[int, int] | None = None
         self.rng: Any = None
 

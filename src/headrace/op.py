@@ -225,7 +225,7 @@ class Source(Op[Any, Out]):
 
         def get(position: int) -> Out:
             spot.here = here
-            spot.position = position
+            spot.position = spot.index = position
             spot.made = None
             return fetch(position)
 

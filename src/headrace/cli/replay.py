@@ -48,7 +48,7 @@ def _run(loader: Loader[Any], world: World, entries: list[QuarantinedSample]) ->
         if program.indexed and program.countable and len(program.stages) == 1:
             now: Failures = {}
             for ticket in sorted({_ticket(program, world, loader.ends, entry) for entry in these}):
-                now |= {(p, op): error for p, op, error in rerun(program, epoch, *ticket)}
+                now |= {(p, op): error for p, op, error, _ in rerun(program, epoch, *ticket)}
         else:
             now = _whole(program, loader, world, epoch)
         for entry in these:
@@ -94,7 +94,7 @@ def _whole(program: Any, loader: Loader[Any], world: World, epoch: int) -> Failu
             pass
     finally:
         pool.close()
-    return {(position, op): error for position, op, error in meter.skips}
+    return {(position, op): error for position, op, error, _ in meter.skips}
 
 
 def _judge(entry: QuarantinedSample, now: Failures) -> Proof:

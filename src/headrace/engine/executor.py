@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from headrace.engine.independent import independent
 from headrace.engine.program import Program, Stage
+from headrace.engine.wire.messages import Skip
 from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
 from headrace.pipe.cursor import Cursor, Opening
 from headrace.plan.seed import Arrivals, numbered, seed_globals
@@ -31,7 +32,6 @@ STRAND_BYTES = 64 * 1024
 """About so many bytes of samples make a block: large samples are handed on one by one."""
 
 Chain = list[tuple[Here, Callable[[Any], Any], bool]]
-Skip = tuple[int, str, str]
 
 
 class Executor:
@@ -48,11 +48,12 @@ class Executor:
         if self._seeds:
             Arrivals.watch()
         self._opened: dict[int, _Opened] = {}
+        self._by_position = False
         self._ran = 0
         self.timings: dict[int, float] | None = None
         """Seconds of the last ticket by op, if it was one that is timed."""
         self.skipped: list[Skip] = []
-        """Samples of the last ticket that failed and were left out: (position, op, error)."""
+        """Samples of the last ticket that failed and were left out."""
 
     def run(self, stage_number: int, epoch: int, number: int, payload: Any, avoid: tuple[int, ...] = ()) -> list[Any]:
         """The outputs of one ticket; positions in `avoid` are left out."""
@@ -65,7 +66,8 @@ class Executor:
         if self._seeds and stage.feed != "strand":
             seed_globals(opened.keys[stage_number](number))
         self.skipped.clear()
-        if stage.feed == "positions":
+        self._by_position = stage.feed == "positions"
+        if self._by_position:
             outputs = self._positions(opened, stage, number, payload, avoid)
         elif stage.feed == "refs":
             outputs = self._samples(opened, stage, number, payload, avoid)
@@ -85,6 +87,7 @@ class Executor:
         """The next block of a strand: its samples, whether it has ended, and where it is now."""
         opened = self._epoch(epoch)
         self.skipped.clear()
+        self._by_position = False
         self.timings = None
         at, cursor = opened.strands.get(strand, (-1, None))
         held = opened.held.pop(strand, None)
@@ -163,6 +166,7 @@ class Executor:
         get = opened.indexed.get
         if stage.group is not None:
             group = self._fetch(get, wanted) if not stage.columnar else self._take(opened.indexed.take, wanted, number)
+            self.spot.index = None  # a whole batch from here on
             return self._push(chain, group, number) if group else []
         if not chain:
             return self._fetch(lambda position: independent(get(position)), wanted)
@@ -175,15 +179,18 @@ class Executor:
     def _fetch(self, get: Callable[[int], Any], wanted: Any) -> list[Any]:
         header = self.header
         header[2] = 1
+        spot = self.spot
         samples: list[Any] = []
         append = samples.append
         if not self.program.skips:
             for position in wanted:
                 header[1] = position
+                spot.index = None
                 append(get(position))
             return samples
         for position in wanted:
             header[1] = position
+            spot.index = None
             try:
                 append(get(position))
             except Exception as error:
@@ -265,14 +272,24 @@ class Executor:
         return units
 
     def _skip(self, position: int, error: Exception) -> None:
-        self.skipped.append((position, self.where()[0], f"{type(error).__name__}: {error}"))
+        self.skipped.append((position, self._op(), f"{type(error).__name__}: {error}", self._index()))
 
-    def where(self) -> tuple[str, int]:
-        """The op and the position at hand."""
+    def where(self) -> str:
+        """The op and the sample at hand: its position in the epoch, and which one of its source it is."""
+        spot = self.spot
+        position, source = spot.position if spot.here is not None else -1, ""
+        if (index := self._index()) is not None and index != self.header[1]:
+            # (Ops before a shuffle count as the source does: the position in the epoch is in the header.)
+            position, source = self.header[1], f" (index {index} of the dataset)"
+        return f"in {self._op()}, at position {position}{source}"
+
+    def _index(self) -> int | None:
+        """Which sample of its source the one at hand is, where each is fetched by its position."""
+        return self.spot.index if self._by_position else None
+
+    def _op(self) -> str:
         here = self.spot.here
-        if here is None:
-            return "the engine", -1
-        return self.program.pipe.nodes()[here.ordinal].op.describe(), self.spot.position
+        return "the engine" if here is None else self.program.pipe.nodes()[here.ordinal].op.describe()
 
 
 def _weight(sample: Any, depth: int = 3) -> int:

@@ -339,7 +339,7 @@ class Run:
         self.meter.skip(self.epoch, stage, reply.skipped)
         budget = self.policy.on_error
         if isinstance(budget, Budget) and budget.spent(reply.skips, self._inputs[stage]):
-            position, op, error = reply.skipped[-1]
+            position, op, error, _ = reply.skipped[-1]
             reply.error = TooManyErrors(
                 f"{reply.skips} samples have failed, more than on_error={budget} allows; the last one at position "
                 f"{position} in {op}: {error}"

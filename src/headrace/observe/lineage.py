@@ -23,6 +23,7 @@ from headrace.engine.places import RunPlace
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program
+from headrace.engine.wire.messages import Skip
 from headrace.errors import BadOption
 from headrace.observe.meter import Meter
 from headrace.op import Spot
@@ -237,8 +238,8 @@ def _origin(source: Any, position: int) -> Origin:
     return Origin(source.describe(), position, None if locate is None else locate(position))
 
 
-def rerun(program: Program, epoch: int, number: int, payload: Any) -> list[tuple[int, str, str]]:
-    """A ticket of positions once more: its samples that fail, as (position, op, error)."""
+def rerun(program: Program, epoch: int, number: int, payload: Any) -> list[Skip]:
+    """A ticket of positions once more: its samples that fail."""
     executor, _ = tracing(program)
     with BorrowedGlobals() if program.keyed else nullcontext():
         executor.run(0, epoch, number, payload)

@@ -27,7 +27,7 @@ class Meter:
         """Seconds that the timed tickets took in all, and in each op."""
         self.skips: list[Any] = []
         self.on_skip: Any = None
-        """Called with epoch, stage and [(position, op, error), ...] when the turn of samples that failed has come."""
+        """Called with epoch, stage and the samples that failed (`messages.Skip`) when their turn has come."""
         self.tail: Any = None
         """A Clock for the ops that run in the consumer, if somebody wants to know; the wait for workers under RUN."""
 

@@ -3,7 +3,9 @@
 JSON lines. One says whose samples follow, each other one names a sample:
 
     {"headrace": "quarantine", "version": 1, "pipe": ["3f2a...", ...], "seed": 7, "ranks": 1, "rank": 0}
-    {"epoch": 0, "stage": 0, "position": 1234, "op": "map(fn=decode)", "error": "OSError: truncated"}
+    {"epoch": 0, "stage": 0, "position": 1234, "op": "map(fn=decode)", "error": "OSError: truncated", "index": 77}
+
+`position` is the sample's place in the epoch, `index` which one of the dataset it is (null where nobody knows).
 
 Lines are written when the sample's turn has come, in the epoch's order, and reach the file before the batch reaches the
 training loop. A later run adds to the file; what it writes again (it went on from a snapshot, or is the same run once
@@ -12,7 +14,7 @@ more) is read once.
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,8 @@ class QuarantinedSample:
     """Of the sample; for an op on whole batches, the number of the batch among those of all ranks."""
     op: str
     error: str
+    index: int | None = None
+    """Which sample of the dataset it is, where that is known."""
 
 
 class Quarantine:
@@ -55,8 +59,8 @@ class Quarantine:
         self._about = about
         self._begun = False
 
-    def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str]]) -> None:
-        """Samples of one ticket: (position, op, error)."""
+    def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str, int | None]]) -> None:
+        """Samples of one ticket: (position, op, error, index)."""
         if not self._begun:
             self._begin()
             self._begun = True
@@ -125,9 +129,9 @@ def _about(where: str, head: dict[str, Any]) -> About:
 
 def _entry(where: str, line: dict[str, Any]) -> QuarantinedSample:
     try:
-        entry = QuarantinedSample(*(line[name] for name in QuarantinedSample.__slots__))
+        entry = QuarantinedSample(*(line[name] for name in ("epoch", "stage", "position", "op", "error")))
     except KeyError as error:
         raise BadOption(f"{where}: {error} is missing") from None
     if not all(isinstance(n, int) for n in (entry.epoch, entry.stage, entry.position)):
         raise BadOption(f"{where}: epoch, stage and position are whole numbers")
-    return entry
+    return replace(entry, index=line.get("index"))

@@ -30,8 +30,8 @@ READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
 BEGUN, DONE, PACKING = 1, 2, 3
 """What a slot's header says of its ticket: inside a sample, answered, or making the reply."""
 
-Skip = tuple[int, str, str]
-"""A sample that failed and was left out: its position, the op, the error."""
+Skip = tuple[int, str, str, int | None]
+"""A sample that failed and was left out: its position, the op, the error, and which one of its source it is."""
 Seconds = tuple[float, dict[int, float] | None, float]
 """How long a ticket took, the seconds by op if it was timed (else None), and when it began, on a shared clock."""
 Table = tuple[int, int]

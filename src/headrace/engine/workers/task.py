@@ -85,8 +85,7 @@ class Task:
         if self.executor.header[2] == PACKING:
             at = "while its results were being packed"
         else:
-            op, position = self.executor.where()
-            at = f"in {op}, at position {position}"
+            at = self.executor.where()
         note = f"headrace: {at}, in {self._where}"
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)

@@ -97,8 +97,7 @@ class ThreadWorkers(Workers):
     def stuck(self) -> list[Busy]:
         told = []
         for number, (_, task, ticket) in sorted(self._now.items()):
-            op, position = task.executor.where()
-            told.append(Busy(number, os.getpid(), f"in {op}, at position {position}, {ticket}"))
+            told.append(Busy(number, os.getpid(), f"{task.executor.where()}, {ticket}"))
         return told
 
     def stack(self, number: int) -> str:
