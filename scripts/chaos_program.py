@@ -249,8 +249,8 @@ def stopped_pool(name: str, method: Any, workers: int, seed: int, chance: random
     """A stopped pool is an error in time; what was delivered and what another loader goes on with are the stream."""
     got: list[str] = []
     with SharedPool(workers) as pool:
-        loader = Loader(PIPES[name](SAMPLES), seed=seed, pool=pool, timeout=2.0)
-        moment, started = chance.randrange(1, 60), 0.0
+        loader = Loader(PIPES[name](SAMPLES), seed=seed, pool=pool, timeout=4.0)
+        moment, started, state = chance.randrange(1, 60), time.monotonic(), loader.state_dict()
         with loader, contextlib.suppress(WorkerStuck):
             for batch in loader:
                 got += digest([batch])
@@ -263,8 +263,8 @@ def stopped_pool(name: str, method: Any, workers: int, seed: int, chance: random
         with Loader(PIPES[name](SAMPLES), seed=seed) as rest:
             rest.load_state_dict(state)
             got += digest(rest)
-    if took > 20.0:
-        return f"a stopped pool was noticed after {took:.0f} s, with timeout=2"
+    if took > DEADLINE / 2:
+        return f"a stopped pool was noticed after {took:.0f} s, with timeout=4"
     return None if got == undisturbed(name, seed) else "what was delivered and the rest are not the stream"
 
 
