@@ -18,8 +18,8 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
-from headrace.engine.independent import independent
 from headrace.engine.program import Program, Stage
+from headrace.engine.wire.independent import independent
 from headrace.engine.wire.messages import Skip
 from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
 from headrace.pipe.cursor import Cursor, Opening
