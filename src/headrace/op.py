@@ -22,7 +22,7 @@ dropped. An op that does neither is resumed by replay from the start of the epoc
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from headrace.context import Clock as Clock
 from headrace.context import Here as Here
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+Got = TypeVar("Got", covariant=True)
 
 
 class Indexed:
@@ -61,6 +62,16 @@ class Indexed:
 Take = Callable[["np.ndarray[Any, np.dtype[np.int64]]", tuple[str, ...] | None], Any]
 
 
+class InputCursor(Iterator[Got], Protocol[Got]):
+    """What an op may ask of an input besides its samples."""
+
+    def again(self, turn: int) -> None:
+        """Start from the beginning, with the random choices of turn number `turn`."""
+
+    def indexed(self) -> Indexed | None:
+        """Random access to the same samples, or None."""
+
+
 def is_count(op: "Op[Any, Any]", note: Any) -> bool:
     """`accepts` of an op whose notes are counts, or nothing."""
     return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
@@ -83,8 +94,8 @@ class Op(Generic[In, Out]):
     consumer: bool = False
     """Runs in the consumer, because the user put it there."""
 
-    def flow(self, *inputs: Any) -> Iterator[Out]:
-        """The samples, given one iterator per input and, last, the `Here`."""
+    def flow(self, *inputs: Any, **_: Any) -> Iterator[Out]:
+        """The samples. Written as `flow(self, samples, here)`, with as many iterators as I have inputs."""
         raise NotImplementedError(f"{type(self).__name__} must define flow()")
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
@@ -140,8 +151,7 @@ class Each(Op[In, Out]):
     def apply(self, sample: In) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define apply()")
 
-    def flow(self, *inputs: Any) -> Iterator[Out]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[In], here: Here) -> Iterator[Out]:
         apply = self.apply
         if here.lenient or here.note is not None:
             yield from self._lenient(samples, here)
@@ -188,8 +198,7 @@ class Flat(Op[In, Out]):
     def spread(self, sample: In) -> Iterator[Out]:
         raise NotImplementedError(f"{type(self).__name__} must define spread()")
 
-    def flow(self, *inputs: Any) -> Iterator[Out]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[In], here: Here) -> Iterator[Out]:
         number = here.note or 0
         while True:
             here.rest(number)
@@ -234,8 +243,7 @@ class Source(Op[Any, Out]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.size()
 
-    def flow(self, *inputs: Any) -> Iterator[Out]:
-        (here,) = inputs
+    def flow(self, here: Here) -> Iterator[Out]:
         size = self.size()
         if size is None:
             raise NotImplementedError(f"{type(self).__name__} must define flow(), or size() and get()")

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, cast
 
-from headrace.op import Source
+from headrace.op import Here, Source
 from headrace.sources.extra import demand
 from headrace.sources.listing import Masks, list_fsspec, walk
 
@@ -69,8 +69,7 @@ class ListedFiles(Source[str]):
         if not isinstance(self.masks, str):
             object.__setattr__(self, "masks", tuple(self.masks))
 
-    def flow(self, *inputs: Any) -> Iterator[str]:
-        (here,) = inputs
+    def flow(self, here: Here) -> Iterator[str]:
         found = (
             path
             for root in cast(tuple[str, ...], self.roots)
@@ -101,8 +100,7 @@ class FsspecFiles(Source[str]):
         if not isinstance(self.masks, str):
             object.__setattr__(self, "masks", tuple(self.masks))
 
-    def flow(self, *inputs: Any) -> Iterator[str]:
-        (here,) = inputs
+    def flow(self, here: Here) -> Iterator[str]:
         found = (path for root in self.roots for path in list_fsspec(root, self.masks, **dict(self.kwargs)))
         yield from islice(found, here.emitted * here.strands + here.strand, None, here.strands)
 

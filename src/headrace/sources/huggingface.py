@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import MissingExtra
-from headrace.op import Source, place
+from headrace.op import Here, Source, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,9 @@ class HuggingFace(Source[Any]):
         if importlib.util.find_spec("datasets") is None:
             raise MissingExtra("datasets is not installed; it comes with: pip install datasets")
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
+    def flow(self, here: Here) -> Iterator[Any]:
         import importlib
 
-        (here,) = inputs
         loaded = importlib.import_module("datasets").load_dataset(
             path=self.path, **{"streaming": True, **dict(self.options)}
         )

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
 from headrace.nested import rebuilt
-from headrace.op import Source, place
+from headrace.op import Here, Source, place
 from headrace.ops.copies import ATOMS
 
 T = TypeVar("T")
@@ -57,8 +57,7 @@ class FromIterable(Source[T]):
     data: Iterable[T] | Callable[[], Iterable[T]]
     user = True
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        (here,) = inputs
+    def flow(self, here: Here) -> Iterator[T]:
         data = self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data
         samples = iter(data)
         held = holds(data)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.op import Source, place
+from headrace.op import Here, Source, place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,8 +17,7 @@ class Sampled(Source[int]):
     kwargs: tuple[tuple[str, Any], ...] = ()
     user = True
 
-    def flow(self, *inputs: Any) -> Iterator[int]:
-        (here,) = inputs
+    def flow(self, here: Here) -> Iterator[int]:
         for position, drawn in enumerate(self._made()):
             place.at(here, position)
             yield drawn

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
-from headrace.op import Source, place
+from headrace.op import Here, Source, place
 from headrace.ops.copies import ATOMS
 
 T = TypeVar("T")
@@ -61,8 +61,7 @@ class WrappedIterable(Source[T]):
     once: Once = field(default_factory=Once, repr=False)
     user = True
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        (here,) = inputs
+    def flow(self, here: Here) -> Iterator[T]:
         data = self.data
         samples = iter(data if hasattr(data, "__iter__") or not callable(data) else data())
         if samples is data:

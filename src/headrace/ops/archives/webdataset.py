@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.context import skipper
-from headrace.op import Op
+from headrace.op import Here, Op
 from headrace.ops.archives.load_from_tar import entries
 from headrace.ops.files.per_file import PerFile
 
@@ -28,8 +28,7 @@ _NAME = re.compile(r"^(.*?)(\.[^/]*)$", re.DOTALL)
 class WebDataset(Op[tuple[str, Any], Grouped]):
     """Neighbouring `(path, data)` samples with the same prefix, as one dict."""
 
-    def flow(self, *inputs: Any) -> Iterator[Grouped]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[tuple[str, Any]], here: Here) -> Iterator[Grouped]:
         # Resumed inside a group: what is left of it keeps its place in the count, and is dropped there.
         key = here.note
         group: Grouped = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.op import Each, Op
+from headrace.op import Each, Here, Op
 from headrace.ops.branch.branch import tapped
 from headrace.ops.branch.fork import overfull
 from headrace.tables.ops.columns import close_streams
@@ -44,8 +44,7 @@ class DemuxTap(Op[tuple[int | None, T], T]):
     number: int
     buffer_size: int = 1000
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        source, here = inputs
+    def flow(self, source: Iterator[tuple[int | None, T]], here: Here) -> Iterator[T]:
         return tapped(source, here, self.number, _route, self._overflow)
 
     def _overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:

@@ -53,8 +53,7 @@ class ForkTap(Op[T, T]):
         if self.copy is not None and self.copy not in _COPIES:
             raise BadOption(f"Unknown copy method `{self.copy}` requested, choose one of None, `shallow` or `deep`.")
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        source, here = inputs
+    def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
         everyone = range(self.count)
         samples = tapped(source, here, self.number, lambda _, sample: [(t, sample) for t in everyone], self._overflow)
         return samples if self.copy is None else map(_COPIES[self.copy], samples)
@@ -90,8 +89,7 @@ class TurnTap(Op[T, T]):
     count: int
     buffer_size: int = 1000
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        source, here = inputs
+    def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
         return tapped(source, here, self.number, lambda n, sample: [(n % self.count, sample)], self._overflow)
 
     def _overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op, is_count
+from headrace.op import Here, Indexed, InputCursor, Op, is_count
 
 T = TypeVar("T")
 FOREVER = 2**62
@@ -24,8 +24,7 @@ class Cycle(Op[T, T]):
         if self.count is not None and self.count < 0:
             raise BadOption(f"Expected non-negative count, got {self.count}")
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        samples, here = inputs
+    def flow(self, samples: InputCursor[T], here: Here) -> Iterator[T]:
         turn = here.note or 0
         while self.count is None or turn < self.count:
             empty = turn > 0 and here.emitted == 0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Op
@@ -22,8 +22,7 @@ class Header(Op[T, T]):
         if self.limit is not None and self.limit < 0:
             raise BadOption(f"header(limit) needs a number >= 0, not {self.limit}")
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         yield from samples if self.limit is None else islice(samples, max(0, self.limit - here.emitted))
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:

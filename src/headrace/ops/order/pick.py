@@ -25,8 +25,7 @@ class Pick(Op[T, T]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return len(self.indices)
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        source, here = inputs
+    def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
         indexed = source.indexed() if hasattr(source, "indexed") else None
         if indexed is None:
             raise BadPipe("to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream")

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headrace.op import Here, Indexed, Op, is_count
 from headrace.plan.seed import key
@@ -29,8 +29,7 @@ class RandomSplit(Op[T, T]):
     quiet = True
     accepts = is_count
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         position = here.note or 0
         parts: list[int] = []
         first = position

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Op, is_count
@@ -23,8 +23,7 @@ class Shard(Op[T, T]):
         if not 0 <= self.number < self.count:
             raise BadOption(f"instance_id({self.number}) should be smaller than num_of_instances({self.count})")
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         position = here.note or 0
         indexed = samples.indexed() if hasattr(samples, "indexed") else None
         if indexed is not None:  # the others' samples need not be read

@@ -83,8 +83,7 @@ class Shuffle(Op[T, T]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         return self._windows(samples, here) if self.window is not None else self._buffer(samples, here)
 
     def _windows(self, samples: Iterator[T], here: Here) -> Iterator[T]:

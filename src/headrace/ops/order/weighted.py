@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Here, Indexed, Op, place
@@ -42,8 +42,7 @@ class WeightedDraw(Op[T, T]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.count
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        source, here = inputs
+    def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
         indexed = source.indexed() if hasattr(source, "indexed") else None
         if indexed is None:
             raise BadPipe("weighted() needs random access: put it before any filter, flatmap or stream")

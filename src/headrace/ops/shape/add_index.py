@@ -14,8 +14,7 @@ class AddIndex(Op[Any, Any]):
     index_name: str = "index"
     quiet = True
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[Any], here: Here) -> Iterator[Any]:
         for number, sample in enumerate(samples, here.emitted):
             yield self._with(sample, number)
 

@@ -23,8 +23,7 @@ class Batch(Op[T, list[T]]):
         if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size <= 0:
             raise BadOption(f"batch(size) needs a positive whole number, not {self.size!r}")
 
-    def flow(self, *inputs: Any) -> Iterator[list[T]]:
-        samples, _ = inputs
+    def flow(self, samples: Iterator[T], _here: Here) -> Iterator[list[T]]:
         while group := list(islice(samples, self.size)):
             if len(group) == self.size or not self.drop_last:
                 yield group

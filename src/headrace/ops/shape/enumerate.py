@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headrace.op import Here, Indexed, Op
 
@@ -16,8 +16,7 @@ class Enumerate(Op[T, tuple[int, T]]):
     start: int = 0
     quiet = True
 
-    def flow(self, *inputs: Any) -> Iterator[tuple[int, T]]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[T], here: Here) -> Iterator[tuple[int, T]]:
         yield from enumerate(samples, self.start + here.emitted)
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.op import Op, is_count, place
+from headrace.op import Here, Op, is_count, place
 from headrace.ops.counts import BadCount
 from headrace.ops.shape.chunk import DataChunk
 
@@ -29,8 +29,7 @@ class GroupBy(Op[Any, Any]):
         if least is not None and (self.group_size is None or not 0 < least <= self.group_size):
             raise BadCount("guaranteed_group_size must be > 0 and <= group_size and group_size must be set")
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[Any], here: Here) -> Iterator[Any]:
         groups: dict[Any, list[Any]] = {}
         held = 0
         number = here.note or 0

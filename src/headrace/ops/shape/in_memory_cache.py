@@ -43,11 +43,10 @@ class InMemoryCache(Op[T, T]):
         if self.size is not None and not self.size > 0:
             raise BadOption(f"in_memory_cache(size=) needs a number of megabytes > 0, not {self.size!r}")
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         first = reopened(samples, epoch=0)
         if first is None:
-            return samples  # type: ignore[no-any-return]
+            return samples
         return self._samples(first, here)
 
     def _samples(self, samples: Any, here: Here) -> Iterator[T]:

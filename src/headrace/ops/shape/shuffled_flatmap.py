@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from headrace.op import Op, place
+from headrace.op import Here, Op, place
 from headrace.ops.counts import BadCount, positive
 from headrace.plan.seed import generator, key
 from headrace.tables.ops.columns import check_arity, spread_columns
@@ -25,8 +25,7 @@ class ShuffledFlatmap(Op[Any, Any]):
         if self.fn is not None:
             check_arity(self.fn, self.input_col)
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[Any], here: Here) -> Iterator[Any]:
         draw = generator(key(here.seed, "flatmap"))
         opened = enumerate(samples)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.op import Op
+from headrace.op import Here, Op
 
 
 def join_lines(lines: list[str]) -> str:
@@ -19,8 +19,7 @@ class LinesToParagraphs(Op[tuple[str, Any], tuple[str, Any]]):
     joiner: Callable[[list[Any]], Any] = join_lines
     user = True
 
-    def flow(self, *inputs: Any) -> Iterator[tuple[str, Any]]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[tuple[str, Any]], here: Here) -> Iterator[tuple[str, Any]]:
         # Resumed inside a paragraph: what is left of it keeps its place in the count, and is dropped there.
         path, begun = here.note, here.note is not None
         lines: list[Any] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadOption
-from headrace.op import Op, place
+from headrace.op import Here, Op, place
 from headrace.ops.shape.chunk import DataChunk
 
 
@@ -32,8 +32,7 @@ class MaxTokenBucketize(Op[Any, DataChunk[Any]]):
             raise BadOption("'buffer_size' is required to be a positive integer.")
         object.__setattr__(self, "max_len", longest)
 
-    def flow(self, *inputs: Any) -> Iterator[DataChunk[Any]]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[Any], here: Here) -> Iterator[DataChunk[Any]]:
         heap: list[tuple[int, int, Any]] = []
         chunk: list[Any] = []
         tokens = longest = 0

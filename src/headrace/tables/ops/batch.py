@@ -20,8 +20,7 @@ class ColumnBatch(Batch[Any]):
 
     accepts = is_count
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, here = inputs
+    def flow(self, samples: Any, here: Here) -> Iterator[Any]:
         indexed = samples.indexed()
         if indexed is None or indexed.take is None:
             raise BadPipe(
