@@ -11,13 +11,12 @@
 * No thread: what is in flight are copies, and workers run ahead by themselves. A CPU is a device like any other.
 """
 
-import copy
-import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.errors import BadOption, missing
+from headrace.nested import is_container, rebuilt
 
 T = TypeVar("T")
 _NUMBERS = "biufc"
@@ -267,30 +266,6 @@ def mapped(batch: Any, leaf: Callable[[Any], Any], whole: Callable[[Any], bool] 
         return batch
     if whole(batch):
         return leaf(batch)
-    if isinstance(batch, Mapping):
-        return _mapping(batch, {key: mapped(value, leaf, whole) for key, value in batch.items()})
-    if isinstance(batch, tuple):
-        return tuple.__new__(type(batch), [mapped(part, leaf, whole) for part in batch])
-    if isinstance(batch, list):
-        parts = [mapped(part, leaf, whole) for part in batch]
-        if type(batch) is list:
-            return parts
-        same: Any = copy.copy(batch)
-        same[:] = parts
-        return same
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        same = copy.copy(batch)
-        for field in dataclasses.fields(batch):
-            # Past __setattr__: a frozen batch stays frozen for everyone else, and fields without init are kept.
-            object.__setattr__(same, field.name, mapped(getattr(batch, field.name), leaf, whole))
-        return same
+    if is_container(batch):
+        return rebuilt(batch, lambda part: mapped(part, leaf, whole))
     return leaf(batch)
-
-
-def _mapping(batch: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:
-    """The same kind of mapping with other values; a plain dict where its kind cannot be filled."""
-    if type(batch) is dict or not isinstance(batch, MutableMapping):
-        return moved
-    same = copy.copy(batch)
-    same.update(moved)
-    return same

@@ -14,8 +14,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
-Nothing: tuple[Any, ...] = ()
-
 
 def rebuilt(value: Any, part: Callable[[Any], Any]) -> Any:
     """The container with `part` applied to what is directly in it; what is no container, as it is."""
@@ -52,8 +50,15 @@ def _unusual(value: Any, part: Callable[[Any], Any]) -> Any:
     return value
 
 
+def is_container(value: Any) -> bool:
+    """Whether `rebuilt` goes into it."""
+    return isinstance(value, Mapping | tuple | list) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
+    )
+
+
 def parts(value: Any) -> Iterable[Any]:
     """What is directly in a dict (keys left out), a list, a tuple or a set; nothing for anything else."""
     if isinstance(value, Mapping):
         return value.values()
-    return value if isinstance(value, list | tuple | set | frozenset) else Nothing
+    return value if isinstance(value, list | tuple | set | frozenset) else ()

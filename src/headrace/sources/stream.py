@@ -10,9 +10,11 @@ otherwise as the bytes that are not read yet.
 
 import io
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
+
+from headrace.nested import parts
 
 _DEPTH = 10
 """How deep `close_streams` looks into containers."""
@@ -75,11 +77,8 @@ class StreamWrapper:
             return
         if isinstance(value, StreamWrapper):
             value.close()
-        elif isinstance(value, Mapping):
-            for part in value.values():
-                cls.close_streams(part, depth + 1)
-        elif isinstance(value, list | tuple):
-            for part in value:
+        else:
+            for part in parts(value):
                 cls.close_streams(part, depth + 1)
 
     def close(self, *args: Any, **kwargs: Any) -> None:

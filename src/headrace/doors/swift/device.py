@@ -3,13 +3,12 @@
 `Ahead` keeps the order: an error waits for the turn of the batch it belongs to, and the batches after it still come.
 """
 
-import copy
-import dataclasses
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from headrace.errors import missing
+from headrace.nested import rebuilt
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -80,16 +79,7 @@ def move(batch: Any, device: Any) -> Any:
         return batch
     if callable(getattr(batch, "to", None)):
         return _asked(batch, device)
-    if isinstance(batch, Mapping):
-        return _mapping(batch, {k: move(v, device) for k, v in batch.items()})
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*[move(v, device) for v in batch])
-    if isinstance(batch, list | tuple):
-        return type(batch)([move(v, device) for v in batch])
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        fields = {f.name: move(getattr(batch, f.name), device) for f in dataclasses.fields(batch) if f.init}
-        return dataclasses.replace(batch, **fields)
-    return batch
+    return rebuilt(batch, lambda part: move(part, device))
 
 
 def _tensor(np: Any, array: Any, device: Any) -> Any:
@@ -111,12 +101,3 @@ def _torch() -> Any:
     except ModuleNotFoundError:
         raise missing("torch", "torch") from None
     return torch
-
-
-def _mapping(batch: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:
-    """The same kind of mapping with other values; a plain dict where its kind cannot be filled."""
-    if type(batch) is dict or not isinstance(batch, MutableMapping):
-        return moved
-    filled = copy.copy(batch)
-    filled.update(moved)
-    return filled

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
+from headrace.nested import parts
 from headrace.op import Here, Op, is_count
 from headrace.ops.copies import own
 from headrace.ops.reopen import reopened
@@ -97,9 +98,6 @@ class InMemoryCache(Op[T, T]):
 def weight(sample: Any) -> int:
     """About how many bytes a sample takes."""
     size = sys.getsizeof(sample)
-    if isinstance(sample, Mapping):
-        return size + sum(weight(k) + weight(v) for k, v in sample.items())
-    if isinstance(sample, list | tuple | set | frozenset):
-        return size + sum(map(weight, sample))
+    size += sum(map(weight, parts(sample))) + (sum(map(weight, sample)) if isinstance(sample, Mapping) else 0)
     data = getattr(sample, "nbytes", None)
     return max(size, data) if isinstance(data, int) else size

@@ -1,9 +1,10 @@
 """Pin memory: the tensors of a sample in page-locked memory, from which copies to a device need not wait."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.nested import rebuilt
 from headrace.op import Each
 
 
@@ -33,11 +34,4 @@ def pin(sample: Any, device: Any = None) -> Any:
     pinned = getattr(sample, "pin_memory", None)
     if callable(pinned):
         return pinned() if device is None else pinned(device)
-    if isinstance(sample, Mapping):
-        return {k: pin(v, device) for k, v in sample.items()}
-    if isinstance(sample, tuple):
-        parts = [pin(v, device) for v in sample]
-        return type(sample)(*parts) if hasattr(sample, "_fields") else tuple(parts)
-    if isinstance(sample, list):
-        return [pin(v, device) for v in sample]
-    return sample
+    return rebuilt(sample, lambda part: pin(part, device))
