@@ -131,6 +131,13 @@ def test_a_worker_function_that_returns_another_graph_gives_each_worker_its_own(
     pipe = IterableWrapper(range(8)).sharding_filter().map(int)
     numbered = workers(count, worker_init_fn=lambda dp, info: dp.map(lambda x: (info.worker_id, x)))
     assert read(pipe, numbered, epochs=2) == [[(x % count, x) for x in range(8)]] * 2
+    with DataLoader2(pipe, reading_service=numbered) as dl:
+        samples = iter(dl)
+        begun = [next(samples) for _ in range(3)]
+        state = dl.state_dict()
+    with DataLoader2(pipe, reading_service=numbered) as dl:
+        dl.load_state_dict(state)
+        assert begun + list(dl) == [(x % count, x) for x in range(8)]
     again = workers(count, worker_reset_fn=lambda dp, info, seeds: dp.map(lambda x: (info.worker_id, x)))
     assert read(pipe, again, epochs=2) == [[(x % count, x) for x in range(8)]] * 2
 

@@ -215,6 +215,24 @@ def test_our_loader_keeps_our_pipes_on_our_engine() -> None:
         assert isinstance(iter(loader(pipe)), Iteration)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_our_loader_goes_on_in_the_middle_of_a_graph(workers: int) -> None:
+    def made() -> Any:
+        pipe = IterableWrapper(range(40)).shuffle().sharding_filter()
+        return headraces()(pipe, 4, num_workers=workers, multiprocessing_context="fork" if workers else None)
+
+    loader = made()
+    batches = iter(loader)
+    begun = [next(batches).tolist() for _ in range(3)]
+    state = loader.state_dict()
+    rest = [b.tolist() for b in batches]
+    torch.manual_seed(99)
+    again = made()
+    again.load_state_dict(state)
+    assert [b.tolist() for b in again] == rest
+    assert sorted(x for b in begun + rest for x in b) == list(range(40))
+
+
 def test_torchs_graph_functions_see_our_graphs() -> None:
     source = IterableWrapper(range(9))
     shuffled = source.shuffle()

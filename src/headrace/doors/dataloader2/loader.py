@@ -36,6 +36,7 @@ from headrace.plan.seed import key
 
 T = TypeVar("T", covariant=True)
 VERSION = 2
+STATE = ("seeded", "next", "running", "loader", "strands", "sharding", "service")
 IN_WORKER = re.compile(r"in worker (\d+)")
 
 
@@ -65,7 +66,7 @@ class DataLoader2(Generic[T]):
         self._running: Any = None
         self._loader: Loader[Any] | Iterated | None = None
         self._settings = ReadSettings()
-        self._begun = False
+        self._begun = self._resumed = False
         self._samples: Any = None
         self._fresh = False
         """An iterator was made and nothing was read from it yet."""
@@ -116,6 +117,7 @@ class DataLoader2(Generic[T]):
         # (No call between these: an interrupt leaves the loader before the epoch or in it.)
         self._samples, self._loaded = samples, None
         self._fresh = self._begun = True
+        self._resumed = resumed
 
     def _next_number(self, loader: Loader[Any] | Iterated) -> int:
         """The number of the next epoch: what seed() said, what torch's generator gives, or the one after the last."""
@@ -154,16 +156,19 @@ class DataLoader2(Generic[T]):
             loader: Loader[Any] | Iterated = Iterated(self._running)
         else:
             if loaded is not None:
-                self._settings = replace(self._settings, strands=loaded["strands"])
+                self._settings = replace(self._settings, strands=loaded["strands"], sharding=loaded["sharding"])
             loader = build(self._running, self._settings)
         if loaded is not None and loaded["loader"] is not None:
             loader.load_state_dict(loaded["loader"])
         return loader
 
-    def _next(self) -> T:
+    def _next(self, first: bool) -> T:
+        """The next sample; `first` if none of this epoch was delivered."""
         try:
             return self._take()
         except AnotherGraph:
+            if not first:
+                raise
             # A function of the user's changes the graph in each worker, so each worker runs a graph of its own.
             loader = self._prepared()
             number = loader.epoch - 1
@@ -245,6 +250,7 @@ class DataLoader2(Generic[T]):
             "running": self._samples is not None and not (isinstance(self._samples, Epoch) and self._samples.ended),
             "loader": None if self._loader is None or not self._begun else self._loader.state_dict(),
             "strands": self._settings.strands,
+            "sharding": self._settings.sharding,
             "service": service.checkpoint().hex() if checkpointed else None,
         }
 
@@ -341,10 +347,11 @@ class DataLoader2Iterator(Iterator[T]):
             )
         if loader._paused:
             raise PauseIteration
+        first = loader._fresh and not loader._resumed
         loader._fresh = False
         if loader._samples is None:
             raise StopIteration
-        sample = loader._next()
+        sample = loader._next(first)
         epoch = loader._samples if isinstance(loader._samples, Epoch) else None
         if self.limit_threshold is not None:
             self.limit_counter = (self.limit_counter or 0) + 1
@@ -376,7 +383,7 @@ class DataLoader2Iterator(Iterator[T]):
 def _checked(state: Any) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("version") != VERSION or isinstance(state.get("version"), bool):
         raise SnapshotRefused(f"this is not a state of DataLoader2, version {VERSION}")
-    absent = [name for name in ("seeded", "next", "running", "loader", "strands", "service") if name not in state]
+    absent = [name for name in STATE if name not in state]
     if absent:
         raise SnapshotRefused(f"this is not a whole state: {', '.join(map(repr, absent))} is missing")
     for name, value in (("next", state["next"] or 0), ("strands", state["strands"])):

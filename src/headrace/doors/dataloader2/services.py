@@ -237,7 +237,7 @@ class DistributedReadingService(ReadingServiceInterface):
         from headrace.ranks.agree import Agreement
 
         world = World.detect()
-        self._agreement = Agreement.of(world, self.timeout)
+        self._agreement = self._agreement or Agreement.of(world, self.timeout)
         agree = None if self._agreement is None else self._agreement.first
         return replace(settings, world=world, ends=self.policy, agree=agree)
 

@@ -28,6 +28,14 @@ class Loads:
             )
         return int(op.size())
 
+    @property
+    def _map(self) -> dict[Any, Any] | None:
+        table: dict[Any, Any] | None = self.__dict__["_built"].read.table
+        return table
+
+    def _load_map(self) -> None:
+        self.__dict__["_built"].table()
+
 
 VERBS: dict[str, tuple[str, Callable[..., Any]]] = {
     "Batcher": ("batch", verbs.batch_table),

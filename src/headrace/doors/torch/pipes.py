@@ -29,6 +29,7 @@ class PipeStream(IterDataPipe[Any]):
         """What all workers of all ranks shuffle by."""
         self.rank, self.ranks = 0, 1
         self._agreement: Agreement | None = None
+        self._read = self._skip = 0
 
     def begin(self, generator: torch.Generator | None) -> None:
         """Before an epoch, in the training process: rank 0 says by which seed all of them shuffle."""
@@ -45,7 +46,19 @@ class PipeStream(IterDataPipe[Any]):
         apply_sharding(self.pipe, count * self.ranks, number * self.ranks + self.rank)
         epoch = 0 if here is None else here.epoch  # (of persistent workers, which keep this object)
         apply_random_seed(self.pipe, torch.Generator().manual_seed((self.seed + epoch) % 2**63))
-        return iter(self.pipe)
+        samples, self._read, self._skip = iter(self.pipe), self._skip, 0
+        for _ in range(self._read):
+            next(samples, None)
+        for sample in samples:
+            self._read += 1
+            yield sample
+
+    def state_dict(self) -> dict[str, int]:
+        """By what this epoch shuffles, and how far it is read: it goes on by reading again."""
+        return {"seed": self.seed, "read": self._read}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.seed, self._skip = state["seed"], state["read"]
 
     def __len__(self) -> int:
         return len(self.pipe)
