@@ -377,3 +377,53 @@ def test_tables_of_unlike_types_are_never_one(one: Any, two: Any, form: str) -> 
         return  # values of one type, encoded in runs on one side
     with pytest.raises(BadPipe, match=r"in different parts"):
         read(Pipe.of(one[0]).concat(Pipe.of(two[0])).batch(ROWS, as_=form), "inline")
+
+
+# --- rows of a stream -------------------------------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(-(2**64), 2**65),
+    st.sampled_from([0, 1, -1, 2**53 + 1, 2**62 + 1, 2**63, 2**64 - 1, -(2**63)]),
+    st.sampled_from([np.int8(-3), np.uint8(200), np.int64(-1), np.uint64(2**63 + 1), np.float32(0.1)]),
+    st.sampled_from([0.5, 1e300, float("nan")]),
+    st.none(),
+)
+
+
+@INLINE
+@given(st.lists(NUMBERS, min_size=1, max_size=4), st.sampled_from(["arrow", "numpy", "polars"]))
+def test_a_frame_of_rows_of_numbers_holds_each_exactly_or_names_the_row(values: list[Any], form: str) -> None:
+    pipe = Pipe.of([{"x": value} for value in values]).dataframe(len(values), as_=form)
+    try:
+        (frame,) = Loader(pipe)
+    except BadPipe as error:
+        said = str(error)
+    else:
+        listed = next(getattr(frame["x"], n) for n in ("to_pylist", "to_list", "tolist") if hasattr(frame["x"], n))()
+        for value, got in zip(values, listed, strict=True):
+            assert (value is None and got is None) or got == value or (got != got and value != value)
+        return
+    assert "column 'x' is" in said
+    assert "row" in said
+
+
+EXPRESSIONS = {
+    "isin": lambda x: x.isin([1, 2]),
+    "not isin": lambda x: ~x.isin([1, 2]),
+    "isin null": lambda x: x.isin(pa.array([1, None])),
+    "greater": lambda x: x > 1,
+    "not greater": lambda x: ~(x > 1),
+    "null": lambda x: x.is_null(),
+    "or": lambda x: (x == 1) | x.is_null(),
+}
+
+
+@INLINE
+@given(st.lists(st.sampled_from([None, 0, 1, 2, 3]), min_size=1, max_size=5), st.sampled_from([*EXPRESSIONS]))
+def test_a_filter_keeps_the_same_rows_of_a_stream_and_of_a_table(values: list[Any], name: str) -> None:
+    expression = EXPRESSIONS[name](pc.field("x"))
+    rows = [{"row": row, "x": value} for row, value in enumerate(values)]
+    table = pa.table({"row": range(len(values)), "x": pa.array(values, pa.int64())})
+    want = table.filter(expression)["row"].to_pylist()
+    assert [row["row"] for row in Loader(Pipe.of(rows).filter(expression))] == want
+    assert [int(row["row"]) for row in Loader(Pipe.of(table).filter(expression))] == want
