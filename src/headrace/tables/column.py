@@ -55,6 +55,8 @@ class NumpyColumn:
             if self.mask[row]:
                 return None
         value = self.values[row]
+        if isinstance(value, np.number | np.bool_):
+            return value
         if self.values.dtype.hasobject:
             return own(self.values[row : row + 1])[0]
         return value.copy() if isinstance(value, np.ndarray | np.void) else value

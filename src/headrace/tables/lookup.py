@@ -27,6 +27,7 @@ class Lookup:
         self.values = tuple(name for name in table.names if name not in self.keys)
         self._columns = [Keys(name, table.columns[name]) for name in self.keys]
         self._codes, self._rows = self._ordered()
+        self._direct = self._row_of_number() if len(self.keys) == 1 else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Lookup, (self.table, self.keys))
@@ -44,6 +45,12 @@ class Lookup:
             raise BadOption(f"join() needs each key once in the frame, but {shown} is there twice")
         return ranked, rows
 
+    def _row_of_number(self) -> Ints:
+        """Of a single column: the row for each number of a key; the last entry is for the number -1, and is -1."""
+        rows = np.full(self._columns[0].count + 1, -1, np.int64)
+        rows[self._codes] = self._rows
+        return rows
+
     def _together(self, codes: list[Ints]) -> NDArray[Any]:
         """One number for the numbers of all columns: digits of a number whose places are as large as the columns."""
         largest = 1
@@ -59,6 +66,8 @@ class Lookup:
 
     def find(self, columns: Sequence[Column]) -> Ints:
         """The row of the table for each key; -1 where there is none, as for a key that is missing."""
+        if self._direct is not None:
+            return self._direct[self._columns[0].find(columns[0])]
         wanted = self._together([keys.find(column) for keys, column in zip(self._columns, columns, strict=True)])
         if not len(self._codes):
             return np.full(len(wanted), -1, np.int64)
