@@ -298,8 +298,10 @@ def check_listed(got: list[Any], values: Any) -> None:
     """Nested lists hold what the array holds, and None where it is masked."""
     flat, want = _flat(got), _flat(values.tolist())
     if values.dtype.kind in "mM":
-        assert [v is None for v in flat] == [v is None for v in want]
-        return
+        read_as = pd.Timestamp if values.dtype.kind == "M" else pd.Timedelta
+        hidden, moments = np.ma.getmaskarray(values).ravel(), np.ma.getdata(values).ravel()
+        want = [None if hide else read_as(v) for hide, v in zip(hidden, moments, strict=True)]
+        flat = [None if value is None else read_as(value) for value in flat]
     assert flat == want, (got, values)
 
 
