@@ -124,6 +124,18 @@ def test_a_shuffled_epoch_reads_every_row_group_about_once(pipe: Pipe[Any]) -> N
     assert source.table().slots.made <= count + 2 * hold
 
 
+def test_text_that_is_short_in_the_file_and_long_in_memory_is_counted_as_it_lies_in_memory(tmp_path: Path) -> None:
+    words = [f"{i % 50} " * 40 for i in range(ROWS)]  # a dictionary in the file: about a tenth
+    pq.write_table(pa.table({"k": np.arange(ROWS), "s": words}), tmp_path / "a.parquet", row_group_size=100)
+    for memory in (150_000, 2_000_000):
+        pipe = Pipe.parquet(tmp_path, memory=memory)
+        units = pipe.op.table()  # type: ignore[attr-defined]
+        assert ("all 30 row groups fit" in pipe.shuffle().explain()) == (units.hold == 30) == (memory > 1_000_000)
+        assert sorted(keys(Loader(pipe.shuffle().batch(32)))) == list(range(ROWS))
+        assert units.texts.loads <= 30 + 2 * units.hold
+        assert units.slots.made <= 30 + 2 * units.hold
+
+
 def test_explain_says_what_the_quality_comes_to(pipe: Pipe[Any]) -> None:
     numbers = pipe.select("k", "x", "y")
     hold = numbers.op.units().hold  # type: ignore[attr-defined]

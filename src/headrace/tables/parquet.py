@@ -54,14 +54,17 @@ class Stored(Protocol):
 
 
 class Opened:
-    """The table of units as this process has it; travels without anything but the shared memory."""
+    """The table of units as this process has it; what travels is the shared memory, and what was measured."""
 
-    def __init__(self, slots: Slots | None = None) -> None:
+    def __init__(self, slots: Slots | None = None, text_size: int | None = None) -> None:
         self.table: UnitTable | None = None
         self.slots = slots
+        self.text_size = text_size
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Opened, (self.slots if self.table is None else self.table.slots,))
+        if self.table is None:
+            return (Opened, (self.slots, self.text_size))
+        return (Opened, (self.table.slots, self.table.text_size))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,6 +168,7 @@ class FromUnits(Tabular):
                 self._text_bytes,
                 self.opened.slots,
                 together=self.expression is not None,
+                text_size=self.opened.text_size,
             )
         return self.opened.table
 

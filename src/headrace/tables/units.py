@@ -43,8 +43,12 @@ class UnitTable:
         text_bytes: Callable[[tuple[str, ...]], int],
         slots: Slots | None = None,
         together: bool = False,
+        text_size: int | None = None,
     ) -> None:
-        """`together`: all columns are read at once, because each reading has to look at more than what it gives."""
+        """`together`: all columns are read at once, because each reading has to look at more than what it gives.
+
+        `text_size`: bytes of a row's text in memory, where another process has measured it.
+        """
         self.schema = schema
         self._together = together
         self.ends = ends
@@ -59,14 +63,26 @@ class UnitTable:
         self._template = np.zeros(2, self.layout.dtype)
         self._fields = self.layout.columns(self._template)
         self._plans: dict[tuple[str, ...], GatherPlan] = {}
-        self._divide(memory, text_bytes(tuple(self._arrow)), slots)
+        self.text_size = self._measured(text_bytes) if text_size is None else text_size
+        """Bytes that a row takes in the columns without a fixed size."""
+        self._divide(memory, self.text_size, slots)
+
+    def _measured(self, text_bytes: Callable[[tuple[str, ...]], int]) -> int:
+        """Bytes of a row's text as it lies in memory. A footer knows only how long the encoded text is, which is many
+        times shorter where words repeat; so a few units are looked at, or `hold` would promise what does not fit."""
+        if not self._arrow or not self.length:
+            return 0
+        size = text_bytes(tuple(self._arrow))
+        for unit in {0, len(self.ends) // 2, len(self.ends) - 1}:
+            _, taken = self._load_text(unit)
+            size = max(size, -(-taken // max(1, self._rows(unit))))
+        return size
 
     def _divide(self, memory: int, text: int, slots: Slots | None) -> None:
         """How much of the memory is for numbers, and how much for text."""
         number = self.layout.dtype.itemsize
         rows = int((self.ends - self._starts).max(initial=1)) if len(self.ends) else 1
         self._text_memory = memory * text // max(1, number + text)
-        self._text_size = text
         count = len(self.ends)
         # While a unit is read it is there twice.
         fits = (memory - self._text_memory) // (rows * number) - 1 if number else count
@@ -160,7 +176,7 @@ class UnitTable:
             yield names[first : first + step]
 
     def _text(self, unit: int) -> dict[str, ArrowColumn]:
-        return self.texts.get(unit, self._rows(unit) * self._text_size, self._load_text)
+        return self.texts.get(unit, self._rows(unit) * self.text_size, self._load_text)
 
     def _load_text(self, unit: int) -> tuple[dict[str, ArrowColumn], int]:
         batches = [batch for _, batch in self._batches(unit, list(self._arrow))]
