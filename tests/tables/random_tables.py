@@ -52,9 +52,14 @@ PLAIN = [pa.bool_(), pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float6
 PLAIN += [pa.time32("s"), pa.duration("ns")]
 
 
-def values_of(kind: Any) -> st.SearchStrategy[Any]:
-    """Values that pa.array(..., kind) takes; of some types they may have None inside."""
+def values_of(kind: Any, holes: bool = True) -> st.SearchStrategy[Any]:
+    """Values that pa.array(..., kind) takes; with `holes`, of some types they may have None inside."""
     types = pa.types
+
+    def inside(part: Any) -> st.SearchStrategy[Any]:
+        values = values_of(part, holes)
+        return values | values | values | st.none() if holes else values
+
     if kind in SCALARS:
         return SCALARS[kind]
     if types.is_null(kind):
@@ -62,16 +67,15 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if isinstance(kind, pa.BaseExtensionType):
         return _extension_values(kind)
     if types.is_fixed_size_list(kind):
-        return st.lists(holed(values_of(kind.value_type)), min_size=kind.list_size, max_size=kind.list_size)
+        return st.lists(inside(kind.value_type), min_size=kind.list_size, max_size=kind.list_size)
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         return values_of(kind.value_type)
     if types.is_map(kind):
-        return st.dictionaries(values_of(kind.key_type), values_of(kind.item_type), max_size=2).map(
-            lambda d: list(d.items())
-        )
+        pairs = st.dictionaries(values_of(kind.key_type), values_of(kind.item_type), max_size=2)
+        return pairs.map(lambda found: list(found.items()))
     if types.is_struct(kind):
-        return st.fixed_dictionaries({field.name: holed(values_of(field.type)) for field in kind})
-    return st.lists(holed(values_of(kind.value_type)), max_size=3)
+        return st.fixed_dictionaries({field.name: inside(field.type) for field in kind})
+    return st.lists(inside(kind.value_type), max_size=3)
 
 
 def _extension_values(kind: Any) -> st.SearchStrategy[Any]:
@@ -85,10 +89,6 @@ def _extension_values(kind: Any) -> st.SearchStrategy[Any]:
         inner = values_of(kind.value_type)
         return st.lists(inner, min_size=kind.storage_type.list_size, max_size=kind.storage_type.list_size)
     return values_of(kind.storage_type)
-
-
-def holed(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return values | values | values | st.none()
 
 
 LEAVES = st.sampled_from([*SCALARS])
@@ -147,7 +147,7 @@ def dictionary_with_null(array: Any) -> Any:
 def columns(draw: st.DrawFn, rows: int = ROWS, kinds: st.SearchStrategy[Any] = TYPES) -> tuple[Any, Any]:
     """A chunked array of one type, and the plainest array of the same values."""
     kind = draw(kinds)
-    values = draw(st.lists(values_of(kind), min_size=rows, max_size=rows))
+    values = draw(st.lists(values_of(kind, draw(st.booleans())), min_size=rows, max_size=rows))
     for row in draw(st.sets(st.integers(0, rows - 1), max_size=rows)) if draw(st.booleans()) else ():
         values[row] = None
     whole = array_of(kind, values)

@@ -116,6 +116,22 @@ def test_polars_dtypes_come_back() -> None:
         assert got.equals(given)
 
 
+@pytest.mark.parametrize("form", ["arrow", "polars"])
+def test_objects_that_arrow_would_change_are_refused_when_the_batch_is_asked_for(form: str) -> None:
+    pd = pytest.importorskip("pandas", reason="not installed")
+    pytest.importorskip("pyarrow", reason="not installed")
+    frame = pd.DataFrame({"n": [1, 2], "x": pd.Series(["x", b"y"], dtype=object)})
+    with pytest.raises(BadPipe, match=rf"column 'x' is object: {form} cannot hold that.*cast it"):
+        Pipe.of(frame).shuffle().batch(2, as_=form)
+    assert Pipe.of(frame).select("n").batch(2, as_=form) is not None
+
+
+def test_a_polars_column_of_objects_is_refused_when_it_is_given() -> None:
+    pl = pytest.importorskip("polars", reason="not installed")
+    with pytest.raises(BadOption, match=r"column 'x' is Object, which only polars can read"):
+        Pipe.of(pl.DataFrame({"x": pl.Series([object()], dtype=pl.Object)}))
+
+
 def test_a_forked_worker_says_that_polars_cannot_be_used_in_it_instead_of_waiting_forever() -> None:
     pl = pytest.importorskip("polars", reason="not installed")
     pytest.importorskip("pyarrow", reason="not installed")

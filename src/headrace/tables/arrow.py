@@ -253,6 +253,5 @@ def deliver(column: Column) -> NDArray[Any]:
     """A column as one numpy array: masked where values may be missing, of objects where there is no dtype."""
     if isinstance(column, ArrowColumn):
         return to_numpy(column.array, column.may_miss)
-    if column.mask is None:
-        return column.values
-    return np.ma.MaskedArray(column.values, column.whole_mask())
+    mask = None if column.mask is None else column.whole_mask()
+    return column.values if mask is None else np.ma.MaskedArray(column.values, mask)

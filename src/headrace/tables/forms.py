@@ -11,7 +11,7 @@ What a form cannot hold is refused with the column and its type. Nothing is cast
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -146,6 +146,13 @@ def arrow_array(name: str, column: Column, form: str) -> Any:
         return to_arrow(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         refuse(name, column, form, f"{error}; cast it, or leave it out with select()")
+
+
+def check_arrow(columns: Mapping[str, Column], form: str) -> None:
+    """Refuse what Arrow has no type for before anything runs; a column of Arrow's has one."""
+    for name, column in columns.items():
+        if isinstance(column, NumpyColumn):
+            arrow_array(name, column.slice(0, 0), form)
 
 
 def _arrow(table: Table, form: str = "arrow") -> Any:

@@ -139,7 +139,11 @@ class FrameVerbs:
                 f"batch(as_={as_!r}) needs rows of a frame that nothing has taken apart; for single objects use "
                 f"dataframe(size, as_={as_!r})"
             )
-        _check_parts(pipe)
+        template = _check_parts(pipe)
+        if template is not None and as_ in ("arrow", "polars"):
+            from headrace.tables.forms import check_arrow
+
+            check_arrow(template(), as_)
         made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
         return _jax(made) if as_ == "jax" else made
 
