@@ -29,6 +29,7 @@ UNCHANGING = frozenset(
     {type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.datetime, dt.time, dt.timedelta}
 )
 """Types of objects that nobody can edit: they need no copy."""
+SCALARS = (np.number, np.bool_)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +56,7 @@ class NumpyColumn:
             if self.mask[row]:
                 return None
         value = self.values[row]
-        if isinstance(value, np.number | np.bool_):
+        if isinstance(value, SCALARS):
             return value
         if self.values.dtype.hasobject:
             return own(self.values[row : row + 1])[0]
