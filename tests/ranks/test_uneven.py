@@ -17,6 +17,8 @@ from tests.laws.pipes import Numbers, stream
 from tests.ranks.together import together
 
 SOURCES: dict[str, Any] = {"indexed": Numbers, "streamed": stream}
+THREAD: dict[str, Any] = {"workers": 1, "kind": "thread"}
+"""Ranks are threads of one process here, and threads do not touch what is global."""
 OPS: dict[str, Any] = {
     "filter that keeps all": (lambda p: p.filter(keep), lambda n: Counter(range(n))),
     "filter": (lambda p: p.filter(some), lambda n: Counter(x for x in range(n) if some(x))),
@@ -66,7 +68,7 @@ def left_out(text: str) -> int:
 
 def read(pipe: Pipe[Any], ranks: int, monkeypatch: pytest.MonkeyPatch, ends: Any = "short") -> list[list[Any]]:
     def body(world: World) -> list[Any]:
-        with Loader(pipe, seed=5, world=world, ends=ends) as loader:
+        with Loader(pipe, seed=5, world=world, ends=ends, **THREAD) as loader:
             return list(loader)
 
     return together(ranks, body, monkeypatch)
@@ -95,7 +97,7 @@ def test_every_sample_comes_once_or_is_counted(
 
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("batch", [None, 4])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_filter_that_rejects_all_that_a_rank_was_dealt_does_not_empty_the_epoch(
     ranks: int, batch: int | None, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +106,7 @@ def test_a_filter_that_rejects_all_that_a_rank_was_dealt_does_not_empty_the_epoc
         pipe = pipe if batch is None else pipe.batch(batch)
 
         def body(world: World, pipe: Pipe[Any] = pipe) -> list[Any]:
-            with Loader(pipe, world=world, workers=workers, kind="thread" if workers else None) as loader:
+            with Loader(pipe, world=world, workers=workers, kind="thread") as loader:
                 return list(loader)
 
         got = together(ranks, body, monkeypatch)
@@ -135,7 +137,7 @@ def test_snapshots_of_any_deal_go_on_in_any_world(monkeypatch: pytest.MonkeyPatc
     wanted = {x for x in range(201) if x % 3 == 1}
 
     def whole(world: World) -> Any:
-        with Loader(pipe, seed=5, world=world) as loader:
+        with Loader(pipe, seed=5, world=world, **THREAD) as loader:
             return [(batch, json.dumps(loader.state_dict())) for batch in loader]
 
     first = together(3, whole, monkeypatch)
@@ -146,7 +148,7 @@ def test_snapshots_of_any_deal_go_on_in_any_world(monkeypatch: pytest.MonkeyPatc
         for ranks in (1, 2, 3):
 
             def rest(world: World, state: str = first[1][step][1]) -> Any:
-                with Loader(pipe, seed=5, world=world) as loader:
+                with Loader(pipe, seed=5, world=world, **THREAD) as loader:
                     loader.load_state_dict(json.loads(state))
                     return list(loader)
 
@@ -163,7 +165,7 @@ def test_epochs_that_follow_are_not_disturbed_by_what_was_dealt_anew(monkeypatch
     pipe = Pipe.of(Numbers(90)).shuffle().filter(lambda x: x % 2 == 1).batch(4)
 
     def body(world: World) -> Any:
-        with Loader(pipe, seed=5, world=world) as loader:
+        with Loader(pipe, seed=5, world=world, **THREAD) as loader:
             epochs = [list(loader) for _ in range(3)]
             for steps in (1, 3, 5):
                 loader.set_epoch(0)
@@ -175,3 +177,78 @@ def test_epochs_that_follow_are_not_disturbed_by_what_was_dealt_anew(monkeypatch
     for epochs, second in together(2, body, monkeypatch):
         assert second == epochs[1]
         assert len(epochs[0]) == len(epochs[2])
+
+
+def fails(x: int) -> int:
+    """All samples of the second batch of 4, and a few others."""
+    if 4 <= x < 8 or x in (21, 40):
+        raise ValueError(x)
+    return x
+
+
+FRAGILE: dict[str, Any] = {
+    "indexed": Pipe.of(Numbers(48)).map(fails).batch(4),
+    "collated": Pipe.of(Numbers(48)).map(fails).batch(4).map(list),
+    "indexed samples": Pipe.of(Numbers(48)).map(fails),
+    "streamed": Pipe.of(stream(48)).map(fails).batch(4),
+    "streamed samples": Pipe.of(stream(48)).map(fails),
+}
+GOOD = set(range(48)) - {4, 5, 6, 7, 21, 40}
+
+
+@pytest.mark.parametrize("shape", list(FRAGILE))
+def test_a_batch_of_which_all_samples_fail_leaves_ranks_with_equal_steps(
+    shape: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def body(world: World) -> Any:
+        with Loader(FRAGILE[shape], world=world, on_error="skip", **THREAD) as loader:
+            return [(item, json.dumps(loader.state_dict())) for item in loader]
+
+    ranks = 2
+    got = together(ranks, body, monkeypatch)
+    assert len({len(rank) for rank in got}) == 1
+    flat = [x for rank in got for item, _ in rank for x in (item if isinstance(item, list) else [item])]
+    assert len(flat) == len(set(flat))
+    assert set(flat) <= GOOD
+    out = sum(
+        record.args[0] * (4 if record.args[1] == "batches" else 1)  # type: ignore[index,operator,misc]
+        for record in caplog.records
+        if "are left out, because" in record.msg
+    )
+    assert out >= len(GOOD) - len(flat) > out - 4
+    for step, (_, state) in enumerate(got[0]):
+        assert state == got[1][step][1] or "streamed" in shape
+
+        def rest(world: World, state: str = state) -> Any:
+            with Loader(FRAGILE[shape], world=world, on_error="skip", **THREAD) as loader:
+                loader.load_state_dict(json.loads(state))
+                return list(loader)
+
+        assert together(ranks, rest, monkeypatch) == [[item for item, _ in rank[step + 1 :]] for rank in got]
+
+
+def test_a_snapshot_of_ranks_that_are_abreast_loads_on_any_number_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe.of(Numbers(48)).map(fails).batch(8)
+
+    def begin(world: World) -> Any:
+        with Loader(pipe, world=world, on_error="skip", **THREAD) as loader:
+            batches = iter(loader)
+            return [next(batches), next(batches)], loader.state_dict()
+
+    first = together(2, begin, monkeypatch)
+
+    def rest(world: World) -> Any:
+        with Loader(pipe, world=world, on_error="skip", **THREAD) as loader:
+            loader.load_state_dict(first[0][1])
+            return list(loader)
+
+    for ranks in (1, 2, 3):
+        then = together(ranks, rest, monkeypatch) if ranks > 1 else [rest(World())]
+        flat = [x for batches, _ in first for batch in batches for x in batch]
+        assert sorted(flat + [x for rank in then for batch in rank for x in batch]) == sorted(GOOD)
+
+
+def test_ranks_that_cannot_vote_are_warned_where_samples_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    got = [list(Loader(FRAGILE["indexed"], world=World(rank=rank, ranks=2), on_error="skip")) for rank in range(2)]
+    assert sorted(x for rank in got for batch in rank for x in batch) == sorted(GOOD)
+    assert caplog.text.count("these ranks cannot vote") == 2

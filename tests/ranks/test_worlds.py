@@ -106,13 +106,13 @@ def test_states_that_disagree_are_refused_with_the_ranks_named(
     pipe: Pipe[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def states(world: World) -> list[Any]:
-        with Loader(pipe, seed=5, world=world, workers=world.rank, kind="thread" if world.rank else None) as loader:
+        with Loader(pipe, seed=5, world=world, workers=world.rank + 1, kind="thread") as loader:
             return [json.loads(json.dumps(loader.state_dict())) for _ in loader]
 
     everyone = together(3, states, monkeypatch)
 
     def load(world: World, steps: tuple[int, int, int]) -> Any:
-        with Loader(pipe, seed=5, world=world) as loader:
+        with Loader(pipe, seed=5, world=world, workers=1, kind="thread") as loader:
             loader.load_state_dict(everyone[world.rank][steps[world.rank] - 1])
             return len(list(loader))
 

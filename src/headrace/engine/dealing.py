@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.engine.feeds.elastic import InTurns
+from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
-from headrace.engine.places import RunPlace
+from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
 from headrace.plan.turns import Progress, Rest, Turns, fold
 
 
@@ -53,6 +54,11 @@ class Dealing:
         """The progress of a rank that has nothing left."""
         return Turns(self.rest, self.ranks, rank, self.block, self.length).tickets, 0
 
+    def progress_of(self, at: RunPlace) -> Progress:
+        """Of one rank: tickets behind it, and outputs gone of the next."""
+        groups, turns = _parts(at)
+        return turns.progress[0][0], groups.offset + at.gone
+
     def again(self, progress: Sequence[Progress], steps: int, moved: bool) -> "Dealing | None":
         """What is left, dealt anew after so many steps from here; None if that would change nothing."""
         rest = fold(self.rest, self.block, progress, self.length)
@@ -62,14 +68,25 @@ class Dealing:
         return replace(self, rest=rest, number=self.number + steps)
 
 
-def progress_of(at: RunPlace) -> Progress:
-    """Of one rank: tickets behind it, and outputs gone of the next."""
-    groups, turns = _parts(at)
-    return turns.progress[0][0], groups.offset + at.gone
+@dataclass(frozen=True, slots=True)
+class Abreast:
+    """Ranks take whole batches in turn, and are abreast unless all samples of a batch have failed on one of them."""
+
+    def place(self, progress: Sequence[Progress], steps: int, skipped: int) -> EpochPlace:
+        """Where the job stands: at one position, which loads on any number of ranks, or each rank at its own."""
+        ranks = [RunPlace(Position(position), gone, skipped) for position, gone in progress]
+        return ranks[0] if all(place == ranks[0] for place in ranks) else VotedPlace(0, tuple(ranks))
+
+    def progress_of(self, at: RunPlace) -> Progress:
+        """The position of one rank, and outputs gone behind it."""
+        if at.place is None:
+            return 0, at.gone
+        assert isinstance(at.place, Position)
+        return at.place.position, at.gone
 
 
 def job_progress(at: RunPlace) -> tuple[Progress, ...]:
-    """The same of all ranks, in the place of a job."""
+    """Of all ranks, in the place of a job: tickets behind each, and outputs gone of the next."""
     return _parts(at)[1].progress
 
 

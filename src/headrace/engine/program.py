@@ -90,10 +90,18 @@ class Program:
         return not self.tail and all(isinstance(n.op, Each) for s in self.stages for n in (*s.inner, *s.nodes))
 
     @property
-    def steps_known(self) -> bool:
-        """Ranks know by arithmetic how many steps each of them will take; otherwise they vote while they run."""
+    def one_to_one(self) -> bool:
+        """Every op behind the place where ranks part makes one sample out of one."""
         nodes = [*self.tail, *(n for s in self.stages for n in (*s.inner, *s.nodes))]
         return all(isinstance(node.op, Each) for node in nodes)
+
+    @property
+    def steps_known(self) -> bool:
+        """Ranks know by arithmetic how many steps each of them will take; otherwise they vote while they run.
+
+        Where samples that fail are left out, a batch of which all have failed is a step less.
+        """
+        return self.one_to_one and not self.skips
 
     @property
     def assembled(self) -> bool:

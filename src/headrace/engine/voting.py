@@ -20,7 +20,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from headrace.engine.dealing import Dealing, job_progress, progress_of
+from headrace.engine.dealing import Abreast, Dealing, job_progress
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
 from headrace.plan.turns import Progress
 
@@ -106,7 +106,7 @@ class StepVotes:
         votes: Votes,
         share: int,
         at: EpochPlace | None = None,
-        dealing: Dealing | None = None,
+        dealing: Dealing | Abreast | None = None,
         behind: int = 0,
         handful: int = HANDFUL,
         masks: bool = False,
@@ -116,7 +116,7 @@ class StepVotes:
         self._votes = votes
         self._share = share
         self._dealing = dealing
-        """Where ranks take positions in turn."""
+        """Where ranks take positions, or batches of them, in turn."""
         self._settled = at
         self.behind = behind
         """Steps that were delivered already when the snapshot was taken."""
@@ -145,7 +145,8 @@ class StepVotes:
 
     def cast(self, ready: int, error: Exception | None, before: RunPlace | None, after: list[RunPlace]) -> Vote:
         """Tell the others; where this rank stood before these steps, and will stand after each."""
-        progress = tuple(number for place in after for number in progress_of(place))
+        dealing = self._dealing
+        progress = () if dealing is None else tuple(n for place in after for n in dealing.progress_of(place))
         skipped = after[-1].skipped if after else 0
         mine = RankVote(ready, int(error is not None), self._share, skipped, progress)
         why = "" if error is None else f"{type(error).__name__}: {error}"[:LONGEST]
@@ -175,7 +176,7 @@ class StepVotes:
         places = {row.share: place for row, (place, _) in zip(rows, told, strict=False) if place is not None}
         everyone = [RunPlace.read(place) for _, place in sorted(places.items())]
         self._voted = _Voted(table, sum(row.skipped for row in shares) // len(shares), everyone)
-        if last and not failed and self._dealing is not None:
+        if last and not failed and isinstance(self._dealing, Dealing):
             self._next = self._redealt(self._dealing, shares, steps)
         wanting = tuple(rank for rank, row in enumerate(rows) if row.ready <= steps)
         return Granted(steps, last, failed, wanting if any(row.ready > steps for row in rows) else ())
@@ -205,9 +206,10 @@ class StepVotes:
         """All steps of this deal are made: where the next one begins, if there is one."""
         if self._next is None:
             return None
-        (self._dealing, skipped), self._next = self._next, None
+        (dealing, skipped), self._next = self._next, None
         self._begun = self._begun or bool(self._steps + self._step)
-        self._settled = at = self._dealing.place(((0, 0),) * self._dealing.ranks, 0, skipped)
+        self._dealing = dealing
+        self._settled = at = dealing.place(((0, 0),) * dealing.ranks, 0, skipped)
         self._votes = self._votes.again()
         self._voted = None
         self._steps = self._step = 0

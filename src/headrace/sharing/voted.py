@@ -1,10 +1,11 @@
 """Ranks vote: what each of them will have shows only while it runs, so they settle as they go how far all can."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headrace.engine.dealing import Dealing
+from headrace.engine.dealing import Abreast, Dealing
 from headrace.engine.epoch import Epoch
 from headrace.engine.equal_steps import EqualSteps
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
@@ -17,12 +18,15 @@ from headrace.ranks.agree import patience
 from headrace.ranks.vote import VoteThread
 from headrace.sharing.arithmetic import Sharing, Start
 
+log = logging.getLogger("headrace")
+
 
 class Voted(Sharing):
     """Ranks vote on how far they go."""
 
     _votes: VoteThread | None = None
     _steps: StepVotes | None = None
+    _warned = False
 
     @property
     def _steps_are_voted(self) -> bool:
@@ -41,6 +45,9 @@ class Voted(Sharing):
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if not self._verified:
             self._verify(epoch, at)
+        if self._votes is None and self.program.one_to_one and not isinstance(at, VotedPlace):
+            self._warn()
+            return super().begin(epoch, at)
         if self._votes is None:
             raise BadPipe(
                 "the ops after the division decide how many samples each rank gets, so ranks have to agree on the end "
@@ -48,7 +55,7 @@ class Voted(Sharing):
             )
         rank = self._world.share_rank
         here: RunPlace | None = None
-        dealing: Dealing | None = None
+        dealing: Dealing | Abreast | None = None
         behind = 0
         if shares_in_turns(self.program):
             assert not isinstance(at, VotedPlace)
@@ -57,16 +64,28 @@ class Voted(Sharing):
             last = self.program.last
             dealing = Dealing.of(here, length, last.group or 0, last.drop_last or self._ends == "drop")
             at = None if at is None else here
-        elif at is not None:
-            if not isinstance(at, VotedPlace):
+        else:
+            dealing = Abreast() if _batches_in_turn(self.program) else None
+            if isinstance(at, VotedPlace):
+                here, behind = at.ranks[rank], at.steps
+            elif at is not None and not self.program.one_to_one:
                 self._refuse(1)
-            here, behind = at.ranks[rank], at.steps
+            else:
+                here = at
         unit, size = _counting(self.program)
         self._steps = StepVotes(
             self._votes.begin(epoch), rank, at, dealing, behind, masks=self._ends in ("pad", "repeat"),
             unit=unit, size=size,
         )  # fmt: skip
         return Start(here, None, partial(EqualSteps, self._steps), self._steps.place)
+
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "samples that fail are left out, and these ranks cannot vote: where all samples of a batch fail, this "
+                "rank makes a step less than others; initialise torch.distributed in every rank before iterating"
+            )
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         program = self.program
@@ -84,7 +103,7 @@ class Voted(Sharing):
                 "or 'drop'"
             )
         # Batches are made ahead of the vote: the one delivered last is not the one made last.
-        return None if self._steps is None else self._steps.mask
+        return super().mask(epoch) if self._steps is None else self._steps.mask
 
     def retraced(self, at: EpochPlace | None) -> RunPlace | None:
         if self._steps is not None and self._steps.deals:
@@ -99,6 +118,11 @@ class Voted(Sharing):
             super().close(wait)
         else:
             self._votes.close()
+
+
+def _batches_in_turn(program: Program) -> bool:
+    """Whether ranks take whole batches by arithmetic, each from one ticket."""
+    return program.indexed and len(program.stages) == 1 and program.last.single and not program.tail
 
 
 def _counting(program: Program) -> tuple[str, Callable[[Any], int] | None]:

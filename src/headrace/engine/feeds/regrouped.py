@@ -130,7 +130,7 @@ class Regroup(Feed):
         self._start: list[tuple[Block, int]] = []
         self._filled: dict[int, int] = {}
         """Of groups that are filled up, by how many samples."""
-        self._uneven = not setting.program.steps_known
+        self._uneven = not setting.program.one_to_one
         """Some ranks may get one sample more than others: they vote on their steps anyway."""
         self._last_after: Placed = at.source
         self._last_kept = 0
