@@ -101,7 +101,7 @@ class Program:
 
         Where samples that fail are left out, a batch of which all have failed is a step less.
         """
-        return self.one_to_one and not self.skips
+        return self.one_to_one and not (self.skips and any(stage.group for stage in self.stages))
 
     @property
     def assembled(self) -> bool:

@@ -3,6 +3,7 @@
 What every kind of sharing answers to a loader is here too.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
@@ -22,6 +23,8 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
+
+log = logging.getLogger("headrace")
 
 
 class Start(NamedTuple):
@@ -50,6 +53,7 @@ class Sharing:
         self._timeout = timeout
         self._agreement: Agreement | None = None
         self._verified = world.ranks == 1
+        self._warned = False
 
     @property
     def _steps_are_voted(self) -> bool:
@@ -84,10 +88,19 @@ class Sharing:
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if not self._verified:
             self._verify(epoch, at)
+        self._warn_of_failures()
         if at is None:
             return Start()
         assert isinstance(at, RunPlace)
         return Start(in_turns(at, self.program, self._world, self._length(epoch)) if _dealt_in_turns(at) else at)
+
+    def _warn_of_failures(self) -> None:
+        if self.program.skips and self._world.share_ranks > 1 and not self._warned:
+            self._warned = True
+            log.warning(
+                "samples that fail are left out, and ranks do not vote here: one on which a whole step fails makes "
+                "fewer steps than others; batch the samples, and initialise torch.distributed before iterating"
+            )
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""

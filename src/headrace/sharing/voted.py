@@ -1,6 +1,5 @@
 """Ranks vote: what each of them will have shows only while it runs, so they settle as they go how far all can."""
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,15 +17,12 @@ from headrace.ranks.agree import patience
 from headrace.ranks.vote import VoteThread
 from headrace.sharing.arithmetic import Sharing, Start
 
-log = logging.getLogger("headrace")
-
 
 class Voted(Sharing):
     """Ranks vote on how far they go."""
 
     _votes: VoteThread | None = None
     _steps: StepVotes | None = None
-    _warned = False
 
     @property
     def _steps_are_voted(self) -> bool:
@@ -46,7 +42,6 @@ class Voted(Sharing):
         if not self._verified:
             self._verify(epoch, at)
         if self._votes is None and self.program.one_to_one and not isinstance(at, VotedPlace):
-            self._warn()
             return super().begin(epoch, at)
         if self._votes is None:
             raise BadPipe(
@@ -78,14 +73,6 @@ class Voted(Sharing):
             unit=unit, size=size,
         )  # fmt: skip
         return Start(here, None, partial(EqualSteps, self._steps), self._steps.place)
-
-    def _warn(self) -> None:
-        if not self._warned:
-            self._warned = True
-            log.warning(
-                "samples that fail are left out, and these ranks cannot vote: where all samples of a batch fail, this "
-                "rank makes a step less than others; initialise torch.distributed in every rank before iterating"
-            )
 
     def mask(self, epoch: Epoch[Any]) -> list[bool] | None:
         program = self.program
