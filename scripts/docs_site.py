@@ -8,8 +8,9 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from headrace.engine.explain import usual_cost
 from headrace.op import Op, Source
@@ -51,8 +52,9 @@ def ops() -> Iterator[type[Op[Any, Any]]]:
 
 
 def _cost(kind: type[Op[Any, Any]]) -> str:
-    if kind.resume is not Op.resume:
-        return kind().resume or ""
+    if kind.resume is not Op.resume:  # it says so itself; what it must be given are counts
+        needed = [f.name for f in fields(cast(Any, kind)) if f.default is MISSING and f.default_factory is MISSING]
+        return cast(str, kind(**dict.fromkeys(needed, 1)).resume)
     # A source says its size where it has random access, or its length.
     counted = issubclass(kind, Source) and (kind.size is not Source.size or kind.length is not Source.length)
     return usual_cost(kind, counted)
