@@ -67,6 +67,12 @@ class GroupVerbs:
         )
         return _flat(mapped, self)
 
+    def windowed(self, size: int, step: int = 1) -> "Pipe[list[Any]]":
+        """Lists of `size` consecutive samples, one beginning at every `step`-th sample; no incomplete ones."""
+        from headrace.ops.shape.windowed import SlidingWindow
+
+        return grow(self, SlidingWindow(size, step))
+
     def bucketbatch(
         self,
         batch_size: int,
