@@ -112,6 +112,7 @@ def test_a_place_that_makes_no_sense_is_shown_as_it_is(at: Any) -> None:
     [
         ("not json", "is not JSON"),
         (b"\x80\x02torch", "this is not text; this command reads snapshots of Loader and DataLoader2 as JSON"),
+        ("[" * 200_000, "is not JSON"),
         ("[]", "is not a snapshot"),
         ('{"seed": 1}', "no version, epoch, at, pipe in it"),
     ],

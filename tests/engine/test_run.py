@@ -117,3 +117,42 @@ def test_a_run_that_is_left_asks_for_nothing_more() -> None:
     samples.abandon()
     assert not workers.running()
     assert not samples._ready
+
+
+def fails_at(*bad: int) -> Any:
+    def fails(x: int) -> int:
+        if x in bad:
+            raise ValueError(x)
+        return x
+
+    return fails
+
+
+@pytest.mark.parametrize("bad", [(30,), (0,), (63,), (64, 65), (199,), (7, 70, 71, 150)])
+@pytest.mark.parametrize("source", [Numbers(200), stream(200)], ids=["positions", "stream"])
+def test_an_error_about_one_single_sample_leaves_its_neighbours_alone(source: Any, bad: tuple[int, ...]) -> None:
+    got: list[Any] = []
+    samples, _ = run(Pipe.of(source).map(fails_at(*bad)), Script(sum(bad)))
+    while True:
+        try:
+            got.append(next(samples))
+        except StopIteration:
+            break
+        except ValueError as error:
+            got.append(f"not {error.args[0]}")
+    assert got == [f"not {x}" if x in bad else x for x in range(200)]
+
+
+def test_a_filtered_block_that_fails_is_told_from_its_neighbours() -> None:
+    samples, _ = run(Pipe.of(Numbers(64)).filter(odd).map(fails_at(31)).batch(4), Script(3))
+    got, errors = [], 0
+    while True:
+        try:
+            got += next(samples)
+        except StopIteration:
+            break
+        except ValueError:
+            errors += 1
+    assert errors == 1
+    assert len([x for x in range(1, 64, 2) if x not in got]) <= 4
+    assert got == sorted(got)

@@ -82,7 +82,7 @@ def read(file: Path) -> dict[str, Any]:
         raise BadOption(f"{file}: {getattr(error, 'strerror', None) or f'this is not text; {_READS}'}") from None
     try:
         state = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadOption(
             f"{file} is not JSON ({error}); {_READS}, written with json.dump(loader.state_dict(), file)"
         ) from None

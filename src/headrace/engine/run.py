@@ -21,10 +21,12 @@ from headrace.engine.feeds.regrouped import Regroup
 from headrace.engine.places import RunPlace
 from headrace.engine.policy import STRETCH, Budget, Policy
 from headrace.engine.program import Program
+from headrace.engine.singly import Singly
+from headrace.engine.stuck import replace_or_raise
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
 from headrace.engine.workers.protocol import Workers
-from headrace.errors import Closed, SnapshotRefused, TooManyErrors, WorkerStuck
+from headrace.errors import Closed, SnapshotRefused, TooManyErrors
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
 
@@ -67,6 +69,7 @@ class Run:
         self._expect = [0] * len(program.stages)
         self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
         self._outstanding = 0
+        self._singly = Singly()
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
@@ -195,7 +198,7 @@ class Run:
         waited = time.perf_counter() - started
         self.meter.waited += waited
         if not replies and self.policy.timeout is not None and waited >= self.policy.timeout:
-            self._stuck()
+            replace_or_raise(self.workers, self.policy)
         for reply in replies:
             self._accept(reply)
         self.sound = True
@@ -203,6 +206,9 @@ class Run:
     def _issue(self, starving: bool = False) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
         limit = self._window()
+        if self._singly.waiting is not None and self.workers.submit(self._singly.waiting):
+            self._singly.waiting = None
+            self._outstanding += 1
         for stage in range(self._last, -1, -1):
             feed = self._feeds[stage]
             # With nothing at all in flight a stage is fed however much lies before the next one: it lacks something.
@@ -269,7 +275,8 @@ class Run:
             ticket.owner.let_go(ticket)
             return
         self._outstanding -= 1
-        self.let_go(ticket)
+        if reply.error is None:  # (What failed may be run again, piece by piece.)
+            self.let_go(ticket)
         self.meter.count(ticket.stage, reply)
         self._windows[ticket.stage][ticket.order] = reply
         self._settle(ticket.stage)
@@ -285,17 +292,26 @@ class Run:
         if stage == self._last and not self.policy.ordered and not self._streamed:
             for order in list(window):
                 reply = window.pop(order)
+                if reply.error is not None:
+                    self.let_go(reply.ticket)
                 if self._counts:
                     self._count_skips(stage, reply)
                 self._ready.append(reply)
                 self._expect[stage] += 1
             return
         while self._expect[stage] in window:
-            reply = window.pop(self._expect[stage])
-            self._expect[stage] += 1
+            reply, feed = window.pop(self._expect[stage]), self._feeds[stage]
+            divided = self._singly.divides(feed, reply)
+            if reply.error is not None:
+                self.let_go(reply.ticket)
+            if divided:
+                break
+            if not self._singly.goes_on(reply):
+                self._expect[stage] += 1
+            elif stage == self._last:
+                self._delivered -= 1  # all parts of a block have one place in the window
             if self._counts:
                 self._count_skips(stage, reply)
-            feed = self._feeds[stage]
             if stage == self._last and not feed.streamed:
                 self._ready.append(reply)
                 continue
@@ -345,16 +361,6 @@ class Run:
                 f"{position} in {op}: {error}"
             )
 
-    def _stuck(self) -> None:
-        stuck = self.workers.stuck()
-        if self.policy.on_stuck == "replace" and [busy for busy in stuck if self.workers.replace(busy.number)]:
-            return
-        stacks = "".join(f"\n--- worker {n} (process {pid}), {what}\n{self.workers.stack(n)}" for n, pid, what in stuck)
-        raise WorkerStuck(
-            f"nothing arrived within {self.policy.timeout} seconds; raise timeout=, or let stuck workers be "
-            f"replaced with on_stuck='replace'{stacks}"
-        )
-
     # --- state --------------------------------------------------------------------------------------------------------
 
     def place(self) -> RunPlace:
@@ -373,6 +379,8 @@ class Run:
         for window in self._windows:
             for reply in window.values():
                 self._put_away(reply)
+                if reply.error is not None:
+                    self.let_go(reply.ticket)
             window.clear()
         blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:

@@ -62,6 +62,10 @@ class Feed(ABC):
         """What can be handed on now that this reply, the next one in order, is there as a block."""
         return (Entry(block, 0, block.count, block.before, block.after),)
 
+    def singly(self, ticket: Ticket) -> list[Ticket]:
+        """A ticket of several samples as tickets of one each; none if it cannot be divided."""
+        return []
+
     def blocks(self) -> list[Block]:
         """Blocks that it holds with samples that were not handed on: the run is being left."""
         return []

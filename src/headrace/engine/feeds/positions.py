@@ -153,3 +153,17 @@ class Items(Feed):
         ticket.before = _Inside(start + at * ranks, stop - at, ranks)
         ticket.after = _Inside(start + stop * ranks, 0, 1)
         return ticket
+
+    def singly(self, ticket: Ticket) -> list[Ticket]:
+        start, stop, extra = ticket.payload
+        before, positions = ticket.before, [*range(start, stop), *extra]
+        assert isinstance(before, _Inside)
+        if len(positions) < 2:
+            return []
+        parts = []
+        for number, position in enumerate(positions):
+            part = Ticket(ticket.owner, 0, ticket.epoch, position, (position, position + 1, ()))
+            part.before = _Inside(before.position + number * before.ranks, 1, before.ranks)
+            part.after = _Inside(before.position + (number + 1) * before.ranks, 0, 1)
+            parts.append(part)
+        return parts

@@ -217,7 +217,11 @@ class Regroup(Feed):
         """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
         before, kept = self._cut(), self._kept()
         while self._entries[0].block.error is None:
-            self._pass(self._entries[0].stop - self._entries[0].first - self._offset)
+            left = self._entries[0].stop - self._entries[0].first - self._offset
+            if left > 0:
+                self._pass(left)
+            else:
+                self._spend()  # nothing of it came through a filter
         front = self._entries.popleft()
         self._failing -= 1
         self._last_after, self._last_kept = front.after, front.block.kept[1]
@@ -227,6 +231,26 @@ class Regroup(Feed):
         ticket.before = before
         ticket.after = _Cut(front.after, 0, self._base, self._number, self._ranks)
         return ticket
+
+    def singly(self, ticket: Ticket) -> list[Ticket]:
+        refs, base, stride = ticket.payload
+        samples = [(block, i) for block, first, stop in refs for i in range(first, stop)]
+        if self._size is not None or len(samples) < 2:
+            return []
+        before, ranks = ticket.before, self._ranks
+        assert isinstance(before, _Cut)
+        parts = []
+        for number, (block, i) in enumerate(samples):
+            payload = ([(block, i, i + 1)], base + number * stride, stride)
+            part = Ticket(ticket.owner, self._stage, self._epoch, ticket.number, payload)
+            block.hold()
+            part.blocks = [block]
+            part.skips, part.kept = ticket.skips, ticket.kept
+            gone = number * ranks
+            part.before = before._replace(offset=before.offset + gone, base=before.base + gone)
+            part.after = before._replace(offset=before.offset + gone + ranks, base=before.base + gone + ranks)
+            parts.append(part)
+        return parts
 
     def _step_before_error(self) -> _Step | None:
         """A full step of what came before the error; nothing waits for what will never come."""
