@@ -86,8 +86,8 @@ def read(file: Path) -> dict[str, Any]:
         raise BadOption(
             f"{file} is not JSON ({error}); {_READS}, written with json.dump(loader.state_dict(), file)"
         ) from None
-    if isinstance(state, dict) and isinstance(state.get("at"), dict):
-        state = state["at"].get("loader", state)  # a DataLoader2's: the place is that of the Loader inside it
+    if isinstance(state, dict) and isinstance(state.get("loader"), dict):
+        state = state["loader"]  # a DataLoader2's: the place is that of the Loader inside it
     missing = (
         [k for k in ("version", "seed", "epoch", "at", "pipe") if k not in state] if isinstance(state, dict) else []
     )
