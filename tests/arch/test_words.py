@@ -22,7 +22,6 @@ TWICE: dict[str, str] = {
 """Class names that a foreign interface dictates."""
 STILL_TWICE = {
     "Ahead",
-    "Answer",
     "Block",
     "Blocks",
     "Counter",
