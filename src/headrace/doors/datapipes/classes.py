@@ -93,9 +93,14 @@ def make_class(
 
 
 def documented(make: Callable[..., Any], verb: str) -> str:
-    """What a function says about itself, and the name of the verb."""
+    """What a function says about itself, the name of the verb, its arguments, and how it is called."""
     text = inspect.cleandoc(make.__doc__ or "")
-    return f"{text}\n\n(functional name: ``{verb}``)" if verb else text
+    if not verb:
+        return text
+    _, *arguments = inspect.signature(make).parameters.values()
+    needed = [a.name for a in arguments if a.default is a.empty and a.kind is not a.VAR_KEYWORD]
+    lines = "".join(f"\n    {a}" for a in arguments) or "\n    none"
+    return f"{text}\n\n(functional name: ``{verb}``)\n\nArgs:{lines}\n\nExample:\n    pipe.{verb}({', '.join(needed)})"
 
 
 def make_verb(name: str, cls: type[DataPipe[Any]], make: Callable[..., Any]) -> Callable[..., Any]:

@@ -129,7 +129,8 @@ class DataPipe(Pipe[T]):
         if is_own(self):
             raise NoLength(f"object of type '{type(self).__name__}' has no len()")
         sources = self.__dict__["_sources"]
-        told = "length" in self.__dict__["_given"]  # (where the user may say it)
+        # (Some are told by the user, some never know.)
+        told = "length" in self.__dict__["_given"] or self.length_text.startswith("object of type")
         if pipe.inputs and not told and pipe.op.length((1,) * len(pipe.inputs)) is not None:
             for source in sources:  # the one whose length is missing says so
                 if not (self.original in ASK_FIRST and not _is_sized(source)):
