@@ -195,7 +195,7 @@ def test_a_state_between_epochs_starts_the_next_one() -> None:
         return DataLoader(range(6), 2, shuffle=True, generator=seeded())
 
     loader = make()
-    assert loader.state_dict()["at"] == b"null"
+    assert loader.state_dict()["at"] == "null"
     first, state, second = batches(loader), loader.state_dict(), batches(loader)
     again = make()
     again.load_state_dict(state)
@@ -396,9 +396,9 @@ def test_other_data_is_not_packed(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [b"", b"{", b'{"$": []}', b'{"$": ["tensor", 0, 8, "nothing", [1]]}', b"\xff", "text", 3]
+    "broken", ["", "{", '{"$": []}', '{"$": ["tensor", 0, 8, "nothing", [1]]}', '{"a":1}\n?', "text", b"{}", 3]
 )
-def test_broken_bytes_are_refused(broken: Any) -> None:
+def test_broken_text_is_refused(broken: Any) -> None:
     with pytest.raises(SnapshotRefused):
         unpack(broken)
 

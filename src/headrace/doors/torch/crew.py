@@ -6,7 +6,7 @@ at the moment when user code imports it.
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ class Crew:
     """Workers are played: processes serve any number of them."""
     reader: bool = False
     """Only worker 0 reads the dataset, and reads all of it."""
+    own: Mapping[str, Any] | None = None
+    """What the map-style dataset of each worker, by number, goes on from."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +56,8 @@ class Setup:
         seed_others(crew.base_seed, number)
         if crew.init_fn is not None:
             crew.init_fn(number)
+        if crew.own is not None and str(number) in crew.own:
+            crew.dataset.load_state_dict(crew.own[str(number)])
 
 
 def seed_others(base: int, worker: int) -> None:

@@ -7,7 +7,7 @@ the index.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.op import Each, place
 
@@ -18,6 +18,13 @@ SHOWN = 8
 @dataclass(frozen=True, slots=True, eq=False)
 class Skipped:
     """In place of a batch that was delivered before the snapshot was taken."""
+
+
+class WithState(NamedTuple):
+    """A batch, and the state of its worker's dataset after it."""
+
+    batch: Any
+    state: Any
 
 
 SKIP = None
@@ -31,12 +38,17 @@ class Fetch(Each[Any, Any]):
     dataset: Any
     collate_fn: Callable[[Any], Any]
     batched: bool
+    keeps_state: bool = False
+    """Each batch comes with the state of the dataset."""
     user = True
 
     def apply(self, sample: Any) -> Any:
         if sample is SKIP:
             return Skipped()
-        first, index = sample
+        batch = self._batch(*sample)
+        return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
+
+    def _batch(self, first: int, index: Any) -> Any:
         if not self.batched:
             place.spot.position = first
             return self.collate_fn(self._one(index))

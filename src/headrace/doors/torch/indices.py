@@ -9,6 +9,7 @@ and the sampler's own are left where an uninterrupted run would have them.
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -100,13 +101,14 @@ class Indices(Iterator[Any]):
         self._number = number
         self._avoid = frozenset(done)
         self._mark()
-        if not peek:
-            return
-        try:
-            # The first index is drawn here, because samplers that draw at their first index draw everything then.
-            self._ahead.append(self._draw())
-        except StopIteration:
-            pass
+        if peek:
+            self.peek()
+
+    def peek(self) -> None:
+        """Draw the next index now: samplers that draw random numbers at their first index draw them all then."""
+        if not self._ahead:
+            with suppress(StopIteration):
+                self._ahead.append(self._draw())
 
 
 class _Later:

@@ -10,6 +10,7 @@
 import sys
 import warnings
 import weakref
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -18,11 +19,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import Stopwatch
-from headrace.doors.torch.fetch import Skipped
+from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.indices import Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch.seeds import base_seed
 from headrace.doors.torch.state import snapshot
-from headrace.doors.torch.stream import Raised
+from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.doors.torch.twins import Twins
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item, Listed
@@ -30,7 +31,7 @@ from headrace.engine.feeds.strands import InStrands
 from headrace.engine.places import RunPlace
 from headrace.engine.pool import Pool
 from headrace.engine.wire.shipping import DATASET_CURE, Words
-from headrace.errors import WorkerStuck
+from headrace.errors import SnapshotRefused, WorkerStuck
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
 
@@ -51,6 +52,8 @@ class Standing:
         self.base_seed = 0
         self.epoch = 0
         self.ended = False
+        self.kept: dict[str, Any] = {}
+        """What datasets that have a state stand at when the epoch is over."""
         self.live: weakref.ref[Iteration] | None = None
         self.at: Any = None
 
@@ -74,9 +77,9 @@ class Iteration(_BaseDataLoaderIter):
         start = start_of(loader, not self._iterable)
         super().__init__(loader)
         self._check(loader)
-        at = None
+        at, kept = None, {}
         if resume is not None:
-            start, at = resume["start"], resume["at"]
+            start, at, kept = resume["start"], resume["at"], resume["start"].get("kept", {})
             again(loader, start)
             self._sampler_iter = iter(self._index_sampler)
             self._base_seed = self._seed_again(loader, resume)
@@ -88,8 +91,12 @@ class Iteration(_BaseDataLoaderIter):
         if loader._standing is None and resume is None and plan.has_replicas(loader):
             self._twins = Twins()
         recorded = resume["num_workers"] if resume is not None and at is not None else None
-        self._build(loader, recorded)
-        self._begin(loader, start, at, first=True)
+        assert resume is not None or not kept
+        if resume is not None and resume["num_workers"] != loader.num_workers:
+            self._refuse_states(at)
+            kept = {}  # the next epoch is one of other workers
+        self._build(loader, recorded, kept.get("own") if at is None else at.get("own"))
+        self._begin(loader, start, at, first=True, kept=kept.get("place"))
 
     def _check(self, loader: Any) -> None:
         """What torch finds out only here."""
@@ -111,24 +118,36 @@ class Iteration(_BaseDataLoaderIter):
         assert recorded is not None
         return recorded
 
-    def _build(self, loader: Any, recorded: int | None) -> None:
-        self._crew = plan.crew_of(loader, self._base_seed, recorded)
+    def _refuse_states(self, at: Any) -> None:
+        if at is not None and at.get("own"):
+            raise SnapshotRefused(
+                f"this snapshot holds the states of {len(at['own'])} copies of the dataset, one of each worker; load "
+                f"it with that many workers"
+            )
+
+    def _build(self, loader: Any, recorded: int | None, own: Any = None) -> None:
+        self._crew = plan.crew_of(loader, self._base_seed, recorded, own)
+        self._own: dict[str, Any] = dict(own or {})
         self._meter = Meter()
         self._pool = Pool(plan.program(loader, self._crew), plan.policy(loader, self._crew))
         self._close = weakref.finalize(self, self._pool.close)
 
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool) -> None:
+    def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool, kept: Any = None) -> None:
         drawn = at["drawn"] if at is not None else [int(first), 2 if first and loader.num_workers else 1]
         self._standing = loader._standing = Standing(plan.style(loader), self._crew.count, start, drawn)
         self._standing.base_seed, self._standing.epoch = self._base_seed, self._number
         self._indices: Indices | None = None
         self._done: set[int] | None = None
+        self._due = max(1, self._crew.count) if at is None and plan.tells(loader, self._crew.count) else 0
+        """Dataset opened, but not told yet: so many items come before the first batch."""
+        self._held: Any = None
         if self._iterable:
             if at is not None and drawn[0] and loader.generator is not None:
                 base_seed(loader.generator)  # an uninterrupted run has drawn it
-            here = RunPlace.read(at["place"]).fit(self._pool.program) if at is not None else None
+            place = kept if at is None else at["place"]
+            here = None if place is None else RunPlace.read(place).fit(self._pool.program)
         else:
             self._indices = self._list(loader, start, at, first)
             here = None if at is None else RunPlace(Item(at["batches"]))
@@ -148,6 +167,20 @@ class Iteration(_BaseDataLoaderIter):
         self._standing.live = weakref.ref(self)
         if loader.num_workers:
             self._epoch.start()
+            return
+        if self._own and not self._iterable:
+            loader.dataset.load_state_dict(deepcopy(self._own["0"]))
+        self._open_datasets()
+        if self._held is not None:
+            raise self._held.take()
+
+    def _open_datasets(self) -> None:
+        """Wait until every worker has told where its dataset stands before the first batch."""
+        while self._due and self._epoch is not None and self._held is None:
+            self._due -= 1
+            data = next(self._epoch)
+            if type(data) is Raised:
+                self._held = data
 
     def _list(self, loader: Any, start: dict[str, Any], at: Any, first: bool) -> Indices:
         sampler, batched = loader._index_sampler, loader._auto_collation
@@ -193,7 +226,7 @@ class Iteration(_BaseDataLoaderIter):
             raise StopIteration
         while True:
             try:
-                data = next(self._epoch)
+                data, self._held = next(self._epoch) if self._held is None else self._held, None
             except StopIteration:
                 if self._twins is not None and self._twins.alike():
                     self._warn_of_twins()
@@ -219,7 +252,10 @@ class Iteration(_BaseDataLoaderIter):
                 self._epoch.start()  # while this batch is being used nobody should be idle
             kind = type(data)
             if kind is Skipped:
+                self._due = max(0, self._due - 1)
                 continue
+            if kind is WithState:
+                data = self._noted(*data)
             if self.stopwatch is not None:
                 self.stopwatch.batch(self._meter.waited)
             if kind is Raised:
@@ -229,6 +265,12 @@ class Iteration(_BaseDataLoaderIter):
             if self._pin_memory:
                 return _pin_memory(data, self._pin_memory_device)
             return data
+
+    def _noted(self, batch: Any, state: Any) -> Any:
+        number = self._delivered()
+        assert number is not None
+        self._own[str(number % self._num_workers)] = state
+        return batch
 
     def _note_delivery(self) -> None:
         """Batches that arrive in any order are counted one by one."""
@@ -296,21 +338,43 @@ class Iteration(_BaseDataLoaderIter):
     def _at(self) -> Any:
         """Where this epoch stands."""
         assert self._epoch is not None
-        place = self._epoch.state()
         if self._iterable:
-            return self._before + self._num_yielded, place
+            self._open_datasets()
+            return self._before + self._num_yielded, self._epoch.state()
+        place = self._epoch.state()
         number = place.place.number if isinstance(place.place, Item) else 0
         done: list[int] = []
         if self._done is not None:
             number, done = self._prefix, sorted(self._done)
         assert self._indices is not None
+        own = dict(self._own)
+        if not self._num_workers and stateful(self._dataset):
+            self._indices.peek()  # its state may be that of a generator that the sampler draws from, too
+            own = self._here_own()
         samples, state = self._indices.at(number)
-        return {"batches": number, "samples": samples, "done": done, "iterator": state}
+        return {"batches": number, "samples": samples, "done": done, "iterator": state, "own": own}
+
+    def _here_own(self) -> dict[str, Any]:
+        """The state of a map-style dataset without workers."""
+        dataset: Any = self._dataset
+        return {"0": deepcopy(dataset.state_dict())}
+
+    def _kept(self) -> dict[str, Any]:
+        """What datasets keep for the next epoch; those in workers that end with the epoch keep nothing."""
+        if self._num_workers and not self._persistent:
+            return {}
+        if not self._iterable:
+            own = self._own
+            if not self._num_workers and stateful(self._dataset):
+                own = self._here_own()
+            return {"own": dict(own)} if own else {}
+        place = None if self._crew.played or self._epoch is None else next_epoch(self._epoch.state())
+        return {} if place is None else {"place": place.plain()}
 
     def _end(self) -> None:
         """Everything was delivered."""
         self._twins = None
-        self._standing.ended = True
+        self._standing.ended, self._standing.kept = True, self._kept()
         self._epoch = None
         if self.stopwatch is not None:
             self.stopwatch.end(self._meter.waited)

@@ -145,6 +145,8 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             return standing.state()
         seed, epoch = (None, 0) if standing is None else (standing.base_seed, standing.epoch)
         between = self._between(seed, epoch)
+        if standing is not None and standing.kept:
+            between["start"]["kept"] = standing.kept
         return snapshot(
             plan.style(self), self.num_workers, between["base_seed"], between["epoch"], between["start"], None
         )

@@ -1,4 +1,4 @@
-"""Plain data as bytes, and back: JSON in the first line, raw memory behind it.
+"""Plain data as text, and back: JSON in the first line, raw memory behind it in base 64.
 
 JSON values, bytes, arrays and tensors go in, in lists and dicts of any depth; anything else is refused by its path.
 Nothing is executed on the way back. As one leaf a snapshot passes through every checkpoint format unchanged, also
@@ -6,6 +6,7 @@ through those that take nested dicts apart.
 """
 
 import json
+from base64 import b64decode, b64encode
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,20 @@ _MARK = "$"
 """The one key of a dict that stands for something that JSON does not have."""
 
 
-def pack(value: Any, path: str) -> bytes:
-    """The value as bytes; what is not plain data is refused by its path, which begins with `path`."""
+def pack(value: Any, path: str) -> str:
+    """The value as text; what is not plain data is refused by its path, which begins with `path`."""
     raw: list[bytes] = []
     text = json.dumps(_encode(value, path, raw), separators=(",", ":"))
-    return b"\n".join([text.encode(), b"".join(raw)]) if raw else text.encode()
+    return f"{text}\n{b64encode(b''.join(raw)).decode()}" if raw else text
 
 
 def unpack(packed: Any) -> Any:
     """The value again."""
-    if not isinstance(packed, bytes | bytearray):
-        raise SnapshotRefused(f"a part of the state is {type(packed).__name__} where bytes are expected")
-    head, _, raw = bytes(packed).partition(b"\n")
+    if not isinstance(packed, str):
+        raise SnapshotRefused(f"a part of the state is {type(packed).__name__} where text is expected")
+    head, _, raw = packed.partition("\n")
     try:
-        return _decode(json.loads(head), raw)
+        return _decode(json.loads(head), b64decode(raw, validate=True))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as broken:
         raise SnapshotRefused(f"a part of the state cannot be read: {broken}") from broken
 

@@ -5,6 +5,7 @@ map-style       batches of indices are listed by the consumer; worker k mod num_
 iterable-style  one strand per worker, delivered in turn; with `shard="auto"` one strand in all
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from headrace.doors.torch.shard import (
     Sound,
     as_it_is,
 )
-from headrace.doors.torch.stream import Stream
+from headrace.doors.torch.stream import Stream, stateful
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, Stage
 from headrace.ops.shape.batch import Batch
@@ -44,18 +45,35 @@ def style(loader: Any) -> str:
     return "iterable" if loader.shard is None else "auto"
 
 
+def tells(loader: Any, workers: int) -> bool:
+    """A place before the first batch holds the dataset's state: it is opened by `iter()`, or has a state of its own.
+
+    Without workers it is opened then, as torch does it; in workers only somebody who waits for all of them can tell.
+    """
+    if not is_iterable(loader) or loader.shard == "auto" or loader.shuffle_window is not None:
+        return False
+    return workers == 0 or stateful(loader.dataset)
+
+
+def keeps_state(loader: Any) -> bool:
+    """A map-style dataset has a state in each worker, and each batch its own worker."""
+    pinned = loader.num_workers > 0 and loader.in_order and not loader.reproducible
+    return pinned and not is_iterable(loader) and stateful(loader.dataset)
+
+
 def has_replicas(loader: Any) -> bool:
     """Several workers read the dataset, each for itself."""
     return is_iterable(loader) and loader.num_workers > 1 and loader.shard is None
 
 
-def crew_of(loader: Any, base_seed: int, recorded: int | None = None) -> Crew:
-    """The workers; `recorded` is the num_workers of the snapshot that the epoch goes on from."""
+def crew_of(loader: Any, base_seed: int, recorded: int | None = None, own: Mapping[str, Any] | None = None) -> Crew:
+    """The workers; `recorded` is the num_workers of the snapshot that the epoch goes on from, `own` their states."""
     auto = loader.shard == "auto"
     count = loader.num_workers if recorded is None else recorded
     played = is_iterable(loader) and not auto and count != loader.num_workers
     return Crew(
-        loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, count, played=played, reader=auto
+        loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, count, played=played, reader=auto,
+        own=own if keeps_state(loader) else None,
     )  # fmt: skip
 
 
@@ -63,14 +81,14 @@ def program(loader: Any, crew: Crew) -> Program:
     """The program of one iterator."""
     keyed = loader.reproducible
     if not is_iterable(loader):
-        node = Pipe(Fetch(crew.dataset, crew.collate_fn, loader._auto_collation))
+        node = Pipe(Fetch(crew.dataset, crew.collate_fn, loader._auto_collation, keeps_state(loader)))
         return Program(node, node, (Stage(0, (), (node,), "listed"),), (), crew.base_seed, keyed=keyed)
     size, drop_last, window = loader.batch_size, loader.drop_last, loader.shuffle_window
     strand = Stage(0, (), (), "strand")
     if loader.shard != "auto":
         strands = max(1, crew.count)
         if window is None:
-            head = Pipe(Stream(crew, size, drop_last, keyed))
+            head = Pipe(Stream(crew, size, drop_last, keyed, tells=tells(loader, crew.count)))
         else:
             samples = Pipe(Stream(replace(crew, collate_fn=as_it_is), None, False, keyed))
             head = Pipe(Batched(size, drop_last, crew.collate_fn), Pipe(ShuffleStrand(window), samples))

@@ -1,11 +1,12 @@
 """A DataLoader's snapshot, as plain data.
 
-    {"version": 2, "style": "map", "num_workers": 2, "base_seed": 7531..., "epoch": 0, "start": b"{...", "at": b"{..."}
+    {"version": 2, "style": "map", "num_workers": 2, "base_seed": 7531..., "epoch": 0, "start": "{...", "at": "{..."}
 
 The keys are always the same. `start` is what the order of the epoch began from (generator states, sampler states), `at`
 where the epoch stands: `null` between epochs, else `{"batches", "drawn"}` with, for map-style, `{"samples", "done",
 "iterator"}`, and for iterable-style `{"place"}`, the engine's place with the state of each worker's part. Both are
-packed (`pack`): JSON, with raw memory behind it where there are generators, arrays or tensors.
+packed (`pack`) as text: JSON, with raw memory behind it where there are generators, arrays or tensors. So the whole
+state is JSON, and no checkpoint format takes its parts apart.
 """
 
 from typing import Any

@@ -3,7 +3,8 @@
     batch   up to `batch_size` samples; an empty one ends the strand, a short last one is dropped if asked for
     error   arrives at its place in the stream as a `Raised`, and the strand goes on, as torch's worker does
     state   the dataset's or its iterator's own `state_dict`, taken as often as 5 % of the time allows, and the number
-            of batches since; a dataset without one is read again from the start
+            of batches since; a dataset without one is read again from the start. Before the first batch and after the
+            last one comes a `Skipped`, so that there is a place that holds its state at that moment
 
 The strand's worker is the process it runs in, or a played one (see `workers`).
 """
@@ -16,7 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.doors.torch.crew import Crew
+from headrace.doors.torch.fetch import Skipped
 from headrace.doors.torch.workers import Replica
+from headrace.engine.feeds.strands import InStrands, Strand
+from headrace.engine.places import RunPlace
 from headrace.engine.wire import codec
 from headrace.engine.wire.failures import load_error, pack_error
 from headrace.engine.workers.replies import RemoteTraceback
@@ -61,6 +65,8 @@ class Stream(Source[Any]):
     drop_last: bool
     keyed: bool = False
     """Seed the global generators before each batch."""
+    tells: bool = False
+    """There is a `Skipped` at the start, and at the end of a dataset that has a state."""
     quiet = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
@@ -74,7 +80,7 @@ class Stream(Source[Any]):
         return (
             len(counts) == 2
             and all(isinstance(n, int) and n >= 0 for n in counts)
-            and isinstance(note.get("ended"), bool)
+            and all(isinstance(note.get(name), bool) for name in ("ended", "epoch over"))
             and {"dataset", "iterator"} <= note.keys()
         )
 
@@ -98,6 +104,7 @@ class _Strand(Iterator[Any]):
         self._position: int
         self._units, self._position = (here.note["at"], here.note["samples"]) if here.note else (0, 0)
         self._cost = self._looked = 0.0
+        self._last_told = not op.tells
 
     def __next__(self) -> Any:
         # What lies between the last note and the place of the snapshot, or of a worker's death, is read again.
@@ -107,12 +114,17 @@ class _Strand(Iterator[Any]):
 
     def _next_unit(self) -> Any:
         with nullcontext() if self._worker is None else self._worker.at_work():
-            if self._op.keyed:
-                seed_globals(key(self._here.seed, "batch", self._units))
+            number = max(0, self._units - self._op.tells)
+            if self._op.keyed and (number or not self._units):
+                seed_globals(key(self._here.seed, "batch", number))
             try:
                 unit = self._unit()
             except StopIteration:
-                raise
+                if self._last_told or not self._has_state():
+                    raise
+                self._ended = self._last_told = True
+                self._looked = 0.0
+                unit = Skipped()
             except Exception as error:
                 error.add_note(
                     f"headrace: in {self._op.describe()}, near sample {self._position} of worker {self._here.strand}"
@@ -123,15 +135,18 @@ class _Strand(Iterator[Any]):
         return unit
 
     def _unit(self) -> Any:
-        if self._ended:
-            raise StopIteration
         place.at(self._here, self._position)
-        if self._samples is None:
+        if self._samples is None and not self._ended:
             try:
                 self._open()
             except BaseException:
-                self._ended = True
+                self._ended = self._last_told = True
                 raise
+            if self._op.tells and self._units == 0:
+                self._looked = 0.0
+                return Skipped()
+        if self._ended:
+            raise StopIteration
         samples: Any = self._samples
         size = self._op.batch_size
         if size is None:
@@ -167,6 +182,11 @@ class _Strand(Iterator[Any]):
         self._samples = iter(dataset)
         if note is not None and note["iterator"] is not None:
             self._samples.load_state_dict(note["iterator"])
+            if note["epoch over"]:
+                self._samples = iter(dataset)
+
+    def _has_state(self) -> bool:
+        return self._samples is not None and (stateful(self._samples) or stateful(self._dataset))
 
     def _remember(self) -> None:
         """Note where the dataset stands, unless that takes too much of the time."""
@@ -182,6 +202,7 @@ class _Strand(Iterator[Any]):
             "at": self._units,
             "samples": self._position,
             "ended": self._ended,
+            "epoch over": False,
             "dataset": dataset.state_dict() if by_dataset else None,
             "iterator": samples.state_dict() if by_iterator else None,
         }
@@ -191,6 +212,21 @@ class _Strand(Iterator[Any]):
             self._here.rest(codec.unpack_state(packed))
         self._looked = time.perf_counter()
         self._cost = self._looked - now
+
+
+def next_epoch(place: RunPlace) -> RunPlace | None:
+    """The start of the epoch after one that stands at its end here, with what datasets and iterators kept.
+
+    None if they keep nothing.
+    """
+    if not isinstance(place.place, InStrands):
+        return None
+    strands = [strand.state for strand in place.place.strands]
+    notes: list[Any] = [None if state is None else state[2] for state in strands]
+    if not any(notes):
+        return None
+    kept = [note and {**note, "at": 0, "samples": 0, "ended": False, "epoch over": True} for note in notes]
+    return RunPlace(InStrands(0, tuple(Strand(state=[0, 0, note, 0, []]) for note in kept)))
 
 
 def stateful(thing: Any) -> bool:
