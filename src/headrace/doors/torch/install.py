@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from headrace.doors.torch.loader import DataLoader, StandIn, TorchLoader
+from headrace.doors.torch.loader import DataLoader, StandIn, T, TorchLoader
 
 import torch.multiprocessing  # isort: skip  (after the door, which says what is missing when torch is)
 
@@ -25,8 +25,8 @@ _taken: list[tuple[Any, str, Any]] = []
 """What was replaced: (module, name, what it was)."""
 
 
-class StatefulDataLoader(DataLoader[Any]):
-    """In the place of torchdata's. How often it takes a state is no question here: state costs nothing."""
+class StatefulDataLoader(DataLoader[T]):
+    """In the place of torchdata's: how often the state of an iterable-style dataset is taken can be said."""
 
     def __init__(self, *args: Any, snapshot_every_n_steps: int | None = 1, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

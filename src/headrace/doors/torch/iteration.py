@@ -21,6 +21,7 @@ from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import Stopwatch
 from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.indices import Indices, again, begin, borrowed_globals, start_of
+from headrace.doors.torch.processes import ShownProcess, processes
 from headrace.doors.torch.seeds import base_seed
 from headrace.doors.torch.state import snapshot
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
@@ -158,12 +159,15 @@ class Iteration(_BaseDataLoaderIter):
         self._promised: int | None = loader._IterableDataset_len_called
         self._epoch: Epoch[Any] | None = None
         with WORDS:
-            listed = None if self._indices is None else Listed(self._indices, self._number, self._before)
+            listed = None
+            if self._indices is not None:
+                pinned = not self._pool.policy.stealing
+                listed = Listed(self._indices, self._number, self._before, pinned=pinned)
             self._epoch = Epoch(self._pool, self._meter, self._number, World(), at=here, first=listed)
         workers = self._epoch._workers
         assert workers is not None
-        self._workers = workers
-        self._deaths = len(self._workers.restarts)
+        self._engine = workers
+        self._deaths = len(self._engine.restarts)
         self._standing.live = weakref.ref(self)
         if loader.num_workers:
             self._epoch.start()
@@ -246,9 +250,9 @@ class Iteration(_BaseDataLoaderIter):
                 raise error.with_traceback(None)  # noqa: B904
             if self._done is not None:
                 self._note_delivery()
-            if len(self._workers.restarts) != self._deaths:
+            if len(self._engine.restarts) != self._deaths:
                 self._warn_of_death()
-            if self._num_workers and not self._workers.running():
+            if self._num_workers and not self._engine.running():
                 self._epoch.start()  # while this batch is being used nobody should be idle
             kind = type(data)
             if kind is Skipped:
@@ -298,12 +302,12 @@ class Iteration(_BaseDataLoaderIter):
     # --- warnings -----------------------------------------------------------------------------------------------------
 
     def _warn_of_death(self) -> None:
-        self._deaths = len(self._workers.restarts)
+        self._deaths = len(self._engine.restarts)
         if self._warned or self._pool.program.keyed:
             return
         self._warned = True
         warnings.warn(
-            f"a worker of this DataLoader {self._workers.restarts[-1][1]} and was replaced; all batches arrive, in "
+            f"a worker of this DataLoader {self._engine.restarts[-1][1]} and was replaced; all batches arrive, in "
             f"order, but random values that are drawn in it from now on differ from a run without this. "
             f"DataLoader(..., reproducible=True) has the same values in any case",
             RuntimeWarning,
@@ -389,6 +393,11 @@ class Iteration(_BaseDataLoaderIter):
             self._standing.live = None
             self._epoch.close()
             self._epoch = None
+
+    @property
+    def _workers(self) -> list[ShownProcess]:
+        """torch's name for them: people look at their process numbers, and wait for their ends."""
+        return processes(self._engine)
 
     def _shutdown_workers(self) -> None:
         """torch's name for it: trainers call this to end a loader's workers now."""

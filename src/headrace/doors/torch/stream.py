@@ -67,6 +67,8 @@ class Stream(Source[Any]):
     """Seed the global generators before each batch."""
     tells: bool = False
     """There is a `Skipped` at the start, and at the end of a dataset that has a state."""
+    every: int | None = None
+    """The state is taken every so many batches; None: as often as time allows."""
     quiet = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
@@ -196,7 +198,11 @@ class _Strand(Iterator[Any]):
         if not by_iterator and not by_dataset:
             return
         now = time.perf_counter()
-        if now - self._looked < 20 * self._cost:
+        asked = self._looked == 0.0
+        if self._op.every and not asked:
+            if self._units % self._op.every:
+                return
+        elif now - self._looked < 20 * self._cost:
             return
         note = {
             "at": self._units,

@@ -50,10 +50,14 @@ class _Before(NamedTuple):
 
 
 class Listed(Feed):
-    """Items of an iterator that runs in the consumer; the first one has number `start`."""
+    """Items of an iterator that runs in the consumer; the first one has number `start`.
 
-    def __init__(self, items: Iterator[Any], epoch: int, start: int = 0) -> None:
+    `pinned`: item k belongs to worker k modulo their number, also after a resume.
+    """
+
+    def __init__(self, items: Iterator[Any], epoch: int, start: int = 0, *, pinned: bool = False) -> None:
         self._items = items
+        self._pinned = pinned
         self._epoch = epoch
         self._number = start
 
@@ -64,6 +68,8 @@ class Listed(Feed):
             self.ended = True
             return None
         ticket = Ticket(owner, 0, self._epoch, self._number, item)
+        if self._pinned:
+            ticket.pin = self._number
         ticket.before = _Before(self._number)
         self._number += 1
         ticket.after = _Before(self._number)

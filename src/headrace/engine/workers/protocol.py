@@ -43,6 +43,8 @@ class Workers(ABC):
         self.arena = Arena(memory)
         """The shared memory that results arrive in; empty where results are handed over as objects."""
         self.restarts: list[Restart] = []
+        self.exits: dict[int, int | None] = {}
+        """Of worker processes that have ended, by their number: the exit code (negative: a signal) if it is known."""
 
     @property
     def rest(self) -> float:

@@ -314,7 +314,7 @@ class ProcessWorkers(Workers):
         for fd in (worker.fd, worker.started.pidfd):
             if self._by_fd.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
-        status = worker.started.status()
+        status = self.exits[worker.started.pid] = worker.started.status()
         worker.started.close()
         return status
 
