@@ -3,6 +3,9 @@
 Each program trains a small model whole, writing down what it sees, and then once more from every checkpoint on the way.
 """
 
+import textwrap
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import RunScript
@@ -145,6 +148,58 @@ def test_accelerate_resumes_a_stateful_loader(run_script: RunScript) -> None:
         timeout=500,
     )
     assert (done.stdout, done.returncode) == ("exact\n", 0), done.stderr
+
+
+DISPATCH = """
+    import json
+    from torch.utils.data import IterableDataset
+
+    class Rows(IterableDataset):
+        def __iter__(self):
+            return iter(DATA)
+
+    def steps(batches):
+        return [batch[:, 0].int().tolist() for batch in batches]
+
+    def prepared(style, workers):
+        accelerator = Accelerator(
+            cpu=True,
+            dataloader_config=DataLoaderConfiguration(
+                dispatch_batches=style != "shard", use_stateful_dataloader=True, even_batches=False
+            ),
+        )
+        return accelerator.prepare(DataLoader(DATA if style != "stream" else Rows(), 2, num_workers=workers))
+
+    DATA = torch.arange(16.0).view(-1, 1)
+    rank = int(os.environ["RANK"])
+    for style, workers in (("map", 0), ("map", 1), ("stream", 0), ("stream", 1), ("shard", 0)):
+        whole = prepared(style, workers)
+        states, seen = [], []
+        for batch in whole:
+            seen.append(batch[:, 0].int().tolist())
+            states.append(dict(whole.state_dict()))
+        assert len(seen) == 4, seen
+        for step in range(1, 4):
+            again = prepared(style, workers)
+            again.load_state_dict(states[step - 1])
+            check(f"{style} with {workers} workers on rank {rank}", step, steps(again), seen[step:])
+    print("exact", flush=True)
+"""
+
+
+def test_accelerate_dispatches_batches_and_goes_on_without_a_gap(run_script: RunScript, tmp_path: Path) -> None:
+    script = tmp_path / "dispatch.py"
+    script.write_text(textwrap.dedent(COMMON + ACCELERATE + DISPATCH))
+    done = run_script(
+        f"""
+        import subprocess, sys
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+        sys.exit(subprocess.run([*torchrun, {str(script)!r}]).returncode)
+        """,
+        env={"OMP_NUM_THREADS": "1"},
+        timeout=500,
+    )
+    assert (done.stdout, done.returncode) == ("exact\n" * 2, 0), done.stderr
 
 
 def test_accelerate_skips_first_batches(run_script: RunScript) -> None:

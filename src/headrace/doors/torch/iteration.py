@@ -24,7 +24,7 @@ from headrace.doors.torch.indices import Indices, again, begin, borrowed_globals
 from headrace.doors.torch.processes import ShownProcess, processes
 from headrace.doors.torch.seeds import base_seed
 from headrace.doors.torch.state import snapshot
-from headrace.doors.torch.stream import Raised, next_epoch, stateful
+from headrace.doors.torch.stream import Raised, next_epoch, restored, stateful
 from headrace.doors.torch.twins import Twins
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item, Listed
@@ -58,9 +58,17 @@ class Standing:
         self.live: weakref.ref[Iteration] | None = None
         self.at: Any = None
 
-    def state(self) -> dict[str, Any]:
+    def batches(self) -> int:
+        """How many batches of this epoch were delivered."""
+        at = self._at()
+        return int(at["batches"] if self.style == "map" else at[0])
+
+    def _at(self) -> Any:
         live = self.live() if self.live is not None else None
-        at = self.at if live is None else live._at()
+        return self.at if live is None else live._at()
+
+    def state(self) -> dict[str, Any]:
+        at = self._at()
         if self.style == "map":
             at = {**at, "drawn": self.drawn}
         else:
@@ -75,6 +83,9 @@ class Iteration(_BaseDataLoaderIter):
     def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
         self._iterable = plan.is_iterable(loader)
         self._base_seed: int
+        if resume is not None and resume["at"] is None and resume["num_workers"] == loader.num_workers == 0:
+            # Before anything is drawn: the state may be that of a global generator.
+            self._restore(loader, resume["start"].pop("kept", {}))
         start = start_of(loader, not self._iterable)
         super().__init__(loader)
         self._check(loader)
@@ -119,6 +130,15 @@ class Iteration(_BaseDataLoaderIter):
         assert recorded is not None
         return recorded
 
+    def _restore(self, loader: Any, kept: dict[str, Any]) -> None:
+        """Bring the dataset, which nobody else has, to where it stood at the end of the epoch before."""
+        if "own" in kept and stateful(loader.dataset):
+            loader.dataset.load_state_dict(kept["own"]["0"])
+        if "place" in kept:
+            place = RunPlace.read(kept["place"]).place
+            if isinstance(place, InStrands) and (state := place.strands[0].state) is not None:
+                restored(loader.dataset, state[2])
+
     def _refuse_states(self, at: Any) -> None:
         if at is not None and at.get("own"):
             raise SnapshotRefused(
@@ -141,13 +161,17 @@ class Iteration(_BaseDataLoaderIter):
         self._standing.base_seed, self._standing.epoch = self._base_seed, self._number
         self._indices: Indices | None = None
         self._done: set[int] | None = None
-        self._due = max(1, self._crew.count) if at is None and plan.tells(loader, self._crew.count) else 0
+        passed = 0
+        """Batches that are read and not delivered: the state could not be taken back to before them."""
+        fresh = at is None or (self._iterable and at["place"] is None)
+        self._due = max(1, self._crew.count) if fresh and plan.tells(loader, self._crew.count) else 0
         """Dataset opened, but not told yet: so many items come before the first batch."""
         self._held: Any = None
         if self._iterable:
             if at is not None and drawn[0] and loader.generator is not None:
                 base_seed(loader.generator)  # an uninterrupted run has drawn it
             place = kept if at is None else at["place"]
+            passed = at["batches"] if at is not None and place is None else 0
             here = None if place is None else RunPlace.read(place).fit(self._pool.program)
         else:
             self._indices = self._list(loader, start, at, first)
@@ -171,12 +195,19 @@ class Iteration(_BaseDataLoaderIter):
         self._standing.live = weakref.ref(self)
         if loader.num_workers:
             self._epoch.start()
-            return
-        if self._own and not self._iterable:
+        elif self._own and not self._iterable:
             loader.dataset.load_state_dict(deepcopy(self._own["0"]))
-        self._open_datasets()
-        if self._held is not None:
+        if not loader.num_workers or passed:
+            self._open_datasets()
+            self._pass(passed)
+
+    def _pass(self, batches: int) -> None:
+        """Read so many batches and deliver none of them."""
+        assert self._epoch is not None
+        if type(self._held) is Raised and not self._num_workers:
             raise self._held.take()
+        while batches:
+            batches -= type(next(self._epoch)) is not Skipped
 
     def _open_datasets(self) -> None:
         """Wait until every worker has told where its dataset stands before the first batch."""

@@ -31,6 +31,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
 from headrace.doors.torch import plan as plan
+from headrace.doors.torch.accelerate import FINISHED, TAKEN, dispatches, go_back
 from headrace.doors.torch.auto import Stopwatch, without_auto
 from headrace.doors.torch.indices import pass_epoch, start_of
 from headrace.doors.torch.iteration import Iteration, Standing
@@ -136,6 +137,12 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last iterator stands, or between which epochs: plain data, for any number of workers."""
+        standing = self._standing
+        if standing is not None and not standing.ended and self._resume is None and dispatches(sys._getframe(1)):
+            return {**self._state(), TAKEN: standing.batches()}
+        return self._state()
+
+    def _state(self) -> dict[str, Any]:
         if on_torchs_workers(self.dataset):
             raise SnapshotRefused("a graph of torch's own pipes has no state; use headrace.DataLoader2")
         if self._resume is not None:
@@ -154,6 +161,11 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
         self._resume = check(state, plan.style(self)) if state else None
+        if self._resume is not None and self._resume["at"] is not None:
+            if self._resume.get(FINISHED) is True:
+                self._resume["over"] = True
+            elif TAKEN in self._resume:
+                go_back(self._resume["at"], self._resume[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
         self._loaded = dict(state)
         self._standing = None
         self._iterator = None

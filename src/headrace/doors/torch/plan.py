@@ -89,7 +89,7 @@ def program(loader: Any, crew: Crew) -> Program:
         strands = max(1, crew.count)
         if window is None:
             every = getattr(loader, "snapshot_every_n_steps", None)
-            head = Pipe(Stream(crew, size, drop_last, keyed, tells(loader, crew.count), every))
+            head = Pipe(Stream(crew, size, drop_last, keyed, tells(loader, crew.count), True, every))
         else:
             samples = Pipe(Stream(replace(crew, collate_fn=as_it_is), None, False, keyed))
             head = Pipe(Batched(size, drop_last, crew.collate_fn), Pipe(ShuffleStrand(window), samples))

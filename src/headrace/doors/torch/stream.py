@@ -66,7 +66,9 @@ class Stream(Source[Any]):
     keyed: bool = False
     """Seed the global generators before each batch."""
     tells: bool = False
-    """There is a `Skipped` at the start, and at the end of a dataset that has a state."""
+    """There is a `Skipped` at the start."""
+    ends: bool = False
+    """There is one at the end, if the dataset or its iterator has a state."""
     every: int | None = None
     """The state is taken every so many batches; None: as often as time allows."""
     quiet = True
@@ -106,7 +108,8 @@ class _Strand(Iterator[Any]):
         self._position: int
         self._units, self._position = (here.note["at"], here.note["samples"]) if here.note else (0, 0)
         self._cost = self._looked = 0.0
-        self._last_told = not op.tells
+        self._asked = False
+        self._last_told = not op.ends
 
     def __next__(self) -> Any:
         # What lies between the last note and the place of the snapshot, or of a worker's death, is read again.
@@ -124,8 +127,7 @@ class _Strand(Iterator[Any]):
             except StopIteration:
                 if self._last_told or not self._has_state():
                     raise
-                self._ended = self._last_told = True
-                self._looked = 0.0
+                self._ended = self._last_told = self._asked = True
                 unit = Skipped()
             except Exception as error:
                 error.add_note(
@@ -145,7 +147,7 @@ class _Strand(Iterator[Any]):
                 self._ended = self._last_told = True
                 raise
             if self._op.tells and self._units == 0:
-                self._looked = 0.0
+                self._asked = True
                 return Skipped()
         if self._ended:
             raise StopIteration
@@ -179,13 +181,12 @@ class _Strand(Iterator[Any]):
 
     def _open(self) -> None:
         dataset, note = self._dataset, self._here.note
-        if note is not None and note["dataset"] is not None:
-            dataset.load_state_dict(note["dataset"])
-        self._samples = iter(dataset)
-        if note is not None and note["iterator"] is not None:
-            self._samples.load_state_dict(note["iterator"])
-            if note["epoch over"]:
-                self._samples = iter(dataset)
+        if note is None:
+            self._samples = iter(dataset)
+            return
+        self._samples = restored(dataset, note)
+        if note["epoch over"] or self._samples is None:
+            self._samples = iter(dataset)
 
     def _has_state(self) -> bool:
         return self._samples is not None and (stateful(self._samples) or stateful(self._dataset))
@@ -198,12 +199,13 @@ class _Strand(Iterator[Any]):
         if not by_iterator and not by_dataset:
             return
         now = time.perf_counter()
-        asked = self._looked == 0.0
-        if self._op.every and not asked:
-            if self._units % self._op.every:
-                return
-        elif now - self._looked < 20 * self._cost:
+        if self._op.every:
+            due = self._units % self._op.every == 0
+        else:
+            due = now - self._looked >= 20 * self._cost
+        if not due and not self._asked:
             return
+        self._asked = False
         note = {
             "at": self._units,
             "samples": self._position,
@@ -218,6 +220,17 @@ class _Strand(Iterator[Any]):
             self._here.rest(codec.unpack_state(packed))
         self._looked = time.perf_counter()
         self._cost = self._looked - now
+
+
+def restored(dataset: Any, note: dict[str, Any]) -> Any:
+    """Bring a dataset to where a note was taken; the iterator, if that had to be opened, or is what goes on."""
+    if note["dataset"] is not None:
+        dataset.load_state_dict(note["dataset"])
+    if note["iterator"] is None:
+        return None
+    samples: Any = iter(dataset)
+    samples.load_state_dict(note["iterator"])
+    return samples
 
 
 def next_epoch(place: RunPlace) -> RunPlace | None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import cloudpickle
 
-from headrace.engine.wire import fold
+from headrace.engine.wire import fold, tensors
 from headrace.engine.wire.fold import IN_BAND
 from headrace.errors import NotPicklable
 
@@ -42,7 +42,7 @@ def pack(sample: Any) -> tuple[bytes, list[Any]]:
         return folded
     buffers: list[Any] = []
     try:
-        stream, pickler = _pickler(buffers)
+        stream, pickler, _ = _pickler(buffers)
         pickler.dump(sample)
         return stream.getvalue(), buffers
     except _REFUSED as refused:
@@ -58,13 +58,14 @@ def pack(sample: Any) -> tuple[bytes, list[Any]]:
 _REFUSED = (pickle.PicklingError, AttributeError, TypeError)
 
 
-def _pickler(buffers: list[Any]) -> tuple[io.BytesIO, pickle.Pickler]:
+def _pickler(buffers: list[Any]) -> tuple[io.BytesIO, pickle.Pickler, tensors.Memories]:
     """A pickler of tensors too, that puts large buffers aside, and what it writes to."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, 5, buffer_callback=_keeper(buffers))
-    if "torch" in sys.modules:
-        pickler.dispatch_table = _torch_table()
-    return stream, pickler
+    memories = tensors.Memories()
+    if hasattr(sys.modules.get("torch"), "Tensor"):  # (not while it is still being imported)
+        pickler.dispatch_table = {sys.modules["torch"].Tensor: memories.reduce}
+    return stream, pickler, memories
 
 
 def _keeper(buffers: list[Any]) -> Callable[[pickle.PickleBuffer], bool]:
@@ -232,7 +233,7 @@ def pack_many(samples: Sequence[Any]) -> tuple[list[bytes], list[list[Any]]]:
     heads, found = [], []
     # One pickler for all: making one costs more than a small sample.
     buffers: list[Any] = []
-    stream, pickler = _pickler(buffers)
+    stream, pickler, memories = _pickler(buffers)
     for sample in samples:
         folded = fold.pack(sample)
         if folded is None:
@@ -244,6 +245,7 @@ def pack_many(samples: Sequence[Any]) -> tuple[list[bytes], list[list[Any]]]:
             stream.seek(0)
             stream.truncate()
             pickler.clear_memo()
+            memories.clear()
             buffers.clear()
         heads.append(folded[0])
         found.append(folded[1])
@@ -294,45 +296,3 @@ def load_many(memory: Any, table: Any, first: int, stop: int) -> list[Any]:
         out.append(load(memory[at:end], buffers))
         at = end
     return out
-
-
-_TABLE: dict[type, Callable[[Any], Any]] = {}
-
-
-def _torch_table() -> dict[type, Callable[[Any], Any]]:
-    if not _TABLE:
-        torch: Any = sys.modules["torch"]
-        if not hasattr(torch, "Tensor"):  # still being imported
-            return {}
-        _TABLE[torch.Tensor] = _reduce_tensor
-    return _TABLE
-
-
-def _reduce_tensor(tensor: Any) -> Any:
-    torch: Any = sys.modules["torch"]
-    plain = (
-        tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
-        and not tensor.is_conj() and not tensor.is_neg()
-    )  # fmt: skip
-    if not plain:
-        return tensor.__reduce_ex__(5)
-    raw = tensor.detach()
-    if not raw.is_contiguous():
-        raw = raw.contiguous()
-    if raw.numel() == 0:
-        return _empty_tensor, (str(tensor.dtype)[6:], tuple(tensor.shape), tensor.requires_grad)
-    flat = raw.view(-1).view(torch.uint8).numpy()
-    return _load_tensor, (pickle.PickleBuffer(flat), str(tensor.dtype)[6:], tuple(tensor.shape), tensor.requires_grad)
-
-
-def _load_tensor(raw: Any, dtype: str, shape: tuple[int, ...], grad: bool) -> Any:
-    import torch
-
-    tensor = torch.frombuffer(raw, dtype=getattr(torch, dtype)).view(shape)
-    return tensor.requires_grad_() if grad else tensor
-
-
-def _empty_tensor(dtype: str, shape: tuple[int, ...], grad: bool) -> Any:
-    import torch
-
-    return torch.empty(shape, dtype=getattr(torch, dtype), requires_grad=grad)

@@ -110,7 +110,7 @@ def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
         if node.dtype.kind not in _SIMPLE:
             raise _Unfit
         return SCALAR, node.dtype.str, node.tobytes()
-    if id(node) in seen or len(seen) > MOST:
+    if id(node) in seen or len(seen) > 2 * MOST:
         raise _Unfit
     seen.add(id(node))
     if kind is _Numpy.array:
@@ -134,6 +134,12 @@ def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
             array = node.numpy()
         except (RuntimeError, TypeError):  # of a type or in a place that numpy does not know
             raise _Unfit from None
+        # A part of a larger memory, or of one that is there already: pickle keeps the two together (`tensors`).
+        address = node.data_ptr()
+        if address in seen or node.untyped_storage().nbytes() != node.nbytes:
+            raise _Unfit
+        if address:
+            seen.add(address)
         return TENSOR, *_array(array, buffers)
     raise _Unfit
 
