@@ -337,7 +337,7 @@ def test_a_dataset_with_a_state_is_not_read_again() -> None:
     again.load_state_dict(state)
     assert next(iter(again)) == 40
     note = note_of(state)
-    assert note["dataset"] == {"at": note["at"]}, "the dataset's own state, as it was after that many batches"
+    assert note["dataset"] == {"at": note["samples"]}, "the dataset's own state, as it was after that many batches"
 
 
 def test_a_state_of_another_kind_is_refused() -> None:

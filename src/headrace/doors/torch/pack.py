@@ -1,4 +1,4 @@
-"""Plain data as text, and back: JSON in the first line, raw memory behind it in base 64.
+"""Plain data as text, and back: JSON in the first line, raw memory behind it, compressed, in base 64.
 
 JSON values, bytes, arrays and tensors go in, in lists and dicts of any depth; anything else is refused by its path.
 Nothing is executed on the way back. As one leaf a snapshot passes through every checkpoint format unchanged, also
@@ -6,6 +6,7 @@ through those that take nested dicts apart.
 """
 
 import json
+import zlib
 from base64 import b64decode, b64encode
 from typing import Any
 
@@ -22,7 +23,7 @@ def pack(value: Any, path: str) -> str:
     """The value as text; what is not plain data is refused by its path, which begins with `path`."""
     raw: list[bytes] = []
     text = json.dumps(_encode(value, path, raw), separators=(",", ":"))
-    return f"{text}\n{b64encode(b''.join(raw)).decode()}" if raw else text
+    return f"{text}\n{b64encode(zlib.compress(b''.join(raw))).decode()}" if raw else text
 
 
 def unpack(packed: Any) -> Any:
@@ -31,8 +32,8 @@ def unpack(packed: Any) -> Any:
         raise SnapshotRefused(f"a part of the state is {type(packed).__name__} where text is expected")
     head, _, raw = packed.partition("\n")
     try:
-        return _decode(json.loads(head), b64decode(raw, validate=True))
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as broken:
+        return _decode(json.loads(head), zlib.decompress(b64decode(raw, validate=True)) if raw else b"")
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, zlib.error) as broken:
         raise SnapshotRefused(f"a part of the state cannot be read: {broken}") from broken
 
 
