@@ -86,7 +86,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if type(obj).__name__ == "MonthDayNano":  # pyarrow's: its class says that it is one of Python's own
             return _interval, tuple(obj)
         if _is_untyped(obj):
-            return _reduce_tensor(obj)
+            return tensors.Memories().reduce(obj)
         reduced = super().reducer_override(obj)
         by_value = isinstance(reduced, tuple) and reduced[0].__name__ == "_make_skeleton_class"
         if by_value and "__slots__" in vars(obj) and not issubclass(obj, tuple):

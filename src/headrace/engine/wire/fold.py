@@ -13,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from headrace.engine.wire.tensors import travels_whole
+
 IN_BAND = 2048
 """A buffer smaller than this travels inside the head."""
 MOST = 64
@@ -135,8 +137,8 @@ def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
         except (RuntimeError, TypeError):  # of a type or in a place that numpy does not know
             raise _Unfit from None
         # A part of a larger memory, or of one that is there already: pickle keeps the two together (`tensors`).
-        address = node.data_ptr()
-        if address in seen or node.untyped_storage().nbytes() != node.nbytes:
+        address, behind = node.data_ptr(), node.untyped_storage().nbytes()
+        if address in seen or (behind != array.nbytes and travels_whole(behind, array.nbytes)):
             raise _Unfit
         if address:
             seen.add(address)

@@ -15,6 +15,11 @@ ALWAYS = 4096
 """Bytes that always may."""
 
 
+def travels_whole(memory: int, tensor: int) -> bool:
+    """Whether a memory of so many bytes travels whole when a tensor of so many bytes looks into it."""
+    return memory <= max(MOST * tensor, ALWAYS)
+
+
 class _Memory:
     """The memory behind one or more tensors; pickle writes it once."""
 
@@ -50,7 +55,7 @@ class Memories:
         if tensor.numel() == 0:
             return _empty, (dtype, tuple(tensor.shape), grad)
         tensor = tensor.detach()
-        if tensor.untyped_storage().nbytes() > max(MOST * tensor.nbytes, ALWAYS):
+        if not travels_whole(tensor.untyped_storage().nbytes(), tensor.nbytes):
             tensor = tensor.clone()  # keeps strides that have no gaps
         layout = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         return _view, (self._memory(torch, tensor), dtype, *layout, grad)
