@@ -1,10 +1,8 @@
 """Iteration: the iterator of a DataLoader. It draws what torch draws, then lets the engine run the epoch.
 
-    iter(loader)   generators and samplers in torch's order; program, policy, workers; the first batches are begun
-    next(it)       the next batch of the engine; the batch that this makes room for is begun
-    end, del       the workers end (or wait for the next epoch, with persistent_workers)
-
-`Standing` is what a loader remembers of its last iterator, so that a snapshot can be taken after it is gone.
+iter(loader)   generators and samplers in torch's order; program, policy, workers; the first batches are begun
+next(it)       the next batch of the engine; the batch that this makes room for is begun
+end, del       the workers end (or wait for the next epoch, with persistent_workers)
 """
 
 import sys
@@ -23,9 +21,9 @@ from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.indices import Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch.processes import ShownProcess, processes
 from headrace.doors.torch.seeds import base_seed
-from headrace.doors.torch.state import snapshot
+from headrace.doors.torch.standing import Standing
 from headrace.doors.torch.stream import Raised, next_epoch, restored, stateful
-from headrace.doors.torch.twins import Twins
+from headrace.doors.torch.twins import Twins, too_long
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item, Listed
 from headrace.engine.feeds.strands import InStrands
@@ -39,42 +37,6 @@ from headrace.plan.world import World
 WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
 
 _profiling = torch._C._autograd._profiler_enabled
-
-
-class Standing:
-    """Where an iterator stands, or stood when it went away."""
-
-    def __init__(self, style: str, workers: int, start: dict[str, Any], drawn: list[int]) -> None:
-        self.style = style
-        self.workers = workers
-        self.start = start
-        self.drawn = drawn
-        """Whether the base seed was drawn at the start of this epoch, and how often the sampler was iterated."""
-        self.base_seed = 0
-        self.epoch = 0
-        self.ended = False
-        self.kept: dict[str, Any] = {}
-        """What datasets that have a state stand at when the epoch is over."""
-        self.live: weakref.ref[Iteration] | None = None
-        self.at: Any = None
-
-    def batches(self) -> int:
-        """How many batches of this epoch were delivered."""
-        at = self._at()
-        return int(at["batches"] if self.style == "map" else at[0])
-
-    def _at(self) -> Any:
-        live = self.live() if self.live is not None else None
-        return self.at if live is None else live._at()
-
-    def state(self) -> dict[str, Any]:
-        at = self._at()
-        if self.style == "map":
-            at = {**at, "drawn": self.drawn}
-        else:
-            batches, place = at
-            at = {"place": place.plain(), "batches": batches, "drawn": self.drawn}
-        return snapshot(self.style, self.workers, self.base_seed, self.epoch, self.start, at)
 
 
 class Iteration(_BaseDataLoaderIter):
@@ -356,16 +318,7 @@ class Iteration(_BaseDataLoaderIter):
         )
 
     def _warn_of_length(self, promised: int) -> None:
-        text = (
-            f"Length of IterableDataset {self._dataset} was reported to be {promised}"
-            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
-        )
-        if self._num_workers > 0:
-            text += (
-                "For multiprocessing data-loading, this could be caused by not properly configuring the "
-                "IterableDataset replica at each worker. Please see "
-                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
-            )
+        text = too_long(self._dataset, promised, self._num_yielded, self._num_workers)
         warnings.warn(text, UserWarning, stacklevel=3)
 
     # --- ends and state -----------------------------------------------------------------------------------------------

@@ -34,8 +34,9 @@ from headrace.doors.torch import plan as plan
 from headrace.doors.torch.accelerate import FINISHED, TAKEN, dispatches, go_back
 from headrace.doors.torch.auto import Stopwatch, without_auto
 from headrace.doors.torch.indices import pass_epoch, start_of
-from headrace.doors.torch.iteration import Iteration, Standing
+from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
+from headrace.doors.torch.standing import Standing
 from headrace.doors.torch.state import check, snapshot
 from headrace.plan.world import World
 

@@ -38,6 +38,21 @@ class Twins:
         return len(self._seen) == 2 and len(set(map(tuple, self._seen.values()))) == 1
 
 
+def too_long(dataset: Any, promised: int, taken: int, workers: int) -> str:
+    """torch's own words about a dataset that gives more than its length says: often replicas are the reason."""
+    text = (
+        f"Length of IterableDataset {dataset} was reported to be {promised}"
+        f"(when accessing len(dataloader)), but {taken} samples have been fetched. "
+    )
+    if workers > 0:
+        text += (
+            "For multiprocessing data-loading, this could be caused by not properly configuring the "
+            "IterableDataset replica at each worker. Please see "
+            "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+        )
+    return text
+
+
 def _digest(batch: Any) -> bytes:
     head, buffers = codec.pack(batch)
     digest = blake2b(head, digest_size=16)
