@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
 from tests.depth import depth
-from tests.laws.pipes import Numbers, double, drawn, stream
+from tests.laws.pipes import Numbers, double, drawn, shown, stream
 
 SHAPES: dict[str, Any] = {
     "indexed": lambda n, b: Pipe.of(Numbers(n)).shuffle().map(double).batch(b),
@@ -59,10 +59,10 @@ def test_values_of_full_steps_do_not_depend_on_the_world(shape: str) -> None:
         "indexed": Pipe.of(Numbers(48)).shuffle().map(drawn).batch(4),
         "streamed": Pipe.of(stream(48)).shuffle(window=7).sharding_filter().map(drawn).batch(4),
     }[shape]
-    alone = [repr(b) for b in Loader(make, seed=5)]
+    alone = [shown(b) for b in Loader(make, seed=5)]
     for ranks in (2, 3):
         dealt = read_ranks(make, ranks, workers=2, start_method="fork")
-        assert [repr(b) for step in zip(*dealt, strict=True) for b in step] == alone
+        assert [shown(b) for step in zip(*dealt, strict=True) for b in step] == alone
 
 
 @pytest.mark.parametrize("shape", ["indexed", "streamed", "assembled"])

@@ -9,7 +9,21 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
 from tests.depth import depth
-from tests.laws.pipes import CHEAP, KINDS, RANDOM_STEPS, Numbers, double, drawn, keyed, odd, pipes, read, some, stream
+from tests.laws.pipes import (
+    CHEAP,
+    KINDS,
+    RANDOM_STEPS,
+    Numbers,
+    double,
+    drawn,
+    keyed,
+    odd,
+    pipes,
+    read,
+    shown,
+    some,
+    stream,
+)
 
 
 @settings(max_examples=depth(60, 600))
@@ -64,7 +78,7 @@ def test_each_epoch_has_an_order_of_its_own_and_every_sample_once(kind: str) -> 
 def test_keyed_values_do_not_change_with_the_batch_size() -> None:
     pipe = Pipe.of(Numbers(50)).shuffle().map(keyed)
     one = read(pipe)
-    assert [repr(x) for batch in Loader(pipe.batch(7), seed=3) for x in batch] == one
+    assert [shown(x) for batch in Loader(pipe.batch(7), seed=3) for x in batch] == one
 
 
 @pytest.mark.parametrize("kind", ["inline", "thread3"])

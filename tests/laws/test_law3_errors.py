@@ -17,7 +17,7 @@ from headrace import Loader, Pipe
 from headrace.errors import Closed, PoisonSample, WorkerDied, WorkerStuck
 from tests.depth import depth
 from tests.engine.scripted import Script, ScriptedWorkers
-from tests.laws.pipes import KINDS, Numbers, keyed, odd, stream
+from tests.laws.pipes import KINDS, Numbers, keyed, odd, shown, stream
 
 
 class Fails:
@@ -59,7 +59,7 @@ def resumed(pipe: Pipe[Any], state: Any, calm: Path, **how: Any) -> list[str]:
     try:
         with Loader(pipe, seed=3, **how) as loader:
             loader.load_state_dict(json.loads(json.dumps(state)))
-            return [repr(s) for s in loader]
+            return [shown(s) for s in loader]
     finally:
         calm.unlink()
 
@@ -68,14 +68,14 @@ def whole_of(pipe: Pipe[Any], calm: Path) -> list[str]:
     calm.touch()
     try:
         with Loader(pipe, seed=3) as loader:
-            return [repr(s) for s in loader]
+            return [shown(s) for s in loader]
     finally:
         calm.unlink()
 
 
 def read_to_error(samples: Iterator[Any], error: type[BaseException], got: list[str]) -> None:
     with pytest.raises(error):
-        got.extend(repr(sample) for sample in samples)
+        got.extend(shown(sample) for sample in samples)
 
 
 @pytest.mark.parametrize("kind", ["inline", "thread1", "fork2"])
@@ -94,9 +94,9 @@ def test_after_an_error_of_the_pipe_nothing_is_lost_and_the_iterator_goes_on_beh
             first = next(samples, None)
             if first is None:
                 continue
-            got.append(repr(first))
+            got.append(shown(first))
             rest = resumed(pipe, loader.state_dict(), calm)
-            assert [repr(sample) for sample in samples] == rest
+            assert [shown(sample) for sample in samples] == rest
             assert len(whole) - 2 <= len(got + rest) <= len(whole)
             assert got + rest != whole
 
@@ -119,7 +119,7 @@ def test_after_trouble_of_the_engine_at_any_reply_nothing_is_lost(
             patch.setattr("headrace.engine.pool.make", lambda policy, w=workers: w)
             samples = iter(loader)
             try:
-                got.extend(repr(sample) for sample in samples)
+                got.extend(shown(sample) for sample in samples)
             except type(trouble):
                 state = loader.state_dict()
                 with pytest.raises(Closed, match=type(trouble).__name__):
@@ -166,5 +166,5 @@ def test_a_base_exception_of_user_code_without_workers_loses_nothing(tmp_path: P
     with Loader(pipe, seed=3) as loader:
         read_to_error(iter(loader), Own, got)
         assert got + resumed(pipe, loader.state_dict(), calm) == [
-            repr(list(range(i, min(i + 4, 30)))) for i in range(0, 30, 4)
+            shown(list(range(i, min(i + 4, 30)))) for i in range(0, 30, 4)
         ]

@@ -17,7 +17,7 @@ import pytest
 from headrace import DataLoader2, IterableWrapper, Loader, Pipe
 from headrace.errors import Closed
 from tests.depth import depth
-from tests.laws.pipes import KINDS, Numbers, double, keyed, odd, some, stream
+from tests.laws.pipes import KINDS, Numbers, double, keyed, odd, shown, some, stream
 
 PIPES: dict[str, Pipe[Any]] = {
     "batches": Pipe.of(Numbers(40)).shuffle().map(keyed).batch(4),
@@ -81,7 +81,7 @@ def read_until(moment: Moment, samples: Any, got: list[str], limit: int | None =
             sample = moment.of(lambda: next(samples))
         except StopIteration:
             return
-        got.append(repr(sample))
+        got.append(shown(sample))
 
 
 def moments_of(samples: Iterator[Any], limit: int | None = None) -> tuple[int, list[str]]:
@@ -114,7 +114,7 @@ def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, kind: s
             continue
         with Loader(PIPES[name], seed=3) as loader:
             loader.load_state_dict(state)
-            assert got + [repr(s) for s in loader] == whole, (name, kind, error, moment.seen)
+            assert got + [shown(s) for s in loader] == whole, (name, kind, error, moment.seen)
 
 
 def graph() -> Any:
@@ -147,7 +147,7 @@ def test_an_interrupt_inside_a_dataloader2_loses_and_repeats_nothing(limit: int 
             continue
         then: DataLoader2[Any] = DataLoader2(graph())
         then.load_state_dict(state)
-        assert got + [repr(s) for s in then] == whole
+        assert got + [shown(s) for s in then] == whole
         then.shutdown()
 
 
@@ -157,15 +157,15 @@ def test_an_iterator_that_was_interrupted_goes_on_or_says_how_to(kind: str) -> N
     with Loader(pipe, seed=3, **KINDS[kind]) as loader:
         moments, _ = moments_of(iter(loader))
         samples = iter(loader)
-        second = [repr(next(samples)) for _ in range(3)]
+        second = [shown(next(samples)) for _ in range(3)]
         moment = Moment(moments // 30, KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
             read_until(moment, samples, second)
         try:
-            second += [repr(s) for s in samples]  # nothing was under way
+            second += [shown(s) for s in samples]  # nothing was under way
         except Closed as closed:
             assert "To go on after the batch that was received last" in str(closed)  # noqa: PT017
             loader.load_state_dict(loader.state_dict())
-            second += [repr(s) for s in loader]
+            second += [shown(s) for s in loader]
     with Loader(pipe, seed=3, epoch=1) as loader:
-        assert second == [repr(s) for s in loader]
+        assert second == [shown(s) for s in loader]

@@ -12,17 +12,17 @@ from headrace.engine.feeds.positions import Position
 from headrace.engine.places import RunPlace
 from headrace.errors import SnapshotRefused
 from tests.depth import depth
-from tests.laws.pipes import KINDS, RANDOM_STEPS, Numbers, double, odd, pipes, read, stream
+from tests.laws.pipes import KINDS, RANDOM_STEPS, Numbers, double, odd, pipes, read, shown, stream
 
 
 def cut_and_resume(pipe: Pipe[Any], at: int, first: dict[str, Any], then: dict[str, Any]) -> tuple[list[str], int]:
     with Loader(pipe, seed=3, **first) as loader:
         samples = iter(loader)
-        got = [repr(s) for _, s in zip(range(at), samples, strict=False)]
+        got = [shown(s) for _, s in zip(range(at), samples, strict=False)]
         text = json.dumps(loader.state_dict())
     with Loader(pipe, seed=3, **then) as loader:
         loader.load_state_dict(json.loads(text))
-        return got + [repr(s) for s in loader], len(text)
+        return got + [shown(s) for s in loader], len(text)
 
 
 @settings(max_examples=depth(70, 2000))
@@ -42,10 +42,10 @@ def test_a_snapshot_after_the_last_sample_goes_on_with_the_next_epoch() -> None:
     with Loader(pipe, seed=3) as loader:
         list(loader)
         state = loader.state_dict()
-        second = [repr(b) for b in loader]
+        second = [shown(b) for b in loader]
     with Loader(pipe, seed=3) as loader:
         loader.load_state_dict(state)
-        assert [repr(b) for b in loader] == second
+        assert [shown(b) for b in loader] == second
 
 
 def test_a_snapshot_of_an_indexed_pipe_is_small() -> None:
@@ -135,12 +135,12 @@ def test_samples_left_out_are_the_same_after_a_resume_and_stay_counted(at: int) 
         whole = read(pipe, on_error="skip")
         with Loader(pipe, seed=3, on_error="skip", workers=2, start_method="fork") as loader:
             batches = iter(loader)
-            got = [repr(next(batches)) for _ in range(min(at, len(whole)))]
+            got = [shown(next(batches)) for _ in range(min(at, len(whole)))]
             state = json.loads(json.dumps(loader.state_dict()))
         with Loader(pipe, seed=3, on_error="skip") as loader:
             loader.load_state_dict(state)
             batches = iter(loader)
-            assert got + [repr(b) for b in batches] == whole
+            assert got + [shown(b) for b in batches] == whole
             assert batches._run.skipped == 6
 
 
@@ -151,11 +151,11 @@ def test_a_snapshot_after_a_break_stands_where_the_epoch_was_left(kind: str) -> 
     got = []
     with Loader(pipe, seed=3, **KINDS[kind]) as loader:
         for batch in loader:
-            got.append(repr(batch))
+            got.append(shown(batch))
             if len(got) == 4:
                 break
         state = loader.state_dict()
     assert state["epoch"] == 0
     with Loader(pipe, seed=3) as loader:
         loader.load_state_dict(state)
-        assert got + [repr(b) for b in loader] == whole
+        assert got + [shown(b) for b in loader] == whole
