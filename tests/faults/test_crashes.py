@@ -14,6 +14,7 @@ import pytest
 
 from headrace import Loader, Pipe, dump
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
+from tests.depth import depth
 from tests.faults import deadly
 from tests.faults.deadly import BAD, SIZE, Numbers
 
@@ -24,7 +25,8 @@ TIMEOUTS = {"fork": 1.0, "server": 1.0, "spawn": 2.5}
 BATCHES = [list(range(i, i + 4)) for i in range(0, SIZE, 4)]
 WITHOUT = [[x for x in batch if x != BAD] for batch in BATCHES]
 
-pytestmark = pytest.mark.parametrize("method", list(METHODS))
+# (New interpreters run the same code and take a second each: in the reduced run test_crashes_spawned.py stands for them.)
+pytestmark = pytest.mark.parametrize("method", depth(["fork", "server"], list(METHODS)))
 
 
 def load(method: str, bad: Any = None, size: int = 4, **options: Any) -> Loader[Any]:

@@ -22,6 +22,7 @@ from headrace.engine.program import Program, Stage
 from headrace.engine.wire.independent import independent
 from headrace.engine.wire.messages import Skip
 from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
+from headrace.ops.copies import ATOMS
 from headrace.pipe.cursor import Cursor, Opening
 from headrace.plan.seed import Arrivals, numbered, seed_globals
 
@@ -169,7 +170,12 @@ class Executor:
             self.spot.index = None  # a whole batch from here on
             return self._push(chain, group, number) if group else []
         if not chain:
-            return self._fetch(lambda position: independent(get(position)), wanted)
+
+            def get_independent(position: int) -> Any:
+                sample = get(position)
+                return sample if type(sample) in ATOMS else independent(sample)
+
+            return self._fetch(get_independent, wanted)
         out: list[Any] = []
         for position in wanted:
             for sample in self._fetch(get, (position,)):

@@ -84,7 +84,6 @@ class Failed(NamedTuple):
 
 
 Result = Inline | Slotted | Many | Failed
-RESULTS: dict[int, type[Result]] = {INLINE: Inline, SLOTTED: Slotted, MANY: Many, FAILED: Failed}
 
 
 class Work(Protocol):

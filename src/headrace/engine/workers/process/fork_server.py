@@ -97,6 +97,7 @@ class ForkServer:
                 self.sock.close()
                 if self.process.poll() is None and self._stopped():
                     self.process.kill()
+                    self.process.wait()
                 raise
         if not data:
             raise ConnectionResetError("the worker server is gone")

@@ -238,18 +238,18 @@ class ProcessWorkers(Workers):
         return True
 
     def _hear(self, worker: WorkerProcess, message: tuple[Any, ...], fds: list[int], replies: list[Reply]) -> None:
-        kind, seq, *told = message
+        kind, seq = message[0], message[1]
         if kind == READY:
             worker.ready = self._proven = True
             return
         if kind == RETIRED:
             worker.retiring = True
         elif seq == -1:
-            raise remote(*told[0])
+            raise remote(*message[2])
         else:
             ticket = self._tickets.pop(seq)
             worker.queue.remove(ticket)
-            replies.append(self._reply(worker, ticket, kind, told[0], told[1], fds))
+            replies.append(self._reply(worker, ticket, kind, message[2], message[3], fds))
         if worker.retiring and not worker.queue:
             worker.stop()
 
