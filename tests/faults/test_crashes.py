@@ -25,7 +25,7 @@ TIMEOUTS = {"fork": 1.0, "server": 1.0, "spawn": 2.5}
 BATCHES = [list(range(i, i + 4)) for i in range(0, SIZE, 4)]
 WITHOUT = [[x for x in batch if x != BAD] for batch in BATCHES]
 
-# (New interpreters run the same code and take a second each: in the reduced run test_crashes_spawned.py stands for them.)
+# (New interpreters run the same code, a second each: in the reduced run test_crashes_spawned.py stands for them.)
 pytestmark = pytest.mark.parametrize("method", depth(["fork", "server"], list(METHODS)))
 
 
