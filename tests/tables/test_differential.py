@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow", reason="not installed")
@@ -159,7 +159,12 @@ def in_polars(array: Any) -> bool:
     return not any(word in str(array.type) for word in refused)
 
 
+NO_ELEMENTS = {"row": pa.array(range(ROWS)), "c0": pa.array([[]] * ROWS, pa.list_(pa.int8(), 0))}
+
+
 @INLINE
+@example((pa.table(NO_ELEMENTS), NO_ELEMENTS), [], "polars")
+@example((pa.table(NO_ELEMENTS), NO_ELEMENTS), [], "arrow")
 @given(arrow_tables(), Steps, Ends)
 def test_arrow_tables_come_out_as_pyarrow_has_them(case: Any, steps: list[str], end: str) -> None:
     check_arrow(case, steps, end, "inline")
@@ -350,6 +355,7 @@ def check_edits(frame: Any, end: str, kind: str) -> None:
 
 
 @INLINE
+@example(pd.DataFrame({"row": range(2), "c": pd.Series([[1], [2]], dtype=object)}), "numpy")
 @given(arrow_tables().map(lambda case: case[0]) | numpy_frames() | pandas_frames(), st.sampled_from(["rows", "numpy"]))
 def test_what_is_edited_in_place_is_the_users_own(frame: Any, end: str) -> None:
     check_edits(frame, end, "inline")
