@@ -195,7 +195,7 @@ def _count_stateful() -> None:
     from headrace.doors.torch.install import StatefulDataLoader
 
     count(StatefulDataLoader, "_get_iterator")
-    _watch_iterators(StatefulDataLoader)
+    _watch_iterators(StatefulDataLoader, replaced=False)
 
 
 def _count_swift() -> None:
@@ -217,7 +217,7 @@ def _replace_loader() -> None:
     _watch_iterators(headrace.DataLoader)
 
 
-def _watch_iterators(ours: type) -> None:
+def _watch_iterators(ours: type, replaced: bool = True) -> None:
     """Torch's own iterators may run for nobody; a loader of ours gives torch's own graphs of pipes to them. Ours extend
     torch's class, which trainers look for."""
     import torch.utils.data.dataloader as theirs
@@ -226,7 +226,8 @@ def _watch_iterators(ours: type) -> None:
     real = theirs._BaseDataLoaderIter.__init__
 
     def watched(self: Any, loader: Any) -> None:
-        if not type(self).__module__.startswith("headrace."):
+        # (Where torch's own loader is not replaced, a test that makes one means it.)
+        if not type(self).__module__.startswith("headrace.") and (replaced or isinstance(loader, ours)):
             pipes = isinstance(loader.dataset, IterDataPipe | MapDataPipe)
             what = "delegated" if isinstance(loader, ours) and pipes else "foreign"
             write(what, f"{type(self).__module__}.{type(self).__qualname__} of {type(loader).__module__}")
