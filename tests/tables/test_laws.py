@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
 from tests.depth import depth
-from tests.laws.pipes import CHEAP, KINDS, read
+from tests.laws.pipes import CHEAP, KINDS, read, shown
 from tests.tables.frames import columnar, frame, numbers
 
 
@@ -43,7 +43,7 @@ def test_the_stream_of_columns_is_the_same_on_every_kind_of_worker(pipe: Pipe[An
 @settings(max_examples=depth(60, 600))
 @given(columnar(ends=(0, 1, 4, 5)))
 def test_a_batched_pipe_iterated_by_itself_gives_what_a_loader_gives(pipe: Pipe[Any]) -> None:
-    assert [repr(sample) for sample in pipe] == read(pipe, seed=0)
+    assert [shown(sample) for sample in pipe] == read(pipe, seed=0)
 
 
 @settings(max_examples=depth(60, 1000))
@@ -53,11 +53,11 @@ def test_delivered_and_rest_are_everything_once_in_order(pipe: Pipe[Any], at: in
     at = min(at, len(whole))
     with Loader(pipe, seed=3, **KINDS[first]) as loader:
         samples = iter(loader)
-        got = [repr(next(samples)) for _ in range(at)]
+        got = [shown(next(samples)) for _ in range(at)]
         text = json.dumps(loader.state_dict())
     with Loader(pipe, seed=3, **KINDS[then]) as loader:
         loader.load_state_dict(json.loads(text))
-        assert got + [repr(s) for s in loader] == whole
+        assert got + [shown(s) for s in loader] == whole
 
 
 def test_a_snapshot_is_small_and_loads_at_another_rank_and_worker_count_and_batch_size() -> None:
@@ -98,7 +98,7 @@ def test_killed_workers_do_not_change_the_stream_of_columns(kind: str, method: A
     got = []
     with Loader(pipe, seed=3, workers=2, start_method=method) as loader:
         for i, batch in enumerate(loader):
-            got.append(repr(batch))
+            got.append(shown(batch))
             if i % 9 == 2:
                 workers = [w for group in loader._pool.all() for w in group._workers]
                 os.kill(workers[i % 2].started.pid, signal.SIGKILL)

@@ -12,7 +12,7 @@ import pytest
 from headrace import Loader, Pipe, World
 from headrace.errors import BadOption, BadPipe, SnapshotRefused
 from tests.conftest import RunScript
-from tests.laws.pipes import KINDS, read
+from tests.laws.pipes import KINDS, read, shown
 
 pa = pytest.importorskip("pyarrow", reason="not installed")
 pc = pytest.importorskip("pyarrow.compute", reason="not installed")
@@ -203,7 +203,7 @@ def test_killed_workers_do_not_change_the_stream(pipe: Pipe[Any]) -> None:
     want, got = read(shuffled), []
     with Loader(shuffled, seed=3, workers=2, start_method="fork") as loader:
         for i, batch in enumerate(loader):
-            got.append(repr(batch))
+            got.append(shown(batch))
             if i % 40 == 7:
                 workers = [w for group in loader._pool.all() for w in group._workers]
                 os.kill(workers[i % 2].started.pid, signal.SIGKILL)
