@@ -20,7 +20,7 @@ from headrace.engine.workers.ray import answers, near
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
 from tests.conftest import RunScript
 from tests.depth import DEPTH
-from tests.laws.pipes import RANDOM_STEPS, Numbers, double, drawn, odd, pipes, read, some, stream
+from tests.laws.pipes import RANDOM_STEPS, Numbers, double, drawn, odd, pipes, read, shown, some, stream
 from tests.workers.ray_head import head
 
 pytestmark = [
@@ -110,11 +110,11 @@ def test_a_snapshot_loads_on_any_kind(name: str, first: dict[str, Any], then: di
     whole = read(pipe)
     with Loader(pipe, seed=3, **first) as loader:
         samples = iter(loader)
-        got = [repr(next(samples)) for _ in range(3)]
+        got = [shown(next(samples)) for _ in range(3)]
         text = json.dumps(loader.state_dict())
     with Loader(pipe, seed=3, **then) as loader:
         loader.load_state_dict(json.loads(text))
-        assert got + [repr(sample) for sample in loader] == whole
+        assert got + [shown(sample) for sample in loader] == whole
 
 
 # --- law 4: deaths ----------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_killed_actors_do_not_change_the_stream(name: str) -> None:
     want, got = read(DEADLY[name]), []
     with Loader(DEADLY[name], seed=3, workers=2, kind="ray") as loader:
         for i, batch in enumerate(loader):
-            got.append(repr(batch))
+            got.append(shown(batch))
             if i % 20 == 5:
                 pids = loader._pool.all()[0].pids()
                 os.kill(pids[i % len(pids)], signal.SIGKILL)
