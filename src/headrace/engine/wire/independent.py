@@ -15,16 +15,19 @@ from headrace.nested import rebuilt
 from headrace.op import place
 from headrace.ops.copies import ATOMS
 
+UNCHANGEABLE: set[object] = set(ATOMS)
+"""Classes of which nothing can be changed; numpy's scalars belong to them as soon as there is numpy."""
+
 
 def independent(sample: Any) -> Any:
     """The sample, or a copy of what could still be changed in it."""
     kind = type(sample)
-    if kind in ATOMS:
+    if kind in UNCHANGEABLE:
         return sample
     if kind is tuple or kind is list:
-        if ATOMS.issuperset(map(type, sample)):
+        if UNCHANGEABLE.issuperset(map(type, sample)):
             return sample if kind is tuple else sample.copy()
-    elif kind is dict and ATOMS.issuperset(map(type, sample.values())):
+    elif kind is dict and UNCHANGEABLE.issuperset(map(type, sample.values())):
         return sample.copy()
     try:
         return _copied(sample)
@@ -33,10 +36,12 @@ def independent(sample: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    if type(value) in ATOMS:
+    if type(value) in UNCHANGEABLE:
         return value
     np = sys.modules.get("numpy")
     if np is not None:
+        if len(UNCHANGEABLE) == len(ATOMS):
+            UNCHANGEABLE.update(set(np.sctypeDict.values()) - {np.void, np.object_})
         if type(value) is np.ndarray:
             return _array(value)
         if isinstance(value, np.ndarray | np.void):
