@@ -168,3 +168,46 @@ def test_a_base_exception_of_user_code_without_workers_loses_nothing(tmp_path: P
         assert got + resumed(pipe, loader.state_dict(), calm) == [
             shown(list(range(i, min(i + 4, 30)))) for i in range(0, 30, 4)
         ]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("grouped", [True, False])
+def test_an_error_behind_a_filter_comes_as_itself_and_what_follows_is_the_same_for_every_kind(
+    streamed: bool, grouped: bool
+) -> None:
+    for bad in (3, 57, 89):
+
+        def picky(x: int, bad: int = bad) -> int:
+            if x == bad:
+                raise KeyError(x)
+            return x
+
+        pipe: Any = (Pipe.of(lambda: iter(range(91))) if streamed else Pipe.of(list(range(91)))).filter(not_fifth)
+        pipe = pipe.map(picky).batch(8) if grouped else pipe.map(picky)
+        found = [
+            said(pipe, kind) for kind in ({}, {"workers": 2, "kind": "thread"}, {"workers": 2, "start_method": "fork"})
+        ]
+        assert found[0] == found[1] == found[2]
+        assert found[0].count(f"error {bad}") == 1
+        delivered = [x for part in found[0] if not isinstance(part, str) for x in (part if grouped else [part])]
+        assert delivered == sorted(set(delivered))
+        # The error costs the group that it was in, and of single samples itself only.
+        assert len({x for x in range(91) if x % 5} - set(delivered)) <= (8 if grouped else 1)
+
+
+def not_fifth(x: int) -> bool:
+    return x % 5 > 0
+
+
+def said(pipe: Any, options: dict[str, Any]) -> list[Any]:
+    """Everything that an iterator gives, errors as texts."""
+    found: list[Any] = []
+    with Loader(pipe, **options) as loader:
+        batches = iter(loader)
+        while True:
+            try:
+                found.append(next(batches))
+            except StopIteration:
+                return found
+            except KeyError as error:
+                found.append(f"error {error.args[0]}")

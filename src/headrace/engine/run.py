@@ -69,7 +69,7 @@ class Run:
         self._expect = [0] * len(program.stages)
         self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
         self._outstanding = 0
-        self._singly = Singly()
+        self._singly = [Singly() for _ in program.stages]
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
@@ -206,9 +206,10 @@ class Run:
     def _issue(self, starving: bool = False) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
         limit = self._window()
-        if self._singly.waiting is not None and self.workers.submit(self._singly.waiting):
-            self._singly.waiting = None
-            self._outstanding += 1
+        for singly in self._singly:
+            if singly.waiting is not None and self.workers.submit(singly.waiting):
+                singly.waiting = None
+                self._outstanding += 1
         for stage in range(self._last, -1, -1):
             feed = self._feeds[stage]
             # With nothing at all in flight a stage is fed however much lies before the next one: it lacks something.
@@ -301,12 +302,12 @@ class Run:
             return
         while self._expect[stage] in window:
             reply, feed = window.pop(self._expect[stage]), self._feeds[stage]
-            divided = self._singly.divides(feed, reply)
+            divided = self._singly[stage].divides(feed, reply)
             if reply.error is not None:
                 self.let_go(reply.ticket)
             if divided:
                 break
-            if not self._singly.goes_on(reply):
+            if not self._singly[stage].goes_on(reply):
                 self._expect[stage] += 1
             elif stage == self._last:
                 self._delivered -= 1  # all parts of a block have one place in the window
@@ -360,8 +361,6 @@ class Run:
                 f"{reply.skips} samples have failed, more than on_error={budget} allows; the last one at position "
                 f"{position} in {op}: {error}"
             )
-
-    # --- state --------------------------------------------------------------------------------------------------------
 
     def place(self) -> RunPlace:
         """Where the epoch stands: at the ticket at hand, with so many of its outputs gone."""

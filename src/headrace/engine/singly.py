@@ -15,7 +15,7 @@ log = logging.getLogger("headrace")
 
 
 class Singly:
-    """What is left of a block that failed; it takes the place of the block's ticket."""
+    """Of one stage, what is left of a block that failed; it takes the place of the block's ticket."""
 
     def __init__(self) -> None:
         self._left: deque[Ticket] = deque()
@@ -28,10 +28,11 @@ class Singly:
         """Whether this reply is an error of a block, which is run again in parts now."""
         if reply.error is None or reply.ticket is self._running or isinstance(reply.error, HeadraceError):
             return False
-        self._left.extend(feed.singly(reply.ticket))
-        if not self._left:
+        parts = feed.singly(reply.ticket)
+        if not parts:
             return False
-        for ticket in self._left:
+        self._left.extend(parts)
+        for ticket in parts:
             ticket.order, ticket.pin = reply.ticket.order, reply.ticket.pin
         self._failed = reply.error
         self._next()
