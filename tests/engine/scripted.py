@@ -22,6 +22,7 @@ from headrace.engine.workers.task import Task
 from headrace.observe.meter import Meter
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import BorrowedGlobals
+from tests.laws.pipes import shown
 
 
 @dataclass
@@ -131,4 +132,4 @@ def place(run: Run) -> RunPlace:
 
 
 def read(samples: Iterator[Any]) -> list[str]:
-    return [repr(sample) for sample in samples]
+    return [shown(sample) for sample in samples]

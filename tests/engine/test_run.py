@@ -11,7 +11,7 @@ from headrace.engine.program import cut
 from headrace.errors import TooManyErrors
 from tests.depth import depth
 from tests.engine.scripted import Script, place, read, run
-from tests.laws.pipes import RANDOM_STEPS, Numbers, double, drawn, keyed, odd, pipes, some, stream
+from tests.laws.pipes import RANDOM_STEPS, Numbers, double, drawn, keyed, odd, pipes, shown, some, stream
 from tests.laws.pipes import read as read_with_a_loader
 
 PIPES = {
@@ -35,7 +35,7 @@ def test_any_order_of_answers_gives_the_same_stream_and_any_place_goes_on(pipe: 
     pipe = without_tail(pipe)
     whole = read_with_a_loader(pipe)
     first, _ = run(pipe, Script(seed))
-    got = [repr(sample) for _, sample in zip(range(at), first, strict=False)]
+    got = [shown(sample) for _, sample in zip(range(at), first, strict=False)]
     rest, _ = run(pipe, Script(seed + 1), place(first))
     assert got + read(rest) == whole
 

@@ -10,7 +10,7 @@ import pytest
 from headrace import Budget, Loader, Pipe
 from headrace.errors import TooManyErrors
 from tests.depth import depth
-from tests.laws.pipes import Numbers, drawn, odd, read, some, stream
+from tests.laws.pipes import Numbers, drawn, odd, read, shown, some, stream
 
 KINDS: dict[str, dict[str, Any]] = {
     "inline": {},
@@ -81,7 +81,7 @@ def test_kills_among_the_replacements_do_not_change_the_stream(name: str) -> Non
     got = []
     with Loader(PIPES[name], seed=3, recycle=2, timeout=20, **KINDS["fork2"]) as loader:
         for i, batch in enumerate(loader):
-            got.append(repr(batch))
+            got.append(shown(batch))
             if i % 5 == 1:
                 os.kill(loader.worker_pids()[i % 2], signal.SIGKILL)
     assert got == want
@@ -92,11 +92,11 @@ def test_a_snapshot_between_replacements_goes_on_in_the_same_stream(name: str) -
     want = read(PIPES[name])
     with Loader(PIPES[name], seed=3, recycle=1, timeout=20, **KINDS["fork2"]) as loader:
         batches = iter(loader)
-        got = [repr(next(batches)) for _ in range(11)]
+        got = [shown(next(batches)) for _ in range(11)]
         state = json.loads(json.dumps(loader.state_dict()))
     with Loader(PIPES[name], seed=3, recycle=3, timeout=20, **KINDS["server3"]) as loader:
         loader.load_state_dict(state)
-        assert got + [repr(batch) for batch in loader] == want
+        assert got + [shown(batch) for batch in loader] == want
 
 
 # --- samples that are left out on purpose -----------------------------------------------------------------------------

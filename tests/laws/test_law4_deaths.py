@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import PoisonSample, WorkerDied
-from tests.laws.pipes import Numbers, drawn, odd, read, some, stream
+from tests.laws.pipes import Numbers, drawn, odd, read, shown, some, stream
 
 PIPES = {
     "indexed": Pipe.of(Numbers(300)).shuffle().map(drawn).batch(4),
@@ -30,7 +30,7 @@ def test_killed_workers_do_not_change_the_stream(name: str, method: Any) -> None
     got = []
     with Loader(PIPES[name], seed=3, workers=2, start_method=method) as loader:
         for i, batch in enumerate(loader):
-            got.append(repr(batch))
+            got.append(shown(batch))
             if i % 7 == 2:
                 os.kill(worker_pids(loader)[i % 2], signal.SIGKILL)
         assert loader.stats().retries > 3
