@@ -44,7 +44,7 @@ def heard(tmp_path: Path) -> Iterator[Heard]:
 
 def test_an_early_preload_fills_the_buffer_before_anybody_iterates(heard: Heard) -> None:
     accessor = AsynchronousDataAccessor(Telling(9, heard.path), buffer_size=3, early_preload=True)
-    heard.wait_for(3)
+    heard.wait_for(4)  # the one that the constructor loads, and the buffer behind it
     assert list(accessor) == list(range(9))
     accessor.terminate()
 

@@ -14,7 +14,6 @@ import ctypes
 import errno
 import mmap
 import os
-import resource
 import tempfile
 import weakref
 from collections import deque
@@ -153,7 +152,7 @@ class Arena:
         self.named = named
         self.total = 0
         """Bytes of all slots that exist."""
-        self.most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8
+        self.most = _most_files() // 8
         """Slots that the user may hold: each one costs two descriptors."""
         self.copies = 0
         self.largest = 0
@@ -259,3 +258,12 @@ def _rounded(need: int) -> int:
 def room(need: int) -> int:
     """The size of a slot that a worker makes for a result that did not fit; some more, so that the next one does."""
     return _rounded(need + need // 8)
+
+
+def _most_files() -> int:
+    """Files that this process may have open."""
+    try:
+        import resource
+    except ImportError:  # a system without such limits
+        return 1 << 16
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -19,7 +19,8 @@ def _forked() -> None:
     _lost.update(name for name in THREADED if name in sys.modules)
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # (a system that forks)
+    os.register_at_fork(after_in_child=_forked)
 
 
 def check_threads(name: str) -> None:

@@ -126,10 +126,15 @@ class UnitTable:
                 columns = self._text(unit)
                 for name, parts in texts.items():
                     parts.append(columns[name].take(chosen))
-        found, blocks = plan.lay(_reordered(rows, back)) if width else ({}, [])
+        found, blocks = plan.lay(_reordered(rows, back)) if width else (self._empty(names, len(positions)), [])
         for name, parts in texts.items():
             found[name] = _joined(parts).take(back)
         return Table({name: found[name] for name in names}, len(positions), None, blocks)
+
+    def _empty(self, names: tuple[str, ...], rows: int) -> dict[str, Column]:
+        """Columns whose values have no bytes: lists of a fixed size of 0."""
+        plain = {name: self._plain[name] for name in names if name in self._plain}
+        return {n: replace(c, values=np.empty((rows, *c.values.shape[1:]), c.values.dtype)) for n, c in plain.items()}
 
     def _grouped(self, positions: Ints) -> tuple[list[tuple[int, int, int]], Ints, Ints]:
         """Units with the span of their rows, the rows' places in their units, and which row each position becomes."""
