@@ -1,11 +1,57 @@
 """Copies: a sample that its reader may change, while the one in memory stays as it is."""
 
 import copy
+import sys
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+from headrace.nested import rebuilt
+
 ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None), range})
+UNCHANGEABLE: set[object] = set(ATOMS)
+"""Classes of which nothing can be changed; numpy's scalars belong to them as soon as there is numpy."""
+
+Copy = Callable[[Any], Any]
 
 
 def own(sample: Any) -> Any:
     """The sample, or a deep copy if it could be changed."""
     return sample if type(sample) in ATOMS else copy.deepcopy(sample)
+
+
+def copier(array: Copy, tensor: Copy) -> Copy:
+    """A function that gives a sample with all that could be changed in it copied: arrays by `array`, tensors by
+    `tensor`, containers of them with them. Objects of other classes stay as they are."""
+
+    def copied(value: Any) -> Any:
+        if type(value) in UNCHANGEABLE:
+            return value
+        np = sys.modules.get("numpy")
+        if np is not None:
+            if len(UNCHANGEABLE) == len(ATOMS):
+                UNCHANGEABLE.update(set(np.sctypeDict.values()) - {np.void, np.object_})
+            if isinstance(value, np.ndarray):
+                return array(value)
+            if isinstance(value, np.void):
+                return value.copy()  # a row of a structured array is a view
+        if is_tensor(value):
+            return value if value.requires_grad else tensor(value)  # the history of one would not be that of a copy
+        if isinstance(value, set | bytearray):
+            return value.copy()
+        if isinstance(value, deque):
+            return type(value)((copied(part) for part in value), value.maxlen)
+        return rebuilt(value, copied)
+
+    def whole(sample: Any) -> Any:
+        try:
+            return copied(sample)
+        except RecursionError:  # it holds itself
+            return copy.deepcopy(sample)
+
+    return whole
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether this is a tensor of torch's, told without torch."""
+    return hasattr(value, "untyped_storage") and hasattr(value, "requires_grad")

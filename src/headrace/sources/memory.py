@@ -16,9 +16,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
-from headrace.nested import rebuilt
 from headrace.op import Here, Source, place
-from headrace.ops.copies import ATOMS
+from headrace.ops.copies import ATOMS, copier, is_tensor
 
 T = TypeVar("T")
 COPIED = 1 << 20
@@ -84,38 +83,12 @@ class FromIterable(Source[T]):
 
 def holds(data: Any) -> bool:
     """Whether these samples exist before they are asked for, and after."""
-    if isinstance(data, list | tuple | deque | Set | ValuesView) or _is_tensor(data):
+    if isinstance(data, list | tuple | deque | Set | ValuesView) or is_tensor(data):
         return True
     np = sys.modules.get("numpy")
     if np is not None and isinstance(data, np.ndarray):
         return True
     return any(kind.__name__ == "TensorDataset" for kind in type(data).__mro__)
-
-
-def lent(sample: Any) -> Any:
-    """The sample for a reader who may change it."""
-    try:
-        return _lent(sample)
-    except RecursionError:  # it holds itself
-        return copy.deepcopy(sample)
-
-
-def _lent(value: Any) -> Any:
-    if type(value) in ATOMS:
-        return value
-    np = sys.modules.get("numpy")
-    if np is not None:
-        if isinstance(value, np.ndarray):
-            return _array(value)
-        if isinstance(value, np.generic):
-            return value.copy() if isinstance(value, np.void) else value  # a row of a structured array is a view
-    if _is_tensor(value):
-        return value if value.requires_grad else value.clone()
-    if isinstance(value, set | bytearray):
-        return value.copy()
-    if isinstance(value, deque):
-        return type(value)((_lent(part) for part in value), value.maxlen)
-    return rebuilt(value, _lent)
 
 
 def _array(array: Any) -> Any:
@@ -130,5 +103,5 @@ def _array(array: Any) -> Any:
     return view
 
 
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "untyped_storage") and hasattr(value, "requires_grad")
+lent = copier(_array, lambda tensor: tensor.clone())
+"""The sample for a reader who may change it."""

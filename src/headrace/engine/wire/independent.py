@@ -8,15 +8,10 @@ Objects of other classes are handed on as they are: an object that is used again
 
 import copy
 import sys
-from collections import deque
 from typing import Any
 
-from headrace.nested import rebuilt
 from headrace.op import place
-from headrace.ops.copies import ATOMS
-
-UNCHANGEABLE: set[object] = set(ATOMS)
-"""Classes of which nothing can be changed; numpy's scalars belong to them as soon as there is numpy."""
+from headrace.ops.copies import UNCHANGEABLE, copier
 
 
 def independent(sample: Any) -> Any:
@@ -29,34 +24,12 @@ def independent(sample: Any) -> Any:
             return sample if kind is tuple else sample.copy()
     elif kind is dict and UNCHANGEABLE.issuperset(map(type, sample.values())):
         return sample.copy()
-    try:
-        return _copied(sample)
-    except RecursionError:  # it holds itself
-        return copy.deepcopy(sample)
-
-
-def _copied(value: Any) -> Any:
-    if type(value) in UNCHANGEABLE:
-        return value
-    np = sys.modules.get("numpy")
-    if np is not None:
-        if len(UNCHANGEABLE) == len(ATOMS):
-            UNCHANGEABLE.update(set(np.sctypeDict.values()) - {np.void, np.object_})
-        if type(value) is np.ndarray:
-            return _array(value)
-        if isinstance(value, np.ndarray | np.void):
-            return value.copy()
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
-        return _tensor(value, torch)
-    if isinstance(value, set | bytearray):
-        return value.copy()
-    if isinstance(value, deque):
-        return type(value)((_copied(part) for part in value), value.maxlen)
-    return rebuilt(value, _copied)
+    return _copied(sample)
 
 
 def _array(array: Any) -> Any:
+    if type(array) is not sys.modules["numpy"].ndarray:
+        return array.copy()
     if array.dtype.hasobject:
         return copy.deepcopy(array)
     if not array.flags.c_contiguous or array.dtype.metadata is not None:
@@ -66,12 +39,14 @@ def _array(array: Any) -> Any:
     return same
 
 
-def _tensor(tensor: Any, torch: Any) -> Any:
-    if tensor.requires_grad:
-        return tensor  # its history would not be that of a copy
+def _tensor(tensor: Any) -> Any:
+    torch = sys.modules["torch"]
     if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.is_contiguous():
         try:
             return torch.from_numpy(_array(tensor.numpy()))
         except (RuntimeError, TypeError):
             pass  # of a type or in a place that numpy does not know
     return tensor.clone()
+
+
+_copied = copier(_array, _tensor)

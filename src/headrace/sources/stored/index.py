@@ -4,8 +4,8 @@
 
 An index belongs to one file as it was: its size and the time of its last change are in the index, and a file that has
 changed since is refused, because positions would point at other samples. While a scan runs, what it has found is
-written every few hundred megabytes; a scan that was killed goes on from there. A file under its name is always whole:
-it is written beside it and renamed. One process scans, the others wait for it.
+written every few hundred megabytes; a scan that was killed goes on from there. A file under its name is always whole.
+One process scans, the others wait for it.
 """
 
 import json
@@ -19,6 +19,7 @@ import numpy as np
 from headrace.errors import BadOption
 from headrace.sources import lock
 from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat
+from headrace.sources.whole import whole
 
 VERSION = 1
 ENDING = ".index"
@@ -97,12 +98,10 @@ def _write(target: str, file: OpenFile, form: StoredFormat, parts: list[Spans], 
     spans = _joined(parts)
     parts[:] = [spans]
     about = _About(VERSION, form.name, *file.state, len(spans.starts), upto)
-    beside = f"{target}.part"  # one name: the lock is held, and what a kill leaves is written over by the next
-    with open(beside, "wb") as stream:
+    with whole(target, "wb") as stream:
         stream.write(json.dumps(asdict(about)).encode().ljust(HEAD - 1) + b"\n")
         stream.write(np.ascontiguousarray(spans.starts, "<i8").data)
         stream.write(np.ascontiguousarray(spans.sizes, "<i8").data)
-    os.replace(beside, target)
 
 
 def _joined(parts: list[Spans]) -> Spans:

@@ -57,9 +57,7 @@ def _files(paths: Paths) -> tuple[str, ...]:
         if os.path.isfile(Path(path) / "index.json"):
             found += mds.shards(path)
         else:
-            found += [
-                name for name in expand(path) if not name.endswith((".index", ".index.lock", ".index.part", ".idx"))
-            ]
+            found += [name for name in expand(path) if not name.endswith((".index", ".index.lock", ".idx"))]
     if not found:
         raise BadOption(f"no file is found at {paths!r}")
     return tuple(found)
