@@ -237,6 +237,22 @@ def test_a_tar_without_its_end_is_told_and_one_that_is_cut_is_an_error(
             Pipe.stored(other).length()
 
 
+def test_a_header_of_zeros_in_the_middle_is_an_error_and_a_second_archive_behind_the_end_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = writers.tar(tmp_path / "whole.tar", SAMPLES[:5], tarfile.USTAR_FORMAT).read_bytes()
+    with tarfile.open(tmp_path / "whole.tar") as archive:
+        second = archive.getmembers()[4].offset
+    damaged = tmp_path / "damaged.tar"
+    damaged.write_bytes(whole[:second] + bytes(512) + whole[second + 512 :])
+    with pytest.raises(DamagedFile, match=f"a header of zeros stands at byte {second}, and more behind it"):
+        Pipe.stored(damaged).length()
+    joined = tmp_path / "joined.tar"
+    joined.write_bytes(whole + whole)
+    assert Pipe.stored(joined).length() == 5
+    assert "holds more after its end-of-archive" in caplog.text
+
+
 def test_pickles_are_refused_unless_the_files_are_trusted(tmp_path: Path) -> None:
     import pickle
 

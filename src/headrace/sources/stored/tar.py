@@ -18,6 +18,8 @@ from headrace.sources.stored.reader import ForwardReader
 
 BLOCK = 512
 EMPTY = bytes(BLOCK)
+RECORD = 20 * BLOCK
+"""Archives are filled up to a multiple of so many bytes."""
 OFTEN = 1 << 14
 """Samples that are told at a time."""
 REGULAR = (b"0", b"\0", b"7")
@@ -83,6 +85,7 @@ def members(reader: _Reader, start: int, size: int, path: str, whole: bool = Tru
     while at + BLOCK <= size:
         header = reader.read(at, BLOCK)
         if header == EMPTY:
+            _check_end(reader, at, size, path)
             return
         kind, data = header[156:157], at + BLOCK
         length = _checked(header, at, path)
@@ -102,6 +105,17 @@ def members(reader: _Reader, start: int, size: int, path: str, whole: bool = Tru
         raise DamagedFile(f"{path} is cut off at byte {size}, in the middle of a header")
     if whole:
         log.warning("%s has no end-of-archive mark: it may be cut off between two members", path)
+
+
+def _check_end(reader: _Reader, at: int, size: int, path: str) -> None:
+    """A block of zeros stands at `at`: an error unless another one follows, or nothing."""
+    # As far as the first header of another archive, which begins where this one is filled up to.
+    behind = reader.read(at + BLOCK, max(0, min(RECORD + 2 * BLOCK, size - at - BLOCK)))
+    second, rest = behind[:BLOCK], behind[BLOCK:]
+    if second.strip(b"\0"):
+        raise DamagedFile(f"{path} is damaged: a header of zeros stands at byte {at}, and more behind it")
+    if rest.strip(b"\0"):
+        log.warning("%s holds more after its end-of-archive, which is not read", path)
 
 
 def _checked(header: bytes, at: int, path: str) -> int:
