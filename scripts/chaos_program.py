@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import gc
 import hashlib
+import json
 import logging
 import os
 import random
@@ -23,6 +24,7 @@ import select
 import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -330,7 +332,7 @@ def signalled(name: str, method: Any, workers: int, seed: int, chance: random.Ra
     while (left := in_session(copy)) and time.monotonic() < until:
         time.sleep(0.02)
     with Loader(PIPES[name](SAMPLES), seed=seed, autosave=os.path.join(folder, "autosave.json")) as again:
-        next(iter(again))
+        next(iter(again), None)  # (The epoch may have come to its end before the signal.)
     files = [found for found in os.listdir(folder) if found != "autosave.json"]  # the next start sweeps
     shutil.rmtree(folder)
     if left or files:
@@ -462,12 +464,33 @@ def chaos(kills: int, runs: int, seed: int, say: Callable[[str], None]) -> Figur
         time.sleep(0.02)
     figures.leaks += [f"process {pid}" for pid in left]
     gc.collect()
-    if figures.coincidences > 2 + kills // 100:
-        figures.violations.append(f"{figures.coincidences} runs ended with a poison sample: too many for chance")
     if descriptors() > before[1]:
         figures.leaks.append(f"{descriptors() - before[1]} descriptors")
     figures.leaks += [f"/dev/shm/{name}" for name in shared_memory() - before[2] if name.startswith("headrace")]
     return figures
+
+
+def beside(programs: int, kills: int, runs: int, seed: int) -> Figures:
+    """The figures of several programs, each with its part of the events and moments of its own."""
+    total = Figures()
+    with tempfile.TemporaryDirectory() as folder:
+        started = []
+        for number in range(programs):
+            path = os.path.join(folder, str(number))
+            part, rounds = (-(-(many - number) // programs) for many in (kills, max(runs, programs)))
+            words = ["--kills", part, "--runs", rounds, "--seed", seed * programs + number, "--figures", path]
+            started.append((subprocess.Popen([sys.executable, __file__, *map(str, words)]), path))
+        for process, path in started:
+            if process.wait() != 0:
+                total.violations.append(f"a program of its own ended with {process.returncode}; see above")
+                continue
+            figures = Figures(**json.loads(Path(path).read_text()))
+            for name, value in vars(figures).items():
+                if name == "others":
+                    total.others.update(value)
+                else:
+                    setattr(total, name, getattr(total, name) + value)
+    return total
 
 
 def report(figures: Figures) -> None:
@@ -491,9 +514,17 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--beside", type=int, default=4, help="programs that run beside each other: much is waiting")
+    parser.add_argument("--figures", help="write them to this file, as JSON (for programs that run beside each other)")
     options = parser.parse_args()
     logging.getLogger("headrace").setLevel(logging.ERROR)  # a thousand deaths are told once, at the end
-    figures = chaos(options.kills, options.runs, options.seed, print)
+    if options.figures:
+        figures = chaos(options.kills, options.runs, options.seed, print)
+        Path(options.figures).write_text(json.dumps(vars(figures)))
+        return 0
+    figures = beside(options.beside, options.kills, options.runs, options.seed)
+    if figures.coincidences > 2 + figures.kills // 100:  # (over all programs: one alone may have bad luck)
+        figures.violations.append(f"{figures.coincidences} runs ended with a poison sample: too many for chance")
     report(figures)
     return 1 if figures.violations or figures.leaks else 0
 

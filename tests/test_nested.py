@@ -1,5 +1,7 @@
 """One walk through nested containers: classes stay, parts change."""
 
+import sys
+import time
 from collections import OrderedDict, UserDict, defaultdict
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -58,3 +60,10 @@ def test_parts_and_containers() -> None:
     assert [*parts((1, 2))] == [1, 2]
     assert [*parts("text")] == []
     assert [is_container(v) for v in ({}, [], (), Fixed(1), Fixed, "text", 1)] == [True] * 4 + [False] * 3
+
+
+def test_struct_sequences_are_rebuilt_where_something_in_them_is_new() -> None:
+    moment = time.gmtime(0)
+    assert rebuilt(moment, lambda part: part) is moment
+    assert doubled(moment) == time.struct_time([2 * part for part in moment])
+    assert rebuilt(sys.version_info, lambda part: part) is sys.version_info  # which nobody else can make

@@ -7,7 +7,7 @@ Every public name is listed here. The module behind a name is imported when the 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Budget": "headrace.engine.policy",
@@ -43,6 +43,7 @@ _HOMES = {
     "rng": "headrace.op",
     "share": "headrace.memory.share",
     "uninstall": "headrace.doors.torch.install",
+    "warm": "headrace.engine.workers.process.warming",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from headrace.doors.torch.install import uninstall as uninstall
     from headrace.doors.torch.loader import DataLoader as DataLoader
     from headrace.engine.policy import Budget as Budget
+    from headrace.engine.workers.process.warming import warm as warm
     from headrace.engine.workers.shared.pool import SharedPool as SharedPool
     from headrace.loader import Loader as Loader
     from headrace.loader import Stats as Stats

@@ -21,6 +21,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.memory.rows import Rows
 from headrace.plan.seed import generator, key
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class Here:
     """All that an op may know of the place where it runs."""
 
     __slots__ = (
-        "_rest", "_stand", "clock", "emitted", "epoch", "lenient", "note", "oldest", "ordinal", "seed", "spot",
-        "strand", "strands",
+        "_rest", "_stand", "clock", "emitted", "epoch", "lenient", "note", "oldest", "ordinal", "replays", "seed",
+        "spot", "strand", "strands",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +59,8 @@ class Here:
         """How many samples this op had emitted at the moment it goes on from; 0 at the start of an epoch."""
         self.note: Any = None
         """What the op said at that moment."""
+        self.replays = 0
+        """How many samples it had emitted since: they are asked for again, and dropped."""
         self.oldest: Callable[[], int] | None = None
         """For an op that stands: the number of the oldest sample that it holds."""
         self._rest: Callable[[], Callable[[Any], None] | None] | None = None
@@ -73,7 +76,7 @@ class Here:
         if self._stand is not None and (listen := self._stand()) is not None:
             listen(number)
 
-    def rest(self, note: Any = None) -> None:
+    def rest(self, note: object = None) -> None:
         """Say: now I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
         if type(note) is not int and not isinstance(note, PLAIN):
             raise TypeError(
@@ -90,7 +93,7 @@ class Clock(dict[int, float]):
     inner = 0.0
     """Seconds noted inside the call at hand."""
 
-    def note(self, ordinal: int, call: Callable[..., Out], *args: Any) -> Out:
+    def note(self, ordinal: int, call: Callable[..., Out], *args: object) -> Out:
         outer, self.inner = self.inner, 0.0
         started = perf_counter()
         try:
@@ -159,6 +162,8 @@ class ThreadPlace(threading.local):
         self.spot = Spot()
         self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
         self.extend: Callable[[Any, int, int], Any] | None = None
+        self.rows: Rows | None = None
+        """The places of the samples of the batch at hand, while they are made one by one."""
         self.worth = 4096
         """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
 
@@ -177,6 +182,22 @@ class ThreadPlace(threading.local):
             if array is not None:
                 return array
         return np.empty(shape, dtype)
+
+    def in_rows(self, get: Callable[[int], Any], size: int, ordinal: int) -> Callable[[int], Any]:
+        """`get`, for a batch of `size` samples that op number `ordinal` makes; each is written into its place in it."""
+        self.rows = Rows(size, self.empty, ordinal)
+        return self.rows.placed(get)
+
+    def row(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array for the sample at hand: its place in the batch, if the op at work is the last one before that.
+
+        (Others may still keep what they are given, and the place is used again for another batch.)
+        """
+        import numpy as np
+
+        rows, here = self.rows, self.spot.here
+        row = rows.give(shape, np.dtype(dtype)) if rows is not None and here and here.ordinal == rows.ordinal else None
+        return np.empty(shape, dtype) if row is None else row
 
     def grown(self, arrays: Sequence[Any]) -> tuple[Any, int]:
         """An array for all of these alike ones on top of each other, and how many of them are in it already.

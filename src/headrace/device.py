@@ -23,12 +23,12 @@ _NUMBERS = "biufc"
 """Kinds of numpy dtypes that a device can hold; text, dates and objects stay where they are."""
 
 
-def ahead(batches: Iterable[T], device: Any, depth: int = 2) -> "Ahead[T]":
+def ahead(batches: Iterable[T], device: object, depth: int = 2) -> "Ahead[T]":
     """Batches of `batches` on `device`: a torch device or its name, a jax device or sharding, or "jax"."""
     return Ahead(batches, device, depth)
 
 
-def put(batch: T, device: Any) -> T:
+def put(batch: T, device: object) -> T:
     """One batch on `device`."""
     lane = _lane(device)
     return lane.finish(*lane.begin(batch))  # type: ignore[no-any-return]
@@ -37,7 +37,7 @@ def put(batch: T, device: Any) -> T:
 class Ahead(Generic[T]):
     """Iterates like `batches`, epoch by epoch, with copies under way."""
 
-    def __init__(self, batches: Iterable[T], device: Any, depth: int = 2) -> None:
+    def __init__(self, batches: Iterable[T], device: object, depth: int = 2) -> None:
         if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
             raise BadOption(f"depth must be a whole number >= 1, not {depth!r}")
         self._batches = batches
@@ -59,7 +59,7 @@ class Ahead(Generic[T]):
             return self._batches.state_dict()  # type: ignore[attr-defined]
         return flight.state
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: object) -> None:
         """The next `iter()` goes on where the snapshot was taken."""
         self.close()
         self._batches.load_state_dict(state)  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ class Ahead(Generic[T]):
     def __enter__(self) -> "Ahead[T]":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -141,14 +141,14 @@ def _nothing() -> None:
 class Lane(Protocol):
     """The way to one device."""
 
-    def begin(self, batch: Any) -> tuple[Any, Any]:
+    def begin(self, batch: object) -> tuple[Any, Any]:
         """Start the copy: the batch as it will be, and what to wait for."""
 
-    def finish(self, batch: Any, event: Any) -> Any:
+    def finish(self, batch: object, event: object) -> Any:
         """The batch, safe to use by what the caller does next."""
 
 
-def _lane(device: Any) -> Lane:
+def _lane(device: object) -> Lane:
     if device == "jax" or type(device).__module__.partition(".")[0] in ("jax", "jaxlib"):
         return JaxLane(None if device == "jax" else device)
     return TorchLane(device)
@@ -179,14 +179,14 @@ class TorchLane:
             return None  # mps and its like: copies are ordered with everything else
         return self._streams.Stream(self._device) if self._far else self._streams.Stream()
 
-    def begin(self, batch: Any) -> tuple[Any, Any]:
+    def begin(self, batch: object) -> tuple[Any, Any]:
         if self._side is None:
             return mapped(batch, self._copy, _moves_itself), None
         with self._streams.stream(self._side):
             moved = mapped(batch, self._copy, _moves_itself)
         return moved, self._side.record_event()
 
-    def finish(self, batch: Any, event: Any) -> Any:
+    def finish(self, batch: object, event: object) -> Any:
         stream: Any = None
         if self._side is not None:
             stream = self._streams.current_stream(self._device)
@@ -216,7 +216,7 @@ class TorchLane:
 class JaxLane:
     """`jax.device_put` returns at once and orders what follows by itself."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: object) -> None:
         try:
             import jax
         except ModuleNotFoundError:
@@ -224,10 +224,10 @@ class JaxLane:
         self._jax = jax
         self._device = device
 
-    def begin(self, batch: Any) -> tuple[Any, Any]:
+    def begin(self, batch: object) -> tuple[Any, Any]:
         return mapped(batch, self._copy), None
 
-    def finish(self, batch: Any, event: Any) -> Any:
+    def finish(self, batch: object, event: object) -> Any:
         return batch
 
     def _copy(self, leaf: Any) -> Any:
@@ -238,11 +238,11 @@ class JaxLane:
         return leaf
 
 
-def _moves_itself(part: Any) -> bool:
+def _moves_itself(part: object) -> bool:
     return callable(getattr(part, "to", None))
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     import numpy as np
 
     return isinstance(leaf, np.ndarray)
@@ -260,7 +260,7 @@ def _owned(array: Any) -> Any:
 # --- nesting ----------------------------------------------------------------------------------------------------------
 
 
-def mapped(batch: Any, leaf: Callable[[Any], Any], whole: Callable[[Any], bool] = lambda part: False) -> Any:
+def mapped(batch: object, leaf: Callable[[Any], Any], whole: Callable[[Any], bool] = lambda part: False) -> Any:
     """The same containers with `leaf` applied to all that is no container, and to what is to be left `whole`."""
     if batch is None or isinstance(batch, str | bytes | int | float | complex):
         return batch

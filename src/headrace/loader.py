@@ -11,34 +11,35 @@ stands when all have made as many steps as this one.
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar
 
-from headrace.engine.autosave import Autosave
 from headrace.engine.epoch import Epoch
+from headrace.engine.figures import figures
+from headrace.engine.foreign_options import refuse
 from headrace.engine.places import EpochPlace, RunPlace
-from headrace.engine.policy import Budget, Policy
+from headrace.engine.policy import Budget, Kind, Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program, cut
-from headrace.engine.snapshot import check, snapshot
+from headrace.engine.snapshot import check, reweighted, snapshot
 from headrace.engine.tuning import Trial, Tuner, available
 from headrace.errors import BadOption, Closed, SnapshotRefused
 from headrace.observe.lineage import Lineage, trace
 from headrace.observe.meter import Meter
-from headrace.observe.quarantine import About, Quarantine, path_of_rank
 from headrace.observe.stats import Stats as Stats
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from headrace.ranks.detect import warn_if_ranks
 from headrace.ranks.env import job
-from headrace.ranks.mesh import Mesh, is_mesh, world_of
+from headrace.ranks.mesh import Mesh, as_world
 from headrace.sharing import make, without_sync
 from headrace.sharing.arithmetic import FEW, Sharing, with_passing
+from headrace.tracebacks import brief
 
 if TYPE_CHECKING:
+    from headrace.engine.autosave import Autosave
     from headrace.engine.workers.shared.pool import Joined
 
 T = TypeVar("T", covariant=True)
@@ -53,12 +54,13 @@ def dump() -> str:
 class Loader(Generic[T]):
     """Iterates a pipe."""
 
+    @brief
     def __init__(
         self,
         pipe: Pipe[T],
         *,
         workers: int | Literal["auto"] = 0,
-        kind: Literal["inline", "thread", "process", "ray"] | None = None,
+        kind: Kind | None = None,
         prefetch: int | Literal["auto"] = 2,
         ordered: bool = True,
         seed: int = 0,
@@ -83,10 +85,12 @@ class Loader(Generic[T]):
         ends: Literal["short", "pad", "repeat", "drop"] = "short",
         sharding: Literal["static", "dynamic"] = "static",
         store: Any = None,
-        autosave: str | os.PathLike[str] | None = None,
+        autosave: "str | os.PathLike[str] | Autosave | None" = None,
         every: int = 1000,
         quarantine: str | os.PathLike[str] | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse(unknown, Loader)
         if not isinstance(pipe, Pipe):
             raise BadOption(f"Loader() takes a Pipe, not {type(pipe).__name__}; write Loader(Pipe.of(...))")
         for name, value in (("seed", seed), ("epoch", epoch)):
@@ -107,8 +111,8 @@ class Loader(Generic[T]):
         self.pipe = pipe
         self.seed = seed
         if world is None:
-            warn_if_ranks(stacklevel=2)
-        self.world = _world(world)
+            warn_if_ranks(stacklevel=3)  # whoever called the constructor
+        self.world = as_world(world)
         self.ends = ends
         if sharding == "dynamic" and policy.window is None:
             # A slow rank must not hold many blocks that others could do.
@@ -141,19 +145,25 @@ class Loader(Generic[T]):
         """Whoever tells that of the epoch begun last; what becomes of others does not matter any more."""
         self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
         self._began: tuple[int, EpochPlace | None] = (epoch, None)
-        """The epoch that was begun last, and the place it went on from."""
+        """The epoch begun last, and the place it went on from."""
         if quarantine is not None:
-            self._meter.on_skip = self._quarantine(Path(quarantine)).write
+            from headrace.observe.quarantine import About, Quarantine
+
+            about = About(tuple(pipe.fingerprint()), seed, self.world.ranks, self.world.rank)
+            self._meter.on_skip = Quarantine.of_rank(quarantine, about, policy.skips).write
         self._autosave: Autosave | None = None
         if autosave is not None:
+            from headrace.engine import autosave as saving
+
             writing = self.world.ranks if self._sharing.each_its_own else 1
-            self._autosave = Autosave(Path(autosave), every, self.world.rank, writing, job())
-        if self._autosave is not None and (saved := self._autosave.load()) is not None:
-            self.load_state_dict(saved)
+            self._autosave, saved = saving.Autosave.of(autosave, every, self.world.rank, writing, job())
+            if saved is not None:
+                self.load_state_dict(saved)
         _LIVE.add(self)
 
     # --- iterating ----------------------------------------------------------------------------------------------------
 
+    @brief
     def __iter__(self) -> "Epoch[T]":
         if self._pool.closed:
             raise Closed("this loader is closed; make a new one")
@@ -175,7 +185,7 @@ class Loader(Generic[T]):
         if self._tuner is not None and not self._tuner.settled:
             epoch.trial = Trial(self._tuner, self._meter)
         if self._autosave is not None:
-            epoch.after_each = self._autosave.counter(self._epoch, at, partial(self._state, ahead=True))
+            epoch.after_each = self._autosave.counter(self._epoch, at, partial(self.state_dict, ahead=True))
         current = weakref.ref(epoch)
         # (No call between these: an interrupt leaves the loader before the epoch or in it.)
         self._current = current
@@ -225,11 +235,11 @@ class Loader(Generic[T]):
         self._sharing.turn_away()
 
     @property
-    def resumed(self) -> int:
-        """How many inputs of the last stage (samples, where it batches) this rank had before the place that the next
-        `iter()` goes on from."""
+    def resumed(self) -> int | None:
+        """None if the next `iter()` begins an epoch; else how many inputs of the last stage (samples, where it batches)
+        this rank had before the place that it goes on from."""
         place = self._resume.place if isinstance(self._resume, RunPlace) else None
-        return 0 if place is None else place.inputs(self.world)
+        return None if self._resume is None else 0 if place is None else place.inputs(self.world)
 
     @property
     def program(self) -> Program:
@@ -238,38 +248,74 @@ class Loader(Generic[T]):
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, *, ahead: bool = False) -> dict[str, Any]:
         """Where the loader stands, as plain data: loads at any number and kind of workers, on all ranks.
 
         It is what this rank sees, also after an exception: after the last batch that it received. One behind sees less.
+        With `ahead`, in the middle of `next()`, the batch that is about to be handed over counts too.
         """
-        return self._state()
+        return snapshot(self.pipe, self.seed, *self.place(ahead))
 
-    def _state(self, ahead: bool = False) -> dict[str, Any]:
-        """The state, or the one after the batch that is about to be handed over."""
+    def place(self, ahead: bool = False) -> tuple[int, EpochPlace | None]:
+        """The epoch and where it stands (None: before it); `ahead`: after the batch that is about to be handed over."""
         current = self._current() if self._current is not None else None
         if current is not None and not current.ended and not current.closed:
-            return snapshot(self.pipe, self.seed, current.epoch, current.stands(ahead))
-        unfinished = self._sharing.last(self._began[0]) or self._left
-        return snapshot(self.pipe, self.seed, *(unfinished or (self._epoch, self._resume)))
+            return current.epoch, current.stands(ahead)
+        return self._sharing.last(self._began[0]) or self._left or (self._epoch, self._resume)
 
+    @brief
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the snapshot was taken."""
         seed, epoch, at = check(state, self.pipe)
+        pipe = reweighted(self.pipe, state)
         if seed != self.seed:
             raise SnapshotRefused(
                 f"the snapshot was taken with seed={seed}; make the loader with that seed, not {self.seed}"
             )
+        self.go_to(epoch, at, pipe)
+
+    def go_to(self, epoch: int, at: EpochPlace | None, pipe: Pipe[T] | None = None) -> None:
+        """The next `iter()` goes on at this place of an epoch, with a pipe of other weights if one is given."""
         program = self.program
         at = self._sharing.check(at)
-        if self.program is not program:
-            # The place asks for another form of the program.
-            self._pool.close()
-            self._pool = Pool(self.program, self.policy)
-            self._closing.detach()
-            self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
+        if pipe is not None and pipe is not self.pipe:
+            self._mix_anew(pipe)
+        if self.program is not program:  # another form of it, or other weights
+            self._new_pool()
         self.set_epoch(epoch)
         self._resume = at
+
+    def reweight(self, weights: Sequence[float], *, at_step: int | None = None, at_sample: int | None = None) -> int:
+        """Other weights of the pipe's `mix()`, from a step (or sample of the mixture) that lies ahead on.
+
+        Every rank makes the same call before it. Returns the sample from which on they hold: the next end of a block.
+        """
+        from headrace.sharing.reweighting import reweighted as changed
+
+        now = self._current() if self._current is not None else None
+        running = None if now is None or now.ended or now.closed else now
+        if running is not None and running.watched:
+            raise BadOption("ranks vote on the steps of this pipe: change its weights with mix(stages=)")
+        epoch, at = (self._epoch, self._resume) if running is None else (running.epoch, running.state())
+        pipe, start = changed(self.pipe, self.program, self.world, epoch, at, weights, at_step, at_sample)
+        self._mix_anew(pipe)
+        if running is None:
+            self._new_pool()
+        else:
+            running.move_to(self._new_pool)
+        return start
+
+    def _mix_anew(self, pipe: Pipe[T]) -> None:
+        self.pipe = pipe
+        self._sharing.program = self.program.over(without_sync(pipe)[0])
+
+    def _new_pool(self) -> Pool:
+        """Workers for the program as it is now."""
+        self._pool.close()
+        self._pool = Pool(self.program, self.policy)
+        self._closing.detach()
+        self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
+        return self._pool
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -283,7 +329,7 @@ class Loader(Generic[T]):
             current.close()
         self._pool.close()
         if self._autosave is not None:
-            self._autosave.close()
+            self._autosave.leave()
         self._sharing.close(wait)
         self._closing()
 
@@ -304,41 +350,22 @@ class Loader(Generic[T]):
             at=self._sharing.retraced(at if number == began else None), left_out=bool(self._meter.skips),
         )  # fmt: skip
 
-    def _quarantine(self, path: Path) -> Quarantine:
-        if not self.policy.skips:
-            raise BadOption("quarantine= is for samples that are left out: set on_error='skip' or a Budget")
-        world = self.world
-        about = About(tuple(self.pipe.fingerprint()), self.seed, world.ranks, world.rank)
-        return Quarantine(path_of_rank(path, world.ranks, world.rank), about)
-
     def stats(self) -> Stats:
         """What has happened so far."""
-        everybody = self._pool.all()
-        arenas = [workers.arena for workers in everybody]
-        names = {s.number: f"stage {s.number} ({s.feed})" for s in self.program.stages}
-        nodes = self.pipe.nodes()
-        return Stats(
+        return figures(
+            self._pool, self._meter, self.pipe,
             epochs=self._epochs,
-            ops={f"{i} {nodes[i].op.describe()}": spent for i, spent in self._meter.by_op().items()},
-            batches=self._meter.batches,
-            waited=self._meter.waited,
-            busy={names[k]: v for k, v in sorted(self._meter.busy.items())},
-            bytes=sum(a.total for a in arenas),
-            slots=sum(a.slots for a in arenas),
-            copies=sum(a.copies for a in arenas),
-            retries=self._pool.replaced(),
-            skips=len(self._meter.skips),
-            workers=self.policy.workers,
-            prefetch=self.policy.prefetch,
             tried=dict(self._tuner.rates) if self._tuner is not None else {},
-            advice=self._meter.advice() if self.policy.kind == "process" else "",
             autosave="" if self._autosave is None else self._autosave.trouble,
-        )
+        )  # fmt: skip
 
     def explain(self) -> str:
-        """The plan of the pipe, and what has shown since about the use of workers."""
-        plan, advice = self.pipe.explain(workers=self.policy.workers), self.stats().advice
-        return f"{plan}\nadvice: {advice}" if advice else plan
+        """The plan of the pipe on these ranks, and what has shown since: what was read, and what workers are worth."""
+        plan, stats = self.pipe.explain(workers=self.policy.workers, ranks=self.world.share_ranks), self.stats()
+        lines = [plan]
+        if stats.reads.requests:
+            lines.append(f"read by this rank: {stats.reads} in {stats.epochs} epoch(s)")
+        return "\n".join([*lines, *([f"advice: {stats.advice}"] if stats.advice else [])])
 
     def worker_pids(self) -> list[int]:
         """The process numbers of the workers that are alive now."""
@@ -365,14 +392,6 @@ class _Left:
         loader = self._loader()
         if loader is not None and loader._leaving is self:
             loader._left = (epoch, at)
-
-
-def _world(given: World | Mesh | None) -> World:
-    if given is None or isinstance(given, World):
-        return given or World()
-    if not is_mesh(given):
-        raise BadOption(f"world= takes a World or torch's DeviceMesh, not {type(given).__name__}")
-    return world_of(given)
 
 
 def _close(pool: Pool, sharing: Sharing, wait: bool = False) -> None:

@@ -11,7 +11,9 @@ too). A mapping that cannot be filled becomes a plain dict.
 
 import copy
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from itertools import islice
 from typing import Any
 
 
@@ -27,7 +29,7 @@ def rebuilt(value: Any, part: Callable[[Any], Any]) -> Any:
     return _unusual(value, part)
 
 
-def _unusual(value: Any, part: Callable[[Any], Any]) -> Any:
+def _unusual(value: object, part: Callable[[Any], Any]) -> Any:
     if isinstance(value, Mapping):
         parts = {key: part(inner) for key, inner in value.items()}
         if not isinstance(value, MutableMapping):
@@ -36,7 +38,7 @@ def _unusual(value: Any, part: Callable[[Any], Any]) -> Any:
         same.update(parts)
         return same
     if isinstance(value, tuple):
-        return tuple.__new__(type(value), [part(inner) for inner in value])
+        return _tuple(value, [part(inner) for inner in value])
     if isinstance(value, list):
         same = copy.copy(value)
         same[:] = [part(inner) for inner in value]
@@ -50,15 +52,36 @@ def _unusual(value: Any, part: Callable[[Any], Any]) -> Any:
     return value
 
 
-def is_container(value: Any) -> bool:
+def _tuple(value: tuple[Any, ...], parts: list[Any]) -> Any:
+    kind = type(value)
+    if "n_sequence_fields" not in vars(kind):
+        return tuple.__new__(kind, parts)
+    # A struct sequence (time.struct_time, what torch.max gives) refuses tuple.__new__, and some have no constructor.
+    return value if all(map(operator.is_, value, parts)) else kind(parts)
+
+
+def is_container(value: object) -> bool:
     """Whether `rebuilt` goes into it."""
     return isinstance(value, Mapping | tuple | list) or (
         dataclasses.is_dataclass(value) and not isinstance(value, type)
     )
 
 
-def parts(value: Any) -> Iterable[Any]:
+def parts(value: object) -> Iterable[Any]:
     """What is directly in a dict (keys left out), a list, a tuple or a set; nothing for anything else."""
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple | set | frozenset) else ()
+
+
+def rough_bytes(value: object, depth: int = 3) -> int:
+    """Roughly how many bytes a sample has, by a look at the first parts of what it holds."""
+    size = getattr(value, "nbytes", None)
+    if isinstance(size, int):
+        return size + 64
+    if isinstance(value, str | bytes | bytearray):
+        return len(value) + 64
+    if depth and isinstance(value, list | tuple | dict):
+        first = list(islice(value.values() if isinstance(value, dict) else value, 16))
+        return 64 + sum(rough_bytes(part, depth - 1) for part in first) * max(1, len(value)) // max(1, len(first))
+    return 64

@@ -21,8 +21,8 @@ dropped. An op that does neither is resumed by replay from the start of the epoc
 """
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headrace.context import Clock as Clock
 from headrace.context import Here as Here
@@ -33,6 +33,9 @@ from headrace.context import timed as timed
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from headrace.plan.parts import Parts
+    from headrace.plan.units import Units
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -46,33 +49,89 @@ class Indexed:
     those that are named. `again(turn)` is the same output with other random choices: what `cycle` reads next.
     """
 
-    __slots__ = ("again", "get", "length", "remark", "take", "units")
+    __slots__ = ("again", "get", "length", "lengths", "parts", "remark", "scattered", "take", "units")
 
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
         self.length = length
         self.get = get
         self.take = take
         self.again: Callable[[int], Indexed] = lambda turn: self
-        self.units: Any = None
-        """Where positions that are cheap to read together end (`plan.lanes.Units`), when that is worth knowing."""
+        self.units: Units | None = None
+        """Where positions that are cheap to read together end, when that is worth knowing."""
+        self.parts: Parts | None = None
+        """The order, where it has parts: ranks are dealt positions by their remainder (`plan.remainders`)."""
+        self.scattered: Units | None = None
+        """Units of which every rank needs every one, because the order keeps none of them together."""
+        self.lengths: Lengths | None = None
+        """How many tokens each sample has, where that is known without reading any."""
         self.remark = ""
         """What `explain()` says about it."""
 
+    def placed_as(self, inner: "Indexed") -> "Indexed":
+        """Myself, with what is known of another's positions: each of mine is made from the same one there."""
+        self.units, self.parts, self.remark, self.scattered = inner.units, inner.parts, inner.remark, inner.scattered
+        return self
 
-Take = Callable[["np.ndarray[Any, np.dtype[np.int64]]", tuple[str, ...] | None], Any]
+
+class Lengths(NamedTuple):
+    """How many tokens the samples of an order have."""
+
+    at: "Callable[[np.ndarray[Any, np.dtype[np.int64]]], np.ndarray[Any, np.dtype[np.int64]]]"
+    """Of the samples at these positions."""
+    tokens: int
+    """Of all together."""
+    key: tuple[object, ...]
+    """All that order and lengths follow from: what is planned from them can be kept under it."""
+    work: "Callable[[np.ndarray[Any, np.dtype[np.int64]]], np.ndarray[Any, np.dtype[Any]]] | None" = None
+    """What attention over each costs (the sum of its documents' squares), where that is not its length squared."""
+    ends: "Sequence[int] | None" = None
+    """The first token after each sample, counted over all, where samples come as they are stored."""
 
 
-class InputCursor(Iterator[Got], Protocol[Got]):
-    """What an op may ask of an input besides its samples."""
+Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Take = Callable[[Positions, tuple[str, ...] | None], Any]
+
+
+class InputCursor(Iterator[Got]):
+    """An input of an op, opened: its samples, and what else an op may ask of it."""
+
+    __slots__ = ()
 
     def again(self, turn: int) -> None:
         """Start from the beginning, with the random choices of turn number `turn`."""
+        raise NotImplementedError
 
     def indexed(self) -> Indexed | None:
         """Random access to the same samples, or None."""
+        return None
+
+    def gathered(self) -> Indexed | None:
+        """The same for an op with `by_window`."""
+        return None
+
+    def repeatable(self) -> bool:
+        """Whether it can be read once more from its start: what workers deliver to the consumer comes only once."""
+        return False
+
+    def reopened(self, *, epoch: int | None = None, turn: int = 0) -> "InputCursor[Got] | None":
+        """The same input from its start, or in another epoch; None if it cannot be had."""
+        return None
+
+    def shared(self) -> dict[str, Any]:
+        """What several readers of this input share, wherever in the opened graph they are."""
+        return {}
+
+    def loader_seed(self) -> int:
+        """The seed of the whole graph."""
+        return 0
 
 
-def is_count(op: "Op[Any, Any]", note: Any) -> bool:
+def indexed_input(samples: Iterator[Any]) -> Indexed | None:
+    """Random access to an input, or None."""
+    return samples.indexed() if isinstance(samples, InputCursor) else None
+
+
+def is_count(op: "Op[Any, Any]", note: object) -> bool:
     """`accepts` of an op whose notes are counts, or nothing."""
     return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
 
@@ -89,8 +148,17 @@ class Op(Generic[In, Out]):
     """Pairs its inputs sample by sample: nothing may be left out of one of them."""
     coarse: ClassVar[bool] = False
     """One input sample is a lot of work (a whole file): a unit of work of its own."""
+    batches: ClassVar[bool] = False
+    """Each output is a whole batch already: out of a stream they are handed on one by one."""
+    listed: ClassVar[bool] = False
+    """A source that the consumer iterates: each item is a ticket."""
+    hands_on: ClassVar[bool] = False
+    """Only says which sample comes when: each leaves as it came, untouched."""
     takes_columns: ClassVar[bool] = False
     """As the first op on a group it takes columns, not a list of rows."""
+    by_window: ClassVar[bool] = False
+    """Takes windows of positions of its input: `index()` gets random access to *lists*, of all that ops which leave
+    out or multiply samples (filter, flatmap) have made of the sample at a position."""
     consumer: bool = False
     """Runs in the consumer, because the user put it there."""
 
@@ -110,7 +178,7 @@ class Op(Generic[In, Out]):
         """Whether my output is rows of a table that can be taken many at once, given whether my inputs' are."""
         return False
 
-    def accepts(self, note: Any) -> bool:
+    def accepts(self, note: object) -> bool:
         """Whether a note out of a snapshot can be one that I gave to `rest()`: any, unless I know better.
 
         Other notes are refused when a snapshot is loaded, so that `flow` never meets them.
@@ -183,7 +251,7 @@ class Each(Op[In, Out]):
             spot.made = None  # the same position may be asked for again: it draws the same values again
             return apply(sample)
 
-        return Indexed(inner.length, get)
+        return Indexed(inner.length, get).placed_as(inner)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]
@@ -242,6 +310,10 @@ class Source(Op[Any, Out]):
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.size()
+
+    def as_kept(self) -> "Source[Out]":
+        """The same source for a reader that copies every sample at once: one of my own that copies need not."""
+        return self
 
     def flow(self, here: Here) -> Iterator[Out]:
         size = self.size()

@@ -35,7 +35,7 @@ ROWS: list[list[str]] = [
     ["headrace.op"],
     ["headrace.context"],
     ["headrace.plan", "headrace.observe", "headrace.memory"],
-    ["headrace.errors", "headrace.nested"],
+    ["headrace.errors", "headrace.nested", "headrace.tracebacks"],
 ]
 
 # Public methods that are doors to a higher row, imported inside the method only: (importer, imported) -> why.
@@ -62,10 +62,12 @@ DANGERS: dict[str, Danger] = {
         # A worker that a server forks is given the environment of its consumer.
         rooms=(
             "ranks/env.py",
+            "tracebacks.py",  # one variable, looked at when an error is shown
             "cli/*",
             "engine/workers/process/fork_server.py",
             "engine/workers/process/server.py",
             "engine/workers/process/heap.py",
+            "engine/workers/process/tokenizer_threads.py",  # one variable, before a tokenizer is used
         ),
     ),
     "processes": Danger(
@@ -96,6 +98,7 @@ DANGERS: dict[str, Danger] = {
             "engine/wire/*",
             "tables/*",
             "ops/shape/collate.py",
+            "ops/shape/ragged.py",
             "plan/seed.py",
             "memory/*",
             "doors/*",

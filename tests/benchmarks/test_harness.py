@@ -219,7 +219,11 @@ def test_timed_epochs_leave_the_warm_epoch_out() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.integrations) if name == "ray_jpeg" else name for name in cases.names()],
+    [
+        # Ray starts a cluster first; a case has a deadline of its own.
+        pytest.param(name, marks=[pytest.mark.integrations, pytest.mark.timeout(240)]) if name == "ray_jpeg" else name
+        for name in cases.names()
+    ],
 )
 def test_every_case_measures_what_its_targets_name(name: str) -> None:
     if name == "jpeg":

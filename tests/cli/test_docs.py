@@ -43,6 +43,9 @@ def test_a_command_of_the_page_prints_what_the_page_says(
         assert run_script(SAVE).returncode == 0
     if "bad.jsonl" in command:
         assert run_script(PYTHON).returncode == 0
+    if "corpus" in command:
+        (tmp_path / "corpus").mkdir()
+        (tmp_path / "corpus" / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
     done = headrace(*shlex.split(command)[1:])
     assert done.returncode == 0, done.stdout + done.stderr
     for line in printed:

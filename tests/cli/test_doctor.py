@@ -140,3 +140,15 @@ def test_limits_of_the_first_cgroup_version_count_too(container: dict[str, Path]
     (cgroups / "cpu" / "cpu.cfs_quota_us").write_text("200000\n")
     (cgroups / "memory" / "memory.limit_in_bytes").write_text("100000000\n")
     assert (machine.cores(**container)["quota"], machine.memory(**container)["limit"]) == (2.0, 100_000_000)
+
+
+def test_of_a_pipe_it_says_how_often_ranks_will_read_the_data(headrace: Headrace, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "from headrace import Pipe\n"
+        "stream = Pipe.of(lambda: iter(range(10))).batch(2)\n"
+        "numbers = Pipe.of(range(10)).shuffle().batch(2)\n"
+    )
+    done = headrace("doctor", f"{tmp_path}/train.py:stream", "--ranks", "4")
+    assert "each of 4 ranks reads all of it, so the job reads the data 4 times" in done.stdout, done
+    done = headrace("doctor", f"{tmp_path}/train.py:numbers")
+    assert "8 ranks read every sample once" in done.stdout

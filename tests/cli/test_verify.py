@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.cli import main
-from headrace.cli.proofs import Plan, Positions, cuts, foreign, prove
+from headrace.cli.proofs import Positions, ProofOptions, cuts, foreign, prove
 from headrace.cli.subject import Subject, find
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -45,9 +45,9 @@ def test_json_has_every_proof(file: Path, headrace: Headrace) -> None:
 
 def test_threads_that_draw_from_global_generators_are_a_remark_unless_they_were_asked_for(file: Path) -> None:
     subject = find(f"{file}:pipe")
-    remarks = {p.name: p.holds for p in prove(subject, Plan(workers=(2,), cuts=0))}
+    remarks = {p.name: p.holds for p in prove(subject, ProofOptions(workers=(2,), cuts=0))}
     assert remarks["workers=2, thread"] is None
-    asked = {p.name: p.holds for p in prove(subject, Plan(workers=(2,), kinds=("thread",), cuts=0))}
+    asked = {p.name: p.holds for p in prove(subject, ProofOptions(workers=(2,), kinds=("thread",), cuts=0))}
     assert asked["workers=2, thread"] is False
 
 
@@ -83,7 +83,7 @@ class Lost(Loader[Any]):
 def test_a_resume_that_loses_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.cli.subject.Loader", Lost)
     subject = Subject("x:pipe", Pipe.of(range(64)).batch(8))
-    found = {p.name: p for p in prove(subject, Plan(workers=(1,), cuts=3))}
+    found = {p.name: p for p in prove(subject, ProofOptions(workers=(1,), cuts=3))}
     assert found["resume after 4"].holds is False
     assert found["resume after 4"].detail == "batch 4 differs"
     assert found["resume after 8"].detail.startswith("its own snapshot is refused: the snapshot stands at sample 72")
@@ -99,7 +99,7 @@ def test_a_position_that_is_fetched_twice_or_never_is_found(monkeypatch: pytest.
             del self.seen[17]
 
     monkeypatch.setattr(Positions, "count", wrong)
-    proofs = list(prove(Subject("x:pipe", Pipe.of(range(40)).batch(8)), Plan(workers=(1,), cuts=0)))
+    proofs = list(prove(Subject("x:pipe", Pipe.of(range(40)).batch(8)), ProofOptions(workers=(1,), cuts=0)))
     once = [p for p in proofs if p.name.startswith("once")]
     assert once
     assert all(p.detail == "fetched too often: 3; never fetched: 17" for p in once)
@@ -267,7 +267,7 @@ def labelled(sample: dict[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize("change", [raised, labelled])
 def test_a_map_that_changes_what_the_dataset_holds_is_named(change: Any) -> None:
     subject = Subject("x:pipe", Pipe.of(Kept()).shuffle().map(change).batch(4))
-    proofs = {p.name: p for p in prove(subject, Plan(workers=(1,), cuts=0))}
+    proofs = {p.name: p for p in prove(subject, ProofOptions(workers=(1,), cuts=0))}
     assert proofs["in place"].holds is False
     assert "sequence" in proofs["in place"].detail
     assert "copy" in proofs["in place"].detail
@@ -281,4 +281,4 @@ def test_a_dataset_that_draws_is_not_taken_for_one_that_was_changed() -> None:
             return random.random()
 
     subject = Subject("x:pipe", Pipe.of(Drawing()).batch(4))
-    assert "in place" not in {p.name for p in prove(subject, Plan(workers=(1,), cuts=0))}
+    assert "in place" not in {p.name for p in prove(subject, ProofOptions(workers=(1,), cuts=0))}

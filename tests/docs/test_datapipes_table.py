@@ -68,7 +68,7 @@ NOTES: dict[str, tuple[str, str]] = {
     "ShardingRoundRobinDispatcher": (BETTER, "a shard point: what stands before it runs once"),
     "ShuffledFlatMapper": (BETTER, "a new order each epoch; resumes in the middle"),
     "Shuffler": (DIFFERENT, "a new order each epoch without `seed()`; of all data where there is random access"),
-    "TFRecordLoader": (DIFFERENT, "check sums are verified; no protobuf needed; numpy arrays, not tensors"),
+    "TFRecordLoader": (BETTER, "check sums are verified; no protobuf needed"),
     "TarArchiveLoader": (BETTER, CLOSED),
     "ThreadPoolMapper": (DIFFERENT, "works in chunks of `scheduled_tasks` samples; order kept"),
     "WebDataset": ("same", "see also `Pipe.shards(paths)`"),

@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import time
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from headrace.datapipes.iter import IterableWrapper
 from headrace.doors.dataloader2.loader import DataLoader2
 from headrace.doors.dataloader2.services import InProcessReadingService, MultiProcessingReadingService
 from headrace.errors import SnapshotRefused
+from headrace.observe.profile import profile
 from tests.depth import depth
 
 
@@ -274,6 +277,22 @@ def test_the_figures_name_the_operators() -> None:
         figures = dl.stats()
         assert (figures.epochs, figures.batches, figures.workers) == (2, 80, 2)
         assert "map(fn=" in dl.explain()
+        assert profile(dl.loader, batches=3, seconds=None).anatomy.batches == 3
+    with DataLoader2(shuffled().map(str)) as dl:
+        assert "map(fn=" in dl.explain(), "before the first epoch"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_that_saves_itself_goes_on_after_the_last_batch_it_gave(tmp_path: Path, workers: int) -> None:
+    def run(taken: int | None, then: int = 0) -> list[Any]:
+        reading = service(workers) if workers else None
+        with DataLoader2(shuffled().batch(4), None, reading, autosave=tmp_path / "place", every=1) as dl:
+            seen = list(islice(dl, taken))
+            return seen + [batch for _ in range(then) for batch in dl]
+
+    parts = [run(3), run(0), run(2), run(None)]
+    assert sorted(x for part in parts for batch in part for x in batch) == list(range(40))
+    assert len(run(None, then=1)) == 10, "of the old epoch nothing is left; then a whole one"
 
 
 def test_dump_shows_what_the_workers_do() -> None:

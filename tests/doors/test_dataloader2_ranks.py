@@ -14,7 +14,7 @@ from tests.depth import depth
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
-import json, sys
+import json, os, sys
 import torch, torch.distributed as dist
 from headrace.datapipes.iter import IterableWrapper
 from headrace.doors.dataloader2.loader import DataLoader2
@@ -27,10 +27,10 @@ out = {}
 
 def most(x): return x % 5 > 0
 
-def read(name, datapipe, policy, workers):
+def read(name, datapipe, policy, workers, **more):
     rs = DistributedReadingService(policy=policy)
     if workers:
-        rs = SequentialReadingService(rs, MultiProcessingReadingService(workers, "fork"))
+        rs = SequentialReadingService(rs, MultiProcessingReadingService(workers, "fork", **more))
     dl = DataLoader2(datapipe, reading_service=rs)
     epochs = [list(dl)]
     for epoch in (2, 3, 2):
@@ -47,6 +47,13 @@ for workers in (0, 2):
     read(f"stream short {workers}", datapipe, "short", workers)
     datapipe = IterableWrapper(range(23)).shuffle().sharding_filter().filter(most)
     read(f"filtered short {workers}", datapipe, "short", workers)
+def note(x):
+    return x, os.getpid()
+datapipe = IterableWrapper(range(24)).shuffle().sharding_filter().map(note)
+read("copies", datapipe, "short", 2, sharding="per-worker")
+copies = out.pop("copies")
+assert len({pid for _, pid in copies[0]}) == 2, "one copy in each worker of this rank"
+out["copies 0"] = [[x for x, _ in epoch] for epoch in copies]
 with open(f"{sys.argv[1]}/{dist.get_rank()}.json", "w") as file:
     json.dump(out, file)
 dist.barrier()
@@ -69,6 +76,12 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(request.param)]
+
+
+@pytest.mark.timeout(120)
+def test_copies_per_worker_on_ranks_divide_the_samples_among_all_of_them(ranks: list[dict[str, Any]]) -> None:
+    for epoch in range(4):
+        assert sorted(x for rank in ranks for x in rank["copies 0"][epoch]) == list(range(24))
 
 
 def flat(epoch: list[Any]) -> list[int]:

@@ -2,10 +2,12 @@
 
 import json
 import os
+import random
+import signal
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -168,6 +170,106 @@ def test_a_users_pipe_behind_a_shard_point_runs_in_workers_the_same_for_any_numb
     assert runs[0] == runs[1] == runs[2]
     assert sorted(x for batch in runs[0][0] for x in batch) == [(x, i) for x in range(20) for i in (0, 2)]
     assert [len(batch) for batch in runs[0][0]] == [4] * 10
+
+
+class Lines(IterDataPipe[Any]):
+    """A stream: its samples come one after the other; drawn by chance, and counted in `read`."""
+
+    read: ClassVar[int] = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for x in range(40):
+            type(self).read += 1
+            yield x, random.random()
+
+
+class Draws(Runs):
+    def __iter__(self) -> Iterator[Any]:
+        for x in self.source:
+            yield x, random.random(), Lines.read, os.getpid()
+
+
+@pytest.mark.parametrize("strands", [1, 3, 16])
+def test_a_users_pipe_behind_a_stream_runs_in_workers_and_the_stream_is_read_once_in_each(strands: int) -> None:
+    pipe = Draws(Lines().shuffle(buffer_size=5).sharding_filter()).batch(3)
+    runs = []
+    for count in (0, 1, 2, 4):
+        Lines.read = 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            (batches,) = read(pipe, workers(count, strands=strands))
+        places = {pid for batch in batches for *_, pid in batch}
+        assert (os.getpid() in places) is (count == 0)
+        assert len(places) == max(1, min(count, strands))
+        assert max(seen for batch in batches for _, _, seen, _ in batch) == 40, "each process reads it once"
+        runs.append([[x[:2] for x in batch] for batch in batches])
+    assert all(run == runs[0] for run in runs), "values drawn at random are the same too"
+    assert sorted(x for batch in runs[0] for (x, _), _ in batch) == list(range(40))
+
+
+def test_a_users_pipe_behind_a_stream_goes_on_after_its_worker_was_killed_and_in_another_run() -> None:
+    pipe = Draws(Lines().sharding_filter())
+    (expected,) = read(pipe, workers(2))
+    values = [x[:2] for x in expected]
+    with DataLoader2(pipe, reading_service=workers(2)) as dl:
+        dl.seed(0)
+        samples = iter(dl)
+        begun = [next(samples) for _ in range(7)]
+        state = dl.state_dict()
+        os.kill(dl.worker_pids()[0], signal.SIGKILL)
+        assert [x[:2] for x in [*begun, *samples]] == values
+    for service in (None, workers(1), workers(3)):
+        with DataLoader2(pipe, reading_service=service) as dl:
+            dl.load_state_dict(state)
+            assert [x[:2] for x in [*begun, *dl]] == values
+
+
+def test_a_copy_that_is_left_behind_reads_the_stream_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.doors.dataloader2 import heads
+
+    pipe = Draws(Lines().sharding_filter())
+    (expected,) = read(pipe, None)
+    monkeypatch.setattr(heads, "FAR", 1)
+    (seen,) = read(pipe, None)
+    assert [x[:2] for x in seen] == [x[:2] for x in expected]
+
+
+class Breaks(Lines):
+    def __iter__(self) -> Iterator[Any]:
+        yield from range(20)
+        raise ValueError("the stream is broken")
+
+
+def test_a_stream_that_fails_is_an_error_in_workers_too() -> None:
+    for service in (None, workers(2)):
+        with DataLoader2(Runs(Breaks().sharding_filter()), reading_service=service) as dl:
+            with pytest.raises(ValueError, match="the stream is broken") as failed:
+                list(dl)
+            assert "in Breaks" in "".join(failed.value.__notes__)
+
+
+def test_what_can_be_read_only_once_stays_in_the_training_process() -> None:
+    pipe = Runs(IterableWrapper(iter(range(20))).sharding_filter())
+    (seen,) = read(pipe, workers(2))
+    assert [x for x, i, _ in seen if i == 0] == list(range(20))
+
+
+class Marked(Runs):
+    mark = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return ((self.mark, x) for x in self.source)
+
+
+def mark(pipe: Any, info: Any, seeds: Any = None) -> Any:
+    pipe.mark = info.worker_id + 1
+    return pipe
+
+
+@pytest.mark.parametrize("hook", ["worker_init_fn", "worker_reset_fn"])
+def test_a_graph_that_a_worker_function_changes_in_place_is_run_as_changed(hook: str) -> None:
+    pipe = Marked(IterableWrapper(range(8)).sharding_filter())
+    assert read(pipe, workers(2, **{hook: mark}), epochs=2) == [[(x % 2 + 1, x) for x in range(8)]] * 2
 
 
 def test_batches_before_a_users_pipe_are_those_of_the_whole_stream() -> None:

@@ -9,6 +9,7 @@ import pytest
 import headrace
 from headrace.doors.swift.loader import SwiftLoader
 from headrace.errors import BadOption, Closed
+from headrace.observe.profile import profile
 from tests.doors.swift_data import Numbers, batches, swift
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*more than the .* cores:RuntimeWarning")
@@ -235,3 +236,4 @@ def test_a_swift_loader_can_be_looked_at_as_any_other() -> None:
         assert engine.workers == 2
         assert "SwiftLoader(Numbers)" in loader.explain()
         assert repr(loader.loader) in headrace.dump()
+        assert profile(loader.loader, batches=3, seconds=None).anatomy.batches == 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.doors.swift.plan import Plan
+from headrace.doors.swift.plan import ArcPlan
 from tests.conftest import RunScript
 
 CONSUMERS = """
@@ -53,7 +53,7 @@ def test_four_consumers_with_two_workers_each_share_every_epoch_though_workers_a
 ) -> None:
     done = run_script(CONSUMERS, timeout=55)
     assert done.returncode == 0, done.stderr
-    plan = Plan(4, 2, 5, shuffle=True, nearby=25, seed=11)
+    plan = ArcPlan(4, 2, 5, shuffle=True, nearby=25, seed=11)
     found = {consumer: (epochs, retries) for consumer, epochs, retries in map(json.loads, done.stdout.splitlines())}
     assert sorted(found) == [0, 1, 2, 3]
     for consumer, (epochs, retries) in found.items():

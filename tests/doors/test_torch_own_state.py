@@ -161,3 +161,70 @@ def test_a_stateful_data_loader_takes_states_when_it_is_told() -> None:
     again = StatefulDataLoader(Passes(), 1, collate_fn=same)
     again.load_state_dict(states[0])
     assert list(again) == list(it)
+
+
+class Keeps(IterableDataset[int]):
+    """Goes on changing what it was given as its state."""
+
+    def __init__(self) -> None:
+        self.state = {"seen": 0}
+
+    def __iter__(self) -> Any:
+        while self.state["seen"] < 20:
+            self.state["seen"] += 1
+            yield self.state["seen"]
+
+    def state_dict(self) -> Any:
+        return self.state
+
+    def load_state_dict(self, state: Any) -> None:
+        self.state = state
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_dataset_may_change_what_it_was_given_as_its_state(workers: int) -> None:
+    def resumed(state: Any) -> Any:
+        loader: Any = StatefulDataLoader(Keeps(), None, num_workers=workers, snapshot_every_n_steps=100)
+        loader.load_state_dict(state)
+        return loader
+
+    loader: Any = StatefulDataLoader(Keeps(), None, num_workers=workers, snapshot_every_n_steps=100)
+    it = iter(loader)
+    next(it), next(it)
+    again = resumed(loader.state_dict())
+    it = iter(again)
+    assert next(it) == 3
+    assert list(resumed(again.state_dict())) == list(range(4, 21))
+
+
+class Fails:
+    def __call__(self, worker: int) -> None:
+        raise ValueError(f"no worker {worker}")
+
+
+def test_what_worker_init_fn_raises_comes_where_it_comes_in_the_original() -> None:
+    it = iter(DataLoader(range(4), num_workers=2, worker_init_fn=Fails()))
+    with pytest.raises(ValueError, match=r"no worker \d"):
+        next(it)  # torch's
+    with pytest.raises(ValueError, match=r"no worker \d"):
+        iter(StatefulDataLoader(range(4), num_workers=2, worker_init_fn=Fails()))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_stateful_data_loader_knows_the_order_of_the_next_epoch(persistent: bool) -> None:
+    def make() -> Any:
+        return StatefulDataLoader(range(30), 4, shuffle=True, num_workers=2, persistent_workers=persistent)
+
+    loader = make()
+    for _ in range(2):
+        state, follows = loader.state_dict(), [[b.tolist() for b in loader] for _ in range(2)]
+        again = make()
+        again.load_state_dict(state)
+        it = iter(again)
+        got = [next(it).tolist(), next(it).tolist()]
+        inside = again.state_dict()
+        assert got + [b.tolist() for b in it] == follows[0]
+        assert [b.tolist() for b in again] == follows[1], "and that of the epoch after it"
+        last = make()
+        last.load_state_dict(inside)
+        assert [b.tolist() for b in last] == follows[0][2:]

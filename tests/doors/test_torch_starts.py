@@ -103,9 +103,10 @@ def test_a_script_whose_ranks_are_started_by(way: str, run_script: RunScript) ->
 
 
 @pytest.mark.integrations
+@pytest.mark.timeout(300)
 def test_a_script_whose_ranks_are_ray_tasks(run_script: RunScript) -> None:
     pytest.importorskip("ray", reason="pip install 'headrace[ray]'")
-    done = run_script(SCRIPT, "ray", timeout=50)
+    done = run_script(SCRIPT, "ray", timeout=240)
     assert (done.stdout, done.returncode) == ("trained\n", 0), done.stderr
 
 

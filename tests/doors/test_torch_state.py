@@ -234,6 +234,38 @@ def test_batches_that_come_in_any_order_are_counted_one_by_one() -> None:
     assert sorted([*early, *again]) == list(range(12))
 
 
+class SlowStream(IterableDataset[Any]):
+    """Of two workers, the first waits until the second has read a few."""
+
+    def __init__(self, opened: bool) -> None:
+        self.gate = torch.full((1,), int(opened)).share_memory_()
+
+    def __iter__(self) -> Any:
+        info = torch.utils.data.get_worker_info()
+        assert info is not None
+        for number in range(6):
+            while info.id == 0 and not self.gate.item():
+                pass
+            if info.id == 1 and number == 4:
+                self.gate.fill_(1)
+            yield 10 * info.id + number
+
+
+def test_streams_that_come_in_any_order_do_not_wait_for_each_other_and_resume_exactly() -> None:
+    def make(opened: bool) -> Any:
+        return DataLoader(SlowStream(opened), batch_size=None, num_workers=2, in_order=False)
+
+    loader = make(opened=False)
+    it = iter(loader)
+    early = [next(it) for _ in range(3)]
+    assert early == [10, 11, 12]
+    again = make(opened=True)
+    again.load_state_dict(loader.state_dict())
+    rest = list(again)
+    assert sorted(early + rest) == [*range(6), *range(10, 16)]
+    assert [number for number in rest if number >= 10] == [13, 14, 15]
+
+
 class Slow:
     """The first sample waits until a later one was read."""
 
@@ -437,3 +469,18 @@ def test_ranks_divide_a_stream_and_resume_their_own_part(caplog: pytest.LogCaptu
         again = make(rank)
         again.load_state_dict(loader.state_dict())
         assert [b.tolist() for b in again] == parts[rank][2:]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_state_whose_trainer_says_that_the_epoch_is_over_goes_on_with_the_next(workers: int) -> None:
+    """Trainers take a state after the last batch, before anybody has asked whether there is more."""
+    loader = DataLoader(range(8), 4, shuffle=True, num_workers=workers, generator=seeded())
+    batches = iter(loader)
+    for _ in range(2):
+        next(batches)
+    state = {**loader.state_dict(), "_iterator_finished": True}
+    assert list(batches) == []
+    following = [batch.tolist() for batch in loader]
+    again = DataLoader(range(8), 4, shuffle=True, num_workers=1 - workers, generator=seeded())
+    again.load_state_dict(state)
+    assert [batch.tolist() for batch in again] == following

@@ -11,25 +11,25 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption
-from headrace.plan.share import Block, Policy, Share, deal
+from headrace.plan.share import EndPolicy, RankBatch, Share, deal
 from tests.depth import depth
 
-POLICIES: tuple[Policy, ...] = ("short", "pad", "repeat", "drop")
+POLICIES: tuple[EndPolicy, ...] = ("short", "pad", "repeat", "drop")
 
 
-def world(length: int, batch: int, ranks: int, policy: Policy, start: int = 0) -> list[Share]:
+def world(length: int, batch: int, ranks: int, policy: EndPolicy, start: int = 0) -> list[Share]:
     return [Share(length, batch, ranks, rank, policy, start) for rank in range(ranks)]
 
 
-def real(block: Block) -> list[int]:
+def real(block: RankBatch) -> list[int]:
     return [position for position, is_real in zip(block.positions(), block.mask(), strict=True) if is_real]
 
 
-def shareable(rest: int, ranks: int, policy: Policy) -> bool:
+def shareable(rest: int, ranks: int, policy: EndPolicy) -> bool:
     return policy != "short" or rest == 0 or rest >= ranks
 
 
-def check_step(blocks: list[Block], policy: Policy, batch: int, length: int) -> None:
+def check_step(blocks: list[RankBatch], policy: EndPolicy, batch: int, length: int) -> None:
     """The rules for the blocks of all ranks at one step."""
     sizes = [len(block.positions()) for block in blocks]
     if policy == "short":
@@ -47,7 +47,7 @@ def check_step(blocks: list[Block], policy: Policy, batch: int, length: int) -> 
         assert fillers == []
 
 
-def check_epoch(length: int, batch: int, ranks: int, policy: Policy, start: int) -> None:
+def check_epoch(length: int, batch: int, ranks: int, policy: EndPolicy, start: int) -> None:
     shares = world(length, batch, ranks, policy, start)
     assert len({share.steps for share in shares}) == 1
     assert len({share.left_out for share in shares}) == 1
@@ -66,7 +66,7 @@ def check_epoch(length: int, batch: int, ranks: int, policy: Policy, start: int)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_small_epoch_is_shared_by_the_rules_of_its_policy(policy: Policy) -> None:
+def test_every_small_epoch_is_shared_by_the_rules_of_its_policy(policy: EndPolicy) -> None:
     tried = 0
     for length, ranks, batch in product(range(41), range(1, 5), range(1, 6)):
         if shareable(length, ranks, policy):
@@ -76,7 +76,7 @@ def test_every_small_epoch_is_shared_by_the_rules_of_its_policy(policy: Policy) 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_small_epoch_continues_by_the_same_rules_from_every_start(policy: Policy) -> None:
+def test_every_small_epoch_continues_by_the_same_rules_from_every_start(policy: EndPolicy) -> None:
     for length, ranks, batch in product((0, 1, 7, 16, 23), range(1, 5), range(1, 6)):
         for start in range(length + 1):
             if shareable(length - start, ranks, policy):
@@ -84,7 +84,7 @@ def test_every_small_epoch_continues_by_the_same_rules_from_every_start(policy: 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_continuing_after_any_step_in_the_same_world_gives_the_blocks_that_were_to_come(policy: Policy) -> None:
+def test_continuing_after_any_step_in_the_same_world_gives_the_blocks_that_were_to_come(policy: EndPolicy) -> None:
     for length, ranks, batch in product(range(0, 41, 3), range(1, 5), range(1, 6)):
         if not shareable(length, ranks, policy):
             continue
@@ -121,7 +121,7 @@ large = st.integers(0, 10**15)
 
 @given(large, st.integers(1, 10**5), st.integers(1, 10**6), st.sampled_from(POLICIES), st.data())
 def test_blocks_of_large_epochs_meet_edge_to_edge(
-    length: int, batch: int, ranks: int, policy: Policy, data: st.DataObject
+    length: int, batch: int, ranks: int, policy: EndPolicy, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, length))
     assume(shareable(length - start, ranks, policy))
@@ -151,7 +151,7 @@ def test_blocks_of_large_epochs_meet_edge_to_edge(
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("over", depth([99_999], [0, 1, 99_999, 100_000, 3_199_999]))
-def test_a_trillion_samples_are_shared_among_a_hundred_thousand_ranks(over: int, policy: Policy) -> None:
+def test_a_trillion_samples_are_shared_among_a_hundred_thousand_ranks(over: int, policy: EndPolicy) -> None:
     ranks, batch = 10**5, 32
     length = 312_500 * batch * ranks + over
     one = Share(length, batch, ranks, 0, policy)

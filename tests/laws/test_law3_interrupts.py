@@ -1,15 +1,8 @@
-"""Law 3 after Ctrl-C: an exception at any moment inside `next()`, then a snapshot: delivered + rest = everything.
-
-A real signal is heard where Python looks for one: at the beginning of a function, after a call, and when a loop turns.
-A profile function is called at just these moments, the same ones in every run, so it can raise at the n-th of them.
-"""
+"""Law 3 after Ctrl-C: an exception at any moment inside `next()`, then a snapshot: delivered + rest = everything."""
 
 import json
-import os
 import random
-import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +10,7 @@ import pytest
 from headrace import DataLoader2, IterableWrapper, Loader, Pipe
 from headrace.errors import Closed
 from tests.depth import depth
+from tests.laws.moments import Interrupt, Moment, moments_of, read_until
 from tests.laws.pipes import KINDS, Numbers, double, keyed, odd, shown, some, stream
 
 PIPES: dict[str, Pipe[Any]] = {
@@ -27,68 +21,6 @@ PIPES: dict[str, Pipe[Any]] = {
     "bare stream": Pipe.of(stream(60)),
     "in the consumer": Pipe.of(Numbers(60)).sharding_filter().batch(3).enumerate().shuffle(buffer_size=4).header(18),
 }
-
-
-class Interrupt(Exception):
-    """What a signal handler of the user's raises."""
-
-
-class Moment:
-    """Raises at the n-th moment, counted over all calls of one test."""
-
-    def __init__(self, left: float, error: BaseException) -> None:
-        self.seen = 0
-        self._left = left
-        self._error = error
-        self._depth = 0
-        self._process = os.getpid()
-
-    def of(self, call: Callable[[], Any]) -> Any:
-        self._depth = 0
-        sys.setprofile(self._look)
-        try:
-            return call()
-        finally:
-            sys.setprofile(None)
-
-    def _look(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event == "call":
-            self._depth += 1
-        elif event == "return":
-            self._depth -= 1
-        # Outside: what has been returned by then is the caller's. And no exception leaves a finalizer.
-        if self._depth < 2 or _in_finalizer(frame) or os.getpid() != self._process:
-            return
-        self.seen += 1
-        if self.seen > self._left:
-            self._left = float("inf")
-            raise self._error
-
-
-def _in_finalizer(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_name in ("__del__", "_freed", "_exit", "_remove"):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def read_until(moment: Moment, samples: Any, got: list[str], limit: int | None = None) -> None:
-    while True:
-        try:
-            if limit is not None and got and len(got) % limit == 0:
-                samples.resume()
-            sample = moment.of(lambda: next(samples))
-        except StopIteration:
-            return
-        got.append(shown(sample))
-
-
-def moments_of(samples: Iterator[Any], limit: int | None = None) -> tuple[int, list[str]]:
-    """How many moments one epoch has, and what it delivers."""
-    counter, whole = Moment(float("inf"), Interrupt()), []
-    read_until(counter, samples, whole, limit)
-    return counter.seen, whole
 
 
 @pytest.mark.timeout(depth(60, 1500))

@@ -143,6 +143,10 @@ def double(columns: dict[str, Any]) -> dict[str, Any]:
     return {"k": columns["k"] * 2}
 
 
+def pixels(word: str) -> Any:
+    return np.arange(8 * 10 * 3, dtype=np.uint8).reshape(8, 10, 3) * np.uint8(len(word))
+
+
 def content(name: Any) -> tuple[Any, bytes]:
     return name, str(name).encode()
 
@@ -261,6 +265,8 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
     "ReadFromRemote": lambda of, at: of(at.urls()).read_from_remote(),
     "ReadFromStream": lambda of, at: opened(of, at).read_from_stream(5),
     "ReadLines": lambda of, at: opened(of, at).readlines(),
+    "RandomFlip": lambda of, at: of(WORDS).map(pixels).random_flip(),
+    "RandomResizedCrop": lambda of, at: of(WORDS).map(pixels).random_resized_crop((4, 6)),
     "RoutedDecode": lambda of, at: opened(of, at, ".json").routed_decode(as_text),
     "SaveByFsspec": lambda of, at: of(WORDS).map(content).save_by_fsspec("wb", Target(at), auto_mkdir=True),
     "SaveToDisk": lambda of, at: of(WORDS).map(content).save_to_disk("wb", Target(at)),
@@ -277,7 +283,7 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
     "ListedFiles": lambda of, at: Pipe(ListedFiles(str(at.folder), "*.txt")),
     "StoredFiles": lambda of, at: Pipe.stored(at.paths(".jsonl")),
     "Sampled": lambda of, at: Pipe(Sampled(NUMBERS)),
-    "Table": lambda of, at: of(NUMBERS).map(pairs).to_map_datapipe(),
+    "KeyedTable": lambda of, at: of(NUMBERS).map(pairs).to_map_datapipe(),
     "WrappedIterable": lambda of, at: Pipe(WrappedIterable({"a": 1, "b": 2})),
     "WrappedSequence": lambda of, at: Pipe(WrappedSequence(ROWS)),
 }
@@ -295,10 +301,13 @@ def examples() -> dict[str, Callable[[Of, At], Pipe[Any]]]:
 ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "AsJax": ("jax is optional and must not start in a worker", "tests/tables/test_sources.py", 'as_="jax"'),
     "EachFile": ("abstract: what ops on one file have in common", "tests/ops/test_open_files.py", "open_files("),
+    "KeptSequence": ("made inside the executor", "tests/sources/test_memory.py", "is_copied_once"),
+    "Listing": ("its list stays where the loader is", "tests/sources/test_listed.py", "Pipe.listed("),
     "OnDiskCache": ("never runs: end_caching takes it in", "tests/ops/test_on_disk_cache.py", "on_disk_cache("),
     "PerFile": ("abstract: what ops on one file have in common", "tests/ops/test_readlines.py", "readlines("),
     "ReadFromGdrive": ("a service on the network", "tests/ops/test_read_from_http.py", "read_from_gdrive("),
     "Tabular": ("abstract: what sources of rows have in common", "tests/tables/test_sources.py", "Pipe.of(frame("),
+    "WindowOp": ("abstract: what bucket and pack have in common", "tests/ops/test_pack.py", "pack("),
 }
 """Class -> (why not here, the file whose tests cover it, what that file calls)."""
 

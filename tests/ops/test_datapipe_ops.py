@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import Pipe
+from headrace import Loader, Pipe
 from headrace.op import Spot, place
 from headrace.ops.counts import BadCount
 from headrace.pipe import cursor
@@ -218,6 +218,17 @@ def test_branches_that_drift_apart_are_an_error() -> None:
     with pytest.warns(UserWarning, match="Unlimited buffer size"):
         a, b = stream(NUMBERS).fork(2, buffer_size=-1)
     assert list(a.concat(b)) == NUMBERS * 2
+
+
+def test_branches_resume_behind_more_samples_than_their_buffer_holds() -> None:
+    many = list(range(2500))  # (several blocks of a stream: a snapshot stands at the beginning of one)
+    a, b = stream(many).fork(2, buffer_size=3)
+    pipe = a.zip(b)
+    with Loader(pipe) as first, Loader(pipe) as second:
+        reading = iter(first)
+        front = [next(reading) for _ in range(2000)]
+        second.load_state_dict(first.state_dict())
+        assert front + list(second) == [(x, x) for x in many]
 
 
 def test_branches_read_their_source_once() -> None:

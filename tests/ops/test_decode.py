@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.ops.media.decoders import VIDEO, Images, decode_basic, extension_of
+from headrace.ops.media.decoders import decode_basic, extension_of
+from headrace.ops.media.images import Images
+from headrace.ops.media.video import VIDEO
 from headrace.pipe.graph import Pipe
 from headrace.sources.stream import StreamWrapper
 from tests.ops.file_laws import check_file_op, everything

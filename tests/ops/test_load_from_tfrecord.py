@@ -104,6 +104,21 @@ def test_sequences_become_lists() -> None:
     assert sample["words"] == [[b"x"], [b"y", b"z"]]
 
 
+def test_a_shape_is_that_of_a_whole_sequence() -> None:
+    record = example({"id": [5]}, {"frames": [[1.0, 2.0], [3.0, 4.0]], "words": [[b"x"], [b"y"]]})
+    spec = {"frames": ((-1, 1, 2), "float64"), "words": ((-1,), None), "id": None}
+    (sample,) = stream(record).load_from_tfrecord(spec)
+    assert sample["frames"].tolist() == [[[1.0, 2.0]], [[3.0, 4.0]]]
+    assert sample["words"] == [b"x", b"y"]
+    assert sample["id"].tolist() == [5]
+
+
+def test_a_sequence_of_unlike_features_has_no_shape() -> None:
+    record = example({}, {"frames": [[1.0, 2.0], [3.0]]})
+    with pytest.raises(RuntimeError, match="different lengths"), pytest.warns(UserWarning, match="corrupted tfrecord"):
+        list(stream(record).load_from_tfrecord({"frames": ((-1,), None)}))
+
+
 def test_a_spec_picks_shapes_and_converts() -> None:
     (sample,) = stream(example(VALUES)).load_from_tfrecord(
         {"x": ((2, -1), "float64"), "name": ((2, 1), None), "n": (None, "i4")}

@@ -144,6 +144,17 @@ def test_a_lock_file_of_a_dead_process_does_not_block(making: Making, tmp_path: 
     assert list(making.pipe("a")) == [making.target("a")]
 
 
+def test_a_lock_file_beside_a_file_that_is_there_is_removed_unless_somebody_holds_it(making: Making) -> None:
+    assert list(making.pipe("a")) == [making.target("a")]
+    lock = Path(making.target("a") + ".lock")
+    lock.write_text("99999")  # of a process that was killed between the last write and giving the lock back
+    assert list(making.pipe("a")) == [making.target("a")]
+    assert not lock.exists()
+    with hold(str(lock), 1):
+        assert list(making.pipe("a")) == [making.target("a")]
+        assert lock.exists()
+
+
 def test_a_file_that_another_process_does_not_finish_is_an_error_with_its_owner(making: Making, tmp_path: Path) -> None:
     pipe = Pipe.of(["a"]).on_disk_cache(making.target).map(making.make)
     (tmp_path / "cache").mkdir()

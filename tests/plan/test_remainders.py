@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from headrace.errors import BadOption
 from headrace.plan.parts import Parts
 from headrace.plan.remainders import Remainders
-from headrace.plan.share import Policy
+from headrace.plan.share import EndPolicy
 
-POLICIES: list[Policy] = ["short", "pad", "repeat", "drop"]
+POLICIES: list[EndPolicy] = ["short", "pad", "repeat", "drop"]
 
 
-def jobs(length: int, batch: int, ranks: int, policy: Policy, start: int = 0) -> list[Remainders]:
+def jobs(length: int, batch: int, ranks: int, policy: EndPolicy, start: int = 0) -> list[Remainders]:
     try:
         return [Remainders(length, batch, ranks, rank, policy, start) for rank in range(ranks)]
     except BadOption:  # too few samples for so many ranks
@@ -23,7 +23,7 @@ def jobs(length: int, batch: int, ranks: int, policy: Policy, start: int = 0) ->
 
 @given(st.integers(0, 200), st.integers(1, 7), st.integers(1, 9), st.sampled_from(POLICIES), st.data())
 def test_shares_are_disjoint_and_complete_and_steps_are_equal(
-    length: int, batch: int, ranks: int, policy: Policy, data: st.DataObject
+    length: int, batch: int, ranks: int, policy: EndPolicy, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, length))
     job = jobs(length, batch, ranks, policy, start)

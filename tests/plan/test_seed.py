@@ -2,6 +2,8 @@
 
 import random
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.plan.seed import BorrowedGlobals, fresh, generator, key, seed_globals
 from tests.conftest import RunScript
+from tests.laws.moments import Moment
 
 try:
     import torch
@@ -80,6 +83,7 @@ def test_seeded_globals_depend_on_the_key_only(k: int) -> None:
 @pytest.mark.parametrize("already", [0, 1, 2])
 def test_borrowed_globals_come_back_as_they_were(already: int) -> None:
     borrowed = BorrowedGlobals()
+    of_the_callers = BorrowedGlobals(goes_on=False)
 
     def caller(between: Any) -> list[list[float]]:
         seed_globals(5)
@@ -102,9 +106,14 @@ def test_borrowed_globals_come_back_as_they_were(already: int) -> None:
             seed_globals(9)
             inside.append(draws())
 
+    def ours_that_seeds_itself() -> None:
+        with of_the_callers:
+            seed_globals(9)
+            inside.append(draws())
+
     with BorrowedGlobals():  # so that this test gives back what it found
-        assert caller(ours) == caller(ours_seeded) == caller(lambda: None)
-    assert len(inside) == 8
+        assert caller(ours) == caller(ours_seeded) == caller(ours_that_seeds_itself) == caller(lambda: None)
+    assert len(inside) == 12
     assert len({number for found in inside[:4] for number in found}) == 4 * len(inside[0])
     assert len({tuple(found) for found in inside[4:]}) == 1
 
@@ -193,3 +202,75 @@ def test_half_loaded_torch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "torch", type(sys)("torch"))
     with BorrowedGlobals():
         seed_globals(1)
+
+
+def test_borrowers_in_several_threads_take_turns_and_the_callers_generators_come_back() -> None:
+    """Loaders without workers in several threads borrow the same generators."""
+
+    def values(number: int) -> list[float]:
+        found = []
+        borrowed = BorrowedGlobals()
+        for k in range(200):
+            with borrowed:
+                seed_globals(number * 1000 + k)
+                found += draws()
+        return found
+
+    before = random.getstate()
+    alone = [values(number) for number in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(values, range(4))) == alone
+    assert random.getstate() == before
+
+
+def test_a_borrower_does_not_wait_for_ever_for_a_thread_that_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.plan.seed.PATIENCE", 0.01)
+    with BorrowedGlobals(), ThreadPoolExecutor(1) as other:
+        borrowed = BorrowedGlobals()
+        for _ in range(3):
+            assert other.submit(lambda: borrowed.run(lambda: 7)).result(timeout=30) == 7
+    assert [record.message for record in caplog.records if "headrace.rng()" in record.message] != []
+    assert len(caplog.records) == 1
+
+
+def test_an_interrupt_at_any_moment_leaves_the_callers_generators_as_they_were() -> None:
+    borrowed = BorrowedGlobals()
+
+    def work() -> list[float]:
+        seed_globals(9)
+        return draws()
+
+    def interrupted(at: float) -> Moment:
+        moment = Moment(at, KeyboardInterrupt())
+        try:
+            moment.of(lambda: borrowed.run(work))
+        except KeyboardInterrupt:
+            pass
+        return moment
+
+    with BorrowedGlobals():
+        moments = interrupted(float("inf")).seen
+        assert moments > 20
+        for at in range(moments):
+            seed_globals(at)
+            draws()
+            expected = draws()
+            seed_globals(at)
+            draws()
+            interrupted(at)
+            assert draws() == expected, at
+            assert borrowed._users is None
+
+
+def test_after_an_interrupt_at_any_moment_other_threads_can_borrow(caplog: pytest.LogCaptureFixture) -> None:
+    borrowed = BorrowedGlobals()
+    counter = Moment(float("inf"), KeyboardInterrupt())
+    counter.of(lambda: borrowed.run(draws))
+    with ThreadPoolExecutor(1) as other:
+        for at in range(counter.seen):
+            with suppress(KeyboardInterrupt):
+                Moment(at, KeyboardInterrupt()).of(lambda: borrowed.run(draws))
+            other.submit(lambda: BorrowedGlobals().run(draws)).result(timeout=30)
+    assert not caplog.records  # nobody had to wait

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption
-from headrace.plan.share import Block, Share, deal
+from headrace.plan.share import RankBatch, Share, deal
 
 
 def sizes(share: Share) -> list[int]:
@@ -25,7 +25,7 @@ def test_one_rank_has_a_short_last_batch() -> None:
 
 
 def test_ranks_take_whole_batches_in_turn() -> None:
-    assert Share(100, 3, ranks=4, rank=2).block(5) == Block((5 * 4 + 2) * 3, (5 * 4 + 2) * 3 + 3)
+    assert Share(100, 3, ranks=4, rank=2).block(5) == RankBatch((5 * 4 + 2) * 3, (5 * 4 + 2) * 3 + 3)
 
 
 def test_a_remainder_of_at_least_one_each_is_one_more_step() -> None:

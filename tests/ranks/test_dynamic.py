@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace import Loader, Pipe, World
-from headrace.engine.feeds.counter import Blocks, Finished, merged
+from headrace.engine.feeds.counter import BlocksLeft, Finished, merged
 from headrace.errors import BadOption, BadPipe, NoLength, RanksDisagree, SnapshotRefused, WorkerStuck
 from headrace.op import Each
 from tests.depth import depth
@@ -30,7 +30,7 @@ def test_blocks_are_what_is_not_finished_in_order(
     length: int, size: int, pieces: list[tuple[int, int]], drop_last: bool
 ) -> None:
     finished = merged((a, a + n) for a, n in pieces if a + n <= length)
-    blocks = Blocks(length, size, Finished(finished), drop_last)
+    blocks = BlocksLeft(length, size, Finished(finished), drop_last)
     got = [[p for start, stop in blocks.ranges(k) for p in range(start, stop)] for k in range(blocks.count)]
     left = [p for p in range(length) if not any(a <= p < b for a, b in finished)]
     whole = len(left) // size * size if drop_last else len(left)

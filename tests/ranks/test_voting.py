@@ -45,7 +45,7 @@ class Source(Iterator[int]):
         return RunPlace(Position(self.at))
 
     def run(self) -> RunView:
-        return RunView(self, self.place, lambda: None)
+        return RunView(self, self.place, lambda: None, lambda: True)
 
 
 def never_again(at: RunPlace) -> RunView:

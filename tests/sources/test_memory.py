@@ -123,6 +123,28 @@ def test_what_cannot_be_changed_is_not_copied() -> None:
     assert next(iter(Pipe.of([(1, ("a", b"b"))]))) == (1, ("a", b"b"))
 
 
+class Counted(np.ndarray):  # type: ignore[type-arg]
+    """An array that counts its copies."""
+
+    copies = 0
+
+    def copy(self, order: Any = "C") -> Any:
+        Counted.copies += 1
+        return super().copy(order)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_sample_that_nobody_meets_on_its_way_is_copied_once(shuffled: bool) -> None:
+    data = [np.arange(3).view(Counted), np.arange(3).view(Counted)]
+    pipe = Pipe.of(data).shuffle() if shuffled else Pipe.of(data)
+    Counted.copies = 0
+    with Loader(pipe) as loader:
+        for sample in loader:
+            sample[:] = 7
+    assert Counted.copies == 2
+    assert all((kept == np.arange(3)).all() for kept in data)
+
+
 def test_a_large_array_is_looked_at_and_refuses_to_be_changed() -> None:
     large = np.zeros(COPIED + 1, "u1")
     (sample,) = Pipe.of([large])

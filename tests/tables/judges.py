@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+NANOSECONDS = pa.time64("ns")
+
 
 def same(one: Any, two: Any) -> bool:
     """Equal and of one type, all the way down; NaN is NaN, and -0.0 is not 0.0."""
@@ -37,6 +39,8 @@ def is_tensor(kind: Any) -> bool:
 
 def wanted(array: Any, rows: Sequence[int]) -> list[Any]:
     """The rows of the plainest array, as Python has them."""
+    if array.type == NANOSECONDS:  # Python's time of day ends at microseconds
+        array = array.view(pa.int64())
     values = array.storage.to_pylist() if is_tensor(array.type) else array.to_pylist()
     return [tensor(array.type, values[row]) if is_tensor(array.type) else values[row] for row in rows]
 
@@ -57,6 +61,8 @@ def of_numpy(value: Any, kind: Any) -> Any:
             return [of_numpy(v, kind) if isinstance(v, np.ndarray) else of_numpy(v, below) for v in value]
         return [of_numpy(v, below) for v in value]
     if isinstance(value, np.datetime64 | np.timedelta64):
+        if kind == NANOSECONDS:
+            return int(value.view(np.int64))
         width = pa.int32() if kind.bit_width == 32 else pa.int64()
         return pa.array([int(value.view(np.int64))], width).view(kind)[0].as_py()
     return value.item() if isinstance(value, np.generic) else value
@@ -88,7 +94,7 @@ def numbers_only(kind: Any) -> bool:
 def in_torch(kind: Any, array: Any) -> bool:
     """Whether the documentation says that torch holds this column."""
     types, kind = pa.types, inner(kind)
-    if None in array.to_pylist():
+    if None in wanted(array, range(len(array))):
         return False
     if isinstance(kind, pa.BaseExtensionType):
         return kind.extension_name in ("arrow.bool8", "arrow.fixed_shape_tensor")

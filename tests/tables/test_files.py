@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
-from headrace.errors import BadOption
+from headrace.errors import BadOption, BadPipe
 from tests.depth import depth
 
 pa = pytest.importorskip("pyarrow", reason="not installed")
@@ -173,3 +173,11 @@ def test_random_folders_are_read_as_polars_reads_them(tmp_path_factory: Any, dat
     ):
         whole = whole.with_columns(pl.col("p").cast(pl.Int64))
     assert [dict(sorted(row.items())) for row in got] == [dict(sorted(row.items())) for row in whole.to_dicts()]
+
+
+def test_a_row_group_that_pyarrow_cannot_read_is_named(tmp_path: Path) -> None:
+    # pyarrow writes lists of no elements and does not read them
+    write(tmp_path / "a.parquet", {"x": pa.array([[], []], pa.list_(pa.int32(), 0)), "y": pa.array([1, 2])})
+    with pytest.raises(BadPipe, match=r"row group 0 of .*a\.parquet cannot be read .*choose other columns than x"):
+        rows(Pipe.parquet(tmp_path))
+    assert rows(Pipe.parquet(tmp_path, columns=["y"])) == [{"y": 1}, {"y": 2}]

@@ -151,6 +151,16 @@ def cases(draw: st.DrawFn) -> tuple[list[Any], list[Any]]:
     return [taken(c, list(range(rows))) for c in here], [taken(c, distinct(there)) for c in there]
 
 
+def _joined(left: Any, right: Any, names: list[str], how: str, where: str) -> Pipe[Any]:
+    pipe: Pipe[Any] = Pipe.of(left)
+    if where == "rows":
+        pipe = pipe.map(dict)
+    elif where != "columns":
+        pipe = pipe.batch(2, as_="numpy" if where == "frames" else "arrow")
+    joined = pipe.join(right, names, how=how)
+    return joined.rows() if "frames" in where else joined
+
+
 @SETTINGS
 @given(cases(), st.sampled_from(["left", "inner"]), st.sampled_from(["columns", "rows", "frames", "arrow frames"]))
 def test_every_join_finds_what_the_rule_says(case: Any, how: str, where: str) -> None:
@@ -158,15 +168,8 @@ def test_every_join_finds_what_the_rule_says(case: Any, how: str, where: str) ->
     names = [f"k{i}" for i in range(len(here))]
     left = frame_of({**dict(zip(names, here, strict=True)), "row": np.arange(len(here[0]))})
     right = frame_of({**dict(zip(names, there, strict=True)), "found": np.arange(len(there[0]))})
-    pipe: Pipe[Any] = Pipe.of(left)
-    if where == "rows":
-        pipe = pipe.map(dict)
-    elif where != "columns":
-        pipe = pipe.batch(2, as_="numpy" if where == "frames" else "arrow")
-    joined = pipe.join(right, names, how=how)
-    joined = joined.rows() if "frames" in where else joined
     try:
-        rows = list(Loader(joined))
+        rows = list(Loader(_joined(left, right, names, how, where)))
     except BadPipe as error:
         refused = str(error)
     else:

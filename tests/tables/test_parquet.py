@@ -19,6 +19,9 @@ pc = pytest.importorskip("pyarrow.compute", reason="not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="not installed")
 ds = pytest.importorskip("pyarrow.dataset", reason="not installed")
 
+from headrace.tables import ipc  # noqa: E402
+from headrace.tables.arrow import from_arrow  # noqa: E402
+from headrace.tables.column import ArrowColumn  # noqa: E402
 from tests.depth import depth  # noqa: E402
 from tests.tables.arrow_types import ARRAYS, HOLES  # noqa: E402
 
@@ -120,7 +123,7 @@ def test_a_shuffled_epoch_reads_every_row_group_about_once(pipe: Pipe[Any]) -> N
     source: Any = numbers.op
     count, hold = len(source.stored.rows), source.units().hold
     assert hold * 2 < count == 30
-    keys(Loader(numbers.shuffle().batch(32)))
+    keys(Loader(numbers.shuffle(quality=hold / count).batch(32)))
     assert source.table().slots.made <= count + 2 * hold
 
 
@@ -131,19 +134,66 @@ def test_text_that_is_short_in_the_file_and_long_in_memory_is_counted_as_it_lies
         pipe = Pipe.parquet(tmp_path, memory=memory)
         units = pipe.op.table()  # type: ignore[attr-defined]
         assert ("all 30 row groups fit" in pipe.shuffle().explain()) == (units.hold == 30) == (memory > 1_000_000)
-        assert sorted(keys(Loader(pipe.shuffle().batch(32)))) == list(range(ROWS))
-        assert units.texts.loads <= 30 + 2 * units.hold
+        assert sorted(keys(Loader(pipe.shuffle(quality=units.hold / 30).batch(32)))) == list(range(ROWS))
+        assert units.texts.loads == 0
         assert units.slots.made <= 30 + 2 * units.hold
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_row_groups_with_text_are_read_once_where_memory_holds_twice_what_is_open(tmp_path: Path, ranks: int) -> None:
+    words = [f"word {i} " * (i % 9) for i in range(ROWS)]
+    lists = [[str(j) for j in range(i % 4)] for i in range(ROWS)]
+    pq.write_table(pa.table({"k": np.arange(ROWS), "s": words, "l": lists}), tmp_path / "a.parquet", row_group_size=100)
+    size = Pipe.parquet(tmp_path).op.table().slots.size  # type: ignore[attr-defined]
+    found = []
+    for rank in range(ranks):
+        pipe = Pipe.parquet(tmp_path, memory=size * 12)
+        shuffled = pipe.shuffle(quality=4 / 30)
+        assert "4 of 30 row groups are open" in shuffled.explain()
+        assert "memory= holds 8, so each is read once an epoch and rank" in shuffled.explain()
+        with Loader(shuffled.batch(32), world=World(rank, ranks)) as loader:
+            batches = list(loader)
+        units = pipe.op.table()  # type: ignore[attr-defined]
+        assert (units.texts.loads, units.slots.made <= 30) == (0, True), units.slots.made
+        found += [row for b in batches for row in zip(b["k"].tolist(), b["s"], map(list, b["l"]), strict=True)]
+    assert sorted(found) == list(zip(range(ROWS), words, lists, strict=True))
+
+
+def test_text_longer_than_a_slot_has_room_for_is_kept_by_each_process(tmp_path: Path) -> None:
+    words = ["x" * (5000 if 1200 <= i < 1250 else 5) for i in range(ROWS)]  # in none of the row groups looked at
+    pq.write_table(pa.table({"k": np.arange(ROWS), "s": words}), tmp_path / "a.parquet", row_group_size=100)
+    pipe = Pipe.parquet(tmp_path)
+    units = pipe.op.table()  # type: ignore[attr-defined]
+    units.text_sizes = (6, 0)
+    units._divide(1 << 20, None)
+    for batch in Loader(pipe.shuffle(quality=0.3).batch(32)):
+        assert batch["s"].tolist() == [words[k] for k in batch["k"]]
+    assert units.texts.loads >= 1
+
+
+@pytest.mark.parametrize("name", [*ARRAYS, *(f"{name} with holes" for name in HOLES)])
+def test_what_is_taken_from_a_slot_does_not_look_into_it(name: str) -> None:
+    array = ARRAYS[name] if name in ARRAYS else HOLES[name.removesuffix(" with holes")]
+    column = from_arrow(array)
+    if not isinstance(column, ArrowColumn) or ipc.stays_behind(pa, column.array.type):
+        return
+    want = column.array.take(pa.array([2, 0, 1])).to_pylist()
+    memory = bytearray(ipc.bytes_of({"x": column}))
+    ipc.store(memoryview(memory), {"x": column})
+    found = ipc.stored(memoryview(memory))
+    assert found is not None
+    taken = found["x"].take(pa.array([2, 0, 1]))
+    memory[:] = b"\x55" * len(memory)  # as if another unit had come into the slot
+    assert taken.to_pylist() == want
 
 
 def test_explain_says_what_the_quality_comes_to(pipe: Pipe[Any]) -> None:
     numbers = pipe.select("k", "x", "y")
-    hold = numbers.op.units().hold  # type: ignore[attr-defined]
-    assert f"{hold} of 30 row groups are open at a time" in numbers.shuffle().batch(8).explain()
     assert "3 of 30 row groups are open" in numbers.shuffle(quality=0.1).explain()
-    assert "10 % of the data" in numbers.shuffle(quality=0.1).explain()
-    assert "fit in memory: raise memory=" in numbers.shuffle(quality=0.9).explain()
-    assert "makes a row group be read anew" in numbers.shuffle(quality=1).explain()
+    assert "fit in memory, so on one rank row groups are read again and again" in numbers.shuffle(quality=0.9).explain()
+    assert "makes one be read anew" in numbers.shuffle(quality=1).explain()
+    assert "makes one be read anew" in numbers.shuffle().explain()
+    assert "a batch of 256 holds rows of" in numbers.shuffle(parts=6).explain()
 
 
 @pytest.mark.parametrize("quality", [0, 1.5, -1])
@@ -166,10 +216,9 @@ def test_the_stream_is_the_same_on_every_kind_of_worker(pipe: Pipe[Any], kind: s
 
 
 def test_workers_share_what_they_read(pipe: Pipe[Any]) -> None:
-    numbers = pipe.select("k", "x", "y")
-    with Loader(numbers.shuffle().batch(32), workers=3, start_method="fork") as loader:
+    with Loader(pipe.shuffle().batch(32), workers=3, start_method="fork") as loader:
         assert sorted(keys(loader)) == list(range(ROWS))
-    slots = numbers.op.table().slots  # type: ignore[attr-defined]
+    slots = pipe.op.table().slots  # type: ignore[attr-defined]
     assert slots.made == 0  # by this process
     assert (slots._units >= 0).sum() == slots.count
 
@@ -299,7 +348,7 @@ def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunSc
             slots = pipe.op.table().slots
             base = used() - (slots._units >= 0).sum() * slots.size
             peak, seen = 0, np.zeros(1_000_000, bool)
-        shuffled = pipe.shuffle().batch(512)
+        shuffled = pipe.shuffle(quality=0.06).batch(512)
         with Loader(shuffled, window=4, **how[kind]) as loader:
             for number, batch in enumerate(loader):
                 rows = batch["c0"].astype(np.int64)

@@ -7,6 +7,9 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="Arrow types need pyarrow")
 
+pd = pytest.importorskip("pandas", reason="not installed")
+
+from headrace import Loader, Pipe  # noqa: E402
 from headrace.errors import BadPipe  # noqa: E402
 from headrace.tables.forms import deliver  # noqa: E402
 from headrace.tables.frames import table_of  # noqa: E402
@@ -176,3 +179,17 @@ def test_a_tensor_column_keeps_its_shape() -> None:
     np.testing.assert_array_equal(deliver(batch, "numpy")["x"], values[[3, 1]])
     assert deliver(batch, "arrow")["x"].type == column.type
     np.testing.assert_array_equal(deliver(batch, "arrow")["x"].combine_chunks().to_numpy_ndarray(), values[[3, 1]])
+
+
+@pytest.mark.parametrize("dtype", [">i4", "float128", "U3"])
+def test_what_torch_has_no_dtype_for_is_refused_with_its_name(dtype: str) -> None:
+    with pytest.raises(BadPipe, match=r"column 'x' is .*: torch cannot hold that"):
+        list(Loader(Pipe.of({"x": np.ones(2, dtype)}).batch(2, as_="torch")))
+
+
+def test_runs_that_pandas_wraps_are_decoded_for_good() -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None]))
+    frame = pd.DataFrame({"x": pd.arrays.ArrowExtensionArray(pa.chunked_array([runs]))})
+    (batch,) = Loader(Pipe.of(frame).batch(3, as_="pandas"))
+    assert batch["x"].dtype == pd.ArrowDtype(pa.string())
+    assert pa.array(batch["x"]).to_pylist() == ["a", "a", None]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace import Loader, Pipe
 from headrace.op import Each, Here, Indexed, Op, Source
 from headrace.testing import check_op, check_source
 
@@ -188,6 +189,14 @@ def test_an_op_that_breaks_a_clause_is_found(op: Op[Any, Any], said: str) -> Non
 def test_an_op_that_changes_its_input_is_found() -> None:
     with pytest.raises(AssertionError, match="second reading differs"):
         check_op(InPlace(), [[1], [2]])
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 2, "kind": "thread"}], ids=["inline", "thread"])
+def test_an_op_of_ones_own_that_changes_its_input_changes_copies_only(options: Any) -> None:
+    held = [[1], [2]]
+    with Loader(Pipe.of(held).then(InPlace()), **options) as loader:
+        assert list(loader) == list(loader) == [[1, 1], [2, 1]]
+    assert held == [[1], [2]]
 
 
 def test_a_source_that_breaks_a_clause_is_found() -> None:

@@ -307,3 +307,10 @@ def test_arrays_that_a_consumer_writes_to_are_its_own() -> None:
             assert np.array_equal(a, b)
             a += 1
             assert not np.array_equal(a, b)
+
+
+def test_a_pool_that_everybody_has_left_does_not_serve_the_data_of_those_who_are_gone() -> None:
+    with SharedPool(workers=1) as pool:
+        for data in ([1, 2], [3, 4]):  # of one length: to a snapshot they are the same pipe
+            with Loader(Pipe.of(data), pool=pool) as loader:
+                assert list(loader) == data

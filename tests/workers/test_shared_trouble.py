@@ -38,7 +38,7 @@ def test_an_error_keeps_its_type_and_the_rest_of_the_stream_comes() -> None:
         assert next(batches) == [0, 1, 2, 3, 4]
         with pytest.raises(KeyError, match="seven") as caught:
             next(batches)
-        assert "fails" in str(caught.value.__cause__)
+        assert caught.traceback[-1].name == "fails"
         assert next(batches) == [10, 11, 12, 13, 14]
 
 

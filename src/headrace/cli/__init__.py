@@ -19,6 +19,7 @@ VERBS = {
     "profile": "say where the time of a pipe goes and what more workers would give",
     "run": "start a program on many processes",
     "snapshot": "show a saved state, or how two differ",
+    "tokenize": "tokenize text once, into token files that are mapped and never loaded",
     "verify": "prove that a pipe delivers each sample once, the same for any workers, and resumes",
 }
 

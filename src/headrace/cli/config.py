@@ -76,7 +76,7 @@ def _toml(values: Mapping[str, Any]) -> str:
     )
 
 
-def _kind(hint: Any) -> type:
+def _kind(hint: object) -> type:
     """What a file holds for an option of this type."""
     if get_origin(hint) is tuple:
         return list

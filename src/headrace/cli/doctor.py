@@ -1,4 +1,5 @@
-"""`headrace doctor [--json]`: which launcher started this process and why, what the machine allows, what to change.
+"""`headrace doctor [FILE:pipe] [--ranks N] [--json]`: which launcher started this process and why, what the machine
+allows, what to change; of a pipe, how often a job of so many ranks will read its data.
 
 Exit code 0; 1 when the launcher's variables cannot be true, so that a job would not start.
 """
@@ -7,21 +8,26 @@ import argparse
 import json
 import platform
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.cli import machine
 from headrace.errors import BadOption
 from headrace.ranks import env
 from headrace.ranks.detect import explain
 
+if TYPE_CHECKING:
+    from headrace.pipe.graph import Pipe
+
 _MB = 1 << 20
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="headrace doctor", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("subject", nargs="?", metavar="FILE:pipe", help="a pipe or a loader that ranks will read")
+    parser.add_argument("--ranks", type=int, help="of the job; those of the launcher, or 8, if not given")
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON object")
     args = parser.parse_args(argv)
-    report = examine()
+    report = examine(None if args.subject is None else _pipe(args.subject), args.ranks)
     if args.json:
         print(json.dumps(report, indent=2))
     else:
@@ -29,7 +35,11 @@ def main(argv: list[str]) -> int:
     return 1 if report["launcher"]["error"] else 0
 
 
-def examine() -> dict[str, Any]:
+RANKS = 8
+"""Ranks that a pipe is looked at for, where nothing says how many there will be."""
+
+
+def examine(pipe: "Pipe[Any] | None" = None, ranks: int | None = None) -> dict[str, Any]:
     """Everything the doctor knows, ready for JSON."""
     report: dict[str, Any] = {
         "python": platform.python_version(),
@@ -37,8 +47,39 @@ def examine() -> dict[str, Any]:
         "launcher": _launcher(),
         **machine.facts(),
     }
+    report["reading"] = [] if pipe is None else _reading(pipe, ranks or _ranks(report["launcher"]))
     report["advice"] = advice(report)
     return report
+
+
+def _pipe(text: str) -> "Pipe[Any]":
+    from headrace.cli.subject import find
+
+    found = find(text).pipe
+    if found is None:
+        raise BadOption(f"{text} is no pipe, and no loader of one: name a Pipe or a Loader")
+    return found
+
+
+def _ranks(launcher: dict[str, Any]) -> int:
+    found = launcher["world"]["ranks"] if launcher["name"] else 1
+    return int(found) if found > 1 else RANKS
+
+
+def _reading(pipe: "Pipe[Any]", ranks: int) -> list[str]:
+    """What a job of so many ranks will read more than once, or that it will not."""
+    from headrace.engine.explain import reading
+    from headrace.engine.program import cut
+
+    program = cut(pipe, 0, divided=ranks > 1)
+    if not program.indexed:
+        return [
+            f"the head of this pipe is a stream: each of {ranks} ranks reads all of it, so the job reads the data "
+            f"{ranks} times; Pipe.stored and Pipe.parquet read files by position, each rank its own part"
+        ]
+    indexed = program.head.indexed(0, 0)
+    assert indexed is not None
+    return reading(indexed, ranks) or [f"{ranks} ranks read every sample once"]
 
 
 def _launcher() -> dict[str, Any]:
@@ -80,6 +121,7 @@ def advice(report: dict[str, Any]) -> list[str]:
         words.append("no memfd: shared memory has names here, and a killed process may leave some behind")
         if report["shm"] and report["shm"]["free"] < 512 * _MB:
             words.append(f"/dev/shm has {_size(report['shm']['free'])} free: give the container more (--shm-size=8g)")
+    words += report.get("reading", [])
     if report["extras"]["torch"] is None:
         words.append(
             "torch is not installed: `headrace run` needs it unless --engine mpi: pip install 'headrace[torch]'"

@@ -71,7 +71,7 @@ def _workers(subject: Subject, asked: int | None) -> int:
     return own or 2
 
 
-def _foreign(loader: Any) -> str:
+def _foreign(loader: object) -> str:
     """A DataLoader in torch's form: what its arguments mean for the engine."""
     if not hasattr(loader, "dataset"):
         return f"{type(loader).__name__}: it makes its plan when it starts, and has none to show before"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.cli.subject import find, named
+from headrace.engine.policy import KINDS
 from headrace.errors import BadOption
 
 
@@ -23,7 +24,7 @@ def main(argv: list[str]) -> int:
         help="a Pipe, a Loader, a DataLoader (torch's own too), or a function giving one",
     )
     add("--workers", type=int, metavar="N", help="run with so many workers")
-    add("--kind", choices=("inline", "thread", "process", "ray"), help="of this kind")
+    add("--kind", choices=KINDS, help="of this kind")
     add("--consumer", metavar="FILE:function", help="called with each batch, in the place of the training step")
     add("--seconds", type=float, default=5.0, metavar="S", help="run for so long (5), start-up not counted")
     add("--batches", type=int, metavar="N", help="or for so many batches, whichever comes first")

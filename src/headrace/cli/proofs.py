@@ -26,7 +26,7 @@ from headrace.observe.meter import Meter
 from headrace.op import Spot, place
 from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
-from headrace.plan.share import Share, deal
+from headrace.plan.remainders import shared, shared_singly
 from headrace.plan.world import World
 
 _CAUSES = (
@@ -40,7 +40,7 @@ _CARRIED = (
 )
 
 
-class Plan(NamedTuple):
+class ProofOptions(NamedTuple):
     workers: tuple[int, ...] = (1, 2, 3)
     kinds: tuple[str, ...] = ()
     """Empty: processes, and threads without consequences."""
@@ -80,7 +80,7 @@ class Reading(NamedTuple):
     positions: Positions
 
 
-def prove(subject: Subject, plan: Plan) -> Iterator[Proof]:
+def prove(subject: Subject, plan: ProofOptions) -> Iterator[Proof]:
     """One proof after the other."""
     with subject.loader(workers=0) as inline:
         held = _held(inline.pipe)
@@ -103,7 +103,7 @@ def prove(subject: Subject, plan: Plan) -> Iterator[Proof]:
         yield from _ranks(subject, plan)
 
 
-def read(loader: Loader[Any], plan: Plan) -> Reading:
+def read(loader: Loader[Any], plan: ProofOptions) -> Reading:
     """An epoch, or the front of it, with what was fetched for it."""
     positions = Positions()
     pool = Pool(loader.program, loader.policy)
@@ -159,7 +159,7 @@ def _changed(pipe: Pipe[Any], held: dict[int, list[bytes]]) -> Iterator[Proof]:
 # --- every position once ----------------------------------------------------------------------------------------------
 
 
-def _once(name: str, loader: Loader[Any], reading: Reading, plan: Plan) -> Proof:
+def _once(name: str, loader: Loader[Any], reading: Reading, plan: ProofOptions) -> Proof:
     wanted, left_out = _expected(loader)
     seen = reading.positions.seen
     twice = [p for p, n in seen.items() if n > wanted.get(p, 0)]
@@ -178,13 +178,14 @@ def _expected(loader: Loader[Any]) -> tuple[Counter[int], int]:
     length, ranks, rank = indexed.length, world.share_ranks, world.share_rank
     stage = program.stages[0]
     if stage.group is None:
-        mine = deal(length, ranks, rank)
+        mine = shared_singly(length, ranks, rank, by_remainder=indexed.parts is not None)
         return Counter(mine), length - length // ranks * ranks
-    share = Share(length, stage.group, ranks, rank, "drop" if stage.drop_last else loader.ends)
+    policy, parts = "drop" if stage.drop_last else loader.ends, indexed.parts is not None
+    share = shared(length, stage.group, ranks, rank, policy, by_remainder=parts)
     return Counter(p for step in range(share.steps) for p in share.block(step).positions()), share.left_out
 
 
-def _counted(loader: Loader[Any], reading: Reading, plan: Plan) -> Proof:
+def _counted(loader: Loader[Any], reading: Reading, plan: ProofOptions) -> Proof:
     """A stream has no positions to count: the graph read without the engine must have as many samples."""
     if loader.world.share_ranks > 1 or plan.batches is not None:
         return Proof("once", None, "a stream, read in part: what is compared below is all that can be")
@@ -197,7 +198,7 @@ def _counted(loader: Loader[Any], reading: Reading, plan: Plan) -> Proof:
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 
-def _workers(subject: Subject, plan: Plan, first: Reading, known: bool) -> Iterator[Proof]:
+def _workers(subject: Subject, plan: ProofOptions, first: Reading, known: bool) -> Iterator[Proof]:
     kinds = plan.kinds or ("process", "thread")
     for kind in kinds:
         for workers in plan.workers if plan.kinds or kind == "process" else plan.workers[-1:]:
@@ -232,7 +233,7 @@ def cuts(length: int, count: int) -> list[int]:
     return sorted({round(k * length / (count - 1)) for k in range(count)})
 
 
-def _resume(subject: Subject, plan: Plan, whole: list[bytes]) -> Iterator[Proof]:
+def _resume(subject: Subject, plan: ProofOptions, whole: list[bytes]) -> Iterator[Proof]:
     most = max(plan.workers)
     kind = plan.kinds[0] if plan.kinds else "process"
     ways: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -261,7 +262,7 @@ def _resume(subject: Subject, plan: Plan, whole: list[bytes]) -> Iterator[Proof]
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
-def _ranks(subject: Subject, plan: Plan) -> Iterator[Proof]:
+def _ranks(subject: Subject, plan: ProofOptions) -> Iterator[Proof]:
     seen: Counter[int] = Counter()
     wanted: Counter[int] = Counter()
     steps: list[int] = []

@@ -13,13 +13,14 @@ from headrace.cli.proofs import Proof
 from headrace.cli.subject import Subject
 from headrace.engine.epoch import Epoch
 from headrace.engine.pool import Pool
+from headrace.engine.program import Program
 from headrace.engine.snapshot import VERSION, check
 from headrace.errors import BadOption, SnapshotRefused
 from headrace.loader import Loader
 from headrace.observe.lineage import rerun
 from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, QuarantinedSample, read
-from headrace.plan.share import Share
+from headrace.plan.remainders import shared
 from headrace.plan.world import World
 
 Failures = dict[tuple[int, str], str]
@@ -68,25 +69,25 @@ def _refusal(about: About, subject: Subject, loader: Loader[Any]) -> str | None:
 
 
 def _ticket(
-    program: Any, world: World, ends: str, entry: QuarantinedSample
+    program: Program, world: World, ends: str, entry: QuarantinedSample
 ) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
     """The number and the payload of the ticket that the entry's sample belongs to."""
     stage = program.stages[0]
     indexed = program.head.indexed(program.seed, entry.epoch)
+    assert indexed is not None
     length, ranks, rank = indexed.length, world.share_ranks, world.share_rank
     if stage.group is None:
         number = entry.position // program.block
         return number, (number * program.block, min(length, (number + 1) * program.block), ())
-    share = Share(length, stage.group, ranks, rank, "drop" if stage.drop_last else ends)  # type: ignore[arg-type]
+    policy, parts = "drop" if stage.drop_last else ends, indexed.parts is not None
+    share = shared(length, stage.group, ranks, rank, policy, by_remainder=parts)
     # Ops on whole batches have no position of a sample: they are known by the number of their batch.
     whole = any(node.op.describe() == entry.op for node in stage.nodes)
     step = entry.position // ranks if whole else share.at(entry.position)[0]
-    block = share.block(step)
-    extra = tuple(block.positions()[block.stop - block.start :])
-    return step * ranks + rank, (block.start, block.stop, extra)
+    return step * ranks + rank, share.block(step).payload()
 
 
-def _whole(program: Any, loader: Loader[Any], world: World, epoch: int) -> Failures:
+def _whole(program: Program, loader: Loader[Any], world: World, epoch: int) -> Failures:
     policy = replace(loader.policy, workers=0, kind="inline", start_method=None, on_error="skip")
     pool, meter = Pool(program, policy), Meter()
     try:

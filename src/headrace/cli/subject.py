@@ -52,7 +52,7 @@ class Subject:
                 value.__module__ = self.module
         return pipe.fingerprint() if fingerprint == as_main else fingerprint
 
-    def loader(self, **changes: Any) -> Loader[Any]:
+    def loader(self, **changes: object) -> Loader[Any]:
         """A new loader of the pipe, with the options that it was given with and these."""
         pipe = self.pipe
         if pipe is None:
@@ -61,7 +61,7 @@ class Subject:
             )
         return _made(pipe, self._options(), changes)
 
-    def measurable(self, **changes: Any) -> Loader[Any]:
+    def measurable(self, **changes: object) -> Loader[Any]:
         """The same, and for a DataLoader in torch's form a loader of its parts."""
         if self.pipe is not None or not _in_torchs_form(self.thing):
             return self.loader(**changes)
@@ -94,7 +94,7 @@ def _made(pipe: Pipe[Any], given: dict[str, Any], changes: dict[str, Any]) -> Lo
     return Loader(pipe, **options)
 
 
-def _in_torchs_form(thing: Any) -> bool:
+def _in_torchs_form(thing: object) -> bool:
     return all(hasattr(thing, name) for name in ("dataset", "batch_sampler", "collate_fn", "num_workers"))
 
 
@@ -134,7 +134,7 @@ def _look_up(text: str) -> tuple[Any, str]:
     return thing, module.__name__
 
 
-def _named_values(op: Any) -> Iterator[Any]:
+def _named_values(op: object) -> Iterator[Any]:
     """Functions and classes among the fields of an op, which a fingerprint knows by their names."""
     for name in getattr(op, "__dataclass_fields__", {}):
         value = getattr(op, name)
@@ -143,7 +143,7 @@ def _named_values(op: Any) -> Iterator[Any]:
                 yield part
 
 
-def _hint(inside: Any, name: str) -> str:
+def _hint(inside: object, name: str) -> str:
     names = [n for n in dir(inside) if not n.startswith("_")]
     if hint := meant(name, names):
         return hint

@@ -9,9 +9,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.cli.proofs import Plan, Proof, foreign, prove
+from headrace.cli.proofs import Proof, ProofOptions, foreign, prove
 from headrace.cli.replay import replay
 from headrace.cli.subject import find
+from headrace.engine.policy import KINDS
 from headrace.errors import BadOption
 
 
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> int:
     return _report(proofs, args.json)
 
 
-def _plan(args: argparse.Namespace) -> Plan:
+def _plan(args: argparse.Namespace) -> ProofOptions:
     try:
         workers = tuple(int(word) for word in args.workers.split(","))
     except ValueError:
@@ -57,12 +58,12 @@ def _plan(args: argparse.Namespace) -> Plan:
         raise BadOption(f"--workers {args.workers}: whole numbers >= 1 with commas between, such as 1,2,4")
     kinds = tuple(args.kinds.split(",")) if args.kinds else ()
     for kind in kinds:
-        if kind not in ("process", "thread", "ray"):
-            raise BadOption(f"--kinds {kind}: one of process, thread, ray")
+        if kind not in KINDS or kind == "inline":
+            raise BadOption(f"--kinds {kind}: one of {', '.join(known for known in KINDS if known != 'inline')}")
     for name, least in (("ranks", 1), ("cuts", 0), ("epoch", 0), ("batches", 1)):
         if getattr(args, name) is not None and getattr(args, name) < least:
             raise BadOption(f"--{name} {getattr(args, name)}: a whole number >= {least}")
-    return Plan(workers, kinds, args.ranks, args.cuts, args.batches, args.epoch)
+    return ProofOptions(workers, kinds, args.ranks, args.cuts, args.batches, args.epoch)
 
 
 def _report(proofs: Iterator[Proof], as_json: bool) -> int:

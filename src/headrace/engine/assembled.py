@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.wire.messages import Ticket
+from headrace.memory.arena import Arena
 
 
 class Assembled:
@@ -35,7 +36,7 @@ class Assembled:
     def blocks(self) -> Iterator[Block]:
         return (block for block, _, _ in self.ticket.payload[0])
 
-    def open(self, arena: Any) -> list[Any]:
+    def open(self, arena: Arena) -> list[Any]:
         samples: list[Any] = []
         for block, first, stop in self.ticket.payload[0]:
             samples += block.samples(first, stop, arena)

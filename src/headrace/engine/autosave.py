@@ -68,7 +68,8 @@ class Saved(NamedTuple):
 class Autosave:
     """Writes a snapshot every so many batches, if this is one of the `ranks` that write; `job` tells attempts apart."""
 
-    def __init__(self, path: Path, every: int, rank: int = 0, ranks: int = 1, job: str = "") -> None:
+    def __init__(self, path: str | os.PathLike[str], every: int, rank: int = 0, ranks: int = 1, job: str = "") -> None:
+        path = Path(path)
         if not isinstance(every, int) or every < 1:
             raise BadOption(f"every must be a whole number >= 1, not {every!r}")
         if not path.parent.is_dir():
@@ -89,8 +90,20 @@ class Autosave:
         self._file: tuple[int, int] | None = None
         """The last whole file, and where in it the number of steps since stands."""
         self._closing: Callable[[], object] = lambda: None
+        self.form: Callable[[], State] | None = None
+        """Of a door that keeps more than its loader knows: the whole state, in place of the loader's."""
         self.trouble = ""
         """Why the last snapshot could not be written."""
+
+    @classmethod
+    def of(
+        cls, given: "str | os.PathLike[str] | Autosave", every: int, rank: int, ranks: int, job: str
+    ) -> tuple["Autosave", State | None]:
+        """One of a file, with what is found there; a door that gives its own goes on from that by itself."""
+        if isinstance(given, Autosave):
+            return given, None
+        made = cls(given, every, rank, ranks, job)
+        return made, made.load()
 
     @property
     def _writes(self) -> bool:
@@ -127,7 +140,8 @@ class Autosave:
         seen = 0
         if not self._attempt:
             self._attempt = {
-                "epoch": epoch, "at": plain_epoch_place(at), "steps": before, "ranks": self._ranks, "job": self._job,
+                "epoch": epoch, "at": None if self.form else plain_epoch_place(at), "steps": before,
+                "ranks": self._ranks, "job": self._job,
             }  # fmt: skip
 
         def count() -> None:
@@ -138,7 +152,7 @@ class Autosave:
             self._made += 1
             # The first one is written at once: trouble shows early, and this attempt can be told from the last one.
             if self._made % self._every == 0 or self._made == 1:
-                self._save(state(), before + seen)
+                self._save(state() if self.form is None else self.form(), before + seen)
             else:
                 self._count_since()
 
@@ -184,6 +198,11 @@ class Autosave:
                 "make room there", self._mine, error, kept, self._every,
             )  # fmt: skip
         self.trouble = f"{self._mine}: {error}"
+
+    def leave(self) -> None:
+        """A loader is closed. (A door makes one loader after the other, and goes on counting.)"""
+        if self.form is None:
+            self.close()
 
     def close(self) -> None:
         """Nothing more is counted."""
@@ -245,7 +264,7 @@ def _read(path: Path) -> Saved | None:
     return Saved(state, steps, since, rank, made, attempt)
 
 
-def _count(value: Any, refused: SnapshotRefused) -> int:
+def _count(value: object, refused: SnapshotRefused) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise refused
     return value

@@ -19,7 +19,7 @@ from headrace.engine.feeds.elastic import InTurns
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
-from headrace.plan.turns import Progress, Rest, Turns, fold
+from headrace.plan.turns import RankProgress, Rest, Turns, fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +44,22 @@ class Dealing:
         groups, turns = _parts(at)
         return cls(turns.rest, turns.block, length, len(turns.progress), group, groups.number, drops)
 
-    def place(self, progress: Sequence[Progress], steps: int, skipped: int) -> RunPlace:
+    def place(self, progress: Sequence[RankProgress], steps: int, skipped: int) -> RunPlace:
         """Where the job stands after so many steps of this deal, with each rank as far as this."""
         number = self.number + steps if self.group else 0
         turns = InTurns(self.rest, self.block, tuple(progress))
         return RunPlace(Regrouped(turns, 0, number * self.group, number), 0, skipped)
 
-    def end(self, rank: int) -> Progress:
+    def end(self, rank: int) -> RankProgress:
         """The progress of a rank that has nothing left."""
         return Turns(self.rest, self.ranks, rank, self.block, self.length).tickets, 0
 
-    def progress_of(self, at: RunPlace) -> Progress:
+    def progress_of(self, at: RunPlace) -> RankProgress:
         """Of one rank: tickets behind it, and outputs gone of the next."""
         groups, turns = _parts(at)
         return turns.progress[0][0], groups.offset + at.gone
 
-    def again(self, progress: Sequence[Progress], steps: int, moved: bool) -> "Dealing | None":
+    def again(self, progress: Sequence[RankProgress], steps: int, moved: bool) -> "Dealing | None":
         """What is left, dealt anew after so many steps from here; None if that would change nothing."""
         rest = fold(self.rest, self.block, progress, self.length)
         left = _size(rest, self.length)
@@ -72,12 +72,12 @@ class Dealing:
 class Abreast:
     """Ranks take whole batches in turn, and are abreast unless all samples of a batch have failed on one of them."""
 
-    def place(self, progress: Sequence[Progress], steps: int, skipped: int) -> EpochPlace:
+    def place(self, progress: Sequence[RankProgress], steps: int, skipped: int) -> EpochPlace:
         """Where the job stands: at one position, which loads on any number of ranks, or each rank at its own."""
         ranks = [RunPlace(Position(position), gone, skipped) for position, gone in progress]
         return ranks[0] if all(place == ranks[0] for place in ranks) else VotedPlace(0, tuple(ranks))
 
-    def progress_of(self, at: RunPlace) -> Progress:
+    def progress_of(self, at: RunPlace) -> RankProgress:
         """The position of one rank, and outputs gone behind it."""
         if at.place is None:
             return 0, at.gone
@@ -85,7 +85,7 @@ class Abreast:
         return at.place.position, at.gone
 
 
-def job_progress(at: RunPlace) -> tuple[Progress, ...]:
+def job_progress(at: RunPlace) -> tuple[RankProgress, ...]:
     """Of all ranks, in the place of a job: tickets behind each, and outputs gone of the next."""
     return _parts(at)[1].progress
 

@@ -1,9 +1,13 @@
-"""Dynamic sharding: one epoch of one rank that takes blocks from a counter (see `feeds.counter`)."""
+"""Dynamic sharding: one epoch of one rank that takes blocks from a counter (see `feeds.counter`).
+
+The other ranks are told which blocks are finished when a batch is about to be handed over. If an exception keeps it
+from its caller, that is taken back as soon as anybody asks this rank where the job stands, or it leaves the epoch.
+"""
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from headrace.engine.feeds.counter import AtBlock, Blocks, Finished, Taken, merged
+from headrace.engine.feeds.counter import AtBlock, BlocksLeft, Finished, Taken, merged
 from headrace.engine.feeds.dealt import Deal, Dealt
 from headrace.engine.feeds.place import Feed
 from headrace.engine.feeds.regrouped import Regrouped
@@ -12,19 +16,33 @@ from headrace.engine.program import Program
 from headrace.errors import BadPipe
 from headrace.op import Each
 
+Begun = tuple[int, int] | None
+"""A block of which some outputs are gone, and how many."""
 
-class Counter(Protocol):
+
+class SharedCounter(Protocol):
     """What ranks share; see `headrace.ranks.counter`."""
 
     def take(self) -> int: ...
-    def finish(self, blocks: list[int], part: tuple[int, int] | None) -> None: ...
-    def everyone(self) -> list[tuple[list[int], tuple[int, int] | None]]: ...
+    def finish(self, blocks: list[int], count: int, part: Begun, surely: int) -> None:
+        """This rank has finished the first `count` of these, `surely` so many of them; and what is gone of one more."""
+
+    def everyone(self) -> list[tuple[list[int], Begun]]: ...
+
+
+class _Step(NamedTuple):
+    """How far this rank has come after so many batches."""
+
+    batches: int
+    finished: int
+    """Blocks."""
+    part: Begun
 
 
 class Dynamic:
     """One epoch of one rank."""
 
-    def __init__(self, program: Program, epoch: int, counter: Counter, done: Finished, skipped: int = 0) -> None:
+    def __init__(self, program: Program, epoch: int, counter: SharedCounter, done: Finished, skipped: int = 0) -> None:
         stage = program.stages[0]
         indexed = program.head.indexed(program.seed, epoch)
         assert indexed is not None
@@ -32,12 +50,17 @@ class Dynamic:
         self._whole = (indexed.length, self._size, stage.drop_last)
         self._done = done
         done.check(indexed.length)
-        self._blocks = Blocks(indexed.length, self._size, done, stage.drop_last)
+        self._blocks = BlocksLeft(indexed.length, self._size, done, stage.drop_last)
         self._counter = counter
         self._taken: list[int] = []
         self._open: dict[int, None] = {}
         """Tickets of this rank that are not finished, in order."""
-        self._part: tuple[int, int] | None = None
+        self._finished: list[int] = []
+        """Blocks, in the order in which this rank finished them."""
+        self._step = self._before = _Step(0, 0, None)
+        """After the batch handed out last, and after the one before it."""
+        self._told: _Step | None = self._step
+        """What the other ranks know; None while they are being told."""
         self._skipped = skipped
         self._epoch = epoch
 
@@ -60,28 +83,45 @@ class Dynamic:
 
     def note_end(self) -> None:
         """Nothing is left for this rank."""
-        self._finish(list(self._open), None)
+        self._finish(self._step.batches, list(self._open), None)
 
     def note(self, at: RunPlace) -> None:
+        """One more batch is about to be handed over."""
         self._skipped = at.skipped
+        batches = self._step.batches + 1
         if isinstance(at.place, Taken):  # a block is a batch, and it need not be the oldest one
-            self._finish([at.place.ticket - 1], None)
+            self._finish(batches, [at.place.ticket - 1], None)
             return
         assert isinstance(at.place, Regrouped)
         assert isinstance(at.place.source, Taken)
         ticket, gone = at.place.source.ticket, at.place.offset + at.gone
-        self._finish([t for t in self._open if t < ticket], (self._taken[ticket], gone) if gone else None)
+        self._finish(batches, [t for t in self._open if t < ticket], (self._taken[ticket], gone) if gone else None)
 
-    def _finish(self, tickets: list[int], part: tuple[int, int] | None) -> None:
-        if not tickets and part == self._part:
-            return
+    def _finish(self, batches: int, tickets: list[int], part: Begun) -> None:
+        self._finished += [self._taken[ticket] for ticket in tickets]
         for ticket in tickets:
             del self._open[ticket]
-        self._part = part
-        self._counter.finish([self._taken[ticket] for ticket in tickets], part)
+        finished = len(self._finished)
+        self._before, self._step = self._step, _Step(batches, finished, part)
+        self._tell(self._step)
 
-    def place(self) -> RunPlace | None:
-        """Where the whole job stands; None when everything is delivered."""
+    def _tell(self, step: _Step) -> None:
+        if self._told is None or step[1:] != self._told[1:]:
+            self._told = None
+            surely = min(step.finished, self._before.finished)
+            self._counter.finish(self._finished, step.finished, step.part, surely)
+        self._told = step
+
+    def leave(self) -> None:
+        """This rank makes no more steps: what it has said last counts."""
+        self._step = self._told or self._step
+
+    def place(self, received: int | None = None) -> RunPlace | None:
+        """Where the whole job stands; None when everything is delivered.
+
+        `received`: batches of this rank that have reached the caller, which may be one fewer than were handed out.
+        """
+        self._tell(self._before if received is not None and received < self._step.batches else self._step)
         finished = list(self._done.finished)
         begun = dict.fromkeys(range(len(self._done.parts)), 0)
         for blocks, part in self._counter.everyone():
@@ -92,7 +132,7 @@ class Dynamic:
                 begun[part[0]] = part[1]
         parts = tuple((self._blocks.ranges(b), self._blocks.skip(b) + gone) for b, gone in sorted(begun.items()))
         done = Finished(merged(finished), parts)
-        return RunPlace(done, 0, self._skipped) if Blocks(*self._whole[:2], done, self._whole[2]).count else None
+        return RunPlace(done, 0, self._skipped) if BlocksLeft(*self._whole[:2], done, self._whole[2]).count else None
 
 
 class Told(Iterator[Any]):
@@ -113,7 +153,7 @@ class Told(Iterator[Any]):
         return sample
 
     def leave(self) -> None:
-        pass
+        self._dynamic.leave()
 
 
 def check_program(program: Program) -> None:

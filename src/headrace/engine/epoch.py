@@ -26,11 +26,10 @@ from headrace.engine.pool import Pool
 from headrace.engine.run import Run
 from headrace.engine.workers.protocol import Workers
 from headrace.errors import Closed, HeadraceError
-from headrace.observe.meter import RUN, Meter
-from headrace.pipe.cursor import Cursor, Opening
-from headrace.pipe.graph import Pipe
-from headrace.plan.seed import BorrowedGlobals, seed_globals
+from headrace.observe.meter import Meter
+from headrace.pipe.cursor import Cursor
 from headrace.plan.world import World
+from headrace.tracebacks import shortened
 
 T = TypeVar("T", covariant=True)
 
@@ -44,7 +43,7 @@ class Watched(Protocol):
         """Nobody will ask for more."""
 
 
-Watch = Callable[[RunView, Callable[[RunPlace], RunView]], Watched]
+StartWatch = Callable[[RunView, Callable[[RunPlace], RunView]], Watched]
 """A run, and how to begin another one at a place -> the samples, as far as they are wanted."""
 CAPTURE = 64
 """Where ops in the consumer stand is noted once in so many batches: in between, the batches since are counted."""
@@ -66,7 +65,7 @@ class Epoch(Iterator[T], Generic[T]):
         at: RunPlace | None = None,
         first: Feed | None = None,
         keep: object = None,
-        watch: Watch | None = None,
+        watch: StartWatch | None = None,
         stands: Callable[[int], EpochPlace | None] | None = None,
     ) -> None:
         self.epoch = epoch
@@ -120,21 +119,23 @@ class Epoch(Iterator[T], Generic[T]):
     def _build(self, at: RunPlace | None) -> None:
         """A run at this place, with the ops of the consumer on top of it."""
         program = self._pool.program
+        self._samples: Iterator[Any]
         if program.tail:
-            self._tail = _TailOpening(self).open(program.pipe, None if at is None else at.cursors())
+            from headrace.engine.tail import LentTail, TailOpening, draws
+
+            self._tail = TailOpening(self).open(program.pipe, None if at is None else at.cursors())
+            self._samples = LentTail(self._tail) if draws(self._pool) else self._tail
         else:
-            self._run = self._begin(at)
+            self._run = self._samples = self._begin(at)
         self._last: tuple[Delivery, int] = (self._run.delivery, 0)
         """Of the batch handed out last: its ticket, and how many outputs of that are gone with it."""
-        self._samples: Iterator[Any] = self._tail if self._tail is not None else self._run
-        if self._tail is not None and _draws(self._pool):
-            self._samples = _Lent(self._tail)
         if self._watch is not None:
             # (With a tail this object is part of a circle anyway; without, it ends when nobody holds it any more.)
             mask = self._run.mask if self._tail is None else self.mask
             place = self._run.place if self._tail is None else self._live
-            again = partial(_again, weakref.ref(self))
-            self._samples = self._watched = self._watch(RunView(self._samples, place, mask), again)
+            run, again = self._run, partial(_again, weakref.ref(self))
+            sound = (lambda: run.sound) if self._tail is None else (lambda: self._run.sound)
+            self._samples = self._watched = self._watch(RunView(self._samples, place, mask, sound), again)
 
     def _begin(self, at: RunPlace | None, turn: int = 0) -> Run:
         assert self._workers is not None
@@ -144,7 +145,12 @@ class Epoch(Iterator[T], Generic[T]):
         )  # fmt: skip
 
     def __next__(self) -> T:
-        sample = self.take()
+        try:
+            sample = self.take()
+        except StopIteration:
+            raise
+        except Exception as error:
+            raise shortened(error)  # noqa: B904 - it is the same one
         self.received = self.handed  # (An interrupt is heard at calls only, so none can come after this.)
         return sample
 
@@ -158,7 +164,8 @@ class Epoch(Iterator[T], Generic[T]):
         try:
             if self._closed:
                 raise Closed(self._why or "this iterator is closed; iter(loader) starts the next epoch")
-            if self.received != self.handed or not self._run.sound:
+            # (Whoever watches may hold an error of the run's back, and batches that were made before it.)
+            if self.received != self.handed or (self._watch is None and not self._run.sound):
                 self._why = _broken_off("an exception came while a batch was on its way")
                 self.close(discard=True)
                 raise Closed(self._why)
@@ -215,18 +222,65 @@ class Epoch(Iterator[T], Generic[T]):
         self._behind = (self.handed, at)
         return True
 
+    def pass_over(self, *, stay: bool) -> None:
+        """What `take()` has given out is no batch, and does not count as one.
+
+        `stay`: it is an error, which the caller raises in its place. As after any error of the pipe's, the epoch stands
+        before it until the next batch is received.
+        """
+        # (No call between these.)
+        self._meter.batches -= 1
+        if stay:
+            self._last = self._previous
+            self.handed = self.received
+        else:
+            self.received = self.handed
+
+    @property
+    def workers(self) -> Workers | None:
+        """Who runs it; None at its end."""
+        return self._workers
+
+    def now(self) -> RunPlace:
+        """Where the run is: behind the batch that was handed out last, or that failed."""
+        return self._live()
+
     def start(self) -> None:
         """Send the first work out now, without waiting for the first batch to be asked for."""
         self._run.start()
 
+    def wait(self) -> None:
+        """Until the next batch is there, without taking it; what is wrong with the workers is raised."""
+        try:
+            while not self._run._ready and not self._run.ended:
+                self._run._pump()
+        except BaseException as error:
+            self._after(error)
+            raise
+
     def move(self, policy: Policy) -> None:
         """Go on with other workers, behind the batch that was handed out last."""
+        pool = self._pool
+
+        def change() -> Pool:
+            pool.change(policy)
+            return pool
+
+        self.move_to(change)
+
+    def move_to(self, change: Callable[[], Pool]) -> None:
+        """The same with the workers of a pool that `change` makes; up to here its program is the same."""
         # (By way of plain data: an op that cannot say where it stands is refused here, before anything is left.)
         at = RunPlace.read(plain_epoch_place(self._live())).fit(self._pool.program)
         self._run.abandon()
         self._give_back()
-        self._pool.change(policy)
+        self._pool = change()
         self._open(at)
+
+    @property
+    def watched(self) -> bool:
+        """Ranks settle among themselves how far it goes."""
+        return self._watch is not None
 
     def _live(self) -> RunPlace:
         """Where the run is now, and the ops on top of it."""
@@ -310,61 +364,4 @@ def _again(epoch: "weakref.ref[Epoch[Any]]", at: RunPlace) -> RunView:
     assert its is not None
     its._run.abandon()
     its._run = run = its._begin(at)
-    return RunView(run, run.place, run.mask)
-
-
-def _draws(pool: Pool) -> bool:
-    """Whether user code runs in the tail, and may draw from the global generators. (Threads never touch them.)"""
-    return pool.program.keyed and pool.policy.kind != "thread" and any(node.op.user for node in pool.program.tail)
-
-
-class _Lent(Iterator[Any]):
-    """The tail, with the user's generators put aside while it runs."""
-
-    def __init__(self, tail: Iterator[Any]) -> None:
-        self._tail = tail
-        self._borrowed = BorrowedGlobals()
-
-    def __next__(self) -> Any:
-        with self._borrowed:
-            return next(self._tail)
-
-
-class _TailOpening(Opening):
-    """Opens the ops that run in the consumer on top of a run."""
-
-    def __init__(self, epoch: Epoch[Any]) -> None:
-        program = epoch._pool.program
-        seeding = seed_globals if _draws(epoch._pool) else None
-        super().__init__(
-            program.pipe.ordinals(), program.seed, epoch.epoch, seed_globals=seeding, clock=epoch._meter.tail
-        )
-        self._iterator = epoch
-        self._bottom = program.tail[0].inputs[0]
-
-    def open(self, node: Pipe[Any], state: Any = None, turn: int = 0, paired: bool = False) -> Any:
-        if node is not self._bottom:
-            return super().open(node, state, turn, paired)
-        return _Bottom(self._iterator, state, turn if state is None else state.turn)
-
-
-class _Bottom(Iterator[Any]):
-    """A run, as the input of the first op of the tail."""
-
-    def __init__(self, epoch: Epoch[Any], at: RunPlace | None, turn: int) -> None:
-        self._epoch = epoch
-        self._turn = turn
-        epoch._run = epoch._begin(at, turn)
-
-    def __next__(self) -> Any:
-        clock = self._epoch._meter.tail
-        return next(self._epoch._run) if clock is None else clock.note(RUN, self._epoch._run.__next__)
-
-    def state(self) -> RunPlace:
-        return replace(self._epoch._run.place(), turn=self._turn)
-
-    def again(self, turn: int) -> None:
-        """The whole run again, with other random choices."""
-        self._epoch._run.abandon()
-        self._turn = turn
-        self._epoch._run = self._epoch._begin(None, turn)
+    return RunView(run, run.place, run.mask, lambda: run.sound)

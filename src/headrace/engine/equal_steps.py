@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.engine.places import RunPlace, RunView
 from headrace.engine.voting import Granted, Mask, StepVotes, Vote
-from headrace.errors import BadPipe
+from headrace.errors import BadPipe, HeadraceError
 
 log = logging.getLogger("headrace")
 PULLS = 2
@@ -51,7 +51,7 @@ class EqualSteps(Iterator[Any]):
         self._begin_deal(run)
 
     def _begin_deal(self, run: RunView) -> None:
-        self._source, self._place, self._mask = run
+        self._source, self._place, self._mask, self._sound = run
         self._held: deque[tuple[Any, Mask]] = deque()
         self._handfuls: deque[_Handful] = deque()
         """Those that are voted on or being pulled, oldest first."""
@@ -76,11 +76,8 @@ class EqualSteps(Iterator[Any]):
             self._left -= 1
             self._ahead -= 1
             sample, mask = self._held.popleft()
-            votes.delivered(mask)
-            if not votes.behind:
-                votes.handed += 1
+            if votes.delivered(mask):
                 return sample
-            votes.behind -= 1
 
     def leave(self) -> None:
         """Nobody will ask for more. Votes that are under way come to their end by themselves."""
@@ -125,6 +122,8 @@ class EqualSteps(Iterator[Any]):
             except StopIteration:
                 self._dry = True
             except Exception as error:
+                if not isinstance(error, HeadraceError) and not self._sound():
+                    raise  # out of the middle of the loop: a signal handler's, and it is not for later
                 self._dry, self._error = True, error
             else:
                 self._held.append((sample, self._mask() if votes.masks else None))
@@ -166,5 +165,5 @@ class EqualSteps(Iterator[Any]):
             )  # fmt: skip
 
 
-def _one(sample: Any) -> int:
+def _one(sample: object) -> int:
     return 1

@@ -13,7 +13,7 @@ death or a stuck worker can be named after the op and the sample.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
@@ -21,9 +21,11 @@ from typing import Any, NamedTuple
 from headrace.engine.program import Program, Stage
 from headrace.engine.wire.independent import independent
 from headrace.engine.wire.messages import Skip
-from headrace.op import Clock, Each, Here, Indexed, Spot, place, timed
+from headrace.nested import rough_bytes
+from headrace.op import Clock, Each, Flat, Here, Indexed, Source, Spot, Take, place, timed
 from headrace.ops.copies import ATOMS
-from headrace.pipe.cursor import Cursor, Opening
+from headrace.pipe.cursor import Cursor, Opening, State
+from headrace.pipe.graph import Pipe
 from headrace.plan.seed import Arrivals, numbered, seed_globals
 
 STRAND_SECONDS = 0.02
@@ -56,14 +58,16 @@ class Executor:
         self.skipped: list[Skip] = []
         """Samples of the last ticket that failed and were left out."""
 
-    def run(self, stage_number: int, epoch: int, number: int, payload: Any, avoid: tuple[int, ...] = ()) -> list[Any]:
+    def run(
+        self, stage_number: int, epoch: int, number: int, payload: object, avoid: tuple[int, ...] = ()
+    ) -> list[Any]:
         """The outputs of one ticket; positions in `avoid` are left out."""
         self._ran += 1
         opened = self._epoch(epoch)
         if self._ran % self.program.timed == 0:
             opened = opened.timed
         stage = self.program.stages[stage_number]
-        place.spot = self.spot
+        place.spot, place.rows = self.spot, None
         if self._seeds and stage.feed != "strand":
             seed_globals(opened.keys[stage_number](number))
         self.skipped.clear()
@@ -75,7 +79,7 @@ class Executor:
         else:
             self._note(number)
             outputs = self._push(opened.chains[stage_number], payload, number)
-        self.spot.here = None  # not after an error: whoever reports it asks where()
+        self.spot.here = place.rows = None  # not after an error: whoever reports it asks where()
         self.timings = opened.read_clock()
         return outputs
 
@@ -84,7 +88,7 @@ class Executor:
         header[1] = position
         header[2] = 1
 
-    def strand(self, epoch: int, strand: int, block: int, state: Any) -> tuple[list[Any], bool, Any]:
+    def strand(self, epoch: int, strand: int, block: int, state: State | None) -> tuple[list[Any], bool, State | None]:
         """The next block of a strand: its samples, whether it has ended, and where it is now."""
         opened = self._epoch(epoch)
         self.skipped.clear()
@@ -113,7 +117,7 @@ class Executor:
             while len(samples) < most:
                 samples.append(independent(next(cursor)))
                 if len(samples) == 1:
-                    most = min(most, max(1, STRAND_BYTES // _weight(samples[0])))
+                    most = min(most, max(1, STRAND_BYTES // rough_bytes(samples[0])))
                 if time.monotonic() > until:
                     break
         except StopIteration:
@@ -129,7 +133,7 @@ class Executor:
         opened.strands[strand] = (block + 1, cursor)
         return samples, ended, cursor.state()
 
-    def _open_strand(self, opened: "_Opened", strand: int, state: Any) -> Cursor:
+    def _open_strand(self, opened: "_Opened", strand: int, state: State | None) -> Cursor:
         opening = Opening(
             opened.ordinals,
             self.program.seed,
@@ -160,29 +164,29 @@ class Executor:
         self, opened: "_Opened", stage: Stage, number: int, payload: Any, avoid: tuple[int, ...]
     ) -> list[Any]:
         start, stop, extra = payload
-        wanted: Any = range(start, stop) if not extra else [*range(start, stop), *extra]
+        wanted: Sequence[int] = range(start, stop) if not extra else [*range(start, stop), *extra]
         if avoid:
             wanted = [p for p in wanted if p not in avoid]
         chain = opened.chains[stage.number]
         get = opened.indexed.get
         if stage.group is not None:
+            if stage.in_rows:
+                get = place.in_rows(get, len(wanted), opened.ordinals[id(self.program.head)])
             group = self._fetch(get, wanted) if not stage.columnar else self._take(opened.indexed.take, wanted, number)
             self.spot.index = None  # a whole batch from here on
             return self._push(chain, group, number) if group else []
         if not chain:
-
-            def get_independent(position: int) -> Any:
-                sample = get(position)
-                return sample if type(sample) in ATOMS else independent(sample)
-
-            return self._fetch(get_independent, wanted)
+            return self._fetch(get, wanted, independent)
         out: list[Any] = []
         for position in wanted:
             for sample in self._fetch(get, (position,)):
                 out += map(independent, self._push(chain, sample, position))
         return out
 
-    def _fetch(self, get: Callable[[int], Any], wanted: Any) -> list[Any]:
+    def _fetch(
+        self, get: Callable[[int], Any], wanted: Sequence[int], keep: Callable[[Any], Any] | None = None
+    ) -> list[Any]:
+        """The samples at these positions; `keep` is what each goes through before the next is asked for."""
         header = self.header
         header[2] = 1
         spot = self.spot
@@ -192,23 +196,25 @@ class Executor:
             for position in wanted:
                 header[1] = position
                 spot.index = None
-                append(get(position))
+                sample = get(position)
+                append(sample if keep is None or type(sample) in ATOMS else keep(sample))
             return samples
         for position in wanted:
             header[1] = position
             spot.index = None
             try:
-                append(get(position))
+                append(get(position) if keep is None else keep(get(position)))
             except Exception as error:
                 self._skip(position, error)
         return samples
 
-    def _take(self, take: Any, wanted: Any, number: int) -> Any:
+    def _take(self, take: Take | None, wanted: Sequence[int], number: int) -> Any:
         """The columns of all these positions at once."""
         import numpy as np
 
-        if not len(wanted):
+        if not wanted:
             return None
+        assert take is not None
         self._note(wanted[0])
         try:
             return take(np.array(wanted, dtype=np.int64), None)
@@ -240,7 +246,7 @@ class Executor:
             return done
         return self._push(chain, done, number) if done else []
 
-    def _push(self, chain: Chain, unit: Any, position: int) -> list[Any]:
+    def _push(self, chain: Chain, unit: object, position: int) -> list[Any]:
         """One unit through a chain of ops."""
         if self.program.skips:
             return self._push_what_works(chain, unit, position)
@@ -257,7 +263,7 @@ class Executor:
                 units = [call(u) for u in units]
         return units
 
-    def _push_what_works(self, chain: Chain, unit: Any, position: int) -> list[Any]:
+    def _push_what_works(self, chain: Chain, unit: object, position: int) -> list[Any]:
         """The same; what fails is left out by itself, and what a file gave before it broke is kept."""
         spot = self.spot
         units = [unit]
@@ -296,19 +302,6 @@ class Executor:
     def _op(self) -> str:
         here = self.spot.here
         return "the engine" if here is None else self.program.pipe.nodes()[here.ordinal].op.describe()
-
-
-def _weight(sample: Any, depth: int = 3) -> int:
-    """Roughly how many bytes a sample has."""
-    size = getattr(sample, "nbytes", None)
-    if isinstance(size, int):
-        return size + 64
-    if isinstance(sample, str | bytes | bytearray):
-        return len(sample) + 64
-    if depth and isinstance(sample, list | tuple | dict):
-        parts = list(sample.values() if isinstance(sample, dict) else sample)[:16]
-        return 64 + sum(_weight(p, depth - 1) for p in parts) * max(1, len(sample)) // max(1, len(parts))
-    return 64
 
 
 class _Held(NamedTuple):
@@ -354,14 +347,26 @@ class _Opened:
     @property
     def indexed(self) -> Indexed:
         if self._indexed is None:
-            self._indexed = self._program.head.indexed(self._program.seed, self.epoch, self._spot, self.clock)
+            head = _as_kept(self._program) or self._program.head
+            self._indexed = head.indexed(self._program.seed, self.epoch, self._spot, self.clock)
             assert self._indexed is not None
         return self._indexed
 
 
+def _as_kept(program: Program) -> Pipe[Any] | None:
+    """The head with sources that do not copy, where nothing touches a sample before the executor copies it."""
+    head, first = program.head, program.stages[0]
+    if first.group is not None or first.nodes or not all(node.op.hands_on for node in head.nodes() if node.inputs):
+        return None
+    for node in head.nodes():
+        if isinstance(node.op, Source):
+            head = head.replaced(node, node.op.as_kept())
+    return head
+
+
 def _all_of(spread: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterable[Any]]:
     # A generator does its work while it is read: reading it here puts that time where it belongs.
-    def read(sample: Any) -> Iterable[Any]:
+    def read(sample: object) -> Iterable[Any]:
         made = []
         try:
             for part in spread(sample):
@@ -378,11 +383,13 @@ def _broken(made: list[Any], error: Exception) -> Iterator[Any]:
     raise error
 
 
-def _chain(opening: Opening, nodes: Any) -> Chain:
-    return [
-        (here, timed(n.op.apply, here), False)
-        if isinstance(n.op, Each)
-        else (here, timed(n.op.spread if here.clock is None else _all_of(n.op.spread), here), True)
-        for n in nodes
-        for here in (opening.here(n),)
-    ]
+def _chain(opening: Opening, nodes: Sequence[Pipe[Any]]) -> Chain:
+    chain: Chain = []
+    for node in nodes:
+        here, op = opening.here(node), node.op
+        if isinstance(op, Each):
+            chain.append((here, timed(op.apply, here), False))
+        else:
+            assert isinstance(op, Flat), "anything else cannot run sample by sample, and ends a stage"
+            chain.append((here, timed(op.spread if here.clock is None else _all_of(op.spread), here), True))
+    return chain

@@ -3,12 +3,14 @@
 from typing import Any
 
 from headrace.engine.program import Program, cut
-from headrace.op import Each, Flat, Op
+from headrace.op import Each, Flat, Indexed, Op
 from headrace.pipe.graph import Pipe
+from headrace.plan.quality import quality
+from headrace.plan.units import PARTS, better
 
 
-def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0) -> str:
-    """The plan as lines of text."""
+def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) -> str:
+    """The plan as lines of text, for one of so many ranks."""
     program = cut(pipe, seed)
     where = "in any worker" if workers else "in the consumer"
     lines = []
@@ -19,6 +21,10 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0) -> str:
         lines += _nodes(program.head.nodes(), where, "nothing: any position is fetched directly")
         if indexed.remark:
             lines.append(f"  {indexed.remark}")
+        lines += [f"  {said}" for said in reading(indexed, ranks)]
+    elif program.stages[0].feed == "listed":
+        lines.append("head: a list that the consumer iterates, one ticket an item")
+        lines += _nodes(program.head.nodes(), "IN THE CONSUMER", None)
     else:
         place = "in one worker" if workers else "in the consumer"
         lines.append(f"head: a stream in {program.strands} strand(s), read once, {place}")
@@ -71,3 +77,25 @@ def _advice(program: Program) -> list[str]:
         f"advice: {', '.join(heavy)} runs in one place because a later op must see the whole stream; "
         f"move it after shuffle() and sharding_filter() to divide its work"
     ]
+
+
+def reading(indexed: Indexed, ranks: int) -> list[str]:
+    """How often a job of so many ranks reads what is stored in units, and how well the order mixes it."""
+    order, units = indexed.parts, indexed.scattered or indexed.units
+    if order is None:
+        if units is None or not units.largest or ranks == 1:
+            return []
+        return [
+            f"ranks: every one of {ranks} ranks needs every one of the {units.count} {units.name}: the job reads the "
+            f"data {ranks} times; shuffle(parts={PARTS}) reads it about once"
+        ]
+    said = []
+    if ranks > 1:
+        times = order.reads(ranks)
+        advice = ""
+        if (more := better(ranks, order.count)) is not None:
+            advice = f", because {ranks} does not divide {order.count}: {more} ranks read {order.reads(more):.2f} times"
+        elif times > 1.1:
+            advice = ", because units are cut between parts: write more and smaller units, or choose fewer parts="
+        said.append(f"ranks: the {ranks} ranks together read the data {times:.2f} times{advice}")
+    return [*said, f"quality: {quality(order, order.ends)}"]

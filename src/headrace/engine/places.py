@@ -145,11 +145,15 @@ EpochPlace = RunPlace | VotedPlace
 
 
 class RunView(NamedTuple):
-    """A run, for whoever stands between it and the user: its samples, where it stands, the mask of the last one."""
+    """A run, for whoever stands between it and the user: its samples, where it stands, the mask of the last one.
+
+    It is `sound` unless an exception came out of the middle of the loop.
+    """
 
     samples: Iterator[Any]
     place: Callable[[], RunPlace]
     mask: Callable[[], list[bool] | None]
+    sound: Callable[[], bool]
 
 
 def read_epoch_place(value: object) -> EpochPlace | None:

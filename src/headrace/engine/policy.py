@@ -5,11 +5,13 @@ None of these options changes which samples arrive or in which order (`ordered=F
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from headrace.errors import BadOption, meant
 
-KINDS = ("inline", "thread", "process", "ray")
+Kind = Literal["inline", "thread", "process", "ray"]
+"""The kinds of workers: `engine/pool.py` makes a set of each."""
+KINDS: tuple[str, ...] = get_args(Kind)
 START_METHODS = ("server", "fork", "forkserver", "spawn")
 MEMORY = 256 * 1024 * 1024
 STRETCH = 8
@@ -42,7 +44,7 @@ class Policy:
     """How a pipe is run."""
 
     workers: int = 0
-    kind: Literal["inline", "thread", "process", "ray"] = "inline"
+    kind: Kind = "inline"
     prefetch: int = 2
     """Tickets that wait in a worker's own queue."""
     ordered: bool = True
@@ -128,7 +130,7 @@ def _shared(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "pool": pool, "workers": pool.workers, "kind": "process"}
 
 
-def _one_of(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
+def _one_of(name: str, value: object, choices: tuple[str, ...], also: str = "") -> None:
     if value not in choices:
         hint = meant(str(value), choices)
         raise BadOption(f"{name} must be one of {', '.join(map(repr, choices))}{also}, not {value!r}{hint}")

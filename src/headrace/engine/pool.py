@@ -64,9 +64,10 @@ class Pool:
 
     def discard(self, workers: Workers) -> None:
         """Workers that are in no fit state."""
-        self._end(workers)  # first: if this is interrupted, the pool's own end closes them
+        self._end(workers)  # first: if this is interrupted, whoever closes the pool once more ends them
         with self._lock:
             self._busy = [w for w in self._busy if w is not workers]
+            self._idle = [w for w in self._idle if w is not workers]
 
     def replaced(self) -> int:
         """Workers that died and were replaced, in all sets there have been."""
@@ -77,12 +78,9 @@ class Pool:
             return [*self._idle, *self._busy]
 
     def close(self) -> None:
-        with self._lock:
-            self.closed = True
-            everybody = [*self._idle, *self._busy]
-            self._idle, self._busy = [], []
-        for workers in everybody:
-            self._end(workers)
+        self.closed = True
+        for workers in self.all():
+            self.discard(workers)
 
     def _end(self, workers: Workers) -> None:
         self._replaced += len(workers.restarts)

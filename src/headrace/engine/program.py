@@ -3,19 +3,25 @@
     head  ──>  stage 0  ──>  stage 1  ──>  ...  ──>  tail (in the consumer)
 
 The **head** says where samples come from. If the pipe has random access up to some op, that part is *indexed*: the
-consumer deals out positions and the worker fetches them. Otherwise it is a *strand*: a cursor that runs in one place
-and hands on blocks of samples. A **stage** is a chain of ops that treat every sample (or every batch) on its own, so
-that any worker can run any ticket of it. A `batch` after an op that changes counts starts the next stage: the consumer
-only regroups references to samples. The **tail** is what has to see the whole stream after work has been divided.
+consumer deals out positions and the worker fetches them. A *listed* source is iterated by the consumer itself, and each
+item is a ticket. Otherwise the head is a *strand*: a cursor that runs in one place and hands on blocks of samples. A
+**stage** is a chain of ops that treat every sample (or every batch) on its own, so that any worker can run any ticket
+of it. A `batch` after an op that changes counts starts the next stage: the consumer only regroups references to
+samples. The **tail** is what has to see the whole stream after work has been divided.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from headrace.errors import BadOption
 from headrace.op import Each, Flat
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.batch import Batch
+from headrace.ops.shape.collate import Collate
 from headrace.pipe.graph import Pipe
+
+if TYPE_CHECKING:
+    from headrace.ops.text.balance import Balance
 
 BLOCK = 64
 """Positions in one ticket when nothing says how many samples belong together."""
@@ -39,6 +45,14 @@ class Stage:
     """Samples of one ticket form one list of this size; None: they stay single."""
     drop_last: bool = False
     why: str = ""
+    balance: "Balance[Any] | None" = None
+    """Which samples form a list is the plan of this op."""
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether samples may be written into the batch one by one, as they are made: nobody sees the list of them."""
+        first = self.nodes[0].op if self.nodes else None
+        return isinstance(first, Collate) and first.fn is None and first.pad is None
 
     @property
     def columnar(self) -> bool:
@@ -74,6 +88,17 @@ class Program:
     def indexed(self) -> bool:
         return self.stages[0].feed == "positions"
 
+    def over(self, pipe: Pipe[Any]) -> "Program":
+        """The same program over a pipe that has the same ops in the same places, with other values in them."""
+        now = {id(old): new for old, new in zip(self.pipe.nodes(), pipe.nodes(), strict=True)}
+        stages = tuple(
+            replace(s, inner=tuple(now[id(n)] for n in s.inner), nodes=tuple(now[id(n)] for n in s.nodes))
+            for s in self.stages
+        )
+        return replace(
+            self, pipe=pipe, head=now[id(self.head)], stages=stages, tail=tuple(now[id(n)] for n in self.tail)
+        )
+
     @property
     def last(self) -> Stage:
         return self.stages[-1]
@@ -87,7 +112,9 @@ class Program:
     @property
     def countable(self) -> bool:
         """Ranks can know by arithmetic how many steps each of them will take."""
-        return not self.tail and all(isinstance(n.op, Each) for s in self.stages for n in (*s.inner, *s.nodes))
+        dealt = any(stage.balance is not None for stage in self.stages)
+        nodes = [n for s in self.stages for n in (*s.inner, *s.nodes)]
+        return not self.tail and not dealt and all(isinstance(n.op, Each) for n in nodes)
 
     @property
     def one_to_one(self) -> bool:
@@ -122,12 +149,16 @@ def cut(
     chain = _chain(pipe)
     head, rest = _head(chain)
     indexed = head.indexed(seed, 0) is not None
-    stages, tail = _stages(rest, "positions" if indexed else "strand")
+    listed = head.op.listed
+    if listed and divided:
+        raise BadOption("a listed source is this rank's own list, which is not divided among ranks: leave world= out")
+    stages, tail = _stages(rest, "listed" if listed else "positions" if indexed else "strand")
     if divided and stages[-1].feed == "strand":
         stages.append(Stage(len(stages), (), (), "refs", None, False, "ranks take samples in turn"))
     return Program(
         pipe, head, tuple(stages), tuple(tail), seed,
         block=_block(stages, head), keyed=keyed, skips=skips, strands=1 if indexed else strands or 1,
+        strand_block=1 if head.op.batches else STRAND_BLOCK,
     )  # fmt: skip
 
 
@@ -141,9 +172,9 @@ def _chain(pipe: Pipe[Any]) -> list[Pipe[Any]]:
 
 def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
     """How much of the chain belongs together in front, and what is left for the stages."""
-    reach = 0  # the longest prefix with random access
-    while reach < len(chain) and chain[reach].indexed(0, 0) is not None:
-        reach += 1
+    if chain[0].op.listed:
+        return chain[0], chain[1:]
+    reach = _reach(chain)
     mark = next((i for i, node in enumerate(chain) if isinstance(node.op, Sharding)), None)
     if reach and (_serial(chain[reach:]) is None or (mark is not None and mark < reach)):
         # Positions are known, so they are divided. A batch that only one-to-one ops follow is cut by the plan: ranks
@@ -161,6 +192,17 @@ def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
     last = _serial(chain[1:])
     end = 1 if last is None else last + 2
     return chain[end - 1], chain[end:]
+
+
+def _reach(chain: list[Pipe[Any]]) -> int:
+    """How many nodes lead up to the last one with random access: behind a filter an op that takes windows has it."""
+    reach = 0
+    while reach < len(chain) and chain[reach].indexed(0, 0) is not None:
+        reach += 1
+    for i in range(len(chain) - 1, reach, -1):
+        if chain[i].op.by_window and chain[i].indexed(0, 0) is not None:
+            return i + 1 + _reach(chain[i + 1 :])
+    return reach
 
 
 def _serial(nodes: list[Pipe[Any]]) -> int | None:
@@ -181,16 +223,14 @@ def _serial(nodes: list[Pipe[Any]]) -> int | None:
 def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[Any]]]:
     """The stages, and the nodes that are left for the consumer."""
     stages: list[Stage] = []
-    now = _Draft(
-        feed, "random access: positions are dealt out" if feed == "positions" else "a stream is read in one place"
-    )
+    now = _Draft(feed, _WHY[feed])
     for i, node in enumerate(nodes):
         op = node.op
         if isinstance(op, Sharding):
             continue
         if isinstance(op, Batch):
             if (
-                now.feed == "strand"
+                now.feed in ("strand", "listed")
                 or now.batch is not None
                 or not now.one_to_one
                 or (now.nodes and now.feed != "refs")
@@ -206,6 +246,13 @@ def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[A
         else:
             return [*stages, now.stage(len(stages))], nodes[i:]
     return [*stages, now.stage(len(stages))], []
+
+
+_WHY = {
+    "positions": "random access: positions are dealt out",
+    "listed": "the consumer lists items: each is handed to a worker",
+    "strand": "a stream is read in one place",
+}
 
 
 class _Draft:
@@ -224,11 +271,18 @@ class _Draft:
 
     def stage(self, number: int) -> Stage:
         size, drop = (None, False) if self.batch is None else (self.batch.size, self.batch.drop_last)
-        return Stage(number, tuple(self.inner), tuple(self.nodes), self.feed, size, drop, self.why)
+        balance = None if self.batch is None or type(self.batch) is Batch else _balance(self.batch)
+        return Stage(number, tuple(self.inner), tuple(self.nodes), self.feed, size, drop, self.why, balance)
+
+
+def _balance(batch: Batch[Any]) -> "Balance[Any] | None":
+    from headrace.ops.text.balance import Balance  # (here: it needs numpy)
+
+    return batch if isinstance(batch, Balance) else None
 
 
 def _block(stages: list[Stage], head: Pipe[Any]) -> int:
-    if any(isinstance(node.op, Batch) for node in head.nodes()):
+    if any(isinstance(node.op, Batch) or node.op.by_window for node in head.nodes()):
         return 1  # the samples are batches already
     sizes = [s.group for s in stages if s.group is not None]
     return max(1, min(sizes[0], 1024)) if sizes else BLOCK

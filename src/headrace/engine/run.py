@@ -264,15 +264,14 @@ class Run:
             self._groups[stage].closed = True
 
     def _all_ended(self) -> bool:
-        for stage, feed in enumerate(self._feeds):
-            if not feed.ended or self._expect[stage] != self._issued[stage] or self._pending[stage] is not None:
-                return False
-        return True
+        settled = self._expect == self._issued and self._pending == [None] * len(self._pending)
+        return settled and all(feed.ended for feed in self._feeds)
 
     def _accept(self, reply: Reply) -> None:
         ticket = reply.ticket
         if ticket.owner is not self:
             self._put_away(reply)
+            assert ticket.owner is not None
             ticket.owner.let_go(ticket)
             return
         self._outstanding -= 1
@@ -300,8 +299,10 @@ class Run:
                 self._ready.append(reply)
                 self._expect[stage] += 1
             return
-        while self._expect[stage] in window:
-            reply, feed = window.pop(self._expect[stage]), self._feeds[stage]
+        feed = self._feeds[stage]
+        any_order = feed.streamed and stage == self._last and not self.policy.ordered
+        while window if any_order else self._expect[stage] in window:
+            reply = window.pop(min(window) if any_order else self._expect[stage])
             divided = self._singly[stage].divides(feed, reply)
             if reply.error is not None:
                 self.let_go(reply.ticket)

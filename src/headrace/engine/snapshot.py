@@ -2,10 +2,12 @@
 
     {"version": 2, "pipe": [hash of each op], "seed": 7, "epoch": 3, "at": null | place}
 
+and "weights", where a mixture's weights were changed while the job ran (`ops.branch.journal`).
 Only JSON values go in and come out: loading a snapshot executes nothing. A snapshot is checked whole before it is used,
 and every refusal says what is wrong: a pipe that differs is refused with the op that differs.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from headrace.engine.places import EpochPlace, plain_epoch_place, read_epoch_place
@@ -18,7 +20,29 @@ VERSION = 2
 
 def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> dict[str, Any]:
     """A snapshot; `at` is where the epoch stands, None before it."""
-    return {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": plain_epoch_place(at)}
+    # (Here, because mixtures need numpy, and a first batch should not wait for it.)
+    from headrace.ops.branch.journal import lasting, text
+    from headrace.ops.branch.mix import Mix
+
+    state = {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": plain_epoch_place(at)}
+    journals = [text(lasting(node.op.journal, epoch)) for node in pipe.nodes() if isinstance(node.op, Mix)]
+    return {**state, "weights": journals} if any(journals) else state
+
+
+def reweighted(pipe: Pipe[Any], state: dict[str, Any]) -> Pipe[Any]:
+    """The pipe, with the changes of weights that a snapshot says, and no others."""
+    from headrace.ops.branch.journal import read
+    from headrace.ops.branch.mix import Mix
+
+    mixtures = [node for node in pipe.nodes() if isinstance(node.op, Mix)]
+    said = state.get("weights", [""] * len(mixtures))
+    if not isinstance(said, list) or len(said) != len(mixtures):
+        raise SnapshotRefused(f"the snapshot's changes of weights are not those of {len(mixtures)} mixtures")
+    for node, journal in zip(mixtures, said, strict=True):
+        assert isinstance(node.op, Mix)
+        if (found := read(journal, len(node.inputs))) != node.op.journal:
+            pipe = pipe.replaced(node, replace(node.op, journal=found))
+    return pipe
 
 
 def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:

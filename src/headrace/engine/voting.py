@@ -17,12 +17,12 @@ whole job stands, and what is only voted on does not count:
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from headrace.engine.dealing import Abreast, Dealing, job_progress
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
-from headrace.plan.turns import Progress
+from headrace.plan.turns import RankProgress
 
 HANDFUL = 4
 LONGEST = 500
@@ -69,7 +69,7 @@ class RankVote(NamedTuple):
         numbers = [self.ready, self.failed, self.share, self.skipped, *self.progress]
         return numbers + [0] * (width - len(numbers))
 
-    def after(self, step: int) -> Progress:
+    def after(self, step: int) -> RankProgress:
         return self.progress[2 * step - 2], self.progress[2 * step - 1]
 
 
@@ -80,7 +80,7 @@ HEAD = 4
 class _Voted(NamedTuple):
     """What is known after a vote."""
 
-    progress: list[list[Progress]]
+    progress: list[list[RankProgress]]
     """Of each share, after each step."""
     skipped: int
     everyone: list[RunPlace]
@@ -118,7 +118,7 @@ class StepVotes:
         self._dealing = dealing
         """Where ranks take positions, or batches of them, in turn."""
         self._settled = at
-        self.behind = behind
+        self._behind = behind
         """Steps that were delivered already when the snapshot was taken."""
         self.handful = handful
         self.masks = masks
@@ -127,7 +127,7 @@ class StepVotes:
         """Of the batch delivered last."""
         self.unit, self.size = unit, size
         """In which what is left out is counted; how many are in a batch, if that can be told."""
-        self.handed = 0
+        self._handed = 0
         """Batches that went out."""
         self.deals = 0
         """How often what is left was dealt anew."""
@@ -162,56 +162,45 @@ class StepVotes:
     def count(self, vote: Vote) -> Granted:
         """Wait for the others. The steps that all can make are those at hand now."""
         numbers, texts = vote.wait()
+        settled, before = self._settled, self._steps
         if self._voted is not None:
-            self._settled = self.place()
-            self._steps += self._step
-        self._step = 0
+            settled, before = self.place(), before + self._step
         rows = [RankVote.read(row) for row in numbers]
         shares = [row for _, row in sorted({row.share: row for row in rows}.items())]
         last = self._last(numbers)
         told = [json.loads(text) for text in texts]
-        failed = next((f"rank {rank}: {told[rank][1]}" for rank, row in enumerate(rows) if row.failed), "")
+        failed = [f"rank {rank}: {told[rank][1]}" for rank, row in enumerate(rows) if row.failed]
         steps = min(row.ready for row in rows)
         table = [[row.after(step) for row in shares] for step in range(1, steps + 1)] if self.each_step else []
         places = {row.share: place for row, (place, _) in zip(rows, told, strict=False) if place is not None}
         everyone = [RunPlace.read(place) for _, place in sorted(places.items())]
-        self._voted = _Voted(table, sum(row.skipped for row in shares) // len(shares), everyone)
+        voted = _Voted(table, sum(row.skipped for row in shares) // len(shares), everyone)
+        again: tuple[Dealing, int] | None = None
         if last and not failed and isinstance(self._dealing, Dealing):
-            self._next = self._redealt(self._dealing, shares, steps)
+            reached = table[steps - 1] if steps else _progress(settled, self._dealing)
+            if (dealing := _redealt(self._dealing, shares, reached, before + steps, steps)) is not None:
+                again = dealing, voted.skipped
         wanting = tuple(rank for rank, row in enumerate(rows) if row.ready <= steps)
-        return Granted(steps, last, failed, wanting if any(row.ready > steps for row in rows) else ())
-
-    def _redealt(self, dealing: Dealing, shares: list[RankVote], steps: int) -> tuple[Dealing, int] | None:
-        """What is left after these steps, dealt anew, and the failed samples so far; None if nothing can be gained."""
-        voted = self._voted
-        assert voted is not None
-        if all(row.ready == steps for row in shares):
-            return None
-        reached = list(voted.progress[steps - 1] if steps else self._progress(dealing))
-        moved = any(map(any, reached))
-        for share, row in enumerate(shares):
-            if row.ready == steps and not (moved and dealing.drops):
-                reached[share] = dealing.end(share)  # it has nothing more, whatever positions it has left
-        again = dealing.again(reached, self._steps + steps, moved)
-        return None if again is None else (again, voted.skipped)
-
-    def _progress(self, dealing: Dealing) -> tuple[Progress, ...]:
-        """How far ranks had come before the handful at hand."""
-        if self._settled is None:
-            return ((0, 0),) * dealing.ranks
-        assert isinstance(self._settled, RunPlace)
-        return job_progress(self._settled)
+        granted = Granted(
+            steps, last, failed[0] if failed else "", wanting if any(row.ready > steps for row in rows) else ()
+        )
+        # (No call between these: an interrupt finds the job before this vote or after it.)
+        self._settled, self._steps = settled, before
+        self._voted, self._step = voted, 0
+        self._next = again
+        return granted
 
     def deal_again(self) -> RunPlace | None:
         """All steps of this deal are made: where the next one begins, if there is one."""
         if self._next is None:
             return None
-        (dealing, skipped), self._next = self._next, None
-        self._begun = self._begun or bool(self._steps + self._step)
-        self._dealing = dealing
-        self._settled = at = dealing.place(((0, 0),) * dealing.ranks, 0, skipped)
-        self._votes = self._votes.again()
-        self._voted = None
+        dealing, skipped = self._next
+        at = dealing.place(((0, 0),) * dealing.ranks, 0, skipped)
+        votes = self._votes.again()
+        begun = bool(self._begun or self._steps or self._step)
+        # (No call between these: an interrupt finds the job in one deal or the other.)
+        self._votes, self._dealing, self._next = votes, dealing, None
+        self._settled, self._voted, self._begun = at, None, begun
         self._steps = self._step = 0
         self.deals += 1
         return at
@@ -221,9 +210,17 @@ class StepVotes:
         """No rank has made a step of this epoch."""
         return not self._begun and not self._steps and not self._step
 
-    def delivered(self, mask: Mask) -> None:
+    def delivered(self, mask: Mask) -> bool:
+        """One step is made; whether its batch goes out, which it does unless that was before the snapshot."""
+        behind = self._behind
+        # (No call between these: they happen together or not at all.)
         self._step += 1
         self.mask = mask
+        if behind:
+            self._behind = behind - 1
+            return False
+        self._handed += 1
+        return True
 
     def place(self, received: int | None = None) -> EpochPlace | None:
         """Where the whole job stands; None: at the start of the epoch.
@@ -231,11 +228,36 @@ class StepVotes:
         `received`: as seen by a caller who has received so many batches, which may be one fewer than were handed out.
         """
         voted = self._voted
-        step = self._step if received is None else self._step - (self.handed - received)
-        if voted is None or self.behind:
+        step = self._step if received is None else self._step - (self._handed - received)
+        if voted is None or self._behind:
             return self._settled
         if self._dealing is None:
             return VotedPlace(step, tuple(voted.everyone))
         if not step:
             return self._settled
         return self._dealing.place(voted.progress[step - 1], self._steps + step, voted.skipped)
+
+
+def _redealt(
+    dealing: Dealing, shares: list[RankVote], progress: Sequence[RankProgress], steps: int, handful: int
+) -> Dealing | None:
+    """What is left after so many steps of a deal, `handful` of them just now, dealt anew; None if nothing is gained.
+
+    `progress`: how far each share has come by then.
+    """
+    if all(row.ready == handful for row in shares):
+        return None
+    reached = list(progress)
+    moved = any(map(any, reached))
+    for share, row in enumerate(shares):
+        if row.ready == handful and not (moved and dealing.drops):
+            reached[share] = dealing.end(share)  # it has nothing more, whatever positions it has left
+    return dealing.again(reached, steps, moved)
+
+
+def _progress(settled: EpochPlace | None, dealing: Dealing) -> tuple[RankProgress, ...]:
+    """How far ranks had come where all stood last."""
+    if settled is None:
+        return ((0, 0),) * dealing.ranks
+    assert isinstance(settled, RunPlace)
+    return job_progress(settled)

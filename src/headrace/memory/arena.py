@@ -14,7 +14,6 @@ import ctypes
 import errno
 import mmap
 import os
-import tempfile
 import weakref
 from collections import deque
 from functools import lru_cache
@@ -37,6 +36,8 @@ def anonymous(size: int, named: bool = False) -> int:
     if hasattr(os, "memfd_create") and not named:
         fd = _memory("headrace")
     else:
+        import tempfile
+
         folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
         handle, path = tempfile.mkstemp(prefix="headrace-", dir=folder)
         os.unlink(path)

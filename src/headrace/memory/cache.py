@@ -1,10 +1,10 @@
 """Slots: memory that several processes fill and read together, a cache whose parts are made once for all of them.
 
-    | magic | token | slots | bytes of a slot | clock |  unit in each slot | last use of each slot |  slot 0 | slot 1 |
-    ...
+    | magic | token | slots | bytes of a slot | clock |  unit in each slot | last use | what is left |  slot 0 | ...
 
 Each slot holds one *unit* (a number; what it means is the user's business) or none. Whoever needs a unit that is in no
-slot takes the slot that was used longest ago and fills it. Who reads and who fills is settled by locks of the kernel on
+slot takes the slot that was used longest ago and fills it; those first whose unit has been read to its end, if readers
+say how much of it they have taken. Who reads and who fills is settled by locks of the kernel on
 bytes of the memory's own file: any number may read a slot, or one may fill it, and the locks of a process that dies are
 gone with it. A slot says that it holds a unit only when it is filled, so a death in the middle leaves it empty.
 
@@ -27,7 +27,7 @@ import numpy as np
 from headrace.memory.segment import LINUX
 
 NAME = "headrace-slots"
-MAGIC = b"hrslots1"
+MAGIC = b"hrslots2"
 HEADER = struct.Struct("<8s16sqq")
 PAGE = 4096
 LOADING = 1 << 40
@@ -53,28 +53,32 @@ class Slots:
         self._maker = os.getpid()
         self._data = _data_start(count)
         self._map = mmap.mmap(fd, self._data + count * size)
-        numbers = np.frombuffer(self._map, np.int64, 1 + 2 * count, HEADER.size)
-        self._clock, self._units, self._used = numbers[:1], numbers[1 : 1 + count], numbers[1 + count :]
+        numbers = np.frombuffer(self._map, np.int64, 1 + 3 * count, HEADER.size)
+        self._clock, (self._units, self._used, self._left) = numbers[:1], numbers[1:].reshape(3, count)
         self._locks = _Locks(fd)
         self._seen: dict[int, int] = {}
         """Where units were when they were last looked for."""
         self.made = 0
         """Units that this process has made."""
 
-    def read(self, unit: int, use: Use, make: Use) -> None:
-        """Call `use` with the memory of a unit; if it is in no slot, `make` fills one first."""
+    def read(self, unit: int, use: Use, make: Use, taken: int = 0, size: int = 0) -> None:
+        """Call `use` with the memory of a unit; if it is in no slot, `make` fills one first.
+
+        `taken` of the `size` parts of the unit are taken by this: what has been read to its end goes before the rest.
+        """
         while True:
             slot = self._find(unit)
             if slot is not None and self._locks.share(slot):
                 try:
                     if self._units[slot] == unit:
                         self._touch(slot)
+                        self._count(slot, taken, size)
                         return use(self._slot(slot))
                 finally:
                     self._locks.free(slot)
             with self._locks.making(unit):
                 if self._find(unit) is None:
-                    return self._fill(unit, use, make)
+                    return self._fill(unit, use, make, taken, size)
 
     def _find(self, unit: int) -> int | None:
         slot = self._seen.get(unit, 0)
@@ -93,7 +97,7 @@ class Slots:
             if slot is not None:
                 self._touch(slot)
 
-    def _fill(self, unit: int, use: Use, make: Use) -> None:
+    def _fill(self, unit: int, use: Use, make: Use, taken: int, size: int) -> None:
         slot = self._victim()
         try:
             self._units[slot] = -1
@@ -102,14 +106,16 @@ class Slots:
             make(memory)
             self.made += 1
             self._touch(slot)
+            self._left[slot] = 0
+            self._count(slot, taken, size)
             self._units[slot] = unit
             use(memory)
         finally:
             self._locks.free(slot)
 
     def _victim(self) -> int:
-        """The slot that was used longest ago and that nobody reads, locked."""
-        order = np.argsort(self._used, kind="stable").tolist()
+        """The slot that was used longest ago and that nobody reads, of those read to the end if there are; locked."""
+        order = np.lexsort((self._used, self._left > 0)).tolist()
         for slot in order:
             if self._locks.own(slot, wait=False):
                 return int(slot)
@@ -119,6 +125,10 @@ class Slots:
     def _touch(self, slot: int) -> None:
         self._clock[0] += 1  # two at once may get the same time: then either may be put out first
         self._used[slot] = self._clock[0]
+
+    def _count(self, slot: int, taken: int, size: int) -> None:
+        # Not exact where two do it at once: then a unit goes a little later, when it was used longest ago.
+        self._left[slot] = max(0, (int(self._left[slot]) or size) - taken)
 
     def _slot(self, slot: int) -> memoryview:
         start = self._data + slot * self.size
@@ -145,7 +155,7 @@ class Slots:
 
 
 def _data_start(count: int) -> int:
-    return -(-(HEADER.size + 8 * (1 + 2 * count)) // PAGE) * PAGE
+    return -(-(HEADER.size + 8 * (1 + 3 * count)) // PAGE) * PAGE
 
 
 def _make(count: int, size: int) -> int:
@@ -239,5 +249,5 @@ class _Making:
     def __enter__(self) -> None:
         self._locks.own(self._byte, wait=True)
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self._locks.free(self._byte)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from headrace.memory.layout import hashes_stably, named, stable_hash
-from headrace.memory.segment import Draft, Segment, Table
+from headrace.memory.segment import Array, Draft, Segment
 
 DEEPEST = 50
 SHORT_TUPLE = 16
@@ -101,11 +101,11 @@ class Freezer:
             members.append(write([values[row] for row in mine.tolist()], depth))
         return self._add("union", self._table(tags), self._table(rows), members)
 
-    def _add(self, kind: str, *arguments: Any) -> int:
+    def _add(self, kind: str, *arguments: object) -> int:
         self.contents.append([kind, *arguments])
         return len(self.contents) - 1
 
-    def _table(self, numbers: Any) -> Table:
+    def _table(self, numbers: Any) -> Array:
         """Integers in the narrowest format that holds them; floats and bools as they are."""
         if numbers.dtype.kind in "iu" and len(numbers):
             low, high = int(numbers.min()), int(numbers.max())
@@ -242,7 +242,7 @@ class Freezer:
             self._draft.put(plain.reshape(-1).view(torch.uint8).numpy() if plain.numel() else b"")
         return self._add("tensor", str(values[0].dtype).removeprefix("torch."), start, *self._shapes(values))
 
-    def _shapes(self, values: Sequence[Any]) -> tuple[Any, Table | None]:
+    def _shapes(self, values: Sequence[Any]) -> tuple[Any, Array | None]:
         """One shape for all, or a table of them all and where each array starts."""
         shapes = set(map(attrgetter("shape"), values))
         if len(shapes) == 1:
@@ -251,15 +251,15 @@ class Freezer:
         return self._table(every.ravel()), self._table(_offsets(every.prod(axis=1), len(values)))
 
 
-Writer = Callable[[Freezer, Any, int], int]
-NUMBERS: dict[type, Writer] = {
+WriteKind = Callable[[Freezer, Any, int], int]
+NUMBERS: dict[type, WriteKind] = {
     NoneType: Freezer.nothing,
     bool: Freezer.bools,
     int: Freezer.ints,
     float: Freezer.floats,
     complex: Freezer.complexes,
 }
-OTHERS: dict[type, Writer] = {
+OTHERS: dict[type, WriteKind] = {
     str: Freezer.texts,
     np.str_: Freezer.texts,
     bytes: Freezer.byte_strings,
@@ -271,7 +271,7 @@ OTHERS: dict[type, Writer] = {
 }
 
 
-def _writer(kind: type, example: object) -> Writer:
+def _writer(kind: type, example: object) -> WriteKind:
     torch = sys.modules.get("torch")
     if writer := NUMBERS.get(kind) or OTHERS.get(kind):
         return writer

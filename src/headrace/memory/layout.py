@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.memory.segment import Segment, Table, reopen
+from headrace.memory.segment import Array, Segment, reopen
 from headrace.memory.views import SharedDict, SharedList, SharedTuple
 
 
@@ -47,8 +47,8 @@ class FrozenColumn:
     def read(self, row: int) -> Any:
         raise NotImplementedError
 
-    def ticket(self, view: type, rows: Any) -> tuple[Any, ...]:
-        return revive, (view, *self.segment.ticket(), self.number, rows)
+    def ticket(self, view: type, rows: object) -> tuple[Any, ...]:
+        return revive, (view, *self.segment.address(), self.number, rows)
 
 
 def column(segment: Segment, number: int) -> Any:
@@ -74,7 +74,7 @@ class Nothing(FrozenColumn):
 class Numbers(FrozenColumn):
     __slots__ = ("_table", "read")
 
-    def __init__(self, segment: Segment, number: int, table: Table) -> None:
+    def __init__(self, segment: Segment, number: int, table: Array) -> None:
         super().__init__(segment, number)
         self._table = segment.table(table)
         self.read = self._table.__getitem__  # type: ignore[assignment, method-assign]  # nothing around it: it is hot
@@ -83,7 +83,7 @@ class Numbers(FrozenColumn):
 class Complexes(FrozenColumn):
     __slots__ = ("_table",)
 
-    def __init__(self, segment: Segment, number: int, table: Table) -> None:
+    def __init__(self, segment: Segment, number: int, table: Array) -> None:
         super().__init__(segment, number)
         self._table = segment.table(table)
 
@@ -94,7 +94,7 @@ class Complexes(FrozenColumn):
 class Bytes(FrozenColumn):
     __slots__ = ("_memory", "_offsets")
 
-    def __init__(self, segment: Segment, number: int, offsets: Table) -> None:
+    def __init__(self, segment: Segment, number: int, offsets: Array) -> None:
         super().__init__(segment, number)
         self._memory = segment.memory
         self._offsets = segment.table(offsets)
@@ -148,7 +148,7 @@ class Arrays(FrozenColumn):
     __slots__ = ("_block", "_offsets", "_shapes")
 
     def __init__(
-        self, segment: Segment, number: int, dtype: str, start: int, count: int, shapes: Any, offsets: Table | None
+        self, segment: Segment, number: int, dtype: str, start: int, count: int, shapes: object, offsets: Array | None
     ) -> None:
         super().__init__(segment, number)
         self._block = _block(segment, dtype, start, count)
@@ -169,7 +169,7 @@ class Tensors(FrozenColumn):
     __slots__ = ("_dtype", "_offsets", "_shapes", "_start")
 
     def __init__(
-        self, segment: Segment, number: int, dtype: str, start: int, shapes: Any, offsets: Table | None
+        self, segment: Segment, number: int, dtype: str, start: int, shapes: object, offsets: Array | None
     ) -> None:
         super().__init__(segment, number)
         self._dtype = dtype
@@ -191,7 +191,7 @@ class Lists(FrozenColumn):
     __slots__ = ("_elements", "_offsets")
     view: type[SharedList] | type[SharedTuple] = SharedList
 
-    def __init__(self, segment: Segment, number: int, offsets: Table, elements: int) -> None:
+    def __init__(self, segment: Segment, number: int, offsets: Array, elements: int) -> None:
         super().__init__(segment, number)
         self._offsets = segment.table(offsets)
         self._elements = column(segment, elements)
@@ -255,7 +255,7 @@ class Maps(FrozenColumn):
     __slots__ = ("_hashes", "_keys", "_offsets", "_order", "_values")
 
     def __init__(
-        self, segment: Segment, number: int, offsets: Table, hashes: Table, order: Table, keys: int, values: int
+        self, segment: Segment, number: int, offsets: Array, hashes: Array, order: Array, keys: int, values: int
     ) -> None:
         super().__init__(segment, number)
         self._offsets, self._hashes, self._order = map(segment.table, (offsets, hashes, order))
@@ -265,7 +265,7 @@ class Maps(FrozenColumn):
     def read(self, row: int) -> SharedDict:
         return SharedDict(self, row)
 
-    def find(self, row: int, key: Any) -> Any:
+    def find(self, row: int, key: object) -> Any:
         wanted = stable_hash(key)
         stop = self._offsets[row + 1]
         at = bisect_left(self._hashes, wanted, self._offsets[row], stop)
@@ -289,7 +289,7 @@ class Maps(FrozenColumn):
 class SameColumn(FrozenColumn):
     __slots__ = ("_distinct", "_table")
 
-    def __init__(self, segment: Segment, number: int, table: Table, distinct: int) -> None:
+    def __init__(self, segment: Segment, number: int, table: Array, distinct: int) -> None:
         super().__init__(segment, number)
         self._table = segment.table(table)
         self._distinct = column(segment, distinct)
@@ -301,7 +301,7 @@ class SameColumn(FrozenColumn):
 class Union(FrozenColumn):
     __slots__ = ("_members", "_rows", "_tags")
 
-    def __init__(self, segment: Segment, number: int, tags: Table, rows: Table, members: list[int]) -> None:
+    def __init__(self, segment: Segment, number: int, tags: Array, rows: Array, members: list[int]) -> None:
         super().__init__(segment, number)
         self._tags = segment.table(tags)
         self._rows = segment.table(rows)
@@ -334,7 +334,7 @@ KINDS: dict[str, Callable[..., FrozenColumn]] = {
 }
 
 
-def stable_hash(key: Any) -> int:
+def stable_hash(key: object) -> int:
     """Equal keys have equal hashes in every process; `hash` promises that only for numbers and tuples of them."""
     if isinstance(key, str):
         return zlib.crc32(key.encode("utf-8", "surrogatepass"))
@@ -347,7 +347,7 @@ def stable_hash(key: Any) -> int:
     return hash(key)
 
 
-def hashes_stably(key: Any) -> bool:
+def hashes_stably(key: object) -> bool:
     if isinstance(key, (tuple, SharedTuple)):
         return all(map(hashes_stably, key))
     # A key that is not equal to itself (NaN) could never be found.
@@ -366,7 +366,7 @@ def _block(segment: Segment, dtype: str, start: int, count: int) -> Any:
     return np.frombuffer(segment.memory, form, count, start)
 
 
-def _shapes(segment: Segment, shapes: Any, offsets: Table | None) -> tuple[Any, Any]:
+def _shapes(segment: Segment, shapes: Any, offsets: Array | None) -> tuple[Any, Any]:
     return (shapes, None) if offsets is None else (segment.table(shapes), segment.table(offsets))
 
 

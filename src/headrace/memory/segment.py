@@ -34,9 +34,9 @@ NAME = "headrace-share"
 HEADER = Struct("<8s16sQQ")
 MAGIC = b"hrshare1"
 
-Place = tuple[int, int]
-Ticket = tuple[bytes, tuple[Place, ...]]
-Table = tuple[str, int, int]
+Descriptor = tuple[int, int]
+Address = tuple[bytes, tuple[Descriptor, ...]]
+Array = tuple[str, int, int]
 """Numbers in the segment: their struct format, where they start, how many there are."""
 
 LINUX = sys.platform == "linux"
@@ -103,7 +103,7 @@ class Draft:
 class Segment:
     """Sealed memory as this process sees it. The mapping lives as long as anything that looks into it."""
 
-    def __init__(self, fd: int, token: bytes, maker: Place, *, made_here: bool) -> None:
+    def __init__(self, fd: int, token: bytes, maker: Descriptor, *, made_here: bool) -> None:
         self.fd = fd
         self.token = token
         self.maker = maker
@@ -127,7 +127,7 @@ class Segment:
             self._scratch = mmap(self.fd, 0, access=ACCESS_COPY)
         return self._scratch
 
-    def ticket(self) -> Ticket:
+    def address(self) -> Address:
         if not LINUX:
             raise NotPicklable(
                 "a shared object cannot be pickled on this system: its memory travels by fork only. "
@@ -137,8 +137,8 @@ class Segment:
         return self.token, (self.maker,) if self.maker == here else (self.maker, here)
 
 
-def reopen(token: bytes, places: tuple[Place, ...]) -> Segment:
-    """The segment of a ticket: the one this process has already, or another process's, opened."""
+def reopen(token: bytes, places: tuple[Descriptor, ...]) -> Segment:
+    """The segment at an address: the one this process has already, or another process's, opened."""
     segment = _live.get(token)
     if segment is not None:
         return segment

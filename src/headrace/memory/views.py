@@ -19,20 +19,20 @@ class RowReader(Protocol):
     """Values by row number."""
 
     def read(self, row: int) -> Any: ...
-    def ticket(self, view: type, rows: Any) -> tuple[Any, ...]:
+    def ticket(self, view: type, rows: object) -> tuple[Any, ...]:
         """How pickle makes this view again, elsewhere."""
 
 
 class Mappings(RowReader, Protocol):
     """Mappings by row number, and what is in each of them."""
 
-    def find(self, row: int, key: Any) -> Any: ...
+    def find(self, row: int, key: object) -> Any: ...
     def size(self, row: int) -> int: ...
     def keys(self, row: int) -> Iterator[Any]: ...
     def values(self, row: int) -> Iterator[Any]: ...
 
 
-def _frozen(self: object, *args: Any, **kwargs: Any) -> NoReturn:
+def _frozen(self: object, *args: object, **kwargs: object) -> NoReturn:
     raise TypeError(
         f"this {type(self).__name__} is frozen: headrace.share() makes read-only data. "
         "copy.deepcopy(it) is a plain copy that can be changed"
@@ -124,7 +124,7 @@ class SharedDict(_View, Mapping[Any, Any]):
     def __len__(self) -> int:
         return self._column.size(self._row)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return self._column.find(self._row, key)
 
     def __iter__(self) -> Iterator[Any]:

@@ -14,14 +14,14 @@ from typing import Any
 SIZE = 16
 
 
-def digest(value: Any) -> bytes:
+def digest(value: object) -> bytes:
     """The digest of anything."""
     hasher = blake2b(digest_size=SIZE)
     _feed(hasher, value, set())
     return hasher.digest()
 
 
-def _feed(hasher: Any, value: Any, above: set[int]) -> None:
+def _feed(hasher: blake2b, value: Any, above: set[int]) -> None:
     kind = type(value)
     if value is None or kind is bool or kind is int:
         _mark(hasher, "i", repr(value).encode())
@@ -35,13 +35,13 @@ def _feed(hasher: Any, value: Any, above: set[int]) -> None:
         _deep(hasher, value, above)
 
 
-def _mark(hasher: Any, tag: str, body: Any) -> None:
+def _mark(hasher: blake2b, tag: str, body: Any) -> None:
     # Tag, length, body: no two values are written alike.
     hasher.update(b"%b%d:" % (tag.encode(), len(body)))
     hasher.update(body)
 
 
-def _deep(hasher: Any, value: Any, above: set[int]) -> None:
+def _deep(hasher: blake2b, value: object, above: set[int]) -> None:
     if id(value) in above:
         _mark(hasher, "again", b"")
         return
@@ -54,7 +54,7 @@ def _deep(hasher: Any, value: Any, above: set[int]) -> None:
         above.discard(id(value))
 
 
-def _array(hasher: Any, value: Any) -> bool:
+def _array(hasher: blake2b, value: Any) -> bool:
     """Arrays and tensors, by dtype, shape and bytes; False if it is neither."""
     if hasattr(value, "untyped_storage") and hasattr(value, "detach"):
         _mark(hasher, "tensor", repr((str(value.dtype), tuple(value.shape))).encode())
@@ -78,7 +78,7 @@ def _array(hasher: Any, value: Any) -> bool:
     return True
 
 
-def _parts(hasher: Any, value: Any, above: set[int]) -> None:
+def _parts(hasher: blake2b, value: object, above: set[int]) -> None:
     if isinstance(value, Mapping):
         for key, part in value.items():
             _feed(hasher, key, above)
@@ -100,7 +100,7 @@ def _parts(hasher: Any, value: Any, above: set[int]) -> None:
         _object(hasher, value, above)
 
 
-def _object(hasher: Any, value: Any, above: set[int]) -> None:
+def _object(hasher: blake2b, value: object, above: set[int]) -> None:
     """Anything else: by its attributes if it has some, else as it prints itself."""
     attributes = getattr(value, "__dict__", None)
     if attributes:

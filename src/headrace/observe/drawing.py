@@ -16,13 +16,13 @@ BOXES = 6000
 """Boxes in a timeline; a longer run is cut at its end."""
 POINTS = 1500
 
-Ticket = tuple[int, int, int, float, float, int]
+TicketBox = tuple[int, int, int, float, float, int]
 """worker, stage, number, began, ended, bytes"""
-Turn = tuple[float, float, float, float]
+TurnBox = tuple[float, float, float, float]
 """asked, seconds waited, got, asked again"""
 
 
-def timeline(tickets: Sequence[Ticket], turns: Sequence[Turn], end: float) -> str:
+def timeline(tickets: Sequence[TicketBox], turns: Sequence[TurnBox], end: float) -> str:
     """Who did what, when."""
     tickets = sorted(tickets, key=lambda t: t[3])[:BOXES]
     end = min(end, tickets[-1][4]) if len(tickets) == BOXES else end

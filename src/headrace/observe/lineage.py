@@ -26,9 +26,9 @@ from headrace.engine.program import Program
 from headrace.engine.wire.messages import Skip
 from headrace.errors import BadOption
 from headrace.observe.meter import Meter
-from headrace.op import Spot
+from headrace.op import Indexed, Op, Spot
+from headrace.plan.remainders import shared, shared_singly
 from headrace.plan.seed import BorrowedGlobals
-from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 
 
@@ -99,31 +99,33 @@ class Lineage:
         indexed = program.head.indexed(program.seed, self.epoch)
         assert indexed is not None
         if program.stages[0].group is None:
-            return self._single(indexed.length, start)
-        return self._grouped(program.stages[0], indexed.length, start)
+            return self._single(indexed, start)
+        return self._grouped(program.stages[0], indexed, start)
 
-    def _grouped(self, stage: Any, length: int, start: int) -> Redo:
+    def _grouped(self, stage: Any, indexed: Indexed, start: int) -> Redo:
         ranks, rank = self._world.share_ranks, self._world.share_rank
-        share = Share(length, stage.group, ranks, rank, "drop" if stage.drop_last else self._ends, start)  # type: ignore[arg-type]
+        policy = "drop" if stage.drop_last else self._ends
+        parts = indexed.parts is not None
+        share = shared(indexed.length, stage.group, ranks, rank, policy, start, by_remainder=parts)
         self._check(share.steps)
         block = share.block(self.step)
         self.positions, self.mask = tuple(block.positions()), tuple(block.mask())
-        real = block.stop - block.start
         number = start // stage.group + self.step * ranks + rank
-        return Redo(number, (block.start, block.stop, self.positions[real:]), 0)
+        return Redo(number, block.payload(), 0)
 
-    def _single(self, length: int, start: int) -> Redo:
+    def _single(self, indexed: Indexed, start: int) -> Redo:
         ranks, rank, size = self._world.share_ranks, self._world.share_rank, self.program.block
-        mine = deal(length - start, ranks, rank)
+        length = indexed.length
+        mine = shared_singly(length, ranks, rank, start, by_remainder=indexed.parts is not None)
         self._check(len(mine))
-        position = start + mine[self.step]
+        position = mine[self.step]
         self.positions, self.mask = (position,), (True,)
         if ranks == 1:
             number = position // size
             first = max(start, number * size)
             return Redo(number, (first, min((number + 1) * size, length), ()), position - first)
         first = self.step // size * size
-        block = tuple(start + i for i in mine[first : first + size])
+        block = tuple(mine[first : first + size])
         return Redo(block[0], (0, 0, block), self.step - first)
 
     def _check(self, steps: int) -> None:
@@ -233,12 +235,12 @@ class Trail(Spot):
             yield position, [_origin(nodes[ordinal].op, at) for ordinal, at in places]
 
 
-def _origin(source: Any, position: int) -> Origin:
+def _origin(source: Op[Any, Any], position: int) -> Origin:
     locate = getattr(source, "locate", None)
     return Origin(source.describe(), position, None if locate is None else locate(position))
 
 
-def rerun(program: Program, epoch: int, number: int, payload: Any) -> list[Skip]:
+def rerun(program: Program, epoch: int, number: int, payload: object) -> list[Skip]:
     """A ticket of positions once more: its samples that fail."""
     executor, _ = tracing(program)
     with BorrowedGlobals() if program.keyed else nullcontext():

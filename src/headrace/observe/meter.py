@@ -1,6 +1,11 @@
-"""Meter: what happened, in plain counters."""
+"""Meter: what happened, in plain counters.
 
-from typing import Any
+Files are counted where they are opened and read, thread by thread: what the thread of a ticket reads belongs to that
+ticket, and travels with its reply. What is read before there are tickets (footers, indices) is counted as `planned`.
+"""
+
+import threading
+from typing import Any, NamedTuple
 
 BRINGING = 40e-6
 """Seconds that the consumer and the system spend on a small ticket, and no worker sees."""
@@ -10,16 +15,74 @@ RUN = -1
 """Stands for the engine itself among the numbers of ops."""
 
 
+class Reads(NamedTuple):
+    """What was read of files."""
+
+    bytes: int = 0
+    opens: int = 0
+    requests: int = 0
+    """Reads that were asked of the system, or of a store."""
+
+    def __str__(self) -> str:
+        return f"{self.bytes} bytes in {self.requests} reads of {self.opens} opened files"
+
+    def plus(self, other: "Reads") -> "Reads":
+        return Reads(self.bytes + other.bytes, self.opens + other.opens, self.requests + other.requests)
+
+
+class FileMeter(threading.local):
+    """What this thread has read since somebody took note of it."""
+
+    def __init__(self) -> None:
+        self._bytes = self._opens = self._requests = 0
+
+    def opened(self) -> None:
+        self._opens += 1
+
+    def read(self, size: int, requests: int = 1) -> None:
+        self._bytes += size
+        self._requests += requests
+
+    def taken(self) -> Reads | None:
+        """All since the last call; None where that is nothing."""
+        if not (self._opens or self._requests):
+            return None
+        found = Reads(self._bytes, self._opens, self._requests)
+        self._bytes = self._opens = self._requests = 0
+        return found
+
+
+files = FileMeter()
+
+
+class PlanReads:
+    """What this process has read of files before there were tickets: listings, footers, indices."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.reads = Reads()
+
+    def note(self) -> None:
+        """What this thread has read was read for a plan."""
+        with self._lock:
+            self.reads = self.reads.plus(files.taken() or Reads())
+
+
+planned = PlanReads()
+
+
 class Meter:
     """Counters of one loader, over all its epochs."""
 
-    __slots__ = ("batches", "busy", "on_skip", "ops", "sampled", "skips", "tail", "tickets", "waited")
+    __slots__ = ("batches", "busy", "on_skip", "ops", "reads", "sampled", "skips", "tail", "tickets", "waited")
 
     def __init__(self) -> None:
         self.waited = 0.0
         """Seconds the consumer waited for a reply."""
         self.busy: dict[int, float] = {}
         """Seconds that workers spent on tickets, by stage."""
+        self.reads = Reads()
+        """What workers read of files for tickets."""
         self.tickets = 0
         self.batches = 0
         self.ops: dict[int, float] = {}
@@ -34,7 +97,9 @@ class Meter:
     def count(self, stage: int, reply: Any) -> None:
         self.tickets += 1
         if reply.seconds:
-            seconds, by_op = reply.seconds[:2]
+            seconds, by_op, _, reads = reply.seconds
+            if reads is not None:
+                self.reads = self.reads.plus(Reads(*reads))
             self.busy[stage] = self.busy.get(stage, 0.0) + seconds
             if by_op:
                 self.sampled += seconds

@@ -13,6 +13,7 @@ more) is read once.
 """
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -58,6 +59,13 @@ class Quarantine:
         self.path = path
         self._about = about
         self._begun = False
+
+    @classmethod
+    def of_rank(cls, path: str | os.PathLike[str], about: About, skips: bool) -> "Quarantine":
+        """The file of a rank whose loader leaves out samples that fail (`skips`)."""
+        if not skips:
+            raise BadOption("quarantine= is for samples that are left out: set on_error='skip' or a Budget")
+        return cls(path_of_rank(Path(path), about.ranks, about.rank), about)
 
     def write(self, epoch: int, stage: int, skipped: Iterable[tuple[int, str, str, int | None]]) -> None:
         """Samples of one ticket: (position, op, error, index)."""

@@ -1,6 +1,8 @@
 """What a loader has done so far, in numbers: `loader.stats()`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from headrace.observe.meter import Reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Stats:
     """Workers that ended and were replaced."""
     skips: int
     """Samples that failed and were left out."""
+    reads: Reads = field(default_factory=Reads)
+    """What this rank has read of files for samples: bytes, opens, requests."""
     workers: int = 0
     """How many there are now: what was asked for, or what "auto" has come to."""
     prefetch: int = 2
@@ -33,3 +37,22 @@ class Stats:
     """Said when workers cost more than they give."""
     autosave: str = ""
     """Why the last snapshot could not be written; empty while they can."""
+
+    def after(self, earlier: "Stats") -> "Stats":
+        """What this loader and one before it have done together; what there is now is this one's."""
+        return replace(
+            self,
+            epochs=self.epochs + earlier.epochs,
+            batches=self.batches + earlier.batches,
+            waited=self.waited + earlier.waited,
+            busy=_sums(self.busy, earlier.busy),
+            ops=_sums(self.ops, earlier.ops),
+            copies=self.copies + earlier.copies,
+            retries=self.retries + earlier.retries,
+            skips=self.skips + earlier.skips,
+            advice=self.advice or earlier.advice,
+        )
+
+
+def _sums(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in {**other, **one}}

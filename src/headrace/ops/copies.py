@@ -15,7 +15,7 @@ UNCHANGEABLE: set[object] = set(ATOMS)
 Copy = Callable[[Any], Any]
 
 
-def own(sample: Any) -> Any:
+def own(sample: object) -> Any:
     """The sample, or a deep copy if it could be changed."""
     return sample if type(sample) in ATOMS else copy.deepcopy(sample)
 
@@ -44,6 +44,15 @@ def copier(array: Copy, tensor: Copy) -> Copy:
         return rebuilt(value, copied)
 
     def whole(sample: Any) -> Any:
+        # (Most samples are a few numbers and words: these need no walk.)
+        kind = type(sample)
+        if kind in UNCHANGEABLE:
+            return sample
+        if kind is tuple or kind is list:
+            if UNCHANGEABLE.issuperset(map(type, sample)):
+                return sample if kind is tuple else sample.copy()
+        elif kind is dict and UNCHANGEABLE.issuperset(map(type, sample.values())):
+            return sample.copy()
         try:
             return copied(sample)
         except RecursionError:  # it holds itself
@@ -52,6 +61,6 @@ def copier(array: Copy, tensor: Copy) -> Copy:
     return whole
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether this is a tensor of torch's, told without torch."""
     return hasattr(value, "untyped_storage") and hasattr(value, "requires_grad")

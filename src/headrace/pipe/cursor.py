@@ -6,13 +6,16 @@ the first `skip` samples, because they were emitted already. `turn` counts how o
 again.
 """
 
+import copy
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
-from headrace.op import Clock, Here, Indexed, Spot
+from headrace.op import Clock, Here, Indexed, InputCursor, Spot
+from headrace.pipe.access import gathered, random_access
 from headrace.plan.seed import key
+from headrace.tracebacks import shortened
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -50,8 +53,8 @@ class Opening:
         self.strand = strand
         self.strands = strands
         self.seed_globals = seed_globals
-        self.opened: dict[Any, Any] = {}
-        """What ops with several readers share in this graph, by a key of their own."""
+        self.opened: dict[tuple[int, int], dict[str, Any]] = {}
+        """What the readers of a node share, by its id and turn."""
 
     def here(self, node: "Pipe[Any]", turn: int = 0) -> Here:
         ordinal = self.ordinals[id(node)]
@@ -67,7 +70,7 @@ class Opening:
         return kind(self, node, state, turn, paired)
 
 
-class Cursor(Iterator[Any]):
+class Cursor(InputCursor[Any]):
     """One op at work."""
 
     __slots__ = (
@@ -107,6 +110,7 @@ class Cursor(Iterator[Any]):
         self.here.lenient = self.here.lenient and not self._paired
         self.here.emitted = self.emitted = emitted
         self.here.note = self.note = note
+        self.here.replays = skip
         self.here._rest = WeakMethod(self._rest)
         self.here._stand = WeakMethod(self._stand)
         self._standing: deque[tuple[int, int, list[State]]] = deque()
@@ -137,7 +141,7 @@ class Cursor(Iterator[Any]):
         self.emitted += 1
         return sample
 
-    def _rest(self, note: Any) -> None:
+    def _rest(self, note: object) -> None:
         self.note = note
         if not self.node.op.quiet and self.emitted - self._captured[0] >= self._opening.checkpoint:
             self._captured = (self.emitted, note, [c.state() for c in self.inputs])
@@ -158,13 +162,47 @@ class Cursor(Iterator[Any]):
 
     def indexed(self) -> Indexed | None:
         """Random access to what this cursor iterates, in its turn."""
-        from headrace.pipe.graph import _indexed
+        return random_access(self.node, self._opening, self.turn)
 
-        return _indexed(self.node, self._opening, self.turn)
+    def gathered(self) -> Indexed | None:
+        """Random access to lists of what each position below has become: see `Op.by_window`."""
+        return gathered(self.node, self._opening, self.turn)
 
     def again(self, turn: int) -> None:
         """Start from the beginning, with the random choices of turn number `turn`."""
         self._start(None, turn)
+
+    def repeatable(self) -> bool:
+        return all(below.repeatable() for below in self.inputs)
+
+    def reopened(self, *, epoch: int | None = None, turn: int = 0) -> "Cursor | None":
+        if not self.repeatable():
+            return None
+        opening = copy.copy(self._opening)
+        opening.opened = {}
+        if epoch is not None:
+            opening.epoch = epoch
+        return opening.open(self.node, None, turn)
+
+    def shared(self) -> dict[str, Any]:
+        return self._opening.opened.setdefault((id(self.node), self.turn), {})
+
+    def loader_seed(self) -> int:
+        return self._opening.seed
+
+
+class LastCursor(Cursor):
+    """The cursor that a user iterates: an error shows the user's lines."""
+
+    __slots__ = ()
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
+        except StopIteration:
+            raise
+        except Exception as error:
+            raise shortened(error)  # noqa: B904 - it is the same one
 
 
 class ClockedCursor(Cursor):

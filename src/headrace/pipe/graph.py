@@ -6,24 +6,40 @@ the calling thread, always with the same seed. Every verb returns a new pipe and
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
-from headrace.errors import BadOption, NoLength
+from headrace.errors import BadOption, NoLength, meant
 from headrace.op import Clock, Indexed, Op, Spot
+from headrace.pipe.access import random_access
 from headrace.pipe.verbs.branches import BranchVerbs
+from headrace.pipe.verbs.callables import Columns
 from headrace.pipe.verbs.columns import ColumnVerbs
 from headrace.pipe.verbs.files import FileVerbs
 from headrace.pipe.verbs.frames import FrameVerbs, is_expression
 from headrace.pipe.verbs.groups import GroupVerbs
+from headrace.pipe.verbs.helpful import make_helpful
 from headrace.pipe.verbs.lookup import LookupVerbs
+from headrace.pipe.verbs.media import MediaVerbs
 from headrace.pipe.verbs.places import PlaceVerbs
+from headrace.pipe.verbs.text import TextVerbs
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 V = TypeVar("V")
 
 
-class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVerbs, LookupVerbs, Generic[T]):
+class Pipe(
+    FrameVerbs,
+    FileVerbs,
+    ColumnVerbs,
+    GroupVerbs,
+    BranchVerbs,
+    PlaceVerbs,
+    LookupVerbs,
+    MediaVerbs,
+    TextVerbs,
+    Generic[T],
+):
     """A graph of ops whose last one emits samples of type `T`."""
 
     __slots__ = ("__weakref__", "inputs", "op")
@@ -39,7 +55,7 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
         object.__setattr__(self, "op", op)
         object.__setattr__(self, "inputs", inputs)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Pipe does not change: .{name} cannot be set; use a verb to make a new pipe")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,14 +107,14 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
     @overload
     def map(self, fn: Callable[[T], U]) -> "Pipe[U]": ...
     @overload
-    def map(self, fn: Callable[..., Any], input_col: Any, output_col: Any = None) -> "Pipe[Any]": ...
+    def map(self, fn: Callable[..., Any], input_col: Columns, output_col: Columns = None) -> "Pipe[Any]": ...
     @overload
     def map(self, fn: Callable[..., Any], *, batched: bool, as_: str = "numpy") -> "Pipe[Any]": ...
     def map(
         self,
         fn: Callable[..., Any],
-        input_col: Any = None,
-        output_col: Any = None,
+        input_col: Columns = None,
+        output_col: Columns = None,
         *,
         batched: bool = False,
         as_: str = "numpy",
@@ -132,8 +148,8 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
     @overload
     def flatmap(self, fn: Callable[[T], Iterable[U]]) -> "Pipe[U]": ...
     @overload
-    def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None) -> "Pipe[Any]": ...
-    def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None) -> "Pipe[Any]":
+    def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None) -> "Pipe[Any]": ...
+    def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None) -> "Pipe[Any]":
         """Every element of `fn`, of the sample or of its fields `input_col`; without `fn`, of the sample or field."""
         from headrace.ops.shape.flatmap import Flatmap
         from headrace.tables.ops.columns import FlatmapColumns
@@ -148,10 +164,26 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
     def batch(self, size: int, drop_last: bool = False) -> "Pipe[list[T]]": ...
     @overload
     def batch(self, size: int, drop_last: bool = False, *, as_: str | None) -> "Pipe[Any]": ...
-    def batch(self, size: int, drop_last: bool = False, *, as_: str | None = None) -> "Pipe[Any]":
-        """Lists of `size` consecutive samples; of rows of a frame, a dict of arrays, or the form `as_`."""
+    @overload
+    def batch(self, *, batch_size: int, drop_last: bool = False) -> "Pipe[list[T]]": ...
+    def batch(
+        self,
+        size: int | None = None,
+        drop_last: bool = False,
+        *,
+        as_: str | None = None,
+        batch_size: int | None = None,
+    ) -> "Pipe[Any]":
+        """Lists of `size` consecutive samples; of rows of a frame, a dict of arrays, or the form `as_`.
+
+        `batch_size` is another name of `size`.
+        """
         from headrace.ops.shape.batch import Batch
 
+        if (size is None) is (batch_size is None):
+            raise BadOption("batch() takes how many samples make a batch, once: batch(64)")
+        size = batch_size if size is None else size
+        assert size is not None
         if as_ is not None or self.columnar:
             return self._column_batch(size, drop_last, as_)
         return Pipe(Batch(size, drop_last), self)
@@ -163,27 +195,38 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
         return Pipe(Unbatch(level), self)
 
     @overload
-    def collate(self) -> "Pipe[Any]": ...
+    def collate(self, *, pad: float | Literal["nested"] | None = None) -> "Pipe[Any]": ...
     @overload
     def collate(self, fn: Callable[[T], U]) -> "Pipe[U]": ...
-    def collate(self, fn: Callable[[Any], Any] | None = None) -> "Pipe[Any]":
-        """Each list of samples as one sample of arrays, by `fn` or by type."""
+    def collate(
+        self, fn: Callable[[Any], Any] | None = None, *, pad: float | Literal["nested"] | None = None
+    ) -> "Pipe[Any]":
+        """Each list of samples as one sample of arrays, by `fn` or by type.
+
+        Arrays of unlike shapes are filled up with the number `pad`, or become nested tensors; else they are an error.
+        """
         from headrace.ops.shape.collate import Collate
         from headrace.tables.ops.batch import AsColumns
 
         if fn is None and isinstance(self.op, AsColumns):
             return self  # columns are collated already
-        return Pipe(Collate(None if fn is None else _function(fn, "collate")), self)
+        return Pipe(Collate(None if fn is None else _function(fn, "collate"), pad), self)
 
     # --- order ------------------------------------------------------------------------------------------------------
 
     def shuffle(
-        self, *, window: int | None = None, buffer_size: int | None = None, quality: float | None = None
+        self,
+        *,
+        window: int | None = None,
+        buffer_size: int | None = None,
+        quality: float | None = None,
+        parts: int | None = None,
     ) -> "Pipe[T]":
-        """Another order each epoch: of everything, inside windows, or through a buffer; of files, with this quality."""
+        """Another order each epoch: of everything, inside windows, or through a buffer; of files, with this quality,
+        and in so many parts."""
         from headrace.ops.order.shuffle import Shuffle
 
-        return Pipe(Shuffle(window, buffer_size, quality), self)
+        return Pipe(Shuffle(window, buffer_size, quality, parts), self)
 
     def weighted(self, weights: Sequence[float], count: int | None = None) -> "Pipe[T]":
         """`count` samples (as many as there are weights, if not given), drawn with replacement by weight."""
@@ -191,7 +234,7 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
 
         return Pipe(WeightedDraw(tuple(weights), len(weights) if count is None else count), self)
 
-    def sharding_filter(self, sharding_group_filter: Any = None) -> "Pipe[T]":
+    def sharding_filter(self, sharding_group_filter: object = None) -> "Pipe[T]":
         """From here on, work is divided among workers and ranks."""
         from headrace.ops.order.sharding import Sharding
 
@@ -235,26 +278,37 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
 
         return Pipe(Concat(), self, *others)
 
-    def mix(self, *others: "Pipe[U]", weights: Sequence[float] | None = None) -> "Pipe[T | U]":
-        """Samples of several pipes, each next one from a pipe chosen by weight."""
-        from headrace.ops.branch.mix import Mix
+    def mix(
+        self,
+        *others: "Pipe[U]",
+        weights: Sequence[float] | None = None,
+        stages: Mapping[int, Sequence[float]] | None = None,
+        ends: Literal["first", "all", "drop", "forever"] = "drop",
+        by: Literal["samples", "tokens"] = "samples",
+    ) -> "Pipe[T | U]":
+        """Samples of several pipes by weight: in every block of 1024 each has its exact share, in random places.
 
-        given = tuple(weights) if weights is not None else (1.0,) * (1 + len(others))
-        if len(given) != 1 + len(others):
-            raise BadOption(f"mix() joins {1 + len(others)} pipes but got {len(given)} weights")
-        return Pipe(Mix(given), self, *others)
+        `stages` are other weights from a certain sample of the mixture on. When a pipe has ended (`ends`): "drop" it
+        and go on with the others, end with the "first", begin it again until "all" have ended once, or "forever".
+        `by` tokens: weights are those of tokens, where the lengths of all samples are known.
+        """
+        from headrace.ops.branch.mix import mixed
+
+        return Pipe(mixed((self, *others), weights, stages, ends, by), self, *others)
 
     # --- looking at a pipe ------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[T]:
-        from headrace.pipe.cursor import Opening
+        from headrace.pipe.cursor import LastCursor, Opening
 
-        return Opening(self.ordinals(), seed=0, epoch=0).open(self)
+        return LastCursor(Opening(self.ordinals(), seed=0, epoch=0), self, None, 0)
 
     def __len__(self) -> int:
         known = self.length()
         if known is None:
-            raise NoLength(f"the length of this pipe is not known in advance: {self!r}")
+            raise NoLength(
+                f"the length of this pipe is not known in advance: {self!r}; if you know it, say so: pipe.set_length(n)"
+            )
         return known
 
     def length(self) -> int | None:
@@ -278,11 +332,20 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
         """The number of each node, by its id."""
         return {id(node): number for number, node in enumerate(self.nodes())}
 
+    def replaced(self, node: "Pipe[Any]", op: Op[Any, Any]) -> "Pipe[Any]":
+        """The same graph with another op in the place of one of its nodes."""
+        made: dict[int, Pipe[Any]] = {}
+        for old in self.nodes():
+            inputs = tuple(made[id(source)] for source in old.inputs)
+            kept = old is not node and all(new is was for new, was in zip(inputs, old.inputs, strict=True))
+            made[id(old)] = old if kept else Pipe(op if old is node else old.op, *inputs)
+        return made[id(self)]
+
     def indexed(self, seed: int, epoch: int, spot: Spot | None = None, clock: Clock | None = None) -> Indexed | None:
         """Random access to the samples of this pipe, or None."""
         from headrace.pipe.cursor import Opening
 
-        return _indexed(self, Opening(self.ordinals(), seed, epoch, spot=spot, clock=clock), 0)
+        return random_access(self, Opening(self.ordinals(), seed, epoch, spot=spot, clock=clock), 0)
 
     def fingerprint(self) -> list[str]:
         """One hash per op, sources first: what must agree for a snapshot of one pipe to load in another."""
@@ -307,25 +370,22 @@ class Pipe(FrameVerbs, FileVerbs, ColumnVerbs, GroupVerbs, BranchVerbs, PlaceVer
         rest = "".join(f", {i!r}" for i in self.inputs[1:])
         return f"{self.inputs[0]!r}.{self.op.describe()}{rest}"
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only ever called for a name that a pipe does not have."""
+            hint = "" if name.startswith("_") else meant(name, [verb for verb in dir(Pipe) if not verb.startswith("_")])
+            raise AttributeError(f"a Pipe has no verb {name!r}{hint}")
+
     # A pipe is a description with identity: comparing by value would compare whole data sets.
     def __bool__(self) -> bool:
         return True
 
 
-def _indexed(node: Pipe[Any], opening: Any, turn: int) -> Indexed | None:
-    below = []
-    for source in node.inputs:
-        inner = _indexed(source, opening, turn)
-        if inner is None:
-            return None
-        below.append(inner)
-    found = node.op.index(tuple(below), opening.here(node, turn))
-    if found is not None:
-        found.again = lambda next_turn: _indexed(node, opening, next_turn) or found
-    return found
+make_helpful(kind for kind in Pipe.__mro__ if kind.__module__.startswith(__package__))
 
 
-def _has_random_access(data: Any) -> bool:
+def _has_random_access(data: object) -> bool:
     if isinstance(data, Mapping | set | frozenset | Iterator):
         return False
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
@@ -334,7 +394,7 @@ def _has_random_access(data: Any) -> bool:
     return not any(c.__name__ == "IterableDataset" for c in type(data).__mro__)
 
 
-def _function(fn: Any, verb: str) -> Any:
+def _function(fn: object, verb: str) -> Any:
     if not callable(fn):
         raise BadOption(f"{verb}() needs a function, not {type(fn).__name__}")
     return fn

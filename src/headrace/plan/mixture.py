@@ -8,10 +8,10 @@ Tijdeman's rule, so that in every prefix each source has its share to within one
     sample q of the mixture comes from source i = table[q mod P], and is number rank[q mod P] + (q div P) x w_i of it
 
 A block of consecutive positions is then mixed by a keyed permutation, so that the pattern does not show; the samples
-that a block holds do not depend on the key. Weights may change: a `WeightStage` says from which position on which
-weights hold. A source goes on where it stopped, and what it is owed at that moment to have its exact share is made up
-for in the next stage. Blocks begin anew with each stage, so a stage that is added changes nothing before it as long as
-it begins at the end of a block (`next_border`).
+that a block holds do not depend on the key, and each source still gives its samples in its own order. Weights may
+change: a `WeightStage` says from which position on which weights hold. A source goes on where it stopped, and what it
+is owed at that moment to have its exact share is made up for in the next stage. Blocks begin anew with each stage, so a
+stage that is added changes nothing before it as long as it begins at the end of a block (`next_border`).
 
 At the end of a source (`ends`):
 
@@ -24,6 +24,7 @@ Which row number j of source i is, and in which turn through it, is j mod n_i an
 """
 
 import heapq
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd, lcm
+from operator import attrgetter
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -50,8 +52,8 @@ NEVER = 1 << 47
 """The length of a mixture without an end."""
 
 
-def whole_weights(weights: Sequence[float]) -> tuple[int, ...]:
-    """Weights as whole numbers: exactly where their sum can be at most PERIOD, else by largest remainder.
+def whole_weights(weights: Sequence[float], period: int = PERIOD) -> tuple[int, ...]:
+    """Weights as whole numbers: exactly where their sum can be at most `period`, else by largest remainder.
 
     A weight so small that it would become nothing is refused: a source must not vanish without a word.
     """
@@ -59,23 +61,23 @@ def whole_weights(weights: Sequence[float]) -> tuple[int, ...]:
     if not given or min(given) < 0 or not any(given):
         raise BadOption(f"weights={list(weights)!r}: give numbers >= 0, at least one of them above 0")
     # 0.7 is not exactly seven tenths: the plainest fraction near it is meant.
-    near = [one.limit_denominator(PERIOD) for one in given]
+    near = [one.limit_denominator(period) for one in given]
     common = lcm(*(one.denominator for one in near))
     numbers = [int(one * common) for one in near]
     shared = gcd(*numbers)
     numbers = [n // shared for n in numbers]
-    if sum(numbers) <= PERIOD and all(bool(n) == bool(one) for n, one in zip(numbers, given, strict=True)):
+    if sum(numbers) <= period and all(bool(n) == bool(one) for n, one in zip(numbers, given, strict=True)):
         return tuple(numbers)
     total = sum(given)
-    ideal = [one * PERIOD / total for one in given]
+    ideal = [one * period / total for one in given]
     numbers = [int(one) for one in ideal]
     rest = sorted(range(len(given)), key=lambda i: (numbers[i] - ideal[i], i))
-    for i in rest[: PERIOD - sum(numbers)]:
+    for i in rest[: period - sum(numbers)]:
         numbers[i] += 1
     for i, one in enumerate(given):
         if one and not numbers[i]:
             raise BadOption(
-                f"weight {weights[i]!r} of source {i} is too small beside the others: 1 in {PERIOD} is least"
+                f"weight {weights[i]!r} of source {i} is too small beside the others: 1 in {period} is least"
             )
     return tuple(numbers)
 
@@ -177,6 +179,7 @@ class Mixture:
     ends: Ends = "first"
     block: int = BLOCK
     length: int = field(init=False, compare=False)
+    """NEVER, if it has no end."""
     _stages: tuple["_Begun", ...] = field(init=False, compare=False, repr=False)
     """The stages that were given, with those that follow from sources that end."""
 
@@ -211,16 +214,33 @@ class Mixture:
         where = np.searchsorted(starts, positions, side="right") - 1
         source, number = np.empty_like(positions), np.empty_like(positions)
         for index in np.unique(where).tolist():
-            here = where == index
-            source[here], number[here] = self._in_stage(index, positions[here])
+            here = np.flatnonzero(where == index)
+            inside = positions[here] - self._stages[index].start
+            blocks = inside // self.block
+            for block in np.unique(blocks).tolist():
+                among = blocks == block
+                drawn, places = self.drawn(index, block), inside[among] - block * self.block
+                source[here[among]], number[here[among]] = drawn.source[places], drawn.number[places]
         return Drawn(source, number)
 
-    def _in_stage(self, index: int, positions: Ints) -> Drawn:
+    def locate(self, position: int) -> tuple[int, int, int]:
+        """The stage and the block that a position lies in, and its place in the block."""
+        stage = bisect_right(self._stages, position, key=attrgetter("start")) - 1
+        return stage, *divmod(position - self._stages[stage].start, self.block)
+
+    def drawn(self, index: int, block: int) -> Drawn:
+        """All that a block of a stage holds."""
         stage = self._stages[index]
         stop = self._stages[index + 1].start if index + 1 < len(self._stages) else self.length
+        first, last = block * self.block, min((block + 1) * self.block, stop - stage.start)
         mixed = Windowed(stop - stage.start, self.block, derive(self.key, "mixture", stage.start))
-        drawn = stage.schedule.at(mixed(positions - stage.start))
-        return Drawn(drawn.source, drawn.number + stage.given[drawn.source])
+        source = stage.schedule.at(mixed(np.arange(first, last))).source
+        # Each source goes on where it stood before the block: how many of the same source come before, in this order.
+        number = (stage.given + stage.schedule.given(first))[source]
+        for i in np.unique(source).tolist():
+            same = np.flatnonzero(source == i)
+            number[same] += np.arange(len(same))
+        return Drawn(source, number)
 
     def given(self, samples: int) -> Ints:
         """How many samples of each source are among the first so many, where those end a block."""

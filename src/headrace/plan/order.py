@@ -27,7 +27,7 @@ from headrace.plan.seed import key as derive
 from headrace.plan.share import Share
 
 Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
+Uint64s = NDArray[np.uint64]
 
 # Below this a permutation is a table: Feistel networks of few rounds are not uniform on tiny domains. Its entries fit
 # 16 bits.
@@ -248,7 +248,7 @@ class _Feistel:
                 piece[outside] = self._pass(piece[outside], forward)
         return result.view(np.int64)
 
-    def _pass(self, values: Words, forward: bool) -> Words:
+    def _pass(self, values: Uint64s, forward: bool) -> Uint64s:
         sides = np.uint64(self.left), np.uint64(self.right)
         left = values // sides[1]
         halves = [left, values - left * sides[1]]
@@ -259,12 +259,12 @@ class _Feistel:
             # Both results are below 2 * side; the smaller of (x, x - side) is x modulo side, since the wrong one wraps.
             moved = halves[changed] + step if forward else halves[changed] + (side - step)
             halves[changed] = np.minimum(moved, moved - side)
-        joined: Words = halves[0] * sides[1] + halves[1]
+        joined: Uint64s = halves[0] * sides[1] + halves[1]
         return joined
 
 
-def _hash(half: Words, key: int, side: np.uint64) -> Words:
-    """A keyed hash of each half (below 2**32) to [0, side)."""
+def _hash(half: Uint64s, key: int, side: np.uint64 | Uint64s) -> Uint64s:
+    """A keyed hash of each half (below 2**32) to [0, side), or to a side of its own each."""
     mixed = half ^ np.uint64(key)
     mixed *= np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
@@ -287,7 +287,7 @@ def uniform(key: int, start: int, count: int) -> NDArray[np.float64]:
     return (noise >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _noise(key: int, positions: Ints | Words) -> Words:
+def _noise(key: int, positions: Ints | Uint64s) -> Uint64s:
     """64 random bits for each position: the splitmix64 sequence that starts at `key`, by random access."""
     mixed = positions.astype(np.uint64)
     mixed *= np.uint64(0x9E3779B97F4A7C15)

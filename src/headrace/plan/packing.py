@@ -5,10 +5,11 @@
     best_fit    whole documents (or pieces of those that are too long) laid into rows so that little room is left:
                 the longest first, each into the fullest row that has room for it. A pure function of the lengths.
 
-Neither knows of workers or ranks, so rows do not depend on them. To pack a stream, cut it into windows of as many
-documents as `WINDOW` and pack each by itself: a window is planned anew from its lengths whenever it is needed.
+Neither knows of workers or ranks, so rows do not depend on them. To pack a stream, cut it into windows and pack each by
+itself (`Packing.window_rows`): a window is planned anew from its lengths whenever it is needed.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
@@ -16,12 +17,13 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.plan.order import Ints
+from headrace.plan.order import permutation
 
+How = Literal["split", "fit"]
 Long = Literal["split", "truncate", "drop", "error"]
-WINDOW = 4096
-"""Documents that are packed together. Of rows of 4096 tokens 99.9 % is filled where lengths are lognormal, 99.1 % where
-they are uniform; 16 times as many would add 0.1 and 0.5 %."""
+WINDOW = 1024
+"""Documents that are packed together. Of rows of 4096 tokens 99.7 % is filled where lengths are lognormal, 98.3 % where
+they are uniform; 16 times as many would add 0.3 and 1.3 %, and hold as much more at a time."""
 
 
 class Piece(NamedTuple):
@@ -39,8 +41,9 @@ Row = tuple[Piece, ...]
 class TokenBlocks:
     """Rows of `size` tokens; each shows `overlap` tokens of the next one too, for labels that are shifted by one."""
 
-    ends: Ints
-    """The first token after each document, counted over all documents. It may be a view of a file."""
+    ends: Sequence[int]
+    """The first token after each document, counted over all documents. It may be a view of a file: a row looks at
+    O(log documents) of them."""
     size: int
     overlap: int = 0
 
@@ -71,7 +74,7 @@ class TokenBlocks:
 
     def _pieces(self, start: int, stop: int) -> Row:
         found = []
-        document = int(np.searchsorted(self.ends, start, side="right"))
+        document = bisect_right(self.ends, start)
         while start < stop:
             first = int(self.ends[document - 1]) if document else 0
             until = min(stop, int(self.ends[document]))
@@ -88,7 +91,7 @@ class Packed(NamedTuple):
     dropped: int
     """Documents."""
     truncated: int
-    """Tokens."""
+    """Tokens, those of dropped documents not counted."""
 
 
 def best_fit(lengths: Sequence[int], size: int, long: Long = "split") -> Packed:
@@ -142,3 +145,45 @@ def _pieces(lengths: Sequence[int], size: int, long: Long) -> tuple[list[Piece],
                 "or make rows longer"
             )
     return pieces, dropped, truncated
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How documents become rows."""
+
+    size: int
+    how: How = "split"
+    long: Long = "split"
+    overlap: int = 0
+    """Tokens of the next row that a row shows too, for labels that are shifted by one; only where documents are split
+    wherever a row ends."""
+    drop_tail: bool = False
+    """A last row that is not full is left out."""
+    window: int = WINDOW
+
+    def __post_init__(self) -> None:
+        if self.how not in get_args(How):
+            raise BadOption(f"how={self.how!r}: choose 'split' (documents cross rows) or 'fit' (they do not)")
+        if self.long not in get_args(Long):
+            raise BadOption(f"long={self.long!r}: choose one of {', '.join(map(repr, get_args(Long)))}")
+        if self.how == "split" and self.long != "split":
+            raise BadOption(f"long={self.long!r} is for how='fit': with 'split' every document is cut where a row ends")
+        if self.how == "fit" and self.overlap:
+            raise BadOption("overlap= is for how='split': rows that hold whole documents have no next token")
+        for name, value in (("length", self.size), ("window", self.window)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise BadOption(f"pack({name}=): give a whole number of at least 1, not {value!r}")
+        TokenBlocks((), self.size, self.overlap)
+
+    def window_rows(self, lengths: Sequence[int], key: int) -> Packed:
+        """The rows of one window. Where documents stay whole, the fullest rows are made first: `key` mixes them."""
+        if self.how == "fit":
+            made = best_fit(lengths, self.size, self.long)
+            mixed = tuple(made.rows[i] for i in permutation(len(made.rows), key))
+            return made._replace(rows=mixed)
+        blocks = TokenBlocks(np.cumsum(lengths, dtype=np.int64).tolist(), self.size, self.overlap)
+        rows = [blocks.row(number) for number in range(blocks.count)]
+        left = sum(piece.tokens for piece in blocks.rest)
+        if left > self.overlap and not self.drop_tail:
+            rows.append(blocks.rest)
+        return Packed(tuple(rows), 0, left if self.drop_tail else 0)

@@ -1,8 +1,8 @@
 """Parts: a shuffled order in which each rank of a job needs only its own part of the stored units.
 
-In `order.Shuffled` and in `lanes`, every rank meets every unit (row group, shard, chunk), so a job of R ranks reads the
-data R times. Here all units are laid on one line, and the line is cut into `parts` parts of equal length. Position p of
-the order is a row of part p mod parts:
+In `order.Shuffled` every rank meets every unit (row group, shard, chunk), so a job of R ranks reads the data R times.
+Here all units are laid on one line, and the line is cut into `parts` parts of equal length. Position p of the order is
+a row of part p mod parts:
 
     position    0  1  2  3  4  5  6  7  ...        rank r of R takes the positions p with p mod R = r.
     part        0  1  2  3  0  1  2  3             Where R divides `parts`, these lie in the parts c with c mod R = r,
@@ -14,25 +14,30 @@ On the line, the parts stand in digit-reversed order. With radices (2, 2, 2, 2, 
 16 d4 has place 24 d0 + 12 d1 + 6 d2 + 3 d3 + d4. So the parts of a rank of 2, 4, 8, 16 or 48 are neighbours, and a unit
 that a cut divides is rarely divided between two ranks. (Radices 3, 2, 2, 2, 2 do the same for 3, 6, 12, 24, 48.)
 
-Inside a part, its pieces (units, or what a cut left of one) come in a keyed order, on `lanes` lanes, as in `lanes`:
-each round takes one row from every lane. So parts x lanes units are open at a time in the whole job, and a batch mixes
-rows of about as many. All of it is integer arithmetic with random access, and part of the order: nothing may change.
+Inside a part, its pieces (units, or what a cut left of one) are laid end to end in a keyed order, and that line is cut
+into `lanes` lanes of equal length. Each round takes one row from every lane, in a keyed sequence, and every lane goes
+on by one row through its pieces, whose rows it takes in a keyed sequence of their own:
+
+    lane 0    unit 7 ...... unit 2 ..... unit 9        round t takes row t of each lane
+    lane 1    unit 4 ...... unit 0 ..... unit 5
+
+So parts x lanes units are open at a time in the whole job, and a batch mixes rows of about as many. It is a permutation
+of everything. All of it is integer arithmetic with random access, and part of the order: nothing may change.
 """
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import NamedTuple
 
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.plan.lanes import _shuffled
-from headrace.plan.order import Ints, Shuffled, Windowed, Words, _checked, _noise
+from headrace.plan.order import Ints, Shuffled, Uint64s, Windowed, _checked, _hash, _noise
 from headrace.plan.seed import key as derive
+from headrace.plan.units import LANES, PARTS
 
-PARTS = 48
-"""Divided by 1, 2, 3, 4, 6, 8, 12, 16, 24 and 48 ranks."""
+# Fewer than `order` has: a unit is small beside the whole, and its rows are dealt among those of other units besides.
+ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,9 +49,11 @@ class Parts:
     line: int
     key: int
     parts: int = PARTS
-    lanes: int = 4
+    lanes: int = LANES
     radices: tuple[int, ...] = ()
     """Of the digit reversal; () means the prime factors of `parts`, smallest first."""
+    _lines: "list[_Line]" = field(init=False, repr=False, default_factory=list)
+    """The pieces of all parts, once somebody has asked."""
 
     def __post_init__(self) -> None:
         for name, value in (("parts", self.parts), ("lanes", self.lanes)):
@@ -93,8 +100,10 @@ class Parts:
         return found
 
     def _laid(self) -> "_Line":
-        radices = self.radices if self.count == self.parts else ()
-        return _laid(self.ends.tobytes(), self.line, self.key, self.count, radices or factors(self.count))
+        if not self._lines:
+            radices = self.radices if self.count == self.parts else ()
+            self._lines.append(_laid(self.ends, self.line, self.key, self.count, radices or factors(self.count)))
+        return self._lines[0]
 
     def units_of(self, part: int) -> Ints:
         """The units that hold rows of a part."""
@@ -107,12 +116,45 @@ class Parts:
         """How often the rows of the data are read in one epoch by all ranks together, each reading whole units."""
         if not self.length:
             return 1.0
+        line, alike = self._laid(), gcd(ranks, self.count)
+        # Ranks r, r + alike, r + 2 alike, ... all meet the parts c with c mod alike = r mod alike.
+        unit = np.searchsorted(self.ends, line.rows, side="right")
+        met = np.unique(np.stack([unit, line.part_of % alike]), axis=1)[0]
         sizes = np.diff(self.ends, prepend=0)
-        total = 0
-        for rank in range(ranks):
-            mine = [part for part in range(self.count) if (part - rank) % gcd(ranks, self.count) == 0]
-            total += int(sizes[np.unique(np.concatenate([self.units_of(part) for part in mine]))].sum())
-        return total / self.length
+        return int(sizes[met].sum()) * (ranks // alike) / self.length
+
+
+class PartLookup:
+    """Looks single positions of an order up, a stretch of one part at a time: a rank never works out others' parts."""
+
+    __slots__ = ("_kept", "_most", "_order")
+
+    STRETCH = 256
+
+    def __init__(self, order: Parts) -> None:
+        self._order = order
+        self._kept: dict[tuple[int, int], list[int]] = {}
+        self._most = 2 * order.count
+        """Stretches that are kept: the one at hand and the next, of every part."""
+
+    def at(self, position: int) -> int:
+        row, part = divmod(position, self._order.count)
+        number, place = divmod(row, self.STRETCH)
+        kept = self._kept.get((part, number))
+        if kept is None:
+            if not 0 <= position < self._order.length:
+                raise IndexError(f"position {position} is outside an order of {self._order.length} positions")
+            kept = self._evaluate(part, number)
+        return kept[place]
+
+    def _evaluate(self, part: int, number: int) -> list[int]:
+        count = self._order.count
+        first = part + number * self.STRETCH * count
+        stop = min(first + self.STRETCH * count, self._order.length)
+        values: list[int] = self._order(np.arange(first, stop, count)).tolist()
+        # A new dict each time: threads that share this object only ever see a whole one.
+        self._kept = {**dict(list(self._kept.items())[1 - self._most :]), (part, number): values}
+        return values
 
 
 def factors(number: int) -> tuple[int, ...]:
@@ -150,14 +192,12 @@ class _Line(NamedTuple):
     sizes: Ints
     rows: Ints
     """The first row of each piece in the stored data."""
-    keys: Words
+    keys: Uint64s
     part_of: Ints
     part_starts: Ints
 
 
-@lru_cache(maxsize=4)
-def _laid(ends: bytes, line_key: int, key: int, count: int, radices: tuple[int, ...]) -> _Line:
-    last = np.frombuffer(ends, np.int64)
+def _laid(last: Ints, line_key: int, key: int, count: int, radices: tuple[int, ...]) -> _Line:
     units = len(last)
     order = Shuffled(units, derive(line_key, "units"))(np.arange(units))
     first = np.concatenate([np.zeros(1, np.int64), last[:-1]])
@@ -182,3 +222,30 @@ def _laid(ends: bytes, line_key: int, key: int, count: int, radices: tuple[int, 
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
     part_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])
     return _Line(starts, lengths, rows, _noise(derive(key, "inside"), begins)[sequence], part, part_starts)
+
+
+def _shuffled(offsets: Ints, sizes: Ints, keys: Uint64s) -> Ints:
+    """A keyed permutation of [0, size) for every entry, each with a size and a key of its own (as `order._Feistel`)."""
+    left = np.maximum(np.ceil(np.sqrt(sizes.astype(np.float64))), 1).astype(np.uint64)
+    right = (sizes.astype(np.uint64) + left - np.uint64(1)) // left
+    values = offsets.astype(np.uint64)
+    _pass(values, left, right, keys)
+    while len(outside := np.flatnonzero(values >= sizes.astype(np.uint64))):
+        again = values[outside]
+        _pass(again, left[outside], right[outside], keys[outside])
+        values[outside] = again
+    return values.view(np.int64)
+
+
+def _pass(values: Uint64s, left: Uint64s, right: Uint64s, keys: Uint64s) -> None:
+    sides = (left, right)
+    high = values // right
+    halves = [high, values - high * right]
+    for number in range(ROUNDS):
+        changed = number % 2
+        side = sides[changed]
+        mixed = keys + np.uint64((number + 1) * 0x9E3779B97F4A7C15 % 2**64)
+        step = _hash(halves[1 - changed] ^ mixed, 0, side)
+        moved = halves[changed] + step
+        halves[changed] = np.minimum(moved, moved - side)
+    values[:] = halves[0] * right + halves[1]

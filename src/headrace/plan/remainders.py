@@ -15,7 +15,7 @@ It is the remainder of the position itself, wherever an epoch goes on from: rank
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headrace.plan.share import Policy, Share
+from headrace.plan.share import EndPolicy, Payload, Share, deal
 
 
 class DealtBatch(NamedTuple):
@@ -23,6 +23,16 @@ class DealtBatch(NamedTuple):
 
     real: range
     fill: tuple[int, ...] = ()
+
+    @property
+    def filled(self) -> int:
+        return len(self.fill)
+
+    def payload(self) -> Payload:
+        """What a ticket says of it."""
+        if self.real.step == 1:
+            return self.real.start, max(self.real.start, self.real.stop), self.fill
+        return 0, 0, (*self.real, *self.fill)
 
     def positions(self) -> list[int]:
         return [*self.real, *self.fill]
@@ -38,7 +48,7 @@ class Remainders:
     batch: int
     ranks: int = 1
     rank: int = 0
-    policy: Policy = "short"
+    policy: EndPolicy = "short"
     start: int = 0
     _share: Share = field(init=False, compare=False, repr=False)
     """Of all ranks together: how many steps there are, and which positions each of them holds."""
@@ -59,6 +69,10 @@ class Remainders:
         """The position reached after so many steps: all ranks together have delivered everything from start to it."""
         return self._share.delivered(steps)
 
+    def at(self, position: int) -> tuple[int, int]:
+        """The first step with a sample at or above this position, and how many of its samples lie below it."""
+        return self._share.at(position)
+
     def block(self, step: int) -> DealtBatch:
         """What this rank receives at this step."""
         first, stop = self._share.delivered(step), self._share.delivered(step + 1)
@@ -73,3 +87,17 @@ class Remainders:
             self.batch - len(range(first + (r - first) % self.ranks, stop, self.ranks)) for r in range(self.rank)
         )
         return DealtBatch(real, tuple((before + i) % self.length for i in range(missing)))
+
+
+def shared(
+    length: int, batch: int, ranks: int, rank: int, policy: str, start: int = 0, *, by_remainder: bool
+) -> Share | Remainders:
+    """How ranks share an order: by remainder where it has parts, else in whole batches."""
+    kind = Remainders if by_remainder else Share
+    return kind(length, batch, ranks, rank, policy, start)  # type: ignore[arg-type]
+
+
+def shared_singly(length: int, ranks: int, rank: int, start: int = 0, *, by_remainder: bool) -> range:
+    """The same of single samples, which ranks take in turn: the positions of one rank."""
+    mine = deal(length - start, ranks, (rank - start) % ranks if by_remainder else rank)
+    return range(start + mine.start, start + mine.stop, ranks)

@@ -7,20 +7,22 @@ Threads never touch the global generators. Everyone else seeds them before a pie
 that happens in the user's own process, inside `BorrowedGlobals`, which gives the user's generators back as they were.
 """
 
+import _thread
 import os
 import random
 import sys
 from collections.abc import Callable
 from hashlib import blake2b
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from operator import index
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
+
+T = TypeVar("T")
 
 
 def key(*parts: int | str | bytes) -> int:
@@ -84,7 +86,7 @@ def seed_globals(k: int) -> None:
         torch_generator.manual_seed(k & 0x7FFF_FFFF_FFFF_FFFF)
 
 
-class Arrivals(MetaPathFinder):
+class Arrivals:
     """Seeds numpy or torch at the moment when user code first imports it, with the key of the work at hand.
 
     Without it, the first work that draws from a library would depend on who had imported that library before.
@@ -104,7 +106,7 @@ class Arrivals(MetaPathFinder):
             cls._installed = True
             sys.meta_path.insert(0, cls())
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if fullname not in ("numpy", "torch") or Arrivals._looking:
             return None
         Arrivals._looking = True
@@ -115,7 +117,7 @@ class Arrivals(MetaPathFinder):
         if spec is not None and spec.loader is not None:
             run: Any = spec.loader.exec_module
 
-            def run_and_seed(module: Any) -> None:
+            def run_and_seed(module: object) -> None:
                 run(module)
                 if fullname == "torch":
                     for call in Arrivals._after_torch:
@@ -134,58 +136,127 @@ class BorrowedGlobals:
             ...             the global generators are ours, and go on from our last block (the first is unpredictable)
         ...                 the user's own are back, exactly as they were
 
-    The object is made once and entered many times, never inside itself. A library that is first imported inside the
-    block is left alone until the next one. numpy's bit generator is swapped, since saving and restoring its state
-    would cost several times all the rest.
+    The object is made once and entered many times, never inside itself. There is one set of global generators: while
+    they are lent in one thread, others that want to borrow them wait; not for ever, since that thread may be waiting
+    for them. A library that is first imported inside the block is left alone until the next one. numpy's bit generator
+    is swapped, since saving and restoring its state would cost several times all the rest.
+
+    With `goes_on=False` the work seeds the generators itself before it draws: then `random` need not go on from our
+    last block, which saves a sixth of the cost of a small batch.
     """
 
-    __slots__ = ("_numpy", "_random", "_swapped", "_torch")
+    __slots__ = ("_first", "_goes_on", "_ours", "_patience", "_users")
 
-    def __init__(self) -> None:
-        # Our next seed outside the block, the user's state inside it. Taking ours out whole as well would cost 10 us.
-        self._random: Any = fresh()
-        # These hold our state outside the block and the user's inside it.
-        self._numpy: Any = None
-        self._torch: Any = None
-        self._swapped: tuple[bool, bool] | None = None
+    def __init__(self, goes_on: bool = True) -> None:
+        self._goes_on = goes_on
+        # Of `random` a seed only: taking our state out whole would cost 10 us.
+        self._ours = _Generators(fresh(), None, None)
+        self._users: _Generators | None = None
+        """What the user has, inside the block."""
+        self._first = False
+        """This thread had not borrowed them before it entered the block."""
+        self._patience = PATIENCE
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns; an interrupt at any moment leaves the user's generators as they were."""
+        try:
+            with self:
+                return work()
+        finally:
+            self._give_back()  # an interrupt may have come before the first line of __exit__
 
     def __enter__(self) -> Self:
-        if self._swapped is not None:
+        if self._users is not None:
             raise RuntimeError("BorrowedGlobals was entered inside itself; leave the first block before the next")
-        numpy_loaded = "numpy" in sys.modules
-        torch_generator = _torch_generator()
-        if numpy_loaded and self._numpy is None:
+        with_numpy, torch_generator = "numpy" in sys.modules, _torch_generator()
+        numpy, torch = self._ours.numpy, self._ours.torch
+        if with_numpy and numpy is None:
             from numpy.random import MT19937
 
-            self._numpy = (MT19937(fresh()), _NO_GAUSS)
-        if torch_generator is not None and self._torch is None:
-            self._torch = type(torch_generator)().manual_seed(fresh()).get_state()
-        self._swapped = (numpy_loaded, torch_generator is not None)
-        state = random.getstate()
-        random.seed(self._random)
-        self._random = state
-        self._swap(*self._swapped)
+            numpy = (MT19937(fresh()), _NO_GAUSS)
+        if torch_generator is not None and torch is None:
+            torch = type(torch_generator)().manual_seed(fresh()).get_state()
+        self._first = not _LENT._is_owned()
+        try:
+            if self._first and not _LENT.acquire(timeout=self._patience):
+                self._share()
+                return self
+            self._users = _Generators(
+                random.getstate(),
+                _numpy_generator() if with_numpy else None,
+                None if torch_generator is None else torch_generator.get_state(),
+            )
+            if self._goes_on:
+                random.seed(self._ours.random)
+            _put(numpy, torch)
+        except BaseException:
+            self._give_back()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        swapped, self._swapped = self._swapped, None
-        if swapped is None:
+        users = self._users
+        if users is None:
+            self._give_back()
             return
-        seed = random.getrandbits(64)
-        random.setstate(self._random)
-        self._random = seed
-        self._swap(*swapped)
+        try:
+            torch = None if users.torch is None else _torch_generator().get_state()
+            numpy = None if users.numpy is None else _numpy_generator()
+            self._ours = _Generators(random.getrandbits(64) if self._goes_on else 0, numpy, torch)
+        finally:
+            try:
+                self._give_back()
+            except BaseException:
+                self._give_back()  # (Whatever was put back already is put back once more.)
+                raise
 
-    def _swap(self, with_numpy: bool, with_torch: bool) -> None:
-        if with_numpy:
-            self._numpy = _swap_numpy(*self._numpy)
-        if with_torch:
-            torch_generator = _torch_generator()
-            state = torch_generator.get_state()
-            torch_generator.set_state(self._torch)
-            self._torch = state
+    def _share(self) -> None:
+        """Go on with generators that are lent in another thread."""
+        if self._patience:
+            import logging  # (The server that forks workers imports this module, and little else.)
+
+            self._patience = 0.0
+            logging.getLogger("headrace").warning(
+                "two threads run loaders without workers, and one has held the global random generators for %g s: from "
+                "now on they share them, and values drawn from these may differ from run to run; use headrace.rng(), "
+                "or give one of the loaders workers",
+                PATIENCE,
+            )
+
+    def _give_back(self) -> None:
+        users = self._users
+        if users is not None:
+            random.setstate(users.random)
+            _put(users.numpy, users.torch)
+            self._users = None
+        if self._first and _LENT._is_owned():
+            _LENT.release()
+
+
+class _Generators(NamedTuple):
+    """States of the global generators; None: that library is not loaded."""
+
+    random: Any
+    numpy: "tuple[Any, dict[str, Any]] | None"
+    torch: Any
+
+
+PATIENCE = 10.0
+"""Seconds that a thread waits for another to give the generators back; one piece of work seldom takes longer."""
+_LENT: Any = _thread.RLock()
+"""Held by the thread that has borrowed the global generators."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LENT._at_fork_reinit)  # the thread that held it is not in the copy
+
+
+def _put(numpy: "tuple[Any, dict[str, Any]] | None", torch: Any) -> None:
+    """Give these states to the global generators of numpy and torch."""
+    if numpy is not None:
+        _put_numpy(*numpy)
+    if torch is not None:
+        _torch_generator().set_state(torch)
 
 
 def _torch_generator() -> Any:
@@ -196,12 +267,21 @@ def _torch_generator() -> Any:
 _NO_GAUSS: dict[str, Any] = {"bit_generator": "", "state": None, "has_gauss": 0, "gauss": 0.0}
 
 
-class _Nothing:
+class _Without:
     """Stands in for a bit generator while only the normal draw that numpy keeps beside it is read or written.
 
     numpy makes legacy normal draws in pairs and keeps the second one. Swapping bit generators forgets it, and the calls
-    that would read it also copy 624 words, at ten times the cost of the swap.
+    that would read it also copy 624 words, at ten times the cost of the swap. A thread that draws meanwhile finds the
+    bit generator itself.
     """
+
+    __slots__ = ("_bits",)
+
+    def __init__(self, bits: object) -> None:
+        self._bits = bits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bits, name)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -212,27 +292,29 @@ class _Nothing:
         pass
 
 
-_NOTHING = _Nothing()
-
-
-def _swap_numpy(bits: Any, gauss: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Put a bit generator and its kept normal draw in place of the global ones, and return those."""
+def _numpy_generator() -> tuple[Any, dict[str, Any]]:
+    """The global bit generator of numpy, and the normal draw that is kept beside it."""
     import numpy.random
 
     # numpy's stubs do not list these, and `_rand` is the object that all of numpy.random's functions are methods of.
     module: Any = numpy.random
-    legacy = module.mtrand._rand
-    old_bits = module.get_bit_generator()
-    legacy._bit_generator = _NOTHING
+    legacy, bits = module.mtrand._rand, module.get_bit_generator()
     try:
-        old_gauss: dict[str, Any] = legacy.get_state(legacy=False)
+        legacy._bit_generator = _Without(bits)
+        return bits, legacy.get_state(legacy=False)
     finally:
-        legacy._bit_generator = old_bits
+        legacy._bit_generator = bits
+
+
+def _put_numpy(bits: Any, gauss: dict[str, Any]) -> None:
+    import numpy.random
+
+    module: Any = numpy.random
+    legacy = module.mtrand._rand
     module.set_bit_generator(bits)
     if gauss["has_gauss"]:
-        legacy._bit_generator = _NOTHING
         try:
+            legacy._bit_generator = _Without(bits)
             legacy.set_state(gauss)
         finally:
             legacy._bit_generator = bits
-    return old_bits, old_gauss

@@ -20,10 +20,14 @@ from typing import Literal, NamedTuple, get_args
 
 from headrace.errors import BadOption
 
-Policy = Literal["short", "pad", "repeat", "drop"]
+EndPolicy = Literal["short", "pad", "repeat", "drop"]
 
 
-class Block(NamedTuple):
+Payload = tuple[int, int, tuple[int, ...]]
+"""Positions from the first number up to the second, then those of the tuple."""
+
+
+class RankBatch(NamedTuple):
     """One batch of one rank: the real positions [start, stop), then `filled` more.
 
     Fillers are `fill_from`, `fill_from + 1`, ... modulo `cycle`, or all `fill_from` where `cycle` is 0.
@@ -34,6 +38,10 @@ class Block(NamedTuple):
     filled: int = 0
     fill_from: int = 0
     cycle: int = 0
+
+    def payload(self) -> "Payload":
+        """What a ticket says of it."""
+        return self.start, self.stop, tuple(self.positions()[self.stop - self.start :]) if self.filled else ()
 
     def positions(self) -> list[int]:
         real = list(range(self.start, self.stop))
@@ -54,7 +62,7 @@ class Share:
     batch: int
     ranks: int = 1
     rank: int = 0
-    policy: Policy = "short"
+    policy: EndPolicy = "short"
     start: int = 0
     steps: int = field(init=False, compare=False)
     left_out: int = field(init=False, compare=False)
@@ -97,28 +105,28 @@ class Share:
             raise BadOption(f"rank={self.rank}, ranks={self.ranks}: rank must be one of 0..{self.ranks - 1}")
         if self.start > self.length:
             raise BadOption(f"start={self.start} lies beyond the length {self.length}; start at the length or below")
-        if self.policy not in get_args(Policy):
-            raise BadOption(f"policy={self.policy!r}: choose one of {', '.join(map(repr, get_args(Policy)))}")
+        if self.policy not in get_args(EndPolicy):
+            raise BadOption(f"policy={self.policy!r}: choose one of {', '.join(map(repr, get_args(EndPolicy)))}")
 
-    def block(self, step: int) -> Block:
+    def block(self, step: int) -> RankBatch:
         """What this rank receives at this step."""
         if not 0 <= step < self.steps:
             raise IndexError(f"step {step} is outside an epoch of {self.steps} steps")
         batch = self.batch
         if step < self._full:
             first = self.start + (step * self.ranks + self.rank) * batch
-            return Block(first, first + batch)
+            return RankBatch(first, first + batch)
         if self._dealt:
             size, extra = divmod(self._dealt[step - self._full], self.ranks)
             first = self.delivered(step) + self.rank * size + min(self.rank, extra)
-            return Block(first, first + size + (self.rank < extra))
+            return RankBatch(first, first + size + (self.rank < extra))
         wanted = self.start + (step * self.ranks + self.rank) * batch
         first, stop = min(wanted, self.length), min(wanted + batch, self.length)
         filled = batch - (stop - first)
         if self.policy == "pad":
-            return Block(first, stop, filled, self.length - 1)
+            return RankBatch(first, stop, filled, self.length - 1)
         # Fillers are counted over all ranks: those that earlier ranks of this step use come first.
-        return Block(first, stop, filled, max(0, wanted - self.length) % self.length, self.length)
+        return RankBatch(first, stop, filled, max(0, wanted - self.length) % self.length, self.length)
 
     def delivered(self, steps: int) -> int:
         """The position reached after so many steps: all ranks together have delivered everything from start to it."""

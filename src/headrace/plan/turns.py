@@ -19,10 +19,10 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-Piece = tuple[int, int, int]
+Stretch = tuple[int, int, int]
 """Positions first, first + stride, ..., so many of them."""
-Atom = tuple[tuple[Piece, ...], int]
-Progress = tuple[int, int]
+Atom = tuple[tuple[Stretch, ...], int]
+RankProgress = tuple[int, int]
 """Tickets behind a rank, and outputs gone of the next one."""
 
 
@@ -154,7 +154,7 @@ def _extra(weights: list[int], left: int) -> list[int]:
     return [max(0, low - weight) for weight in weights]
 
 
-def fold(rest: Rest, block: int, progress: Sequence[Progress], length: int) -> Rest:
+def fold(rest: Rest, block: int, progress: Sequence[RankProgress], length: int) -> Rest:
     """What is left once each rank has come so far."""
     ranks = len(progress)
     atoms: list[Atom] = []
@@ -197,9 +197,9 @@ def _even(levels: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
     return reached, shift
 
 
-def pieces_of(positions: Sequence[int]) -> tuple[Piece, ...]:
+def pieces_of(positions: Sequence[int]) -> tuple[Stretch, ...]:
     """Positions as few arithmetic progressions as a greedy look finds."""
-    pieces: list[Piece] = []
+    pieces: list[Stretch] = []
     for position in positions:
         if pieces:
             first, stride, count = pieces[-1]
@@ -210,6 +210,6 @@ def pieces_of(positions: Sequence[int]) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def spread(pieces: Sequence[Piece]) -> list[int]:
+def spread(pieces: Sequence[Stretch]) -> list[int]:
     """The positions of these pieces."""
     return [first + stride * i for first, stride, count in pieces for i in range(count)]

@@ -10,10 +10,8 @@ A rank that fails says so at the next vote, and the others raise instead of wait
 """
 
 import hashlib
-import json
 import os
 import sys
-from datetime import timedelta
 from typing import Any
 
 from headrace.errors import RanksDisagree
@@ -28,6 +26,8 @@ class Agreement:
     """A gloo group over all ranks of a job."""
 
     def __init__(self, timeout: float = TIMEOUT) -> None:
+        from datetime import timedelta
+
         import torch.distributed as dist
 
         self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=patience(timeout)))
@@ -123,6 +123,8 @@ def patience(timeout: float) -> float:
     return float(min(waits, default=timeout))
 
 
-def _digest(fact: Any) -> int:
+def _digest(fact: object) -> int:
+    import json
+
     data = json.dumps(fact, sort_keys=True, default=repr).encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)

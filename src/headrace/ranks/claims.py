@@ -5,7 +5,6 @@ Libraries are looked up among the modules that are already loaded, never importe
 as silence: that is what mpi4py says under every other launcher.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -167,6 +166,8 @@ def _kubeflow(fields: _Fields, environ: Mapping[str, str], used: dict[str, str])
 
 
 def _tf_config(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
+    import json
+
     try:
         config = json.loads(environ[env.TF_CONFIG])
         cluster, task = config["cluster"], config["task"]

@@ -12,7 +12,7 @@ import json
 import sys
 from datetime import timedelta
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.errors import BadOption, RanksDisagree, WorkerStuck, missing
 from headrace.plan.world import World
@@ -20,21 +20,34 @@ from headrace.ranks import env
 
 LEAF = 64
 TIMEOUT = 1800.0
-_made: dict[tuple[str, int], Any] = {}
+_made: dict[tuple[str, int], "RankStore"] = {}
 """Stores that were made here, by address: they live as long as the process."""
 
 
-class Counter:
+class RankStore(Protocol):
+    """What is used of a store of torch.distributed."""
+
+    def add(self, key: str, amount: int, /) -> int: ...
+    def compare_set(self, key: str, expected: str, value: str, /) -> bytes: ...
+    def set(self, key: str, value: str, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+    def check(self, keys: list[str], /) -> bool: ...
+    def wait(self, keys: list[str], timeout: timedelta, /) -> None: ...
+    def delete_key(self, key: str, /) -> object: ...
+
+
+class StoreCounter:
     """The counter of one epoch."""
 
-    def __init__(self, store: Any, key: str, world: World) -> None:
+    def __init__(self, store: RankStore, key: str, world: World) -> None:
         self._store = store
         self._key = key
         self._rank = world.rank
         self._ranks = world.ranks
-        self._finished: list[int] = []
+        self._count = 0
+        """Blocks that this rank has told the others of."""
         self._leaves: list[list[list[int]]] = [[] for _ in range(world.ranks)]
-        """Full leaves of each rank: they never change again."""
+        """Full leaves of each rank that never change again."""
 
     def meet(self, facts: dict[str, Any], timeout: float = TIMEOUT) -> None:
         store, key = self._store, self._key
@@ -51,11 +64,11 @@ class Counter:
     def take(self) -> int:
         return int(self._store.add(f"{self._key}/next", 1)) - 1
 
-    def finish(self, blocks: list[int], part: tuple[int, int] | None) -> None:
-        old = len(self._finished) // LEAF
-        self._finished += blocks
-        for leaf in range(old, len(self._finished) // LEAF + 1):
-            told = [self._finished[leaf * LEAF : (leaf + 1) * LEAF], part]
+    def finish(self, blocks: list[int], count: int, part: tuple[int, int] | None, surely: int) -> None:
+        """The first `count` of these blocks are finished, and so much of another; `surely` of them stay so."""
+        old, self._count = self._count, count
+        for leaf in range(min(old, count) // LEAF, max(old, count) // LEAF + 1):
+            told = [blocks[leaf * LEAF : min(count, (leaf + 1) * LEAF)], part, surely]
             self._store.set(self._leaf(self._rank, leaf), json.dumps(told))
 
     def everyone(self) -> list[tuple[list[int], tuple[int, int] | None]]:
@@ -63,25 +76,27 @@ class Counter:
 
     def _of(self, rank: int) -> tuple[list[int], tuple[int, int] | None]:
         full = self._leaves[rank]
-        last: tuple[list[int], Any] = ([], None)
-        while self._store.check([self._leaf(rank, len(full))]):
-            last = json.loads(self._store.get(self._leaf(rank, len(full))))
-            if len(last[0]) < LEAF:
+        found: list[list[int]] = []
+        part, surely = None, 0
+        while self._store.check([self._leaf(rank, len(full) + len(found))]):
+            blocks, part, surely = json.loads(self._store.get(self._leaf(rank, len(full) + len(found))))
+            found.append(blocks)
+            if len(blocks) < LEAF:
                 break
-            full.append(last[0])
-            last = ([], last[1])
-        return [block for leaf in full for block in leaf] + last[0], None if last[1] is None else tuple(last[1])
+        finished = [block for leaf in (*full, *found) for block in leaf]
+        full += found[: max(0, surely // LEAF - len(full))]
+        return finished, None if part is None else tuple(part)
 
     def forget(self) -> None:
         """Nobody will ask about this epoch again."""
-        for leaf in range(len(self._finished) // LEAF + 1):
+        for leaf in range(self._count // LEAF + 1):
             self._store.delete_key(self._leaf(self._rank, leaf))
 
     def _leaf(self, rank: int, leaf: int) -> str:
         return f"{self._key}/done/{rank}/{leaf}"
 
 
-def gather(store: Any, key: str, ranks: int, timeout: float, what: str) -> None:
+def gather(store: RankStore, key: str, ranks: int, timeout: float, what: str) -> None:
     """Wait until as many ranks have come here."""
     if store.add(f"{key}/count", 1) == ranks:
         store.set(f"{key}/all", "")
@@ -93,7 +108,7 @@ def gather(store: Any, key: str, ranks: int, timeout: float, what: str) -> None:
         raise WorkerStuck(f"after {timeout:g} s only {came} of {ranks} ranks {what}: {error}") from None
 
 
-def find_store(world: World, given: Any = None, timeout: float = TIMEOUT) -> tuple[Any, bool]:
+def find_store(world: World, given: RankStore | None = None, timeout: float = TIMEOUT) -> tuple[RankStore, bool]:
     """A store that all ranks share, and whether it lives in this process and was made here."""
     if given is not None:
         return given, False
@@ -146,11 +161,14 @@ class Alone:
     def check(self, keys: list[str]) -> bool:
         return all(key in self._values for key in keys)
 
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        assert self.check(keys)
+
     def delete_key(self, key: str) -> None:
         self._values.pop(key, None)
 
 
-def leave(store: Any, key: str, ranks: int, wait: bool, timeout: float = TIMEOUT) -> None:
+def leave(store: RankStore, key: str, ranks: int, wait: bool, timeout: float = TIMEOUT) -> None:
     """This rank needs the store no more; the process that it lives in waits until nobody does."""
     if wait:
         gather(store, f"{key}/left", ranks, timeout, "have closed their loader")

@@ -81,3 +81,12 @@ def _data_dims(mesh: Mesh) -> list[int]:
             f"name; give the data dimensions alone: mesh[{', '.join(repr(names[d]) for d in found)}]"
         )
     return found
+
+
+def as_world(given: World | Mesh | None) -> World:
+    """What a loader is given, as a world."""
+    if given is None or isinstance(given, World):
+        return given or World()
+    if not is_mesh(given):
+        raise BadOption(f"world= takes a World or torch's DeviceMesh, not {type(given).__name__}")
+    return world_of(given)

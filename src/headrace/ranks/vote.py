@@ -23,7 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.errors import Closed, RanksDisagree, WorkerStuck
@@ -49,38 +49,36 @@ class Group(Protocol):
 
 
 class PendingVote:
-    """What ranks give to a vote, once they have."""
+    """What ranks give to a vote, once they have; it is waited for once."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._owner = os.getpid()
-        self._there = threading.Event()
-        self._given: tuple[Rows, list[bytes]] = ([], [])
-        self._error: BaseException | None = None
+        # (Not an Event, whose own lock an interrupt can leave in disorder.)
+        self._given: SimpleQueue[tuple[Rows, list[bytes]] | BaseException] = SimpleQueue()
 
     def give(self, rows: Rows, texts: list[bytes]) -> None:
-        self._given = rows, texts
-        self._there.set()
+        self._given.put((rows, texts))
 
     def fail(self, error: BaseException) -> None:
-        self._error = error
-        self._there.set()
+        self._given.put(error)
 
     @property
     def there(self) -> bool:
-        return self._there.is_set()
+        return not self._given.empty()
 
     def wait(self) -> tuple[Rows, list[bytes]]:
         _check_owner(self._owner)
-        if not self._there.wait(self._timeout):
-            raise _late(self._timeout)
-        error, self._error = self._error, None
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # or its traceback and this frame would keep each other
-        return self._given
+        try:
+            given = self._given.get(timeout=self._timeout)
+        except Empty:
+            raise _late(self._timeout) from None
+        try:
+            if isinstance(given, BaseException):
+                raise given
+            return given
+        finally:
+            del given  # or its traceback and this frame would keep each other
 
 
 class EpochVotes:
@@ -178,11 +176,10 @@ class VoteThread:
         self._closed = True
         for answer in list(self._open):
             answer.fail(_closed())  # another thread may be reading
-        if self._thread is None:
-            self._group.close()
-            return
         self._votes.put(None)
-        if self._thread is not threading.current_thread():  # the collector runs anywhere
+        if self._thread is None or not self._thread.is_alive():  # (An interrupt may have come before its start.)
+            self._group.close()
+        elif self._thread is not threading.current_thread():  # the collector runs anywhere
             self._thread.join(min(self._timeout, GRACE))
 
     # --- the thread ---------------------------------------------------------------------------------------------------

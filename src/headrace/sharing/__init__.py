@@ -8,7 +8,7 @@ A loader asks its sharing to begin an epoch at a place (None: at its start) and 
 A place is where the job stands, the same on every rank, and loads in another world.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
@@ -18,13 +18,14 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT
 from headrace.sharing.arithmetic import Sharing
-from headrace.sharing.counted import Counted
-from headrace.sharing.voted import Voted
+
+if TYPE_CHECKING:
+    from headrace.ranks.counter import RankStore
 
 
 def make(
-    program: Program, pipe: Pipe[Any], policy: Policy, world: World, ends: str, sharding: str, store: Any,
-    timeout: float | None,
+    program: Program, pipe: Pipe[Any], policy: Policy, world: World, ends: str, sharding: str,
+    store: "RankStore | None", timeout: float | None,
 ) -> Sharing:  # fmt: skip
     """The sharing of a loader; `timeout` is that of a fullsync at the end of the pipe."""
     seconds = TIMEOUT if timeout is None else timeout
@@ -32,11 +33,16 @@ def make(
         raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
     if sharding == "dynamic":
         _check_dynamic(program, policy, world, ends, timeout)
+        from headrace.sharing.counted import Counted
+
         return Counted(program, pipe, world, ends, seconds, store)
     if store is not None:
         raise BadOption("store= is where ranks share a counter: set sharding='dynamic' with it")
-    kind = Voted if world.share_ranks > 1 and not program.steps_known else Sharing
-    return kind(program, pipe, world, ends, seconds)
+    if world.share_ranks > 1 and not program.steps_known:
+        from headrace.sharing.voted import Voted
+
+        return Voted(program, pipe, world, ends, seconds)
+    return Sharing(program, pipe, world, ends, seconds)
 
 
 def _check_dynamic(program: Program, policy: Policy, world: World, ends: str, timeout: float | None) -> None:
@@ -50,6 +56,8 @@ def _check_dynamic(program: Program, policy: Policy, world: World, ends: str, ti
             f"{equal} the {world.replicas} ranks of one copy of the model would not take the same samples; "
             "leave sharding at 'static'"
         )
+    if any(stage.balance is not None for stage in program.stages):
+        raise BadOption(f"{equal} balance(), which deals every step to all ranks, cannot be combined with it")
     if not policy.ordered and len(program.stages) > 1:
         raise BadOption(
             "sharding='dynamic' with ordered=False needs batches that are made of one block each, and this pipe "

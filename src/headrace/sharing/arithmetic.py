@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
-from headrace.engine.epoch import Epoch, Watch
+from headrace.engine.epoch import Epoch, StartWatch
 from headrace.engine.feeds.elastic import InTurns
 from headrace.engine.feeds.place import Feed
 from headrace.engine.feeds.positions import Position
@@ -35,7 +35,7 @@ class Start(NamedTuple):
 
     at: RunPlace | None = None
     first: Feed | None = None
-    watch: Watch | None = None
+    watch: StartWatch | None = None
     stands: Callable[[int], EpochPlace | None] | None = None
 
 
@@ -129,6 +129,8 @@ class Sharing:
         whole = all(isinstance(node.op, Each) for node in program.tail)
         if total is not None and program.indexed and len(program.stages) == 1 and whole:
             samples = program.head.length()
+            if first.balance is not None:
+                raise NoLength("how many steps balance() makes at the end of an epoch depends on the lengths there")
             if samples is not None and first.group is not None and first.single:
                 policy = "drop" if first.drop_last else self._ends
                 return Share(samples, first.group, ranks, rank, policy).steps  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Ranks take blocks from a counter that they share (sharding="dynamic"): a fast one takes more than a slow one."""
 
-from collections import Counter as Tally
+from collections import Counter
 from typing import Any
 
 from headrace.engine.dynamic import Dynamic, check_program
@@ -13,11 +13,11 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
 from headrace.plan.world import World
 from headrace.ranks.agree import patience
-from headrace.ranks.counter import Counter, find_store, leave
+from headrace.ranks.counter import RankStore, StoreCounter, find_store, leave
 from headrace.ranks.env import job
 from headrace.sharing.arithmetic import Sharing, Start
 
-_dynamic: Tally[int] = Tally()
+_dynamic: Counter[int] = Counter()
 
 
 class Counted(Sharing):
@@ -26,19 +26,19 @@ class Counted(Sharing):
     each_its_own = False  # beside the counter each tells the others what it has finished
 
     def __init__(
-        self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float, store: Any = None
+        self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float, store: RankStore | None = None
     ) -> None:
         super().__init__(program, pipe, world, ends, timeout)
         check_program(program)
         self._given = store
-        self._store: Any = None
+        self._store: RankStore | None = None
         self._hosts = False
         digest = key("dynamic", program.seed, *pipe.fingerprint())
         # Ranks that make several loaders of the same thing make them in the same order.
         self._key = f"headrace/dynamic/{job()}/{digest}/{_dynamic[digest]}"
         _dynamic[digest] += 1
         self._begun = 0
-        self._counter: Counter | None = None
+        self._counter: StoreCounter | None = None
         self._dynamic: Dynamic | None = None
 
     def check(self, at: EpochPlace | None) -> EpochPlace | None:
@@ -58,7 +58,7 @@ class Counted(Sharing):
         if self._store is None:
             self._store, self._hosts = find_store(self._world, self._given, self._timeout)
             self._timeout = patience(self._timeout)
-        counter = Counter(self._store, f"{self._key}/{self._begun}", self._world)
+        counter = StoreCounter(self._store, f"{self._key}/{self._begun}", self._world)
         self._begun += 1
         counter.meet(self._facts(epoch, at), self._timeout)
         if self._counter is not None:
@@ -69,7 +69,7 @@ class Counted(Sharing):
             assert isinstance(at.place, Finished)
             done, skipped = at.place, at.skipped
         dynamic = self._dynamic = Dynamic(self.program, epoch, counter, done, skipped)
-        return Start(None, dynamic.feed(), dynamic.watch, lambda received: dynamic.place())
+        return Start(None, dynamic.feed(), dynamic.watch, dynamic.place)
 
     def retraced(self, at: EpochPlace | None) -> RunPlace | None:
         raise BadOption("with sharding='dynamic' which rank takes which batch is left to chance, so none can be traced")

@@ -109,7 +109,7 @@ def braces(spec: str) -> list[str]:
     return [name for i in range(int(low), int(high) + 1) for name in braces(f"{front}{i:0{width}d}{back}")]
 
 
-def list_fsspec(root: str, masks: Masks = "", **options: Any) -> Iterator[str]:
+def list_fsspec(root: str, masks: Masks = "", **options: object) -> Iterator[str]:
     """The files directly in a folder of any file system, sorted; a root that is a file is its own only file."""
     files, path = filesystem(root, **options)
     if files.isfile(path):

@@ -40,9 +40,20 @@ class FromSequence(Source[T]):
             return sample
         return lent(sample)  # type: ignore[no-any-return]
 
+    def as_kept(self) -> Source[T]:
+        return KeptSequence(self.data)
+
     @classmethod
     def name(cls) -> str:
         return "sequence"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptSequence(FromSequence[T]):
+    """The same, with samples as they are: nobody changes one before it is copied."""
+
+    def get(self, position: int) -> T:
+        return self.data[position]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +92,7 @@ class FromIterable(Source[T]):
         return "iterable"
 
 
-def holds(data: Any) -> bool:
+def holds(data: object) -> bool:
     """Whether these samples exist before they are asked for, and after."""
     if isinstance(data, list | tuple | deque | Set | ValuesView) or is_tensor(data):
         return True

@@ -12,14 +12,24 @@ import io
 import os
 from typing import Any
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, MissingExtra, missing
 from headrace.sources.cache import DiskCache
+from headrace.sources.counted import CountedFile
 from headrace.sources.extra import need
 from headrace.sources.http import open_http
 from headrace.sources.retry import Body, RemoteStream, Resuming, Retry
 from headrace.sources.stream import StreamWrapper, recipe
 
 Path = str | os.PathLike[str]
+STORES = {
+    "s3": ("s3", "s3fs"),
+    "s3a": ("s3", "s3fs"),
+    "gs": ("gcs", "gcsfs"),
+    "gcs": ("gcs", "gcsfs"),
+    "az": ("azure", "adlfs"),
+    "abfs": ("azure", "adlfs"),
+}
+"""Protocol -> the extra that brings its package, and the package."""
 
 
 def is_remote(path: Path) -> bool:
@@ -45,7 +55,10 @@ def open_path(
     if not is_remote(path):
         if "b" not in mode and encoding is None:
             encoding = "utf-8"
-        return open(local(path), mode, encoding=encoding, newline=newline)
+        if not reads(mode):
+            return open(local(path), mode, encoding=encoding, newline=newline)
+        counted = io.BufferedReader(CountedFile(local(path)))
+        return counted if "b" in mode else io.TextIOWrapper(counted, encoding, newline=newline)
     url = os.fspath(path)
     if not reads(mode):
         return open_fsspec(url, mode, encoding=encoding, newline=newline)
@@ -68,7 +81,7 @@ def open_fsspec(
     newline: str | None = None,
     retry: Retry | None = None,
     open_options: dict[str, Any] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """A file through fsspec; `options` make the file system, `open_options` open the file."""
     given = dict(open_options or {})
@@ -93,9 +106,16 @@ def open_fsspec(
     return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8", newline=newline)
 
 
-def filesystem(url: str, **options: Any) -> tuple[Any, str]:
+def filesystem(url: str, **options: object) -> tuple[Any, str]:
     """The fsspec file system of a URL, and the path in it."""
-    files, path = need("remote", "fsspec.core").url_to_fs(url, **options)
+    core = need("remote", "fsspec.core")
+    try:
+        files, path = core.url_to_fs(url, **options)
+    except ImportError as absent:
+        protocol = url.partition("://")[0]
+        if protocol in STORES:
+            raise missing(*STORES[protocol]) from None
+        raise MissingExtra(f"{protocol}:// needs another package: {absent}") from None
     return files, path
 
 

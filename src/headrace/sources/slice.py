@@ -1,4 +1,4 @@
-"""Slice: a part of a local file, as a file.
+"""FileSlice: a part of a local file, as a file.
 
 Reading it moves nobody's position, so slices of one file can be read in any order and in any thread. A slice shares the
 descriptor of the file it was cut from, if that is open here; otherwise it opens the file when it is first read, so that
@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 
-class Slice(io.RawIOBase):
+class FileSlice(io.RawIOBase):
     """Bytes `start .. start + size` of the file `path`; `shared` is that file, open."""
 
     def __init__(self, path: str, start: int, size: int, shared: Any = None) -> None:
@@ -78,4 +78,4 @@ class Slice(io.RawIOBase):
 
 def open_slice(path: str, start: int, size: int) -> io.BufferedReader:
     """A slice with a buffer."""
-    return io.BufferedReader(Slice(path, start, size))
+    return io.BufferedReader(FileSlice(path, start, size))

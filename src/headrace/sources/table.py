@@ -1,4 +1,4 @@
-"""Table: the samples of a pipe by key, read whole when the first is asked for."""
+"""KeyedTable: the samples of a pipe by key, read whole when the first is asked for."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table(Source[Any]):
+class KeyedTable(Source[Any]):
     """The values of a pipe of (key, value) pairs; `pair` makes such a pair out of a sample."""
 
     source: Iterable[Any]

@@ -12,8 +12,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-ZEROS = bytes(tarfile.BLOCKSIZE)
-
 
 class TarEnds(tarfile.ReadError):
     """The archive ends here, and something is to be said about how."""
@@ -49,7 +47,7 @@ def _check_end(file: Any, at: int) -> None:
         raise TarEnds("holds more after its end-of-archive, which is not read: unpack it with `tar -i`")
 
 
-def open_tar(file: Any, mode: str, path: str) -> tarfile.TarFile:
+def open_tar(file: object, mode: str, path: str) -> tarfile.TarFile:
     """The archive in an open file."""
     try:
         return tarfile.open(fileobj=file, mode=mode, tarinfo=TarHeader)  # type: ignore[call-overload, no-any-return]

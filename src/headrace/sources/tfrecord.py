@@ -20,7 +20,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 BYTES, FLOATS, INTEGERS = 1, 2, 3
 
 
-def records(stream: Any, path: str) -> Iterator[bytes]:
+def records(stream: object, path: str) -> Iterator[bytes]:
     """The data of each record; a damaged or cut file is an error."""
     number = 0
     while True:

@@ -86,7 +86,7 @@ class WrappedIterable(Source[T]):
         return "wrapped"
 
 
-def copied(sample: Any) -> Any:
+def copied(sample: object) -> Any:
     """A copy that its reader may change; what cannot be copied is given out as it is, with a warning."""
     if type(sample) in ATOMS:
         return sample
@@ -97,7 +97,7 @@ def copied(sample: Any) -> Any:
         return sample
 
 
-def has_positions(data: Any) -> bool:
+def has_positions(data: object) -> bool:
     """Whether `data[i]` for i below `len(data)` is the same as iterating it."""
     if isinstance(data, Sequence):
         return True

@@ -103,6 +103,9 @@ def _viewless(pa: Any, kind: Any) -> Any:
         return pa.large_string()
     if types.is_binary_view(kind):
         return pa.large_binary()
+    if types.is_map(kind):
+        key, item = (f.with_type(_viewless(pa, f.type)) for f in (kind.key_field, kind.item_field))
+        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
     if types.is_struct(kind):
         return pa.struct([field.with_type(_viewless(pa, field.type)) for field in kind])
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
@@ -208,7 +211,7 @@ def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
     return _objects(array, array.to_pylist().__getitem__)
 
 
-def _is_text(pa: Any, kind: Any) -> bool:
+def _is_text(pa: Any, kind: object) -> bool:
     types = pa.types
     return bool(
         types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)

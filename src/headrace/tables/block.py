@@ -41,7 +41,7 @@ class Columns(dict[str, Any]):
         rest = {name: _flat(value) for name, value in self.items() if name not in blocked}
         return arrive, (self.form, tuple(self), whole, rest)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return self.__reduce__()
 
 
@@ -61,11 +61,16 @@ def arrive(form: str, names: tuple[str, ...], blocks: Blocks, rest: dict[str, An
 
 
 def _cut(form: str, block: NDArray[Any]) -> Any:
-    if form == "torch" and block.dtype.kind in "biufc":
+    if form == "torch" and in_torch(block.dtype):
         import torch
 
         return torch.from_numpy(block).unbind(0)
     return block
+
+
+def in_torch(dtype: "np.dtype[Any]") -> bool:
+    """Whether torch has this dtype: numbers and truth values in this machine's byte order, no long doubles."""
+    return dtype.kind in "biufc" and dtype.isnative and dtype.char not in "gG"
 
 
 class _Masked:
@@ -81,7 +86,7 @@ class _Masked:
         return _Masked, (self.values, self.mask)
 
 
-def _flat(value: Any) -> Any:
+def _flat(value: object) -> Any:
     if isinstance(value, np.ma.MaskedArray) and not value.dtype.hasobject:
         return _Masked(value.data, np.ma.getmaskarray(value))
     return value

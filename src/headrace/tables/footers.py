@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from headrace.errors import BadOption
+from headrace.observe.meter import files, planned
+from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
 from headrace.tables.packages import package
 
@@ -33,7 +35,9 @@ def look_at(format: str, paths: Iterable[str]) -> list[Look]:
 
 def _told(format: str, look: Callable[[str], Look], path: str) -> Look:
     try:
-        return look(path)
+        found = look(path)
+        planned.note()
+        return found
     except package("pyarrow").ArrowInvalid as error:
         raise BadOption(
             f"{path} is not a file of the format {format} ({error}); choose the right ones, for example with a pattern "
@@ -99,10 +103,14 @@ def open_parquet(path: str) -> Any:
     """The file, opened by pyarrow."""
     parquet = package("pyarrow.parquet")
     if not is_remote(path):
-        return parquet.ParquetFile(local(path), pre_buffer=False)
+        counted = package("pyarrow").PythonFile(CountedFile(local(path)), mode="r")
+        return parquet.ParquetFile(counted, pre_buffer=False)
     return parquet.ParquetFile(open_path(path), pre_buffer=True)
 
 
 def open_arrow(path: str) -> Any:
     pa = package("pyarrow")
-    return pa.ipc.open_file(pa.memory_map(local(path)) if not is_remote(path) else open_path(path))
+    if is_remote(path):
+        return pa.ipc.open_file(open_path(path))
+    files.opened()
+    return pa.ipc.open_file(pa.memory_map(local(path)))

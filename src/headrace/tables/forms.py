@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from headrace.errors import BadPipe
 from headrace.tables.arrow import deliver as as_numpy
 from headrace.tables.arrow import from_arrow
-from headrace.tables.block import Columns
+from headrace.tables.block import Columns, in_torch
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
 from headrace.tables.packages import check_threads, package
 from headrace.tables.table import Table
 from headrace.tables.to_arrow import to_arrow
 
+SHOWN = 8
+"""Rows that are looked at to refuse a column before anything runs."""
 FORMS = ("numpy", "torch", "jax", "arrow", "pandas", "polars")
 
 
@@ -63,7 +65,7 @@ def _torch(table: Table) -> dict[str, Any]:
     torch = package("torch")
     found: dict[str, Any] = {}
     for names, block in table.blocks:
-        if block.dtype.kind in "biufc":
+        if in_torch(block.dtype):
             found |= zip(names, torch.from_numpy(block).unbind(0), strict=True)
     for name, column in table.columns.items():
         if name not in found:
@@ -76,10 +78,9 @@ def tensor(torch: Any, name: str, column: Column) -> Any:
         return _torch_objects(torch, name, column)
     if column.mask is not None:
         refuse(name, column, "torch", _FILL.format(name=name))
-    try:
-        return torch.from_numpy(np.ascontiguousarray(column.values))
-    except (TypeError, ValueError):  # no such dtype, or another byte order
+    if not in_torch(column.values.dtype):
         refuse(name, column, "torch")
+    return torch.from_numpy(np.ascontiguousarray(column.values))
 
 
 _FILL = "fill them in before: map(lambda c: {{**c, {name!r}: c[{name!r}].filled(0)}}, batched=True)"
@@ -101,7 +102,7 @@ def _torch_objects(torch: Any, name: str, column: ArrowColumn) -> Any:
         return as_numpy(column).tolist()
     if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
         inner = from_arrow(column.array.flatten())
-        if isinstance(inner, NumpyColumn) and inner.mask is None and inner.values.dtype.kind in "biufc":
+        if isinstance(inner, NumpyColumn) and inner.mask is None and in_torch(inner.values.dtype):
             if column.may_miss:
                 refuse(name, column, "torch", "it has missing lists: fill them in with map(fn, batched=True)")
             return [torch.from_numpy(values) for values in as_numpy(column)]
@@ -152,7 +153,7 @@ def check_arrow(columns: Mapping[str, Column], form: str) -> None:
     """Refuse what Arrow has no type for before anything runs; a column of Arrow's has one."""
     for name, column in columns.items():
         if isinstance(column, NumpyColumn):
-            arrow_array(name, column.slice(0, 0), form)
+            arrow_array(name, column.slice(0, SHOWN), form)
 
 
 def _arrow(table: Table, form: str = "arrow") -> Any:
@@ -171,15 +172,38 @@ def _polars(table: Table) -> Any:
     check_threads("polars")
     polars, pa = package("polars"), package("pyarrow")
     made = _arrow(table, "polars")
-    for field in made.schema:
+    for field, column in zip(made.schema, made.columns, strict=True):
         if not _in_polars(pa, field.type):
             refuse(field.name, table.columns[field.name], "polars")
+        if "[s" in str(field.type) and not all(_in_milliseconds(pa, chunk) for chunk in column.chunks):
+            refuse(field.name, table.columns[field.name], "polars", "some of it is too far away for its milliseconds")
     return polars.from_arrow(made)
 
 
-def _in_polars(pa: Any, kind: Any) -> bool:
+def _in_milliseconds(pa: Any, array: Any) -> bool:
+    """Whether seconds can be counted in milliseconds, which is what polars does without looking."""
+    types, kind = pa.types, array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _in_milliseconds(pa, array.storage)
+    if types.is_dictionary(kind):
+        return _in_milliseconds(pa, array.dictionary)
+    if types.is_map(kind):
+        return _in_milliseconds(pa, array.keys) and _in_milliseconds(pa, array.items)
+    if types.is_nested(kind):
+        inside = array.flatten()
+        return all(_in_milliseconds(pa, part) for part in (inside if types.is_struct(kind) else [inside]))
+    if not (types.is_timestamp(kind) or types.is_duration(kind)) or kind.unit != "s":
+        return True
+    ends = package("pyarrow.compute").min_max(array.view(pa.int64())).as_py()
+    return all(end is None or abs(end) < (1 << 63) // 1000 for end in ends.values())
+
+
+def _in_polars(pa: Any, kind: Any, inside: bool = False) -> bool:
     """Whether polars has this type: it is asked before, because polars panics where it has not."""
     types = pa.types
+    short = "decimal32" in str(kind) or "decimal64" in str(kind)  # which it widens, but not in there:
+    if short and (types.is_map(kind) or (types.is_struct(kind) and inside)):
+        return False
     views = types.is_list_view(kind) or types.is_large_list_view(kind)
     if views or types.is_union(kind) or types.is_interval(kind) or types.is_decimal256(kind):
         return False
@@ -188,7 +212,7 @@ def _in_polars(pa: Any, kind: Any) -> bool:
     inner = [kind.field(i).type for i in range(kind.num_fields)]
     if types.is_dictionary(kind):
         inner = [kind.value_type]
-    return all(_in_polars(pa, i) for i in inner)
+    return all(_in_polars(pa, i, True) for i in inner)
 
 
 def _pandas(table: Table) -> Any:
@@ -199,7 +223,8 @@ def _pandas(table: Table) -> Any:
 
 def _pandas_column(pandas: Any, name: str, column: Column) -> Any:
     if isinstance(column, NumpyColumn) and column.dtype is None and _in_pandas(column):
-        objects = column.values.dtype == object  # told to pandas, or it would look for another dtype
+        # Told to pandas, or it would look for another dtype; bytes of a fixed length it has as objects only.
+        objects = column.values.dtype == object or column.values.dtype.kind == "S"
         return pandas.Series(column.values, dtype=object, copy=False) if objects else column.values
     array = arrow_array(name, column, "pandas")
     if column.dtype == "category":
@@ -237,7 +262,7 @@ _DELIVER: dict[str, Callable[[Table], Any]] = {
 }
 
 
-def form_of(batch: Any) -> str | None:
+def form_of(batch: object) -> str | None:
     """The form that an object is in, or None if it is none of them; nothing is imported to find out."""
     top = type(batch).__module__.partition(".")[0]
     if top == "pyarrow":

@@ -47,7 +47,7 @@ def table_of(data: Any) -> Table | None:
     return None
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """A numpy array or a torch tensor with rows."""
     if isinstance(value, np.ndarray):
         return value.ndim > 0
@@ -87,7 +87,7 @@ def _from_records(data: NDArray[Any]) -> Table:
     return Table({name: NumpyColumn(data[name], None, _field(data[name])) for name in names}, len(data), data)
 
 
-def _from_arrow(data: Any) -> Table:
+def _from_arrow(data: object) -> Table:
     pa = package("pyarrow")
     _check_polars(data)
     whole = data if isinstance(data, pa.Table) else pa.table(data)
@@ -97,7 +97,7 @@ def _from_arrow(data: Any) -> Table:
     return Table(columns, whole.num_rows)
 
 
-def _check_polars(data: Any) -> None:
+def _check_polars(data: object) -> None:
     """polars gives objects away as addresses, which mean nothing to anybody else."""
     polars: Any = sys.modules.get("polars")
     if polars is None or not isinstance(data, polars.DataFrame):
@@ -148,17 +148,19 @@ def _from_series(name: str, series: Any) -> Column:
         raise BadOption(
             f"column {name!r} ({series.dtype}) has no Arrow form ({error}): cast it to another dtype, or drop it"
         ) from None
-    return replace(from_arrow(array), dtype=_named(series.dtype))
+    column = from_arrow(array)
+    runs = pa.types.is_run_end_encoded(array.type)  # decoded for good
+    return column if runs else replace(column, dtype=_named(series.dtype))
 
 
-def _named(dtype: Any) -> Any:
+def _named(dtype: object) -> Any:
     """The name of a pandas dtype, where that is enough: a worker that is never asked for it need not import pandas."""
     pandas = sys.modules["pandas"]
     if isinstance(dtype, pandas.CategoricalDtype):
         return "category"  # the categories and their order are in the Arrow column
     try:
         same = pandas.api.types.pandas_dtype(str(dtype)) == dtype
-    except TypeError:
+    except (TypeError, NotImplementedError):  # there is no such name, or not for all of the type
         same = False
     return str(dtype) if same else dtype
 

@@ -13,7 +13,7 @@ PACKAGES = frozenset({"numpy", "pandas", "polars", "pyarrow", "datasets"})
 ARRAYS = frozenset({"numpy", "torch"})
 
 
-def from_frame(data: Any) -> Source[Any] | None:
+def from_frame(data: object) -> Source[Any] | None:
     """A source over a frame, or None if the object is not a frame."""
     if not _may_be_frame(data):
         return None
@@ -32,16 +32,16 @@ def from_frame(data: Any) -> Source[Any] | None:
     return None if table is None else FromTable(table)
 
 
-def _may_be_frame(data: Any) -> bool:
+def _may_be_frame(data: object) -> bool:
     if isinstance(data, Mapping):
         return bool(data) and all(_package(value) in ARRAYS for value in data.values())
     return _package(data) in PACKAGES or hasattr(type(data), "__arrow_c_stream__")
 
 
-def _is_dataset(data: Any) -> bool:
+def _is_dataset(data: object) -> bool:
     dataset: Any = sys.modules.get("pyarrow.dataset")
     return dataset is not None and isinstance(data, dataset.Dataset) and not isinstance(data, dataset.InMemoryDataset)
 
 
-def _package(thing: Any) -> str:
+def _package(thing: object) -> str:
     return type(thing).__module__.partition(".")[0]

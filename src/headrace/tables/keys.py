@@ -135,7 +135,7 @@ def _objects(keys: NDArray[Any], missing: NDArray[np.bool_]) -> KeyValues:
     return KeyValues(found, missing, families.pop() if len(families) == 1 else "objects" if families else None)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     if value is None:
         return True
     try:
@@ -144,7 +144,7 @@ def _is_missing(value: Any) -> bool:
         return type(value).__name__ == "NAType"
 
 
-def _family(value: Any) -> str:
+def _family(value: object) -> str:
     if isinstance(value, bool | np.bool_):
         return "truth values"
     if isinstance(value, dt.datetime):
@@ -158,7 +158,7 @@ def _family(value: Any) -> str:
     return "text" if isinstance(value, str) else "bytes" if isinstance(value, bytes) else "objects"
 
 
-def _compared(value: Any) -> Any:
+def _compared(value: object) -> Any:
     """A value as it is compared: instants and spans as ("M" or "m", nanoseconds)."""
     if isinstance(value, dt.datetime):
         return ("M", _span(value - dt.datetime(1970, 1, 1, tzinfo=None if value.tzinfo is None else dt.UTC)))
@@ -205,7 +205,7 @@ def expressed(keys: NDArray[Any], dtype: "np.dtype[Any]", missing: NDArray[np.bo
     return out, exact
 
 
-def _in_dtype(key: Any, dtype: "np.dtype[Any]") -> Any:
+def _in_dtype(key: object, dtype: "np.dtype[Any]") -> Any:
     """One key as a value of this dtype, or None if it has no such value."""
     if isinstance(key, tuple):
         ((_, step),) = tagged(np.ones(1, np.int64).view(dtype)) if dtype.kind == key[0] else ((None, 0),)

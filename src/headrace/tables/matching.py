@@ -1,7 +1,5 @@
 """Which rows of a table a pyarrow expression chooses."""
 
-from typing import Any
-
 import numpy as np
 
 from headrace.errors import BadOption
@@ -11,7 +9,7 @@ from headrace.tables.table import Table
 from headrace.tables.to_arrow import to_arrow
 
 
-def matching(table: Table, expression: Any) -> Ints:
+def matching(table: Table, expression: object) -> Ints:
     """The rows for which the expression is true; where it cannot be told, because a value is missing, it is not."""
     pa, dataset = package("pyarrow"), package("pyarrow.dataset")
     arrays, left_out = {}, []

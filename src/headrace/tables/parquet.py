@@ -6,7 +6,7 @@ of the source: what is not asked for is not read. With a filter the rows that it
 made.
 
 A row group is the unit of reading. Units that were read last stay in memory up to `memory` bytes (see `columns.units`);
-`shuffle()` then uses an order that keeps few of them open (see `plan.lanes`).
+`shuffle()` of larger data uses an order that keeps few of them open (see `plan.parts`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ import numpy as np
 from headrace.errors import BadOption, BadPipe
 from headrace.memory.cache import Slots
 from headrace.op import Here, Indexed
-from headrace.plan.lanes import Units
+from headrace.plan.units import Units, arranged
 from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching
 from headrace.tables.packages import package
@@ -56,15 +56,15 @@ class Stored(Protocol):
 class Opened:
     """The table of units as this process has it; what travels is the shared memory, and what was measured."""
 
-    def __init__(self, slots: Slots | None = None, text_size: int | None = None) -> None:
+    def __init__(self, slots: Slots | None = None, text_sizes: tuple[int, int] | None = None) -> None:
         self.table: UnitTable | None = None
         self.slots = slots
-        self.text_size = text_size
+        self.text_sizes = text_sizes
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.table is None:
-            return (Opened, (self.slots, self.text_size))
-        return (Opened, (self.table.slots, self.table.text_size))
+            return (Opened, (self.slots, self.text_sizes))
+        return (Opened, (self.table.slots, self.table.text_sizes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,12 +136,13 @@ class FromUnits(Tabular):
     # --- units ------------------------------------------------------------------------------------------------------
 
     def units(self) -> Units:
-        """Where units end, and how many of them fit in memory."""
+        """Where units end, how many of them fit in memory, and their bytes."""
         table = self.table()
-        if self.chosen is None:
-            return Units(table.ends, table.hold)
-        ends = np.searchsorted(self.chosen, table.ends)
-        return Units(np.unique(ends[ends > 0]), table.hold)
+        ends = table.ends
+        if self.chosen is not None:
+            ends = np.searchsorted(self.chosen, table.ends)
+            ends = np.unique(ends[ends > 0])
+        return Units(ends, table.hold, table.length * table.row_bytes, table.largest * table.row_bytes)
 
     def _text_bytes(self, names: tuple[str, ...]) -> int:
         return self.stored.bytes_of({inner for inner, outer in self.names if outer in names})
@@ -168,7 +169,7 @@ class FromUnits(Tabular):
                 self._text_bytes,
                 self.opened.slots,
                 together=self.expression is not None,
-                text_size=self.opened.text_size,
+                text_sizes=self.opened.text_sizes,
             )
         return self.opened.table
 
@@ -177,11 +178,10 @@ class FromUnits(Tabular):
         return shown + (f", filter={self.expression})" if self.expression is not None else ")")
 
     def identity(self) -> tuple[Any, ...]:
-        # Paths are left out: files that were moved are still the same. How many units fit decides the shuffled order.
+        # Paths are left out: files that were moved are still the same. The bytes decide the shuffled order.
         rows = self._counts() if self.chosen is None else self.chosen
         units = blake2b(rows.tobytes(), digest_size=8).hexdigest()
-        known = self.units()
-        return (self.stored.format, units, min(known.hold, known.count))
+        return (self.stored.format, units, arranged(self.units()))
 
     @classmethod
     def name(cls) -> str:

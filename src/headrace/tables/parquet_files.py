@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, BadPipe
+from headrace.observe.meter import files
 from headrace.sources.open import is_remote, local
 from headrace.tables.column import Ints
 from headrace.tables.data_files import DataFile, Value
 from headrace.tables.drift import agree
-from headrace.tables.footers import look_at, open_arrow, open_parquet
+from headrace.tables.footers import open_arrow, open_parquet
+from headrace.tables.manifest import looks
 from headrace.tables.packages import package
 
 ROWS = 1 << 13
@@ -55,11 +57,11 @@ class Footer:
         total = sum(size for name, size in self.sizes if name in names)
         return -(-total // max(1, int(self.rows.sum())))
 
-    def count(self, expression: Any) -> Ints:
+    def count(self, expression: object) -> Ints:
         """How many rows of each unit an expression keeps."""
         return counted(self._count, len(self.rows), expression)
 
-    def _count(self, unit: int, expression: Any) -> int:
+    def _count(self, unit: int, expression: object) -> int:
         if self.format == "parquet":
             return int(_fragment(self, unit).scanner(filter=expression, schema=self.schema()).count_rows())
         return int(_table(self, unit).filter(expression).num_rows)
@@ -81,7 +83,8 @@ class Footer:
             yield self._completed(None, unit, columns, int(self.rows[unit]))
             return
         with _files.borrow(path, min(OPEN, memory // max(1, self.heaviest))) as file:
-            for batch in file.iter_batches(ROWS, row_groups=[number], columns=inside, use_threads=False):
+            batches = file.iter_batches(ROWS, row_groups=[number], columns=inside, use_threads=False)
+            while (batch := _next(batches, path, number, inside)) is not None:
                 yield self._completed(batch, unit, columns, batch.num_rows)
 
     def _completed(self, batch: Any, unit: int, columns: list[str], rows: int) -> Any:
@@ -101,14 +104,25 @@ class Footer:
         return f"{len(self.paths)} files"
 
 
-def counted(count: Callable[[int, Any], int], units: int, expression: Any) -> Ints:
+def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> Any:
+    try:
+        return next(batches, None)
+    except package("pyarrow").ArrowInvalid as error:
+        # Also files that pyarrow writes and does not read: https://github.com/apache/arrow/issues/35692
+        raise BadPipe(
+            f"row group {group} of {path} cannot be read ({error}): write the file anew, or choose other columns than "
+            f"{', '.join(columns[:20])} with columns=[...]"
+        ) from None
+
+
+def counted(count: Callable[[int, Any], int], units: int, expression: object) -> Ints:
     try:
         return np.array([count(unit, expression) for unit in range(units)], np.int64)
     except package("pyarrow").ArrowInvalid as error:
         raise BadOption(f"filter({expression}) does not fit these columns: {error}") from None
 
 
-def scanned(fragment: Any, columns: list[str], expression: Any = None, **more: Any) -> Iterator[Any]:
+def scanned(fragment: Any, columns: list[str], expression: object = None, **more: object) -> Iterator[Any]:
     """The record batches of a fragment, without reading ahead."""
     scanner = fragment.scanner(
         columns=columns, filter=expression, batch_size=ROWS, batch_readahead=0, fragment_readahead=0, use_threads=False,
@@ -118,12 +132,16 @@ def scanned(fragment: Any, columns: list[str], expression: Any = None, **more: A
 
 
 def read_footer(
-    format: str, files: list[DataFile], columns: Sequence[str] | None = None, drift: str = "refuse"
+    format: str,
+    files: list[DataFile],
+    columns: Sequence[str] | None = None,
+    drift: str = "refuse",
+    manifest: str | os.PathLike[str] | None = None,
 ) -> Footer:
-    """Look into every file once; `columns` are those that will be asked for."""
+    """Look into every file once, or into the manifest; `columns` are those that will be asked for."""
     if not files:
         raise BadOption(f"Pipe.{format}() got no file: give the name of one, a pattern or a folder")
-    seen = look_at(format, [file.path for file in files])
+    seen = looks(format, [file.path for file in files], manifest)
     agreed = agree(files, seen, columns, drift)
     names = agreed.schema.names
     return Footer(
@@ -147,6 +165,7 @@ def _table(footer: Footer, unit: int) -> Any:
     path, number = footer.paths[footer.files[unit]], int(footer.numbers[unit])
     with open_arrow(path) as file:
         batch = file.get_batch(number)
+        files.read(batch.nbytes)  # (of a mapped file, what will be looked at)
     completed = footer._completed(batch, unit, footer.schema().names, batch.num_rows)
     return package("pyarrow").Table.from_batches([completed])
 
@@ -197,7 +216,7 @@ class _Files:
         _close(over)
         return open_parquet(key[1])
 
-    def give_back(self, key: tuple[int, str], file: Any, most: int) -> None:
+    def give_back(self, key: tuple[int, str], file: object, most: int) -> None:
         with self._lock:
             self._lent -= 1
             self._idle.append((key, file))
@@ -226,7 +245,7 @@ class _Borrowed:
         self._file = self._files.take(self._key, self._most)
         return self._file
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         # Also after an error: the file itself is not hurt by it.
         self._files.give_back(self._key, self._file, self._most)
 

@@ -26,7 +26,7 @@ class Tabular(Source[dict[str, Any]]):
     def rename(self, new: Mapping[str, str]) -> "Tabular":
         raise NotImplementedError
 
-    def where(self, expression: Any) -> "Tabular":
+    def where(self, expression: object) -> "Tabular":
         """Only the rows for which the expression is true."""
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ class FromTable(Tabular):
     def rename(self, new: Mapping[str, str]) -> "FromTable":
         return FromTable(self.table.rename(new), self.chosen)
 
-    def where(self, expression: Any) -> "FromTable":
+    def where(self, expression: object) -> "FromTable":
         return self.keep(self.table.names, lambda table: matching(table, expression))
 
     def template(self) -> Mapping[str, Column]:

@@ -42,7 +42,7 @@ class Fragments:
     def bytes_of(self, names: set[str]) -> int:
         return -(-sum(self.sizes.get(name, 16) for name in names) // max(1, int(self.rows.sum())))
 
-    def count(self, expression: Any) -> Ints:
+    def count(self, expression: object) -> Ints:
         whole = self.schema()
         return counted(
             lambda u, e: self.pieces[u].scanner(filter=e, schema=whole).count_rows(), len(self.pieces), expression
@@ -114,7 +114,7 @@ class MappedTable:
         total: int = sum(table.column(name).nbytes for name in names)
         return -(-total // max(1, int(table.num_rows)))
 
-    def count(self, expression: Any) -> Ints:
+    def count(self, expression: object) -> Ints:
         return counted(lambda u, e: self._part(u).filter(e).num_rows, len(self.rows), expression)
 
     def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
@@ -132,7 +132,7 @@ def _table(dataset: Any) -> Any:
     return dataset.data.table
 
 
-def from_hf(dataset: Any) -> Tabular | None:
+def from_hf(dataset: object) -> Tabular | None:
     """An HF Dataset, or None if its rows are more than what is stored: decoded, formatted or chosen by an index."""
     kind: Any = sys.modules["datasets"]
     if not isinstance(dataset, kind.Dataset) or dataset.format["type"] is not None or _decodes(dataset.features):
@@ -154,7 +154,7 @@ def from_hf(dataset: Any) -> Tabular | None:
     return from_units(MappedTable(dataset, rows, masked)).select(names)
 
 
-def _decodes(feature: Any) -> bool:
+def _decodes(feature: object) -> bool:
     """Whether something in a feature is decoded on access: images, audio and the like."""
     if isinstance(feature, dict):
         return any(_decodes(part) for part in feature.values())

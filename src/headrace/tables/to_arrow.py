@@ -64,7 +64,9 @@ def _array(pa: Any, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | N
         return pa.ExtensionArray.from_storage(kind, _array(pa, kind.storage_type, *_stored(kind, values, mask)))
     if pa.types.is_fixed_size_list(kind):
         return _lists(pa, kind, values, mask)
-    if values.dtype.kind in "SU" or pa.types.is_boolean(kind):
+    if values.dtype.kind in "SU":  # as Python has them: pyarrow ends each at the first NUL
+        return pa.array(values.tolist(), kind, mask=mask)
+    if pa.types.is_boolean(kind):
         return pa.array(values, kind, mask=mask)
     if values.dtype.itemsize * 8 != kind.bit_width:
         values = _narrowed(pa, values.astype(np.int64), mask)

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from headrace.memory.segment import LINUX, Draft, Segment, reopen
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, packed_field
+from headrace.tables.ipc import ALIGN, read_stream, write_stream
 from headrace.tables.packages import package
 from headrace.tables.records import RecordLayout
 from headrace.tables.table import Table
-
-ALIGN = 64
 
 
 def ship(table: Table) -> tuple[Any, ...]:
@@ -28,7 +27,7 @@ def ship(table: Table) -> tuple[Any, ...]:
         table.shipment = _ship(table)
     segment, layout, rest = table.shipment
     mapped = None if table.records is None else _mapped(table.records)
-    return (None if segment is None else segment.ticket(), table.names, table.length, layout, rest, mapped)
+    return (None if segment is None else segment.address(), table.names, table.length, layout, rest, mapped)
 
 
 def _ship(table: Table) -> tuple[Segment | None, Any, dict[str, Any]]:
@@ -74,11 +73,8 @@ def _write_records(draft: Draft, table: Table, columns: dict[str, NumpyColumn]) 
 def _write_arrow(draft: Draft, columns: dict[str, ArrowColumn]) -> Any:
     if not columns:
         return None
-    pa = package("pyarrow")
-    sink = pa.BufferOutputStream()
-    batch = pa.record_batch([c.array for c in columns.values()], names=list(columns))
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    sink = package("pyarrow").BufferOutputStream()
+    write_stream(sink, columns)
     data = sink.getvalue()
     return draft.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype, c.may_miss) for n, c in columns.items()}
 
@@ -135,7 +131,4 @@ def unship(
 
 
 def _read_arrow(memory: memoryview, about: dict[str, Any]) -> dict[str, Column]:
-    pa = package("pyarrow")
-    with pa.ipc.open_stream(pa.py_buffer(memory)) as reader:
-        batch = reader.read_next_batch()
-    return {name: ArrowColumn(batch.column(name), *about[name]) for name in batch.schema.names}
+    return {name: ArrowColumn(array, *about[name]) for name, array in read_stream(memory).items()}

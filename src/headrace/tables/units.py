@@ -2,13 +2,19 @@
 
 Rows are taken by position, from any number of units; of a batch, the rows of one unit are fetched together. Plain
 columns of a unit are kept as records, so that a batch costs one fetch a unit however many columns there are. They lie
-in slots of shared memory (`share.slots`): a unit is read once for all workers of the machine. Text and all that has no
-fixed size is kept by each process for itself.
+in slots of shared memory (`memory.cache`): a unit is read once for all workers of the machine. Behind the records of a
+unit stand its text, lists and all else that has no fixed size, as Arrow keeps them:
+
+    slot    | records: rows x bytes of a row | length | Arrow stream: offsets, bytes, validity ... | room to spare |
+
+Only what is longer than a slot has room for, and the few types that cannot be taken out of lent memory (see `ipc`), is
+kept by each process for itself.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,10 +26,15 @@ from headrace.tables.arrow import from_arrow
 from headrace.tables.cache import Cache
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
 from headrace.tables.gather import GatherPlan, fetched, scratch
+from headrace.tables.ipc import ALIGN, bytes_of, stays_behind, store, stored
 from headrace.tables.packages import package
 from headrace.tables.records import RecordLayout
 from headrace.tables.table import Table, check_names
 
+SPARE = 1.25
+"""So many times the room that the text of the units needs that were looked at: others may have more."""
+MEASURED = 3
+"""Units that are looked at."""
 READ = 1 << 20
 """Bytes of a unit that are read at a time."""
 Batches = Callable[[int, list[str]], Iterator[Any]]
@@ -43,11 +54,11 @@ class UnitTable:
         text_bytes: Callable[[tuple[str, ...]], int],
         slots: Slots | None = None,
         together: bool = False,
-        text_size: int | None = None,
+        text_sizes: tuple[int, int] | None = None,
     ) -> None:
         """`together`: all columns are read at once, because each reading has to look at more than what it gives.
 
-        `text_size`: bytes of a row's text in memory, where another process has measured it.
+        `text_sizes`: bytes of a row's text in memory, where another process has measured them (see `_measured`).
         """
         self.schema = schema
         self._together = together
@@ -63,33 +74,44 @@ class UnitTable:
         self._template = np.zeros(2, self.layout.dtype)
         self._fields = self.layout.columns(self._template)
         self._plans: dict[tuple[str, ...], GatherPlan] = {}
-        self.text_size = self._measured(text_bytes) if text_size is None else text_size
-        """Bytes that a row takes in the columns without a fixed size."""
-        self._divide(memory, self.text_size, slots)
+        pa = package("pyarrow")
+        self._own = [name for name, column in self._arrow.items() if stays_behind(pa, column.array.type)]
+        self._shared = [name for name in self._arrow if name not in self._own]
+        self.text_sizes = self._measured(text_bytes) if text_sizes is None else text_sizes
+        """Bytes that a row takes in the columns without a fixed size: in slots, and in each process."""
+        self._divide(memory, slots)
 
-    def _measured(self, text_bytes: Callable[[tuple[str, ...]], int]) -> int:
-        """Bytes of a row's text as it lies in memory. A footer knows only how long the encoded text is, which is many
-        times shorter where words repeat; so a few units are looked at, or `hold` would promise what does not fit."""
-        if not self._arrow or not self.length:
-            return 0
-        size = text_bytes(tuple(self._arrow))
-        for unit in {0, len(self.ends) // 2, len(self.ends) - 1}:
-            _, taken = self._load_text(unit)
-            size = max(size, -(-taken // max(1, self._rows(unit))))
-        return size
+    def _measured(self, text_bytes: Callable[[tuple[str, ...]], int]) -> tuple[int, int]:
+        """Bytes of a row's text as it lies in memory, in slots and in each process. A footer knows only how long the
+        encoded text is, which is many times shorter where words repeat; so a few units are looked at, or `hold` would
+        promise what does not fit."""
+        found = []
+        for names in (self._shared, self._own):
+            size = text_bytes(tuple(names)) if names and self.length else 0
+            for unit in {0, len(self.ends) // 2, len(self.ends) - 1} if size else ():
+                taken = sum(column.array.nbytes for column in self._load_text(unit, names).values())
+                size = max(size, -(-taken // max(1, self._rows(unit))))
+            found.append(size)
+        return found[0], found[1]
 
-    def _divide(self, memory: int, text: int, slots: Slots | None) -> None:
-        """How much of the memory is for numbers, and how much for text."""
-        number = self.layout.dtype.itemsize
-        rows = int((self.ends - self._starts).max(initial=1)) if len(self.ends) else 1
-        self._text_memory = memory * text // max(1, number + text)
-        count = len(self.ends)
+    def _divide(self, memory: int, slots: Slots | None) -> None:
+        """How many units the memory has room for, and what a slot is made of."""
+        number, rows, count = self.layout.dtype.itemsize, max(1, self.largest), len(self.ends)
+        shared, own = self.text_sizes
+        self._text_start = -(-rows * number // ALIGN) * ALIGN
+        size = self._text_start
+        if self._shared:
+            empty = bytes_of({name: self._arrow[name] for name in self._shared})
+            size += int(rows * shared * (SPARE if count > MEASURED else 1)) + empty + 8 * ALIGN * len(self._shared)
+        self._own_memory = memory * own // max(1, self.row_bytes)
         # While a unit is read it is there twice.
-        fits = (memory - self._text_memory) // (rows * number) - 1 if number else count
-        self.slots = slots if slots is not None else Slots(max(1, min(fits, count)), max(1, rows * number))
-        fits = min(fits, self._text_memory // max(1, rows * text) if text else count)
+        fits = (memory - self._own_memory) // size - 1 if size else count
+        self.slots = slots if slots is not None else Slots(max(1, min(fits, count)), max(1, size))
+        fits = min(fits, self._own_memory // (rows * own) if own else count)
         self.hold = count if fits >= count else max(1, fits * 4 // 5)
         """Units that may stand open at a time: some slots are for those that come and go."""
+        self._views: dict[int, tuple[int, dict[str, Any] | None]] = {}
+        """Of units: where their text lay when it was last looked at, and the arrays that look there."""
         self._texts: tuple[int, Cache[dict[str, ArrowColumn]]] | None = None
 
     @property
@@ -97,10 +119,20 @@ class UnitTable:
         return tuple(self.schema.names)
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes that a row takes in memory."""
+        return self.layout.dtype.itemsize + sum(self.text_sizes)
+
+    @property
+    def largest(self) -> int:
+        """Rows of the largest unit."""
+        return int((self.ends - self._starts).max(initial=0)) if len(self.ends) else 0
+
+    @property
     def texts(self) -> Cache[dict[str, ArrowColumn]]:
-        """Arrow columns in memory: one cache a process, for all its threads."""
+        """Arrow columns that are not in slots: one cache a process, for all its threads."""
         if self._texts is None or self._texts[0] != os.getpid():
-            self._texts = (os.getpid(), Cache(self._text_memory))
+            self._texts = (os.getpid(), Cache(self._own_memory))
         return self._texts[1]
 
     # --- taking -----------------------------------------------------------------------------------------------------
@@ -116,19 +148,15 @@ class UnitTable:
         width = self.layout.dtype.itemsize
         rows = scratch(len(positions), width)
         texts: dict[str, list[Any]] = {n: [] for n in names if n in self._arrow}
-        if width:
-            self.slots.touch(unit for unit, _, _ in units)
+        chosen = package("pyarrow").array(offsets) if texts else None
+        self.slots.touch(unit for unit, _, _ in units)
         for unit, start, stop in units:
-            chosen = offsets[start:stop]
-            if width:
-                self._fetch(unit, chosen, rows[start:stop])
-            if texts:
-                columns = self._text(unit)
-                for name, parts in texts.items():
-                    parts.append(columns[name].take(chosen))
+            some = None if chosen is None else chosen.slice(start, stop - start)
+            self._fetch(unit, offsets[start:stop], rows[start:stop], texts, some)
         found, blocks = plan.lay(_reordered(rows, back)) if width else (self._empty(names, len(positions)), [])
         for name, parts in texts.items():
-            found[name] = _joined(parts).take(back)
+            column = self._arrow[name]
+            found[name] = replace(column, array=_taken(_joined(parts, column.field), back))
         return Table({name: found[name] for name in names}, len(positions), None, blocks)
 
     def _empty(self, names: tuple[str, ...], rows: int) -> dict[str, Column]:
@@ -159,34 +187,84 @@ class UnitTable:
     def _rows(self, unit: int) -> int:
         return int(self.ends[unit] - self._starts[unit])
 
-    def _fetch(self, unit: int, offsets: Ints, out: Any) -> None:
-        """Rows of one unit, as bytes."""
+    def _fetch(
+        self, unit: int, offsets: Ints, out: NDArray[np.uint8], texts: dict[str, list[Any]], chosen: Any
+    ) -> None:
+        """Rows of one unit: plain columns as bytes into `out`, others added to `texts`; `chosen` are the offsets."""
         count, dtype = self._rows(unit), self.layout.dtype
 
-        def make(memory: memoryview) -> None:
-            records = np.frombuffer(memory, dtype, count)
-            for names in self._groups(count):
-                for at, batch in self._batches(unit, names):
-                    part = {name: self._column(batch, name) for name in names}
-                    self.layout.fill(records[at : at + batch.num_rows], part)
+        def use(memory: memoryview) -> None:
+            if out.size:
+                fetched(np.frombuffer(memory, dtype, count), offsets, out)
+            shared = self._view(unit, memory) if texts and self._shared else {}
+            for name, parts in texts.items():
+                # Copied while the slot is ours.
+                whole = shared[name] if shared and name in shared else self._text(unit, name)
+                parts.append(_taken(whole, chosen))
 
-        self.slots.read(unit, lambda memory: _copy(memory, dtype, count, offsets, out), make)
+        self.slots.read(unit, use, lambda memory: self._fill(unit, memory), len(offsets), count)
+
+    def _fill(self, unit: int, memory: memoryview) -> None:
+        """Read a unit into its slot."""
+        count = self._rows(unit)
+        records = np.frombuffer(memory, self.layout.dtype, count) if self.layout.dtype.itemsize else None
+        texts: dict[str, list[Any]] = {name: [] for name in self._shared}
+        for names in self._groups(count):
+            plain = [name for name in names if name in self._plain]
+            for at, batch in self._batches(unit, names):
+                if records is not None and plain:
+                    self.layout.fill(
+                        records[at : at + batch.num_rows], {name: self._column(batch, name) for name in plain}
+                    )
+                for name in texts.keys() & names:
+                    texts[name].append(batch.column(name))
+        if texts:
+            columns = {n: replace(self._arrow[n], array=_joined(p, self._arrow[n].field)) for n, p in texts.items()}
+            store(memory[self._text_start :], columns)
+
+    def _view(self, unit: int, memory: memoryview) -> dict[str, Any] | None:
+        """The text of a unit in its slot; None if it is longer than the slot has room for."""
+        text = memory[self._text_start :]
+        address: int = np.frombuffer(text, np.uint8, 1).__array_interface__["data"][0]
+        known = self._views.get(unit)
+        # A unit that comes into the same slot again lies there as before, byte for byte.
+        if known is None or known[0] != address:
+            if len(self._views) > 2 * self.slots.count:
+                self._views.clear()
+            known = self._views[unit] = (address, stored(text))
+        return known[1]
 
     def _groups(self, rows: int) -> Iterator[list[str]]:
         """Columns that are read together: few of a large unit, for what is being read needs memory beside its slot."""
         names = list(self._plain)
+        if self._together:
+            yield [*names, *self._shared]
+            return
         per_column = max(1, rows * self.layout.dtype.itemsize // max(1, len(names)))
-        step = len(names) if self._together else max(8, READ // per_column)
+        step = max(8, READ // per_column)
         for first in range(0, len(names), step):
             yield names[first : first + step]
+        if self._shared:
+            yield self._shared
 
-    def _text(self, unit: int) -> dict[str, ArrowColumn]:
-        return self.texts.get(unit, self._rows(unit) * self.text_size, self._load_text)
+    def _text(self, unit: int, name: str) -> Any:
+        """A column that is not in the slot of its unit."""
+        names = self._own if name in self._own else self._shared
+        number = unit if name in self._own else -1 - unit
 
-    def _load_text(self, unit: int) -> tuple[dict[str, ArrowColumn], int]:
-        batches = [batch for _, batch in self._batches(unit, list(self._arrow))]
-        found = {n: _joined([replace(c, array=b.column(n)) for b in batches]) for n, c in self._arrow.items()}
-        return found, sum(column.array.nbytes for column in found.values())
+        def load(_: int) -> tuple[dict[str, ArrowColumn], int]:
+            found = self._load_text(unit, names)
+            return found, sum(column.array.nbytes for column in found.values())
+
+        size = self.text_sizes[1] if name in self._own else self.text_sizes[0]
+        return self.texts.get(number, self._rows(unit) * size, load)[name].array
+
+    def _load_text(self, unit: int, names: list[str]) -> dict[str, ArrowColumn]:
+        batches = [batch for _, batch in self._batches(unit, names)]
+        return {
+            n: replace(self._arrow[n], array=_joined([b.column(n) for b in batches], self._arrow[n].field))
+            for n in names
+        }
 
     def _batches(self, unit: int, names: list[str]) -> Iterator[tuple[int, Any]]:
         """The record batches of a unit, each with the number of its first row."""
@@ -232,19 +310,28 @@ def _reordered(rows: NDArray[np.uint8], back: Ints) -> NDArray[np.uint8]:
     return taken
 
 
-def _copy(memory: memoryview, dtype: Any, count: int, offsets: Ints, out: Any) -> None:
-    fetched(np.frombuffer(memory, dtype, count), offsets, out)
+def _taken(array: Any, rows: Any) -> Any:
+    """Rows of an array, which are known to be there."""
+    compute = package("pyarrow.compute")
+    return compute.call_function("array_take", [array, rows], _unchecked())
 
 
-def _joined(parts: list[ArrowColumn]) -> ArrowColumn:
-    """Pieces of one column as one: lists of one size stay lists, though nothing may be missing in them."""
+@cache
+def _unchecked() -> Any:
+    return package("pyarrow.compute").TakeOptions(boundscheck=False)
+
+
+def _joined(parts: list[Any], field: Any) -> Any:
+    """Pieces of one column as one array: lists of one size stay lists, though nothing may be missing in them."""
     pa = package("pyarrow")
-    first = parts[0]
-    if len(parts) == 1 and not _is_view(pa, first.array.type):
-        return first
-    whole = from_arrow(pa.chunked_array([p.array for p in parts]), first.field)
-    array = whole.array if isinstance(whole, ArrowColumn) else pa.concat_arrays([p.array for p in parts])
-    return replace(first, array=array)
+    kind = parts[0].type
+    if not _is_view(pa, kind) and not pa.types.is_dictionary(kind):
+        try:
+            return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            pass  # more than 32-bit offsets can count, or what only `from_arrow` has words for
+    whole = from_arrow(pa.chunked_array(parts), field)
+    return whole.array if isinstance(whole, ArrowColumn) else pa.concat_arrays(parts)
 
 
 def _is_view(pa: Any, kind: Any) -> bool:

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice, product
 from typing import Any
 
-from headrace.engine.wire.shipping import ship, unship
+from headrace.engine.wire.shipping import ship
+from headrace.engine.wire.unshipping import unship
 from headrace.errors import NotPicklable
 from headrace.loader import Loader
 from headrace.observe.digest import digest
@@ -30,10 +31,10 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 
 SEED = 11
-Same = Callable[[Any, Any], bool]
+Equality = Callable[[Any, Any], bool]
 
 
-def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Same | None = None, workers: bool = True) -> None:
+def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Equality | None = None, workers: bool = True) -> None:
     """An op, over the given inputs (sequences or pipes)."""
     pipes = [given if isinstance(given, Pipe) else Pipe.of(list(given)) for given in inputs]
     check_pipe(Pipe(op, *pipes), same=same, workers=workers)
@@ -43,13 +44,13 @@ def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Same | None = None,
         check_pipe(Pipe(op, *streams), same=same, workers=workers)
 
 
-def check_source(source: Source[Any], same: Same | None = None, workers: bool = True) -> None:
+def check_source(source: Source[Any], same: Equality | None = None, workers: bool = True) -> None:
     """A source."""
     check_pipe(Pipe(source), same=same, workers=workers)
     _check_emitted(Pipe(source), same)
 
 
-def check_pipe(pipe: Pipe[Any], same: Same | None = None, workers: bool = True) -> None:
+def check_pipe(pipe: Pipe[Any], same: Equality | None = None, workers: bool = True) -> None:
     """A whole pipe; `same(a, b)` compares two samples, by their digests if it is not given."""
     equal = same or _alike
     whole = _read(pipe)
@@ -64,7 +65,7 @@ def check_pipe(pipe: Pipe[Any], same: Same | None = None, workers: bool = True) 
         _check_loader(pipe, equal)
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _alike(a: object, b: object) -> bool:
     return digest(a) == digest(b)
 
 
@@ -86,7 +87,7 @@ def _read(pipe: Pipe[Any]) -> list[Any]:
     return list(_open(pipe))
 
 
-def _compare(want: list[Any], got: list[Any], equal: Same, what: str) -> None:
+def _compare(want: list[Any], got: list[Any], equal: Equality, what: str) -> None:
     if len(want) != len(got):
         raise AssertionError(f"{what}: {len(got)} samples instead of {len(want)}")
     for i, (a, b) in enumerate(zip(want, got, strict=True)):
@@ -100,7 +101,7 @@ def _check_length(pipe: Pipe[Any], count: int) -> None:
         raise AssertionError(f"length() says {known}, but {count} samples were emitted")
 
 
-def _check_travel(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
+def _check_travel(pipe: Pipe[Any], whole: list[Any], equal: Equality) -> None:
     from headrace.engine.program import cut
 
     try:
@@ -110,7 +111,7 @@ def _check_travel(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
     _compare(whole, _read(program.pipe), equal, "after a journey to another process it emits something else")
 
 
-def _check_index(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
+def _check_index(pipe: Pipe[Any], whole: list[Any], equal: Equality) -> None:
     spot = place.spot = Spot()
     indexed = pipe.indexed(SEED, 0, spot)
     assert indexed is not None
@@ -123,7 +124,7 @@ def _check_index(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
     _compare(forwards, backwards, equal, "random access depends on the order of access")
 
 
-def _check_emitted(pipe: Pipe[Any], same: Same | None) -> None:
+def _check_emitted(pipe: Pipe[Any], same: Equality | None) -> None:
     """Of one op by itself: in a graph, what follows a shuffle may be made of other neighbours."""
     equal = same or _alike
     spot = place.spot = Spot()
@@ -139,7 +140,7 @@ def _check_emitted(pipe: Pipe[Any], same: Same | None) -> None:
         del left[found]
 
 
-def _check_resume(pipe: Pipe[Any], whole: list[Any], equal: Same) -> None:
+def _check_resume(pipe: Pipe[Any], whole: list[Any], equal: Equality) -> None:
     # A checkpoint at every rest, and none: what an op says to rest() is used, and what it emitted since is dropped.
     for checkpoint, at in product((1, None), range(len(whole) + 1)):
         cursor = _open(pipe, checkpoint=checkpoint)
@@ -164,7 +165,7 @@ def _check_notes(pipe: Pipe[Any], state: Any) -> None:
         _check_notes(inner, inputs)
 
 
-def _check_loader(pipe: Pipe[Any], equal: Same) -> None:
+def _check_loader(pipe: Pipe[Any], equal: Equality) -> None:
     inline = Loader(pipe, seed=SEED, world=World())
     with Loader(pipe, seed=SEED, workers=2, kind="thread", world=World()) as threads:
         for epoch in range(2):

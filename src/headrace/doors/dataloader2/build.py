@@ -2,31 +2,33 @@
 
     exact         a shard point says where work is divided: among ranks and workers, by the engine's arithmetic
     strands       an object of the user's behind a shard point sees a stream, so it runs in workers as a fixed number of
-                  copies, each with its share of what the shard point lets through; their samples come in turn
+                  copies, each with its share of what the shard point lets through; their samples come in turn (`heads`:
+                  a stream before the shard point is read once in each worker)
     per-worker    as many copies of the whole graph as there are workers
 
 Under ranks, a graph that only some op of the user's could divide, or nobody, is run whole by every rank, and ranks meet
 at `fullsync`: see `fullsync.Together`.
 """
 
+import os
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.doors.dataloader2.services import ReadSettings
 from headrace.doors.dataloader2.workers import GraphCopies, WorkerInit, WorkerReset, with_reset
-from headrace.doors.datapipes.fullsync import together
-from headrace.doors.datapipes.graph import is_shard_point, lint, list_dps, traverse_dps
+from headrace.doors.datapipes.fullsync import rewritten, together
+from headrace.doors.datapipes.graph import lint
 from headrace.doors.datapipes.lowering import lowered
-from headrace.doors.datapipes.nodes import is_own
 from headrace.doors.datapipes.user import UserStream
-from headrace.engine.wire.shipping import Words
-from headrace.errors import BadPipe, SnapshotRefused
+from headrace.engine.wire.words import Words
+from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.ops.order.sharding import Sharding
-from headrace.ops.shape.same import Dispatch
+from headrace.ops.shape.same import Dispatch, FullSync
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
+from headrace.sources.wrapped import WrappedIterable
 
 WORDS = Words(
     there="make it where it is used (for example in the function of a map), or use "
@@ -34,7 +36,14 @@ WORDS = Words(
 )
 
 
-def build(graph: Any, settings: ReadSettings) -> Loader[Any]:
+class AutosaveTo(NamedTuple):
+    """Where the loader writes how far it has come, and after how many batches."""
+
+    path: str | os.PathLike[str] | None = None
+    every: int = 1000
+
+
+def build(graph: Any, settings: ReadSettings, autosave: AutosaveTo) -> Loader[Any]:
     """The loader that runs a graph."""
     if settings.sharding == "exact":
         for text in lint(graph, settings.workers):
@@ -45,22 +54,28 @@ def build(graph: Any, settings: ReadSettings) -> Loader[Any]:
         replicated = False  # what stands before a dispatch runs once: work is divided there, and not by copies
     strands: int | None = settings.workers if replicated else settings.strands
     world = settings.world
-    divided = any(is_shard_point(node) and not is_own(node) for node in list_dps(traverse_dps(graph)))
+    divided = any(isinstance(node.op, Sharding) for node in pipe.nodes())
+    if settings.reset is not None and settings.workers and not replicated:
+        pipe = with_reset(pipe, WorkerReset(settings.reset, graph, settings.workers))
     last = None if replicated else _last_own(pipe)
+    # Where a graph is divided by copies, those of all ranks together divide it.
+    mine = (world.share_rank, world.share_ranks) if world is not None and divided else (0, 1)
     if last is not None:
-        share = World() if world is None else world
-        copies: Pipe[Any] = Pipe(GraphCopies(_marked_late(last), share=(share.share_rank, share.share_ranks)))
-        pipe, divided = _with(pipe, last, copies), False
+        copies = GraphCopies(_marked_late(last), share=mine, workers=max(1, settings.workers))
+        there = Pipe(copies)
+        made = rewritten(pipe, lambda node, below: there if node is last else Pipe(node.op, *below))
+        pipe, divided = made[id(pipe)], False
     elif replicated:
         changes = settings.init is not None or settings.reset is not None
-        pipe = Pipe(GraphCopies(graph if changes else pipe, settings.init, settings.reset, lowered))
+        copies = GraphCopies(graph if changes else pipe, settings.init, settings.reset, lowered, mine)
+        # Ranks meet behind the copies, not in them.
+        pipe = Pipe(pipe.op, Pipe(copies)) if isinstance(pipe.op, FullSync) else Pipe(copies)
+        divided = False
     else:
         strands = None
-        if settings.reset is not None and settings.workers:
-            pipe = with_reset(pipe, WorkerReset(settings.reset, graph, settings.workers))
     alone = world is not None and not divided
     # A state of one rank's own stream is of no use to another rank, and is refused there.
-    seed = world.rank if alone and last is None and world is not None else 0
+    seed = world.rank if alone and mine == (0, 1) and world is not None else 0
     return Loader(
         together(pipe) if alone else pipe,
         seed=seed,
@@ -73,22 +88,25 @@ def build(graph: Any, settings: ReadSettings) -> Loader[Any]:
         worker_init=None if replicated else _init(graph, settings),
         world=World() if alone or world is None else world,
         ends=settings.ends,
+        autosave=autosave.path,
+        every=autosave.every,
     )
 
 
 def _last_own(pipe: Pipe[Any]) -> Pipe[Any] | None:
-    """The last object of the user's behind a shard point, if what stands there can be had by position.
-
-    (A stream that stands before the shard point is read once, in one place; so is what its samples go through then.)
-    """
+    """The last object of the user's behind a shard point, unless what stands before can be read only once."""
     node = pipe
     while not isinstance(node.op, UserStream) or node.op.consumer:
         if len(node.inputs) != 1 or isinstance(node.op, Sharding):
             return None
         node = node.inputs[0]
     marks = [n for n in node.nodes() if isinstance(n.op, Sharding)]
-    shared = marks and all(type(n.op) is Sharding and n.indexed(0, 0) is not None for n in marks)
+    shared = marks and all(type(n.op) is Sharding and not any(map(_once, n.nodes())) for n in marks)
     return node if shared else None
+
+
+def _once(node: Pipe[Any]) -> bool:
+    return isinstance(node.op, WrappedIterable) and isinstance(node.op.data, Iterator)
 
 
 def _marked_late(pipe: Pipe[Any]) -> Pipe[Any]:
@@ -111,12 +129,8 @@ def _marked_late(pipe: Pipe[Any]) -> Pipe[Any]:
     return late
 
 
-def _with(pipe: Pipe[Any], old: Pipe[Any], new: Pipe[Any]) -> Pipe[Any]:
-    return new if pipe is old else Pipe(pipe.op, _with(pipe.inputs[0], old, new))
-
-
-def _init(graph: Any, settings: ReadSettings) -> WorkerInit | None:
-    if not settings.workers or settings.kind != "process" or (settings.init is None and settings.reset is None):
+def _init(graph: object, settings: ReadSettings) -> WorkerInit | None:
+    if not settings.workers or settings.kind != "process":
         return None
     return WorkerInit(settings.init, graph, settings.workers)
 
@@ -127,8 +141,8 @@ class Iterated:
     It has the methods of a Loader that DataLoader2 calls. It resumes by reading again.
     """
 
-    def __init__(self, iterable: Any) -> None:
-        self._iterable = iterable
+    def __init__(self, iterable: object) -> None:
+        self._iterable: Any = iterable
         self._read = self._skip = 0
         self.epoch = 0
 
@@ -151,6 +165,8 @@ class Iterated:
             raise SnapshotRefused("this state was taken with a reading service that iterates a graph")
         self._skip, self.epoch = state["read"], state["epoch"]
 
+    resumed = None
+
     def close(self) -> None:
         pass
 
@@ -159,15 +175,6 @@ class Iterated:
 
     def mask(self) -> list[bool] | None:
         return None
-
-    def stats(self) -> Any:
-        raise BadPipe("what a reading service of your own does is not measured")
-
-    def explain(self) -> str:
-        return f"{type(self._iterable).__name__}, iterated in this process"
-
-    def worker_pids(self) -> list[int]:
-        return []
 
 
 class _Counted(Iterator[Any]):

@@ -10,19 +10,22 @@
 The graph is copied when the loader is made; what the user does to it later changes nothing. Each epoch has a new order,
 drawn from torch's generator where torch is loaded; `seed(n)` makes the next epochs a function of n. The stream is the
 same for any number of workers. An error of the user's code leaves the loader as usable as before. `state_dict()`
-between any two batches is plain data, and resumes there.
+between any two batches is plain data, and resumes there; with `autosave=` a file holds it, every so many batches, and a
+loader that finds the file goes on from it.
 """
 
 import copy
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from headrace.doors.dataloader2.build import WORDS, Iterated, build
+from headrace.doors.dataloader2.build import WORDS, AutosaveTo, Iterated, build
 from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_number
 from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings
+from headrace.doors.dataloader2.states import VERSION, checked
 from headrace.doors.dataloader2.workers import AnotherGraph
 from headrace.doors.datapipes.iter import CLASSES
 from headrace.doors.datapipes.lowering import clone
@@ -30,13 +33,11 @@ from headrace.doors.datapipes.nodes import is_pipe, is_table
 from headrace.doors.datapipes.verbs import wrap
 from headrace.doors.torch.datapipes import drawn_seed
 from headrace.engine.epoch import Epoch
-from headrace.errors import BadOption, SnapshotRefused
-from headrace.loader import Loader
+from headrace.errors import BadOption, BadPipe
+from headrace.loader import Loader, Stats
 from headrace.plan.seed import key
 
 T = TypeVar("T", covariant=True)
-VERSION = 2
-STATE = ("seeded", "next", "running", "loader", "strands", "sharding", "service")
 IN_WORKER = re.compile(r"in worker (\d+)")
 
 
@@ -49,9 +50,12 @@ class DataLoader2(Generic[T]):
 
     def __init__(
         self,
-        datapipe: Any,
+        datapipe: object,
         datapipe_adapter_fn: Iterable[Callable[[Any], Any]] | Callable[[Any], Any] | None = None,
-        reading_service: Any = None,
+        reading_service: object = None,
+        *,
+        autosave: str | os.PathLike[str] | None = None,
+        every: int = 1000,
     ) -> None:
         self._adapters: list[Callable[[Any], Any]] = (
             [] if datapipe_adapter_fn is None
@@ -59,12 +63,13 @@ class DataLoader2(Generic[T]):
             else [datapipe_adapter_fn]
         )  # fmt: skip
         self.datapipe = None if datapipe is None else self._adapted(datapipe)
-        self.reading_service = copy.copy(reading_service)
+        self.reading_service: Any = copy.copy(reading_service)
         self._number: int | None = None
         """The epoch that begins next, if it is not the one that the loader counts to."""
         self._seeded = False
         self._running: Any = None
         self._loader: Loader[Any] | Iterated | None = None
+        self._autosave = AutosaveTo(autosave, every)
         self._settings = ReadSettings()
         self._begun = self._resumed = False
         self._samples: Any = None
@@ -100,7 +105,9 @@ class DataLoader2(Generic[T]):
         self._leave()
         self._paused = False
         loader = self._prepared()
-        resumed = self._loaded is not None and self._loaded["running"]
+        resumed = (
+            self._loaded["running"] if self._loaded is not None else not self._begun and loader.resumed is not None
+        )
         number = loader.epoch if resumed else self._next_number(loader)
         service = self.reading_service
         change = None
@@ -157,7 +164,7 @@ class DataLoader2(Generic[T]):
         else:
             if loaded is not None:
                 self._settings = replace(self._settings, strands=loaded["strands"], sharding=loaded["sharding"])
-            loader = build(self._running, self._settings)
+            loader = build(self._running, self._settings, self._autosave)
         if loaded is not None and loaded["loader"] is not None:
             loader.load_state_dict(loaded["loader"])
         return loader
@@ -174,7 +181,7 @@ class DataLoader2(Generic[T]):
             number = loader.epoch - 1
             loader.close()
             self._settings = replace(self._settings, sharding="per-worker")
-            self._loader = build(self._running, self._settings)
+            self._loader = build(self._running, self._settings, self._autosave)
             self._loader.set_epoch(number)
             self._samples = iter(self._loader)
             return self._take()
@@ -261,7 +268,7 @@ class DataLoader2(Generic[T]):
                 "DataLoaderV2 iterator has already been created, `load_state_dict()` can't be called. "
                 "Please create a new dataloader in order to use load state dict."
             )
-        self._loaded = _checked(state)
+        self._loaded = checked(state)
         self._seeded, self._number = state["seeded"], state["next"]
         if self._loader is not None:  # its length was asked for
             self._loader.close()
@@ -301,24 +308,34 @@ class DataLoader2(Generic[T]):
     def __enter__(self) -> "DataLoader2[T]":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def __del__(self) -> None:
         if not self.__dict__.get("_closed", True):
             self.shutdown()
 
-    def stats(self) -> Any:
-        """What has happened so far: see `Loader.stats`."""
-        return self._prepared().stats()
+    @property
+    def loader(self) -> Loader[Any]:
+        """The loader that runs: for `headrace.observe.profile` and whatever else takes a Loader."""
+        loader = self._prepared()
+        if isinstance(loader, Iterated):
+            raise BadPipe(
+                "what a reading service of your own returns is iterated as it is: there is no Loader to look at"
+            )
+        return loader
+
+    def stats(self) -> Stats:
+        """What has happened so far."""
+        return self.loader.stats()
 
     def worker_pids(self) -> list[int]:
         """The process numbers of the workers that are alive now."""
-        return self._prepared().worker_pids()
+        return self.loader.worker_pids()
 
     def explain(self) -> str:
         """Where each op runs and why."""
-        return self._prepared().explain()
+        return self.loader.explain()
 
     def __getattr__(self, name: str) -> Any:
         """Anything else is asked of the graph."""
@@ -378,15 +395,3 @@ class DataLoader2Iterator(Iterator[T]):
         if samples is None or name.startswith("__"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         return getattr(samples, name)
-
-
-def _checked(state: Any) -> dict[str, Any]:
-    if not isinstance(state, dict) or state.get("version") != VERSION or isinstance(state.get("version"), bool):
-        raise SnapshotRefused(f"this is not a state of DataLoader2, version {VERSION}")
-    absent = [name for name in STATE if name not in state]
-    if absent:
-        raise SnapshotRefused(f"this is not a whole state: {', '.join(map(repr, absent))} is missing")
-    for name, value in (("next", state["next"] or 0), ("strands", state["strands"])):
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-            raise SnapshotRefused(f"the state's {name} is {value!r}; a whole number >= 0 is expected")
-    return dict(state)

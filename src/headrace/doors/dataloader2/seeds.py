@@ -4,8 +4,6 @@ The order of an epoch is a function of the seed and of how many epochs have run 
 number, the *epoch number* that the loader gets: `seed(5)` gives the same epoch in any run, at any time in that run.
 """
 
-from typing import Any
-
 from headrace.doors.torch.datapipes import drawn_seed
 from headrace.errors import BadOption
 from headrace.plan.seed import key
@@ -16,7 +14,7 @@ SMALL = 42
 """Seeds of up to this many bits are used as they are, so that epoch numbers can be read; larger ones are hashed."""
 
 
-def check_seed(seed: Any) -> int:
+def check_seed(seed: object) -> int:
     """The seed, if it is a whole number of 64 bits."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise BadOption(f"Expected an uint64 seed, but got {seed}.")

@@ -55,7 +55,7 @@ class ReadSettings:
 class ReadingServiceInterface:
     """What a service of your own looks like."""
 
-    def initialize(self, datapipe: Any) -> Any:
+    def initialize(self, datapipe: object) -> Any:
         """Prepare the graph; what is returned is iterated."""
         raise NotImplementedError(f"{type(self).__name__} must define initialize(datapipe)")
 
@@ -77,7 +77,7 @@ class ReadingServiceInterface:
     def _resume(self, resume_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
         return None
 
-    def _limit(self, num_batches: int | None, limit_fn: Any = None) -> Callable[[Any], Any] | None:
+    def _limit(self, num_batches: int | None, limit_fn: object = None) -> Callable[[Any], Any] | None:
         return None
 
 
@@ -87,7 +87,7 @@ class CheckpointableReadingServiceInterface(ReadingServiceInterface):
     def checkpoint(self) -> bytes:
         raise NotImplementedError(f"{type(self).__name__} must define checkpoint()")
 
-    def restore(self, datapipe: Any, serialized_state: bytes) -> Any:
+    def restore(self, datapipe: object, serialized_state: bytes) -> Any:
         """Like `initialize`, from a saved state."""
         raise NotImplementedError(f"{type(self).__name__} must define restore(datapipe, serialized_state)")
 
@@ -105,7 +105,7 @@ class InProcessReadingService(ReadingServiceInterface):
         self.init_fn = init_fn
         self.reset_fn = reset_fn
 
-    def initialize(self, datapipe: Any) -> Any:
+    def initialize(self, datapipe: object) -> Any:
         return _called(self.init_fn, "init_fn", datapipe)
 
     def initialize_iteration(
@@ -114,7 +114,7 @@ class InProcessReadingService(ReadingServiceInterface):
         if self.reset_fn is None:
             return iter_reset_fn
 
-        def reset(datapipe: Any) -> Any:
+        def reset(datapipe: object) -> Any:
             datapipe = datapipe if iter_reset_fn is None else iter_reset_fn(datapipe)
             return _called(self.reset_fn, "reset_fn", datapipe, seed_generator.spawn(0))
 
@@ -163,7 +163,7 @@ class MultiProcessingReadingService(ReadingServiceInterface):
             raise BadOption("strands must be a whole number >= 1")
         self.strands = strands
 
-    def initialize(self, datapipe: Any) -> Any:
+    def initialize(self, datapipe: object) -> Any:
         if self.num_workers:
             return datapipe
         return _called(self.worker_init_fn, "worker_init_fn", datapipe)
@@ -222,7 +222,7 @@ class DistributedReadingService(ReadingServiceInterface):
         self.policy = policy
         self._agreement: Any = None
 
-    def initialize(self, datapipe: Any) -> Any:
+    def initialize(self, datapipe: object) -> Any:
         from headrace.doors.torch.datapipes import check_distributed
 
         check_distributed(initialized=True)
@@ -326,7 +326,7 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
         return fn
 
 
-def _called(fn: Callable[..., Any] | None, name: str, datapipe: Any, *more: Any) -> Any:
+def _called(fn: Callable[..., Any] | None, name: str, datapipe: object, *more: object) -> Any:
     """What the user's function makes of the graph, in this process."""
     if fn is None:
         return datapipe
@@ -336,7 +336,7 @@ def _called(fn: Callable[..., Any] | None, name: str, datapipe: Any, *more: Any)
     return returned
 
 
-def _count(value: Any, name: str) -> int:
+def _count(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadOption(f"{name} must be a whole number >= 0, not {value!r}")
     return value

@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.doors.dataloader2.heads import Heads, Tap
 from headrace.doors.dataloader2.seeds import SeedGenerator
+from headrace.doors.datapipes.fullsync import rewritten
+from headrace.doors.datapipes.graph import list_dps, traverse_dps
 from headrace.errors import BadPipe
 from headrace.op import Each, Here, Source, place
 from headrace.ops.order.shard import Shard
@@ -45,7 +48,7 @@ class WorkerInit:
     def __call__(self, number: int) -> None:
         _Worker.number = number
         if self.fn is not None:
-            _unchanged(self.fn(self.pipe, WorkerInfo(self.workers, number)), self.pipe, "worker_init_fn")
+            called(self.fn, "worker_init_fn", self.pipe, WorkerInfo(self.workers, number))
 
 
 class Seen:
@@ -68,14 +71,14 @@ class WorkerReset(Each[Any, Any]):
     seen: Seen = field(default_factory=Seen, repr=False)
     user = True
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         here = place.spot.here
         epoch = 0 if here is None else here.epoch
         if self.seen.epoch != epoch:
             self.seen.epoch = epoch
             seeds = SeedGenerator(key(epoch, "reset")).spawn(_Worker.number)
             info = WorkerInfo(self.workers, _Worker.number)
-            _unchanged(self.fn(self.pipe, info, seeds), self.pipe, "worker_reset_fn")
+            called(self.fn, "worker_reset_fn", self.pipe, info, seeds)
         return sample
 
     @classmethod
@@ -85,27 +88,36 @@ class WorkerReset(Each[Any, Any]):
 
 def with_reset(pipe: Pipe[Any], op: WorkerReset) -> Pipe[Any]:
     """The graph with the op wherever a worker's part of the work begins: after each source and each shard point."""
-    memo: dict[int, Pipe[Any]] = {}
 
-    def visit(node: Pipe[Any]) -> Pipe[Any]:
-        if id(node) not in memo:
-            grown = Pipe(node.op, *[visit(source) for source in node.inputs])
-            memo[id(node)] = Pipe(op, grown) if not node.inputs or isinstance(node.op, Sharding) else grown
-        return memo[id(node)]
+    def make(node: Pipe[Any], below: list[Pipe[Any]]) -> Pipe[Any]:
+        grown = Pipe(node.op, *below)
+        return Pipe(op, grown) if not below or isinstance(node.op, Sharding) else grown
 
-    return visit(pipe)
+    return rewritten(pipe, make)[id(pipe)]
 
 
 class AnotherGraph(BadPipe):
-    """A function of the user's returned another pipe than it was given."""
+    """A function of the user's gives each worker a graph of its own."""
 
 
-def _unchanged(returned: Any, pipe: Any, name: str) -> None:
-    if returned is not None and returned is not pipe:
+def called(fn: Callable[..., Any], name: str, pipe: object, *more: object) -> None:
+    """Call a function of the user's that may look at the graph; one that changes it, or returns another, is told."""
+    before = _contents(pipe)
+    returned = fn(pipe, *more)
+    if (returned is not None and returned is not pipe) or _contents(pipe) != before:
         raise AnotherGraph(
-            f"{name} returned another pipe, but the work of one graph is divided among the workers: change the graph "
-            "with datapipe_adapter_fn, or ask for a whole graph per worker with sharding='per-worker'"
+            f"{name} changed the graph or returned another, but the work of one graph is divided among the workers: "
+            "change it with datapipe_adapter_fn, or ask for a whole graph per worker with sharding='per-worker'"
         )
+
+
+def _contents(pipe: object) -> dict[tuple[int, str], Any]:
+    """What every node of a graph holds, and what its containers hold."""
+    return {
+        (id(node), name): (id(value), *(map(id, value) if isinstance(value, list | tuple | set | dict) else ()))
+        for node in list_dps(traverse_dps(pipe))
+        for name, value in getattr(node, "__dict__", {}).items()
+    }
 
 
 # --- a whole graph per worker -----------------------------------------------------------------------------------------
@@ -131,7 +143,11 @@ class GraphCopies(Source[Any]):
     lower: Callable[[Any, dict[int, int]], Pipe[Any]] | None = None
     share: tuple[int, int] = (0, 1)
     """Of this rank: each of its copies takes every (copies x ranks)-th sample."""
+    workers: int | None = None
+    """Copy c runs in worker c modulo workers, and shares the reading of a stream with its neighbours there. None: every
+    worker has one copy."""
     begun: Begun = field(default_factory=Begun, repr=False)
+    heads: Heads = field(default_factory=Heads, repr=False)
     user = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
@@ -142,10 +158,9 @@ class GraphCopies(Source[Any]):
         told: dict[int, int] = {}
         pipe = self._changed(here, told)
         shared = _before_shards(pipe)
-        rank, ranks = self.share
-        number = here.strand * ranks + rank
-        mine, places = _sharded(pipe, here.strands * ranks, number)
-        opening = _ReplicaOpening(mine.ordinals(), here, {places[i] for i in shared}, number)
+        number = self._number(here.strand, here.strands)
+        mine, places = self._sharded(pipe, here.strands, number)
+        opening = _ReplicaOpening(mine.ordinals(), here, {places[i] for i in shared}, number, self.heads.ops)
         opening.told = {places[i]: seed for i, seed in told.items()}
         cursor = opening.open(mine, here.note)
         emitted = 0
@@ -176,6 +191,28 @@ class GraphCopies(Source[Any]):
             changed = self.reset(changed, info, SeedGenerator(here.seed).spawn(here.strand)) or changed
         return self.lower(changed, told)
 
+    def _number(self, strand: int, strands: int) -> int:
+        """Of a copy among those of all ranks. One per worker is counted as TorchData counts, rank by rank; else ranks
+        come in turn, so that they get equally many samples."""
+        rank, ranks = self.share
+        return rank * strands + strand if self.workers is None else strand * ranks + rank
+
+    def _sharded(self, pipe: Pipe[Any], strands: int, number: int) -> tuple[Pipe[Any], dict[int, int]]:
+        """The graph with every shard point as a filter; where each node has gone."""
+        ordinals = pipe.ordinals()
+        count = strands * self.share[1]
+        near = frozenset(self._number(s, strands) for s in range(_Worker.number, strands, self.workers or strands))
+
+        def make(node: Pipe[Any], below: list[Pipe[Any]]) -> Pipe[Any]:
+            if not isinstance(node.op, Sharding):
+                return Pipe(node.op, *below)
+            if self.workers is None or node.indexed(0, 0) is not None:
+                return Pipe(Shard(count, number), *below)
+            return Pipe(Tap(count, number, ordinals[id(node)], near, self.heads), *below)
+
+        made = rewritten(pipe, make)
+        return made[id(pipe)], {old: id(new) for old, new in made.items()}
+
     def describe(self) -> str:
         return f"one copy per worker of {self.pipe!r}"
 
@@ -186,12 +223,14 @@ class GraphCopies(Source[Any]):
 class _ReplicaOpening(Opening):
     """Seeds that all workers share before a shard point, and a worker's own after it."""
 
-    def __init__(self, ordinals: dict[int, int], here: Here, shared: set[int], number: int) -> None:
+    def __init__(
+        self, ordinals: dict[int, int], here: Here, shared: set[int], number: int, ops: dict[int, str]
+    ) -> None:
         super().__init__(ordinals, here.seed, here.epoch, seed_globals=seed_globals, spot=here.spot)
         self._shared = shared
         self._number = number
         self._ordinal = here.ordinal
-        self._ops: dict[int, str] = {}
+        self._ops = ops
         self.told: dict[int, int] = {}
         """Seeds that functions of the user's have given to ops, by their ids."""
 
@@ -213,17 +252,3 @@ class _ReplicaOpening(Opening):
 def _before_shards(pipe: Pipe[Any]) -> set[int]:
     """The ids of every node at or before a shard point."""
     return {id(n) for node in pipe.nodes() if isinstance(node.op, Shard | Sharding) for n in node.nodes()}
-
-
-def _sharded(pipe: Pipe[Any], count: int, number: int) -> tuple[Pipe[Any], dict[int, int]]:
-    """The graph with every shard point as a filter; where each node has gone."""
-    memo: dict[int, Pipe[Any]] = {}
-
-    def visit(node: Pipe[Any]) -> Pipe[Any]:
-        if id(node) not in memo:
-            op = Shard(count, number) if isinstance(node.op, Sharding) else node.op
-            memo[id(node)] = Pipe(op, *[visit(source) for source in node.inputs])
-        return memo[id(node)]
-
-    top = visit(pipe)
-    return top, {old: id(new) for old, new in memo.items()}

@@ -10,7 +10,7 @@ from headrace.doors.datapipes.iter import CLASSES
 class Adapter:
     """A callable that gets a graph and returns it, or another one."""
 
-    def __call__(self, datapipe: Any) -> Any:
+    def __call__(self, datapipe: object) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(datapipe)")
 
 
@@ -20,7 +20,7 @@ class Shuffle(Adapter):
     def __init__(self, enable: bool | None = True) -> None:
         self.enable = enable
 
-    def __call__(self, datapipe: Any) -> Any:
+    def __call__(self, datapipe: object) -> Any:
         if self.enable is None:
             return datapipe
         shuffles = [node for node in list_dps(traverse_dps(datapipe)) if is_shuffle(node)]
@@ -45,7 +45,7 @@ class CacheTimeout(Adapter):
             raise ValueError("timeout should be integer")
         self.timeout = timeout
 
-    def __call__(self, datapipe: Any) -> Any:
+    def __call__(self, datapipe: object) -> Any:
         from dataclasses import replace
 
         for node in list_dps(traverse_dps(datapipe)):

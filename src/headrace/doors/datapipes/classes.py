@@ -62,7 +62,7 @@ def make_class(
     parameters = list(signature.parameters.values())
     first = parameters[0].name
 
-    def new(cls: type[DataPipe[Any]], *args: Any, **kwargs: Any) -> Any:
+    def new(cls: type[DataPipe[Any]], *args: object, **kwargs: object) -> Any:
         for alias in SOURCE:  # users write Mapper(datapipe=dp, fn=fn)
             if not args and alias in kwargs and alias not in signature.parameters:
                 args = (kwargs.pop(alias),)
@@ -75,7 +75,7 @@ def make_class(
             return [adopted(part, cls, {**told, "instance_id": i}, memo) for i, part in enumerate(made)]
         return adopted(made, cls, told, memo)
 
-    def refuse(cls: type, /, **_: Any) -> None:
+    def refuse(cls: type, /, **_: object) -> None:
         raise TypeError(
             f"{name} cannot be subclassed; subclass IterDataPipe or MapDataPipe and take a pipe as argument"
         )
@@ -107,7 +107,7 @@ def make_verb(name: str, cls: type[DataPipe[Any]], make: Callable[..., Any]) -> 
     """The method that is the same as the class."""
 
     @functools.wraps(make)
-    def verb(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def verb(self: object, *args: object, **kwargs: object) -> Any:
         return cls(self, *args, **kwargs)
 
     verb.__name__, verb.__doc__ = name, documented(make, name)

@@ -8,14 +8,14 @@ from headrace.doors.datapipes.nodes import DataPipe, is_own, sources_of
 from headrace.errors import MissingExtra
 
 
-def to_text(datapipe: Any) -> str:
+def to_text(datapipe: object) -> str:
     """One line per pipe, sources below what they feed; a pipe that was drawn already is only named."""
     nodes = list_dps(traverse_dps(datapipe))
     numbers = {id(node): i for i, node in enumerate(nodes)}
     lines: list[str] = []
     drawn: set[int] = set()
 
-    def draw(node: Any, first: str, rest: str) -> None:
+    def draw(node: object, first: str, rest: str) -> None:
         again = id(node) in drawn
         drawn.add(id(node))
         lines.append(f"{first}{_label(node)} [{numbers[id(node)]}]{' (above)' if again else ''}")
@@ -30,7 +30,7 @@ def to_text(datapipe: Any) -> str:
     return "\n".join(lines)
 
 
-def to_graph(dp: Any, *, debug: bool = False) -> Any:
+def to_graph(dp: object, *, debug: bool = False) -> Any:
     """The graph for graphviz; without `debug` the branches of a fork and the like are one node."""
     try:
         import graphviz  # type: ignore[import-not-found, unused-ignore]
@@ -54,7 +54,7 @@ def to_graph(dp: Any, *, debug: bool = False) -> Any:
     return drawing
 
 
-def _group(node: Any) -> str:
+def _group(node: object) -> str:
     """Branches of one node have one name."""
     if isinstance(node, DataPipe) and not is_own(node) and "instance_id" in node.__dict__["_given"]:
         (source, *_) = sources_of(node)

@@ -4,7 +4,7 @@ Ranks pull a few samples each and vote on how many all of them have; the first v
 that fails delivers what it had before, then raises; the others end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -81,16 +81,22 @@ class Together(Op[Any, Any]):
         return "fullsync"
 
 
+Make = Callable[[Pipe[Any], list[Pipe[Any]]], Pipe[Any]]
+"""An old node and the new ones that feed it -> what stands in its place."""
+
+
+def rewritten(pipe: Pipe[Any], make: Make) -> dict[int, Pipe[Any]]:
+    """A plain graph made anew, node by node: what has become of each, by its id."""
+    made: dict[int, Pipe[Any]] = {}
+    for node in pipe.nodes():
+        made[id(node)] = make(node, [made[id(source)] for source in node.inputs])
+    return made
+
+
 def together(pipe: Pipe[Any]) -> Pipe[Any]:
     """The graph, in which ranks meet at every fullsync."""
-    memo: dict[int, Pipe[Any]] = {}
 
-    def visit(node: Pipe[Any]) -> Pipe[Any]:
-        if id(node) not in memo:
-            op = Together(node.op.timeout) if isinstance(node.op, FullSync) else node.op
-            below = [visit(source) for source in node.inputs]
-            same = op is node.op and all(a is b for a, b in zip(below, node.inputs, strict=True))
-            memo[id(node)] = node if same else Pipe(op, *below)
-        return memo[id(node)]
+    def make(node: Pipe[Any], below: list[Pipe[Any]]) -> Pipe[Any]:
+        return Pipe(Together(node.op.timeout) if isinstance(node.op, FullSync) else node.op, *below)
 
-    return visit(pipe)
+    return rewritten(pipe, make)[id(pipe)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.doors.datapipes.iter import CLASSES, Shards
 from headrace.doors.datapipes.nodes import DataPipe, is_own, is_pipe, sources_of
-from headrace.doors.datapipes.user import relink
+from headrace.doors.datapipes.user import relink, swaps
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import Shuffle
 from headrace.pipe.graph import Pipe
@@ -49,7 +49,7 @@ def find_dps(graph: Graph, dp_type: type) -> list[Any]:
     return list(found.values())
 
 
-def list_dps(graph: Graph, exclude_dps: Any = None) -> list[Any]:
+def list_dps(graph: Graph, exclude_dps: object = None) -> list[Any]:
     """Every pipe once, from the end to the sources; those given, and all that feeds them, are left out."""
     out: set[int] = set()
     if exclude_dps is not None:
@@ -65,7 +65,7 @@ def list_dps(graph: Graph, exclude_dps: Any = None) -> list[Any]:
     return list(found.values())
 
 
-def replace_dp(graph: Graph, old_datapipe: Any, new_datapipe: Any) -> Graph:
+def replace_dp(graph: Graph, old_datapipe: object, new_datapipe: object) -> Graph:
     """Every pipe that `old_datapipe` feeds is fed by `new_datapipe` instead; the new graph."""
     top = _top(graph)
     if top is old_datapipe:
@@ -78,7 +78,7 @@ def replace_dp(graph: Graph, old_datapipe: Any, new_datapipe: Any) -> Graph:
     return traverse_dps(top)
 
 
-def remove_dp(graph: Graph, datapipe: Any) -> Graph:
+def remove_dp(graph: Graph, datapipe: object) -> Graph:
     """Every pipe that `datapipe` feeds is fed by its source instead; the new graph."""
     sources = sources_of(datapipe)
     if not sources:
@@ -99,10 +99,10 @@ def _top(graph: Graph) -> Any:
     return next(iter(graph.values()))[0]
 
 
-def _feed(node: Any, old: Any, new: Any) -> None:
+def _feed(node: Any, old: object, new: object) -> None:
     if not isinstance(node, DataPipe) and not is_own(node):
         raise TypeError(f"a plain Pipe does not change: build {node.op.describe()} with a class of headrace.datapipes")
-    relink(node, {id(old): new})
+    relink(node, swaps({id(old): new}))
 
 
 # --- seeds and shards -------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def set_datapipes_seed(datapipes: Iterable[Any], seed_generator: Any, distribute
             node.set_seed(shared())
 
 
-def set_graph_random_seed(datapipe: Any, seed_generator: Any) -> Any:
+def set_graph_random_seed(datapipe: object, seed_generator: object) -> Any:
     """Tell every random pipe its seed: the same in all processes before a shard point, another in each after it."""
     graph = traverse_dps(datapipe)
     marks = find_dps(graph, CLASSES["ShardingFilter"])
@@ -129,10 +129,10 @@ def set_graph_random_seed(datapipe: Any, seed_generator: Any) -> Any:
     return datapipe
 
 
-def apply_sharding(datapipe: Any, num_of_instances: int, instance_id: int, sharding_group: int = 1) -> Any:
+def apply_sharding(datapipe: object, num_of_instances: int, instance_id: int, sharding_group: int = 1) -> Any:
     """Give every shard point its share; two of them on one way would lose data and are refused."""
 
-    def visit(part: Graph, above: Any) -> None:
+    def visit(part: Graph, above: object) -> None:
         node: Any
         for node, below in part.values():
             mark = above
@@ -159,7 +159,7 @@ def give_share(node: Any, count: int, number: int, group: int) -> None:
 # --- shuffling, and what to look for ----------------------------------------------------------------------------------
 
 
-def is_shuffle(node: Any) -> bool:
+def is_shuffle(node: object) -> bool:
     """Whether a pipe can be switched to deliver in the order of its source."""
     return callable(getattr(node, "set_shuffle", None)) and callable(getattr(node, "set_seed", None))
 
@@ -171,11 +171,11 @@ def is_shard_point(node: Any) -> bool:
     return isinstance(node.op if not isinstance(node, DataPipe) else node.__dict__["_built"], Sharding)
 
 
-def shuffled_before_sharding(datapipe: Any) -> bool:
+def shuffled_before_sharding(datapipe: object) -> bool:
     """Whether there is a shuffle on every way to every shard point."""
     marks = [node for node in list_dps(traverse_dps(datapipe)) if is_shard_point(node)]
 
-    def shuffled(node: Any) -> bool:
+    def shuffled(node: object) -> bool:
         sources = sources_of(node)
         return _shuffles(node) or (bool(sources) and all(map(shuffled, sources)))
 
@@ -191,7 +191,7 @@ def _shuffles(node: Any) -> bool:
     return isinstance(node.__dict__["_built"], Shuffle) and not node.__dict__.get("_off")
 
 
-def lint(datapipe: Any, workers: int) -> list[str]:
+def lint(datapipe: object, workers: int) -> list[str]:
     """What is likely not meant, each with what to write instead."""
     found = []
     nodes = list_dps(traverse_dps(datapipe))

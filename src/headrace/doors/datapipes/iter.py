@@ -240,7 +240,8 @@ DIFFERENT: dict[str, Callable[..., Any]] = {
     "batch": verbs.batch, "collate": verbs.collate, "concat": verbs.concat, "dataframe": verbs.dataframe,
     "enumerate": verbs.enumerate_, "filter": verbs.filter_, "flatmap": verbs.flatmap,
     "list_files": verbs.list_files, "list_files_by_fsspec": verbs.list_files_by_fsspec,
-    "load_parquet_as_df": verbs.load_parquet_as_df, "map": verbs.map_, "mux": verbs.mux,
+    "load_from_tfrecord": verbs.load_from_tfrecord, "load_parquet_as_df": verbs.load_parquet_as_df, "map": verbs.map_,
+    "mux": verbs.mux,
     "mux_longest": verbs.mux_longest, "pin_memory": verbs.pin_memory, "shuffle": verbs.shuffle,
     "unbatch": verbs.unbatch, "zip": verbs.zip_, "zip_longest": verbs.zip_longest,
 }  # fmt: skip
@@ -265,7 +266,7 @@ LEFT_OUT: dict[str, str] = {
 
 
 def _left_out(name: str, reason: str) -> type[DataPipe[Any]]:
-    def make(*args: Any, **kwargs: Any) -> Any:
+    def make(*args: object, **kwargs: object) -> Any:
         raise BadPipe(f"{name} is left out of headrace: {reason}")
 
     make.__doc__ = f"Left out: {reason}."
@@ -277,7 +278,7 @@ def _with_pipe(make: Callable[..., Any]) -> Callable[..., Any]:
     import functools
 
     @functools.wraps(make)
-    def verb(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def verb(self: object, *args: object, **kwargs: object) -> Any:
         if is_table(self):
             self = CLASSES["MapToIterConverter"](self)
         return make(verbs.as_pipe(self), *args, **kwargs)

@@ -18,10 +18,11 @@ from headrace.doors.datapipes.nodes import (
     sources_of,
     streams_of,
 )
-from headrace.doors.datapipes.user import Hole, UserStream, UserTable, relink, relinked
+from headrace.doors.datapipes.user import Hole, UserStream, UserTable, relink, relinked, swaps
 from headrace.doors.torch.datapipes import drawn_seed
 from headrace.op import Here, Op
 from headrace.ops.branch.mix import Mix
+from headrace.ops.branch.sample_multiplexer import SampleMux
 from headrace.ops.order.in_batch_shuffle import InBatchShuffle
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import Shuffle
@@ -33,7 +34,7 @@ from headrace.plan.seed import key
 from headrace.sources.wrapped import WrappedIterable
 
 Memo = dict[int, Pipe[Any] | None]
-RANDOM = (InBatchShuffle, Mix, Shuffle, ShuffledFlatmap)
+RANDOM = (InBatchShuffle, Mix, SampleMux, Shuffle, ShuffledFlatmap)
 """Ops whose order is drawn by chance."""
 
 
@@ -87,15 +88,15 @@ def own_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, A
     holes = {id(source): Hole(i) for i, source in enumerate(streams)}
     replicable = getattr(node, "is_replicable", None)
     stays = callable(replicable) and not replicable()
-    return UserStream(relinked(node, holes), len(streams), seeded, consumer=stays)
+    return UserStream(relinked(node, swaps(holes)), len(streams), seeded, consumer=stays)
 
 
-def is_torchs_shard(node: Any) -> bool:
+def is_torchs_shard(node: object) -> bool:
     """Whether a node is torch's own sharding_filter."""
     return type(node).__name__ == "ShardingFilterIterDataPipe" and not isinstance(node, DataPipe)
 
 
-def _branches(node: Any) -> bool:
+def _branches(node: object) -> bool:
     """Whether a node is one of several that torch's fork or demux made: they work only together, on their own graph."""
     return not isinstance(node, Pipe) and hasattr(node, "main_datapipe") and hasattr(node, "instance_id")
 
@@ -133,8 +134,8 @@ def clone(node: Any, memo: dict[int, Any] | None = None) -> Any:
     memo = {} if memo is None else memo
     if id(node) not in memo:
         if is_own(node) or isinstance(node, DataPipe):
-            memo[id(node)] = relinked(node, {})
-            relink(memo[id(node)], {id(source): clone(source, memo) for source in sources_of(node)})
+            memo[id(node)] = relinked(node, swaps({}))
+            relink(memo[id(node)], swaps({id(source): clone(source, memo) for source in sources_of(node)}))
         else:
             memo[id(node)] = Pipe(node.op, *[clone(source, memo) for source in node.inputs])
     return memo[id(node)]

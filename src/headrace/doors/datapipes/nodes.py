@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from headrace.doors.datapipes.user import LARGEST
+from headrace.doors.datapipes.user import contents
 from headrace.doors.torch.datapipes import is_torchs, is_torchs_table, reduced_for_torch, torchs_verb
 from headrace.errors import BadPipe, NoLength
 from headrace.op import Indexed, Op
@@ -25,12 +25,12 @@ from headrace.pipe.verbs.keyed import Keyed
 from headrace.sources.access import Access
 from headrace.sources.cached import CachedTable
 from headrace.sources.sampled import Sampled
-from headrace.sources.table import Table
+from headrace.sources.table import KeyedTable
 
 T = TypeVar("T", covariant=True)
 SOURCE = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
 """What the first argument of a class of pipes is called."""
-READS_BY_ITSELF: dict[type, str] = {Table: "source", CachedTable: "pipe", Sampled: "data"}
+READS_BY_ITSELF: dict[type, str] = {KeyedTable: "source", CachedTable: "pipe", Sampled: "data"}
 """Ops that are no part of the opened graph: they hold their source in this field, and read it when they need it."""
 ASK_FIRST = {
     f"{name}IterDataPipe" for name in (
@@ -49,7 +49,7 @@ class _Computed:
     def __init__(self, work_out: Callable[[Any], Any]) -> None:
         self._work_out = work_out
 
-    def __get__(self, node: Any, owner: Any = None) -> Any:
+    def __get__(self, node: object, owner: object = None) -> Any:
         return self if node is None else self._work_out(node)
 
 
@@ -63,10 +63,10 @@ class DataPipe(Pipe[T]):
     op = _Computed(lambda node: _op_of(node))
     inputs = _Computed(lambda node: engine_inputs(node))
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         pass  # a user's class calls super().__init__() or does not
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -84,7 +84,7 @@ class DataPipe(Pipe[T]):
                 return functools.partial(verb, self)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return reduced_for_torch(self, lambda: list(sources_of(self))) or self.__reduce__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -156,19 +156,19 @@ class IterDataPipe(DataPipe[T]):
             batch_size: int,
             drop_last: bool = False,
             wrapper_class: Callable[[list[Any]], Any] | None = None,
-            **more: Any,
+            **more: object,
         ) -> Pipe[Any]: ...
         def unbatch(self, unbatch_level: int = 1) -> Pipe[Any]: ...
-        def collate(self, conversion: Any = None, collate_fn: Any = None) -> Pipe[Any]: ...
-        def shuffle(self, *, buffer_size: int | None = None, unbatch_level: int = 0, **more: Any) -> Pipe[Any]: ...
+        def collate(self, conversion: object = None, collate_fn: object = None, *, pad: object = None) -> Pipe[Any]: ...
+        def shuffle(self, *, buffer_size: int | None = None, unbatch_level: int = 0, **more: object) -> Pipe[Any]: ...
         def enumerate(self, starting_index: int = 0) -> Pipe[Any]: ...
-        def filter(self, filter_fn: Callable[..., bool], input_col: Any = None) -> Pipe[Any]: ...
+        def filter(self, filter_fn: Callable[..., bool], input_col: object = None) -> Pipe[Any]: ...
 
 
 class MapDataPipe(DataPipe[T]):
     """A pipe whose samples are asked for by key: subclass it and write `__getitem__`, and `__len__` for 0, 1, 2, ..."""
 
-    def __getitem__(self, index: Any) -> T:
+    def __getitem__(self, index: object) -> T:
         if "_built" not in self.__dict__:
             raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
         found = self.__dict__.get("_access")
@@ -188,17 +188,17 @@ for _class in (DataPipe, IterDataPipe, MapDataPipe):
 # --- the graph --------------------------------------------------------------------------------------------------------
 
 
-def is_pipe(thing: Any) -> bool:
+def is_pipe(thing: object) -> bool:
     """Whether a thing is a node of a graph: of ours, or of torch's classes."""
     return isinstance(thing, Pipe) or is_torchs(thing)
 
 
-def is_table(node: Any) -> bool:
+def is_table(node: object) -> bool:
     """Whether a node's samples are asked for by key."""
     return isinstance(node, MapDataPipe) or is_torchs_table(node)
 
 
-def is_own(node: Any) -> bool:
+def is_own(node: object) -> bool:
     """Whether a node is an object of the user's class, or one that torch has made."""
     return "_built" not in node.__dict__ if isinstance(node, DataPipe) else not isinstance(node, Pipe)
 
@@ -217,23 +217,18 @@ def sources_of(node: Any) -> tuple[Pipe[Any], ...]:
 def _collect(value: Any, found: dict[int, Pipe[Any]]) -> None:
     if is_pipe(value):
         found.setdefault(id(value), value)
-    elif isinstance(value, dict):
-        if len(value) <= LARGEST:
-            for name, part in value.items():
-                _collect(name, found)
-                _collect(part, found)
-    elif isinstance(value, list | tuple | set | frozenset) and len(value) <= LARGEST:
-        for part in value:
-            _collect(part, found)
+        return
+    for part in contents(value):
+        _collect(part, found)
 
 
-def streams_of(node: Any) -> tuple[Pipe[Any], ...]:
+def streams_of(node: object) -> tuple[Pipe[Any], ...]:
     """The pipes that the engine has to open for a node: tables inside an object of the user's answer for themselves."""
     sources = sources_of(node)
     return tuple(s for s in sources if not is_table(s) and not isinstance(s, Keyed)) if is_own(node) else sources
 
 
-def engine_inputs(node: Any) -> tuple[Pipe[Any], ...]:
+def engine_inputs(node: object) -> tuple[Pipe[Any], ...]:
     """The inputs of a node that is run as it is, without being lowered."""
     inputs = () if not is_own(node) and type(node.__dict__["_built"]) in READS_BY_ITSELF else streams_of(node)
     for foreign in inputs:
@@ -244,19 +239,19 @@ def engine_inputs(node: Any) -> tuple[Pipe[Any], ...]:
     return inputs
 
 
-def _lowered(node: Any) -> Pipe[Any]:
+def _lowered(node: object) -> Pipe[Any]:
     from headrace.doors.datapipes.lowering import lowered
 
     return lowered(node)
 
 
-def _op_of(node: Any) -> Op[Any, Any]:
+def _op_of(node: object) -> Op[Any, Any]:
     from headrace.doors.datapipes.lowering import op_of
 
     return op_of(node)
 
 
-def _is_sized(node: Any) -> bool:
+def _is_sized(node: object) -> bool:
     """Whether a pipe has a length in principle, known or not."""
     if is_own(node):
         return getattr(type(node), "__len__", DataPipe.__len__) is not DataPipe.__len__
@@ -266,7 +261,7 @@ def _is_sized(node: Any) -> bool:
 class TorchPipe(IterDataPipe[Any]):
     """A pipe of torch's class where a verb needs a Pipe; in the graph that the verb makes stands the pipe itself."""
 
-    def __init__(self, pipe: Any) -> None:
+    def __init__(self, pipe: object) -> None:
         self.pipe = pipe
 
 
@@ -281,7 +276,7 @@ def register(cls: type[DataPipe[Any]], name: str, function: Callable[..., Any]) 
     setattr(cls, name, function)
 
 
-def _who(function: Any) -> Any:
+def _who(function: object) -> Any:
     made = getattr(function, "made_by", function)
     return (getattr(made, "__module__", None), getattr(made, "__qualname__", None))
 
@@ -295,7 +290,7 @@ def functional_datapipe(name: str, enable_df_api_tracing: bool = False) -> Calla
         if not issubclass(cls, DataPipe):
             raise TypeError(f"`functional_datapipe` can only decorate IterDataPipe or MapDataPipe, not {cls.__name__}")
 
-        def verb(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def verb(self: object, *args: object, **kwargs: object) -> Any:
             return cls(self, *args, **kwargs)
 
         verb.__name__, verb.__doc__ = name, cls.__doc__

@@ -5,14 +5,14 @@ its pipes back: not the graph, but `Upstream`s, which iterate what the graph del
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from headrace.errors import BadPipe
 from headrace.op import Here, Op, Source, place
-from headrace.ops.reopen import reopened
+from headrace.pipe.cursor import Cursor
 from headrace.plan.seed import key
 
 LARGEST = 1000
@@ -25,40 +25,52 @@ class Hole:
     number: int
 
 
-def relinked(thing: Any, swaps: dict[int, Any]) -> Any:
-    """A shallow copy of an object, in which the things with the given ids are replaced, also inside its containers."""
+Swap = Callable[[Any], Any]
+"""A thing as it is, or what stands in its place from now on."""
+
+
+def relinked(thing: object, swap: Swap) -> Any:
+    """A shallow copy of an object, in which things are swapped, also inside its containers."""
     twin = object.__new__(type(thing))
     for name, value in thing.__dict__.items():
         if name != "_access":  # what a table has found out about the old graph
-            twin.__dict__[name] = _swapped(value, swaps)
+            twin.__dict__[name] = _swapped(value, swap)
     for cls in type(thing).__mro__:
         for name in getattr(cls, "__slots__", ()):
             if name not in ("__weakref__", "__dict__", "op", "inputs") and hasattr(thing, name):
-                object.__setattr__(twin, name, _swapped(getattr(thing, name), swaps))
+                object.__setattr__(twin, name, _swapped(getattr(thing, name), swap))
     return twin
 
 
-def relink(thing: Any, swaps: dict[int, Any]) -> None:
+def relink(thing: object, swap: Swap) -> None:
     """The same, in the object itself."""
     thing.__dict__.pop("_access", None)
     for name, value in list(thing.__dict__.items()):
-        thing.__dict__[name] = _swapped(value, swaps)
+        thing.__dict__[name] = _swapped(value, swap)
 
 
-def _swapped(value: Any, swaps: dict[int, Any]) -> Any:
-    if id(value) in swaps:
-        return swaps[id(value)]
-    if isinstance(value, dict) and len(value) <= LARGEST:
-        pairs = [(_swapped(k, swaps), _swapped(v, swaps)) for k, v in value.items()]
-        if all(a is c and b is d for (a, b), (c, d) in zip(pairs, value.items(), strict=True)):
-            return value
-        return dict(pairs)
-    if isinstance(value, list | tuple | set | frozenset) and len(value) <= LARGEST:
-        parts = [_swapped(v, swaps) for v in value]
-        if all(a is b for a, b in zip(parts, value, strict=True)):
-            return value
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+def swaps(things: Mapping[int, Any]) -> Swap:
+    """The things that stand for others, by the ids of those."""
+    return lambda value: things.get(id(value), value)
+
+
+def contents(value: object) -> list[Any]:
+    """What is directly in a container, keys included, unless it is so large that it must be somebody's data."""
+    if not isinstance(value, dict | list | tuple | set | frozenset) or len(value) > LARGEST:
+        return []
+    return [part for pair in value.items() for part in pair] if isinstance(value, dict) else list(value)
+
+
+def _swapped(value: object, swap: Swap) -> Any:
+    if (new := swap(value)) is not value:
+        return new
+    old = contents(value)
+    parts = [_swapped(part, swap) for part in old]
+    if all(a is b for a, b in zip(parts, old, strict=True)):
+        return value
+    if isinstance(value, dict):
+        return dict(zip(parts[::2], parts[1::2], strict=True))
+    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +88,7 @@ class UserStream(Op[Any, Any]):
     def flow(self, *inputs: Any) -> Iterator[Any]:
         *cursors, here = inputs
         where = _Where(here)
-        # Holes are compared by value, but swapped by identity: find those that this copy really has.
-        twin = relinked(self.pipe, self._swaps([Upstream(c, where) for c in cursors]))
+        twin = self._filled([Upstream(c, where) for c in cursors])
         if self.seeded and callable(getattr(twin, "set_seed", None)):
             twin.set_seed(key(here.seed, "user"))
         return self._samples(twin, where, here)
@@ -98,18 +109,15 @@ class UserStream(Op[Any, Any]):
             where.number += 1
             yield sample
 
-    def _swaps(self, values: list[Any]) -> dict[int, Any]:
-        holes: dict[int, Any] = {}
-        for value in self.pipe.__dict__.values():
-            _find_holes(value, values, holes)
-        return holes
+    def _filled(self, pipes: Sequence[object]) -> Any:
+        """A copy of the object with these in its holes."""
+        return relinked(self.pipe, lambda value: pipes[value.number] if isinstance(value, Hole) else value)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         if not hasattr(type(self.pipe), "__len__") or _is_ours(type(self.pipe).__len__):
             return None
-        twin = relinked(self.pipe, self._swaps([_Sized(size) for size in inputs]))
         try:
-            return len(twin)
+            return len(self._filled([_Sized(size) for size in inputs]))
         except (TypeError, NotImplementedError):
             return None
 
@@ -133,7 +141,7 @@ class UserTable(Source[Any]):
         except (TypeError, NotImplementedError):
             return None
 
-    def get(self, position: Any) -> Any:
+    def get(self, position: object) -> Any:
         return self.pipe[position]
 
     def describe(self) -> str:
@@ -146,15 +154,15 @@ class UserTable(Source[Any]):
 class Upstream:
     """A pipe of the user's object, at work: every `iter()` reads it from the start, the first one where it stands."""
 
-    def __init__(self, cursor: Any, where: "_Where") -> None:
+    def __init__(self, cursor: Cursor, where: "_Where") -> None:
         self._cursor = cursor
         self._where = where
         self._opened = 0
 
     def __iter__(self) -> Iterator[Any]:
-        cursor = self._cursor
+        cursor: Cursor | None = self._cursor
         if self._opened:
-            cursor = reopened(cursor, turn=cursor.turn + self._opened)
+            cursor = self._cursor.reopened(turn=self._cursor.turn + self._opened)
             if cursor is None:
                 raise BadPipe("behind a shard point the samples come only once: read this pipe once, or put it before")
         self._opened += 1
@@ -203,18 +211,6 @@ class _Where:
 
     def here(self) -> None:
         place.at(self._here, self.number)
-
-
-def _find_holes(value: Any, values: list[Any], found: dict[int, Any]) -> None:
-    if isinstance(value, Hole):
-        found[id(value)] = values[value.number]
-    elif isinstance(value, dict) and len(value) <= LARGEST:
-        for name, part in value.items():
-            _find_holes(name, values, found)
-            _find_holes(part, values, found)
-    elif isinstance(value, list | tuple | set | frozenset) and len(value) <= LARGEST:
-        for part in value:
-            _find_holes(part, values, found)
 
 
 def _is_ours(method: Any) -> bool:

@@ -24,7 +24,7 @@ from headrace.pipe.verbs.callables import function
 from headrace.sources.cached import CachedTable
 from headrace.sources.huggingface import HuggingFace
 from headrace.sources.sampled import Sampled
-from headrace.sources.table import Table
+from headrace.sources.table import KeyedTable
 from headrace.sources.wrapped import WrappedIterable, WrappedSequence, has_positions
 from headrace.tables.ops.columns import FilterColumns, check_arity
 
@@ -55,7 +55,7 @@ def wrap(iterable: Iterable[Any], deepcopy: bool = True) -> Made:
     return Pipe(WrappedIterable(iterable, deepcopy))
 
 
-def wrap_table(sequence: Any, deepcopy: bool = True) -> Made:
+def wrap_table(sequence: object, deepcopy: bool = True) -> Made:
     """A sequence or a mapping."""
     if deepcopy:
         try:
@@ -77,7 +77,7 @@ def list_files_by_fsspec(root: Any, masks: Any = "", **options: Any) -> Made:
     return Pipe.list_files_by_fsspec(_roots(root), masks, **options)
 
 
-def _roots(root: Any) -> Made:
+def _roots(root: object) -> Made:
     return as_pipe([root] if isinstance(root, str) or hasattr(root, "__fspath__") else root)
 
 
@@ -106,7 +106,7 @@ def sampler(
     return Pipe(Sampled(datapipe, sampler, tuple(sampler_args or ()), tuple(sorted((sampler_kwargs or {}).items()))))
 
 
-def huggingface(dataset: str, **config_kwargs: Any) -> Made:
+def huggingface(dataset: str, **config_kwargs: object) -> Made:
     """A data set of the Hugging Face hub."""
     return Pipe(HuggingFace(dataset, tuple(sorted(config_kwargs.items()))))
 
@@ -119,7 +119,7 @@ def batch(
     batch_size: int,
     drop_last: bool = False,
     wrapper_class: Callable[[list[Any]], Any] | None = None,
-    **more: Any,
+    **more: object,
 ) -> Made:
     """Lists of `batch_size` samples, or what `wrapper_class` makes of them."""
     positive(batch_size, "Batch size is required to be larger than 0!", BadCount)
@@ -139,7 +139,7 @@ def collate(
     if isinstance(conversion, Mapping):
         raise BadOption("collate(conversion=) takes a function; for columns of a table use rows2columnar() or parquet")
     chosen = collate_fn if collate_fn is not None else conversion
-    if chosen is None and importlib.util.find_spec("torch") is not None:
+    if chosen is None and _has_torch():
         from headrace.doors.torch.datapipes import default_collate
 
         chosen = default_collate
@@ -159,53 +159,53 @@ def enumerate_(self: Made, starting_index: int = 0) -> Made:
     return Pipe.enumerate(self, starting_index)
 
 
-def map_(self: Made, fn: Callable[..., Any], input_col: Any = None, output_col: Any = None) -> Made:
+def map_(self: Made, fn: Callable[..., Any], input_col: object = None, output_col: object = None) -> Made:
     """`fn` applied to every sample, or to some of its fields."""
     check_arity(function(fn), input_col)
     return Pipe.map(self, function(fn), input_col, output_col)
 
 
-def flatmap(self: Made, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None) -> Made:
+def flatmap(self: Made, fn: Callable[..., Iterable[Any]] | None = None, input_col: object = None) -> Made:
     """Every element of `fn` of the sample, or of some of its fields."""
     if fn is not None:
         check_arity(function(fn), input_col)
     return Pipe.flatmap(self, None if fn is None else function(fn), input_col)
 
 
-def filter_(self: Made, filter_fn: Callable[..., bool], input_col: Any = None) -> Made:
+def filter_(self: Made, filter_fn: Callable[..., bool], input_col: object = None) -> Made:
     """Only the samples for which `filter_fn` is True."""
     return Pipe(FilterColumns(function(filter_fn), input_col), self)
 
 
-def zip_(*datapipes: Any) -> Made:
+def zip_(*datapipes: object) -> Made:
     """Tuples of one sample from each pipe."""
     return Pipe(Zip(), *_pipes(datapipes, "All inputs are required to be `IterDataPipe` for `ZipIterDataPipe`."))
 
 
-def zip_longest(*datapipes: Any, fill_value: Any = None) -> Made:
+def zip_longest(*datapipes: object, fill_value: object = None) -> Made:
     """Tuples of one sample from each pipe, until all have ended."""
     text = "All inputs are required to be `IterDataPipe` for `ZipperLongestIterDataPipe`."
     return Pipe(ZipLongest(fill_value), *_pipes(datapipes, text))
 
 
-def concat(*datapipes: Any) -> Made:
+def concat(*datapipes: object) -> Made:
     """All of the first pipe, then all of the next."""
     return Pipe(Concat(), *_pipes(datapipes, "Expected all inputs to be `IterDataPipe`"))
 
 
-def mux(*datapipes: Any) -> Made:
+def mux(*datapipes: object) -> Made:
     """One sample from each pipe in turn, in whole rounds."""
     first, *others = _pipes(datapipes, "Expected all inputs to be `IterDataPipe`")
     return Pipe.mux(first, *others)
 
 
-def mux_longest(*datapipes: Any) -> Made:
+def mux_longest(*datapipes: object) -> Made:
     """One sample from each pipe in turn, until all have ended."""
     first, *others = _pipes(datapipes, "Expected all inputs to be `IterDataPipe`")
     return Pipe.mux_longest(first, *others)
 
 
-def to_iter(datapipe: Any, indices: Sequence[Any] | None = None) -> Made:
+def to_iter(datapipe: object, indices: Sequence[Any] | None = None) -> Made:
     """The samples of a table one after the other."""
     if indices is None:
         return Pipe(Same(), as_pipe(datapipe))
@@ -214,10 +214,24 @@ def to_iter(datapipe: Any, indices: Sequence[Any] | None = None) -> Made:
 
 def to_map(self: Made, key_value_fn: Callable[[Any], Any] | None = None) -> Made:
     """A table of the (key, value) samples of a stream."""
-    return Pipe(Table(self, None if key_value_fn is None else function(key_value_fn)))
+    return Pipe(KeyedTable(self, None if key_value_fn is None else function(key_value_fn)))
 
 
-def pin_memory(self: Made, device: Any = None, pin_memory_fn: Callable[..., Any] | None = None) -> Made:
+def load_from_tfrecord(self: Made, spec: object = None, length: int = -1) -> Made:
+    """Each example of each TFRecord file as a dict: torch tensors where torch is installed, numpy arrays otherwise."""
+    examples = Pipe.load_from_tfrecord(self, spec, length)
+    if not _has_torch():
+        return examples
+    from headrace.doors.torch.datapipes import tensors
+
+    return Pipe(Map(tensors), examples)
+
+
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+def pin_memory(self: Made, device: object = None, pin_memory_fn: Callable[..., Any] | None = None) -> Made:
     """Tensors in page-locked memory."""
     from headrace.doors.torch.datapipes import check_pinning
 
@@ -226,7 +240,7 @@ def pin_memory(self: Made, device: Any = None, pin_memory_fn: Callable[..., Any]
 
 
 def load_parquet_as_df(
-    self: Made, dtype: Any = None, columns: Sequence[str] | None = None, device: str = "", use_threads: bool = False
+    self: Made, dtype: object = None, columns: Sequence[str] | None = None, device: str = "", use_threads: bool = False
 ) -> Made:
     """Each row group of each parquet file as a pandas DataFrame."""
     _only_pandas(dtype, device)
@@ -236,8 +250,8 @@ def load_parquet_as_df(
 def dataframe(
     self: Made,
     dataframe_size: int = 1000,
-    dtype: Any = None,
-    dtype_generator: Any = None,
+    dtype: object = None,
+    dtype_generator: object = None,
     columns: Sequence[str] | None = None,
     device: str = "",
 ) -> Made:
@@ -246,7 +260,7 @@ def dataframe(
     return Pipe.dataframe(self, dataframe_size, as_="pandas", columns=None if columns is None else list(columns))
 
 
-def _only_pandas(dtype: Any, device: str) -> None:
+def _only_pandas(dtype: object, device: str) -> None:
     if dtype is not None or device not in ("", "cpu"):
         raise BadOption("dtype and device belong to torcharrow, which is archived; frames are pandas: use .map(astype)")
 
@@ -254,17 +268,17 @@ def _only_pandas(dtype: Any, device: str) -> None:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def batch_table(datapipe: Any, batch_size: int, drop_last: bool = False, wrapper_class: Any = None) -> Made:
+def batch_table(datapipe: Any, batch_size: int, drop_last: bool = False, wrapper_class: object = None) -> Made:
     positive(batch_size, "Batch size is required to be larger than 0!", BadCount)
     batches = Pipe(BoundedBatch(batch_size, drop_last), datapipe)
     return batches if wrapper_class in (None, list) else Pipe(Map(function(wrapper_class)), batches)
 
 
-def concat_tables(*datapipes: Any) -> Made:
+def concat_tables(*datapipes: object) -> Made:
     return Pipe(BoundedConcat(), *_tables(datapipes))
 
 
-def zip_tables(*datapipes: Any) -> Made:
+def zip_tables(*datapipes: object) -> Made:
     return Pipe(BoundedZip(), *_tables(datapipes))
 
 
@@ -272,11 +286,11 @@ def map_table(datapipe: Any, fn: Callable[[Any], Any] | None = None) -> Made:
     return Pipe(Same() if fn is None else Map(function(fn)), datapipe)
 
 
-def cache_table(source_dp: Any) -> Made:
+def cache_table(source_dp: object) -> Made:
     return Pipe(CachedTable(source_dp))
 
 
-def shuffle_table(datapipe: Any, *, indices: Sequence[Any] | None = None) -> Made:
+def shuffle_table(datapipe: object, *, indices: Sequence[Any] | None = None) -> Made:
     return Pipe.shuffle(to_iter(datapipe, indices))
 
 

@@ -7,7 +7,7 @@ held and may change its shape and type from item to item, and an error arrives a
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.doors.replicas.feed import Ahead, Feed, Job, SharingStrategy, one_by_one
+from headrace.doors.replicas.feed import EpochFeeder, LoadingJob, Prefetching, SharingStrategy, one_by_one
 from headrace.doors.replicas.loader import DataLoader, DataLoaderMode
 from headrace.doors.replicas.tensors import tensors, torch_loaded
 from headrace.doors.replicas.tree import spread
@@ -20,7 +20,7 @@ class AsynchronousDataAccessor:
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: object,
         buffer_size: int = 3,
         miss_sleep_time_in_ms: float = 0.1,
         load_indefinitely: bool = True,
@@ -28,10 +28,10 @@ class AsynchronousDataAccessor:
         sharing_strategy: SharingStrategy = SharingStrategy.ForkServer,
         rebatched_size: int | None = None,
     ) -> None:
-        ahead = Ahead(buffer_size, miss_sleep_time_in_ms, load_indefinitely, early_preload, sharing_strategy)
+        ahead = Prefetching(buffer_size, miss_sleep_time_in_ms, load_indefinitely, early_preload, sharing_strategy)
         job, steps = _job(dataset, rebatched_size)
         self._steps = steps
-        self._feed = Feed(job, ahead.policy(1), ahead)
+        self._feed = EpochFeeder(job, ahead.policy(1), ahead)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._feed)
@@ -46,7 +46,7 @@ class AsynchronousDataAccessor:
         self._feed.close()
 
 
-def _job(dataset: Any, rebatched_size: int | None) -> tuple[Job, int | None]:
+def _job(dataset: object, rebatched_size: int | None) -> tuple[LoadingJob, int | None]:
     if isinstance(dataset, AsynchronousDataAccessor) or (
         isinstance(dataset, DataLoader) and dataset.mode is not DataLoaderMode.Sync
     ):
@@ -59,16 +59,16 @@ def _job(dataset: Any, rebatched_size: int | None) -> tuple[Job, int | None]:
         return dataset._planned.job, dataset._planned.steps
     pipe = Pipe.of(dataset)
     if rebatched_size is not None:
-        return Job(pipe.flatmap(spread).batch(rebatched_size).collate(), _rebatched), None
+        return LoadingJob(pipe.flatmap(spread).batch(rebatched_size).collate(), _rebatched), None
     known = pipe.length()
     if pipe.indexed(0, 0) is not None:
-        return Job(one_by_one(pipe), _as_it_is, known), known
-    return Job(pipe, _as_it_is), known
+        return LoadingJob(one_by_one(pipe), _as_it_is, known), known
+    return LoadingJob(pipe, _as_it_is), known
 
 
-def _rebatched(batch: Any) -> Any:
+def _rebatched(batch: object) -> Any:
     return tensors(batch) if torch_loaded() else batch
 
 
-def _as_it_is(item: Any) -> Any:
+def _as_it_is(item: object) -> Any:
     return item

@@ -1,4 +1,4 @@
-"""Feed: a headrace Loader as the replica-aware loader and the accessor run it, epoch by epoch.
+"""EpochFeeder: a headrace Loader as the replica-aware loader and the accessor run it, epoch by epoch.
 
     Sync    an epoch begins with its first batch
     Async   the next epoch begins when the last batch of this one is handed out (`load_indefinitely`), and the first
@@ -14,11 +14,11 @@ from itertools import chain
 from typing import Any
 
 from headrace.engine.epoch import Epoch
-from headrace.engine.wire.shipping import DATASET_CURE, Words
+from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import BadOption, meant
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
-from headrace.plan.share import Policy
+from headrace.plan.share import EndPolicy
 from headrace.plan.world import World
 
 WORDS = Words(
@@ -45,7 +45,7 @@ _START_METHODS = {"SharedMemory": "spawn", "FileSystem": "spawn", "Fork": "fork"
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class Prefetching:
     """How far loading runs ahead of training."""
 
     buffer_size: int = 3
@@ -64,7 +64,7 @@ class Ahead:
             )
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | None) -> "Ahead":
+    def of(cls, given: Mapping[str, Any] | None) -> "Prefetching":
         """From `async_options`; an unknown one is refused with a suggestion."""
         known = [option.name for option in fields(cls)]
         for name in given or {}:
@@ -85,7 +85,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class LoadingJob:
     """What is loaded, whoever loads it."""
 
     pipe: Pipe[Any]
@@ -96,15 +96,15 @@ class Job:
     inputs: int | None = None
     """What one of these batches is made of: samples, or pieces that were loaded by themselves."""
     world: World = field(default_factory=World)
-    ends: Policy = "short"
+    ends: EndPolicy = "short"
     seed: int = 0
     synthetic: bool = False
 
 
-class Feed:
+class EpochFeeder:
     """Iterates a job; `ahead` is None where loading waits for the training loop."""
 
-    def __init__(self, job: Job, policy: dict[str, Any], ahead: Ahead | None = None) -> None:
+    def __init__(self, job: LoadingJob, policy: dict[str, Any], ahead: Prefetching | None = None) -> None:
         self.loader = Loader(job.pipe, world=job.world, ends=job.ends, seed=job.seed, **policy)
         self.taken = 0
         """Batches handed out in the epoch at hand."""
@@ -125,7 +125,7 @@ class Feed:
         first, self._first = self._first, []
         done = 0
         if epoch is None:
-            done = self.loader.resumed // self._job.inputs if self._job.inputs else 0
+            done = (self.loader.resumed or 0) // self._job.inputs if self._job.inputs else 0
             epoch, self._before = self._open(), None
         return self._batches(epoch, first, done)
 

@@ -41,7 +41,7 @@ def concatenated(batches: list[Any]) -> Any:
     return mapped(batches[-1], lambda _: next(leaves))
 
 
-def _leaves(batch: Any) -> list[Any]:
+def _leaves(batch: object) -> list[Any]:
     found: list[Any] = []
     mapped(batch, found.append)
     return found

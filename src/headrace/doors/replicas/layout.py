@@ -56,7 +56,7 @@ class Layout:
         return range(self.group(replica), self.micro_batches, self.groups)
 
 
-def split(batch: Any, options: Options | Layout) -> list[list[Any]]:
+def split(batch: object, options: Options | Layout) -> list[list[Any]]:
     """`split(batch, options)[replica]` is what that local replica runs: its micro-batches, in order.
 
     The parts look into the batch where arrays and tensors allow it; replicas of one input group share theirs.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from inspect import signature
 from typing import Any, Literal
 
-from headrace.doors.replicas.feed import Ahead, Feed
+from headrace.doors.replicas.feed import EpochFeeder, Prefetching
 from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.options import Options
 from headrace.doors.replicas.partition import LeftOut
@@ -49,7 +49,7 @@ class DataLoader:
     def __init__(
         self,
         options: Options,
-        dataset: Any,
+        dataset: object,
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         num_workers: int = 0,
@@ -59,14 +59,14 @@ class DataLoader:
         mode: DataLoaderMode | str = DataLoaderMode.Sync,
         async_options: Mapping[str, Any] | None = None,
         rebatched_worker_size: int | None = None,
-        batch_sampler: Any = None,
+        batch_sampler: object = None,
         *,
         ends: Literal["short", "pad", "repeat"] | None = None,
-        sampler: Any = None,
+        sampler: object = None,
         collate_fn: Callable[[Any], Any] | None = None,
-        generator: Any = None,
+        generator: object = None,
         worker_init_fn: Callable[[int], None] | None = None,
-        **others: Any,
+        **others: object,
     ) -> None:
         if not isinstance(options, Options):
             raise BadOption(f"DataLoader() takes its Options first, not {type(options).__name__}")
@@ -84,7 +84,7 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.sampler = sampler
         self.collate_fn = collate_fn
-        self.generator = generator
+        self.generator: Any = generator
         self.worker_init_fn = worker_init_fn
         ahead = self._ahead(async_options)
         if rebatched_worker_size is not None and self.mode is not DataLoaderMode.AsyncRebatched:
@@ -104,7 +104,7 @@ class DataLoader:
             policy["worker_init"] = Surroundings(
                 dataset, collate_fn, worker_init_fn, request.seed, num_workers, self._planned.stream
             )
-        self._feed = Feed(self._planned.job, policy | _policy(others), ahead)
+        self._feed = EpochFeeder(self._planned.job, policy | _policy(others), ahead)
         self._report()
 
     def __iter__(self) -> Iterator[Any]:
@@ -154,9 +154,9 @@ class DataLoader:
         """Stop the workers; iterating again is an error. Calling it twice is not."""
         self._feed.close()
 
-    def _ahead(self, async_options: Mapping[str, Any] | None) -> Ahead | None:
+    def _ahead(self, async_options: Mapping[str, Any] | None) -> Prefetching | None:
         if self.mode is not DataLoaderMode.Sync:
-            return Ahead.of(async_options)
+            return Prefetching.of(async_options)
         if async_options is not None:
             raise BadOption("async_options need mode=DataLoaderMode.Async or AsyncRebatched")
         return None

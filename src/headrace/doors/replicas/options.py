@@ -282,7 +282,7 @@ def _group_type(given: Any) -> CommGroupType:
         raise _wrong("input_group_type", given, f"one of {', '.join(CommGroupType)}") from None
 
 
-def _whole(option: str, value: Any, least: int = 1, most: int | None = None) -> int:
+def _whole(option: str, value: object, least: int = 1, most: int | None = None) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _wrong(_READ_AS.get(option, option), value, int)
     if value < least or (most is not None and value > most):
@@ -300,5 +300,5 @@ _READ_AS = {
 """The attribute that a setter sets; errors name that, as PopTorch's do."""
 
 
-def _wrong(option: str, value: Any, expected: type | str) -> BadOption:
+def _wrong(option: str, value: object, expected: type | str) -> BadOption:
     return BadOption(f"Unexpected type {type(value)} for option {option}. Expected {expected}, not {value!r}")

@@ -6,9 +6,9 @@ Every process reads one contiguous block of the epoch's order, in steps of one c
     process p at step s                      places p * full * C + s * C ... + C  of the epoch's order
     the N - P * full * C places behind       left out (drop_last), or dealt out in the last step by the policy `ends`
 
-To the loader this is one order of all samples in which processes take whole batches in turn (plan.share): `Blocks` is
-the arithmetic between the two. So equal steps, the policies for the end and random values that differ between processes
-are the loader's own, and nothing here asks another process.
+To the loader this is one order of all samples in which processes take whole batches in turn (plan.share):
+`ContiguousShards` is the arithmetic between the two. So equal steps, the policies for the end and random values that
+differ between processes are the loader's own, and nothing here asks another process.
 
 Shuffled, the epoch's order is one permutation of all samples, keyed by (seed, epoch): the same on every process, new
 each epoch. The samples left out move on: they are the next arc of a fixed ring of all samples each epoch. An arc is
@@ -24,7 +24,7 @@ from headrace.errors import BadOption
 from headrace.op import Each, Here, Indexed, Op
 from headrace.plan.order import Chunked, Ints, Shuffled
 from headrace.plan.seed import key
-from headrace.plan.share import Policy, Share
+from headrace.plan.share import EndPolicy, Share
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class LeftOut(NamedTuple):
         return " and ".join(parts) or "nothing"
 
 
-def share_of(samples: int, combined: int, processes: int, process: int, policy: Policy) -> Share:
+def share_of(samples: int, combined: int, processes: int, process: int, policy: EndPolicy) -> Share:
     """This process's share; an epoch without a single step is refused."""
     if policy == "drop" and samples < combined * processes:
         raise BadOption(
@@ -61,13 +61,13 @@ def whole_steps(share: Share) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks(Op[T, T]):
+class ContiguousShards(Op[T, T]):
     """The samples in the order in which processes take batches in turn, so that each reads its own block."""
 
     batch: int
     processes: int
     process: int
-    ends: Policy
+    ends: EndPolicy
     left_out: int = 0
     seed: int | None = None
     """None: not shuffled."""

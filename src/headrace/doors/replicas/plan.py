@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.doors.replicas.feed import Job, one_by_one
+from headrace.doors.replicas.feed import LoadingJob, one_by_one
 from headrace.doors.replicas.joining import MicroBatches
 from headrace.doors.replicas.layout import Layout
-from headrace.doors.replicas.partition import Blocks, HandOn, LeftOut, share_of
+from headrace.doors.replicas.partition import ContiguousShards, HandOn, LeftOut, share_of
 from headrace.doors.replicas.tensors import tensors, torch_loaded
 from headrace.errors import BadOption
 from headrace.pipe.graph import Pipe
-from headrace.plan.share import Policy, Share
+from headrace.plan.share import EndPolicy, Share
 from headrace.plan.world import World
 
 
@@ -30,7 +30,7 @@ class Request:
     layout: Layout
     world: World
     batch_size: int | None
-    policy: Policy
+    policy: EndPolicy
     seed: int
     shuffle: bool = False
     sampler: Any = None
@@ -80,7 +80,7 @@ class Request:
         if self.batch_sampler is not None:
             return self._batch_sampled()
         if self.sampler is not None:
-            return self._counted(Pipe.of(self.sampler), Fetch(_map_style(self.dataset, "sampler")))
+            return self._counted(Pipe.of(self.sampler), SamplesByNumber(_map_style(self.dataset, "sampler")))
         pipe = Pipe.of(self.dataset)
         if pipe.indexed(0, 0) is not None:
             return self._partitioned(pipe)
@@ -96,13 +96,15 @@ class Request:
     def _partitioned(self, pipe: Pipe[Any]) -> "Planned":
         seed = self.seed if self.shuffle else None
         if self.combined is None:
-            items = pipe.then(Blocks(1, 1, 0, "short", 0, seed)) if self.shuffle else pipe
+            items = pipe.then(ContiguousShards(1, 1, 0, "short", 0, seed)) if self.shuffle else pipe
             return self._done(self._finished(one_by_one(items)), None, LeftOut(0, 0, 0))
         world, samples = self.world, len(pipe)
         share = share_of(samples, self.combined, world.share_ranks, world.share_rank, self.policy)
         piece = self._piece(share)
         if share.ranks > 1 or self.shuffle or piece:
-            pipe = pipe.then(Blocks(piece or self.combined, share.ranks, share.rank, self.policy, share.left_out, seed))
+            pipe = pipe.then(
+                ContiguousShards(piece or self.combined, share.ranks, share.rank, self.policy, share.left_out, seed)
+            )
         if piece:
             # Pieces are loaded by anybody; whoever is free then joins those of one step.
             steps = pipe.batch(piece).then(HandOn()).batch(self.combined // piece).map(joined)
@@ -120,7 +122,7 @@ class Request:
         fitting = next(size for size in range(self.piece, 0, -1) if share.batch % size == 0)
         return fitting if fitting < share.batch else None
 
-    def _counted(self, pipe: Pipe[Any], fetch: "Fetch | None" = None) -> "Planned":
+    def _counted(self, pipe: Pipe[Any], fetch: "SamplesByNumber | None" = None) -> "Planned":
         """Numbers of a sampler, or samples of a stream: all of it, in the order in which it comes."""
         if self.combined is None:
             items = pipe if fetch is None else pipe.map(fetch.one)
@@ -141,7 +143,7 @@ class Request:
         if self.collate_fn is not None:
             return self._done(steps.map(MicroBatches(dataset, self.collate_fn)), None, left_out)
         # Stacking all samples of a step gives what stacking and joining would.
-        return self._done(steps.map(Fetch(dataset, nested=True)).collate(), None, left_out)
+        return self._done(steps.map(SamplesByNumber(dataset, nested=True)).collate(), None, left_out)
 
     def _collated(self, pipe: Pipe[Any]) -> Pipe[Any]:
         return pipe.collate() if self.collate_fn is None else pipe.collate(self.collate_fn)
@@ -160,7 +162,7 @@ class Request:
         finish = _AsTorchHasIt() if self.collate_fn is None else _as_it_is
         # A stream may not deliver what its len() says: only arithmetic is certain.
         certain = None if share is None else steps
-        job = Job(pipe, finish, certain, inputs, self.world, self.policy, self.seed, self.synthetic)
+        job = LoadingJob(pipe, finish, certain, inputs, self.world, self.policy, self.seed, self.synthetic)
         return Planned(job, steps, share, left_out)
 
 
@@ -168,7 +170,7 @@ class Request:
 class Planned:
     """What will be done: the job, its length if that can be known, and for map-style data sets the arithmetic."""
 
-    job: Job
+    job: LoadingJob
     steps: int | None
     share: Share | None
     left_out: LeftOut | None
@@ -177,7 +179,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fetch:
+class SamplesByNumber:
     """Numbers to the samples of a data set that they name."""
 
     dataset: Any
@@ -187,7 +189,7 @@ class Fetch:
         flat = (n for part in numbers for n in part) if self.nested else numbers
         return [self.dataset[n] for n in flat]
 
-    def one(self, number: Any) -> Any:
+    def one(self, number: object) -> Any:
         return self.dataset[number]
 
 
@@ -201,17 +203,17 @@ class _AsTorchHasIt:
     def __init__(self) -> None:
         self._convert: bool | None = None
 
-    def __call__(self, batch: Any) -> Any:
+    def __call__(self, batch: object) -> Any:
         if self._convert is None:
             self._convert = torch_loaded()
         return tensors(batch) if self._convert else batch
 
 
-def _as_it_is(batch: Any) -> Any:
+def _as_it_is(batch: object) -> Any:
     return batch
 
 
-def _map_style(dataset: Any, name: str) -> Any:
+def _map_style(dataset: object, name: str) -> Any:
     if not hasattr(dataset, "__getitem__"):
         raise BadOption(f"{name} needs a data set with [i], not {type(dataset).__name__}")
     return dataset

@@ -14,7 +14,7 @@ def torch_loaded() -> bool:
     return "torch" in sys.modules
 
 
-def tensors(batch: Any) -> Any:
+def tensors(batch: object) -> Any:
     """The batch with every array as a tensor and every plain tuple as a list, as torch's default_collate has it."""
     return mapped(batch, _tensor, list)
 
@@ -36,7 +36,7 @@ def seed_torch(seed: int) -> None:
         torch.manual_seed(seed)
 
 
-def _tensor(leaf: Any) -> Any:
+def _tensor(leaf: object) -> Any:
     import numpy as np
     import torch
 

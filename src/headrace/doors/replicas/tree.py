@@ -17,11 +17,11 @@ Leaf = Callable[[Any], Any]
 class ICustomArgParser:
     """How a batch class of the user's own is taken apart and put together."""
 
-    def yieldTensors(self, struct: Any) -> Iterator[Any]:
+    def yieldTensors(self, struct: object) -> Iterator[Any]:
         """Every tensor of it, in a fixed order."""
         raise NotImplementedError(f"{type(self).__name__} must define yieldTensors()")
 
-    def reconstruct(self, original_structure: Any, tensor_iterator: Iterator[Any]) -> Any:
+    def reconstruct(self, original_structure: object, tensor_iterator: Iterator[Any]) -> Any:
         """The same thing around other tensors."""
         raise NotImplementedError(f"{type(self).__name__} must define reconstruct()")
 
@@ -36,7 +36,7 @@ def registerCustomArgParser(type_: type, parser: ICustomArgParser) -> None:
     _PARSERS[type_] = parser
 
 
-def mapped(tree: Any, leaf: Leaf, plain: type[Any] = tuple) -> Any:
+def mapped(tree: object, leaf: Leaf, plain: type[Any] = tuple) -> Any:
     """The same tree with `leaf` applied to its leaves; tuples without names become `plain`."""
     for kind in type(tree).__mro__:
         if kind in _PARSERS:
@@ -55,7 +55,7 @@ def mapped(tree: Any, leaf: Leaf, plain: type[Any] = tuple) -> Any:
     return leaf(tree)
 
 
-def rows(tree: Any) -> int:
+def rows(tree: object) -> int:
     """How many samples a batch holds: the first extent, which all its leaves must share."""
     found: list[int] = []
     mapped(tree, lambda leaf: found.append(_extent(leaf)))
@@ -68,18 +68,18 @@ def rows(tree: Any) -> int:
     return found[0]
 
 
-def cut(tree: Any, start: int, stop: int) -> Any:
+def cut(tree: object, start: int, stop: int) -> Any:
     """The samples start..stop of a batch, without a copy where the leaves allow it."""
     return mapped(tree, itemgetter(slice(start, stop)))
 
 
-def spread(tree: Any) -> Iterator[Any]:
+def spread(tree: object) -> Iterator[Any]:
     """The samples of a batch, one by one."""
     for i in range(rows(tree)):
         yield mapped(tree, itemgetter(i))
 
 
-def _extent(leaf: Any) -> int:
+def _extent(leaf: object) -> int:
     if isinstance(leaf, list):
         return len(leaf)
     shape = getattr(leaf, "shape", None)
@@ -91,7 +91,7 @@ def _extent(leaf: Any) -> int:
     return int(shape[0])
 
 
-def _nests(part: Any) -> bool:
+def _nests(part: object) -> bool:
     return (
         isinstance(part, Mapping | tuple | list)
         or getattr(part, "shape", None) is not None

@@ -1,6 +1,7 @@
 """The consumer's side of a batch's way: work that is begun before its result is asked for, and the move to a device.
 
-`Ahead` keeps the order: an error waits for the turn of the batch it belongs to, and the batches after it still come.
+`Prefetcher` keeps the order: an error waits for the turn of the batch it belongs to, and the batches after it still
+come.
 """
 
 from collections import deque
@@ -14,7 +15,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-class Ahead(Generic[In, Out]):
+class Prefetcher(Generic[In, Out]):
     """Begins work on `depth` items of an endless stream before they are asked for.
 
     `pull()` gives the next item, `begin(item)` a function that gives its result, and a call of this object the next
@@ -66,7 +67,7 @@ class _Raise:
         raise self._error
 
 
-def move(batch: Any, device: Any) -> Any:
+def move(batch: object, device: object) -> Any:
     """The batch with every array and tensor in it on `device`, arrays as tensors; containers keep their type.
 
     Anything that has a method `to` is asked to move itself; what is neither stays as it is.
@@ -82,7 +83,7 @@ def move(batch: Any, device: Any) -> Any:
     return rebuilt(batch, lambda part: move(part, device))
 
 
-def _tensor(np: Any, array: Any, device: Any) -> Any:
+def _tensor(np: Any, array: Any, device: object) -> Any:
     if array.dtype.kind not in "biufc":
         return array  # text, dates, objects: there is no such tensor
     torch = _torch()

@@ -76,7 +76,7 @@ class SwiftLoader(Iterator[Any]):
         multithread: bool = True,
         max_nb_batch_on_device: int = 1,
         max_buffer_size: int | None = None,
-        **more: Any,
+        **more: object,
     ) -> None:
         if worker_per_consumer is not None:
             more["worker_per_consumer"] = worker_per_consumer
@@ -117,7 +117,7 @@ class SwiftLoader(Iterator[Any]):
     def start(
         self,
         consumer_index: int | None = None,
-        device: Any = None,
+        device: object = None,
         to_device: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         """Start the workers of this consumer, and wait until each of them has built its dataset.
@@ -150,7 +150,7 @@ class SwiftLoader(Iterator[Any]):
     def __enter__(self) -> "SwiftLoader":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- iterating ----------------------------------------------------------------------------------------------------

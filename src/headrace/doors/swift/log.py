@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from headrace.errors import BadOption, meant
 
@@ -41,7 +40,7 @@ class LogTo:
     level: int = logging.DEBUG
 
     @classmethod
-    def of(cls, logger: Any) -> "LogTo | None":
+    def of(cls, logger: object) -> "LogTo | None":
         """The argument `logger`: None, a file prefix, or a dict of path, stdout and level."""
         if logger is None or isinstance(logger, cls):
             return logger
@@ -108,13 +107,13 @@ class Log:
         handler.setFormatter(_Line())
         self._log.addHandler(handler)
 
-    def debug(self, event: str, **fields: Any) -> None:
+    def debug(self, event: str, **fields: object) -> None:
         self._log.debug(event, extra={"fields": fields})
 
-    def info(self, event: str, **fields: Any) -> None:
+    def info(self, event: str, **fields: object) -> None:
         self._log.info(event, extra={"fields": fields})
 
-    def error(self, event: str, **fields: Any) -> None:
+    def error(self, event: str, **fields: object) -> None:
         self._log.error(event, extra={"fields": fields})
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from headrace.doors.swift.log import LogTo
-from headrace.doors.swift.plan import Plan
+from headrace.doors.swift.plan import ArcPlan
 from headrace.errors import BadOption, meant
 
 WHOLE = {
@@ -91,8 +91,8 @@ class Options:
                 raise BadOption("benchmark_file is given but benchmark=False: nothing would be written to it")
 
     @property
-    def plan(self) -> Plan:
-        return Plan(
+    def plan(self) -> ArcPlan:
+        return ArcPlan(
             self.nb_consumer, self.worker_per_consumer, self.batch_size, self.shuffle, self.nearby_shuffle, self.seed
         )
 

@@ -25,7 +25,7 @@ from headrace.plan.seed import key
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ArcPlan:
     consumers: int
     workers: int
     """Of one consumer."""

@@ -13,13 +13,12 @@ from contextlib import ExitStack
 from typing import Any
 
 from headrace.doors.swift import figures as figures
-from headrace.doors.swift.device import Ahead, move
+from headrace.doors.swift.device import Prefetcher, move
 from headrace.doors.swift.figures import FigureFile, Figures
 from headrace.doors.swift.log import Log, LogTo
 from headrace.doors.swift.options import Options
 from headrace.doors.swift.work import WORDS, Packet, Prepare, Workshop, decode
 from headrace.engine.epoch import Epoch
-from headrace.engine.policy import MEMORY
 from headrace.errors import RanksDisagree
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -27,6 +26,8 @@ from headrace.plan.seed import key
 from headrace.plan.world import World
 
 ENDLESS = 1 << 62
+MEMORY = 256 * 1024 * 1024
+"""Bytes for every ten slots of `data_queue_size`."""
 RESTARTS = 10_000
 """Dead workers replaced in the life of a loader; a batch that kills its worker twice is an error long before."""
 
@@ -36,7 +37,7 @@ ToDevice = Callable[[Any, Any], Any]
 class Running:
     """What exists between start() and close()."""
 
-    def __init__(self, options: Options, consumer: int, epoch: int, device: Any, to_device: ToDevice | None) -> None:
+    def __init__(self, options: Options, consumer: int, epoch: int, device: object, to_device: ToDevice | None) -> None:
         self.options = options
         self.consumer = consumer
         self._closing = ExitStack()
@@ -114,19 +115,19 @@ class Running:
         """What a call of the stream does after a packet has been received; nothing is on its way yet."""
         stage: Callable[[], Any] = self._receive
         if self.options.batch_decoder is not None:
-            stage = Ahead(stage, self._begin_decoding, self.options.decode_threads)
+            stage = Prefetcher(stage, self._begin_decoding, self.options.decode_threads)
         if self._device is not None:
-            stage = Ahead(stage, self._begin_moving, self.options.max_nb_batch_on_device)
+            stage = Prefetcher(stage, self._begin_moving, self.options.max_nb_batch_on_device)
         return stage
 
-    def _begin_decoding(self, packed: Any) -> Callable[[], Any]:
+    def _begin_decoding(self, packed: object) -> Callable[[], Any]:
         if self._threads is not None:
             result = self._threads.submit(_timed, decode, packed, self.options.batch_decoder).result
             return lambda: self._counted(figures.DECODE, *result())
         decoded = self._counted(figures.DECODE, *_timed(decode, packed, self.options.batch_decoder))
         return lambda: decoded
 
-    def _begin_moving(self, batch: Any) -> Callable[[], Any]:
+    def _begin_moving(self, batch: object) -> Callable[[], Any]:
         moved = self._counted(figures.TRANSFER, *_timed(self._to_device, batch, self._device))
         return lambda: moved
 
@@ -172,7 +173,7 @@ class Running:
                 self.figures.add(figures.SERIALIZE, serialize, packet.worker)
         return packet.batch
 
-    def _counted(self, task: str, seconds: float, result: Any) -> Any:
+    def _counted(self, task: str, seconds: float, result: object) -> Any:
         if self.figures is not None:
             self.figures.add(task, seconds)
         return result
@@ -188,7 +189,7 @@ class Running:
         self._closing.close()
 
 
-def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def _timed(work: Callable[..., Any], *arguments: object) -> tuple[float, Any]:
     started = time.perf_counter()
     result = work(*arguments)
     return time.perf_counter() - started, result

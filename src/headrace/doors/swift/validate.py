@@ -4,10 +4,8 @@ The error keeps its type; a note names the stage: construct, getitem, collate, e
 away afterwards, and the caller's random generators are left as they were.
 """
 
-from typing import Any
-
 from headrace.doors.swift.options import Options
-from headrace.doors.swift.work import WORDS, Stage, assemble, collect, construct, decode, encode, sample_key
+from headrace.doors.swift.work import WORDS, NamedStep, assemble, collect, construct, decode, encode, sample_key
 from headrace.engine.wire import codec
 from headrace.op import Here, place
 from headrace.plan.seed import BorrowedGlobals, key, seed_globals
@@ -28,11 +26,11 @@ def validate(options: Options) -> None:
         place.spot = spot
 
 
-def _travel(batch: Any, options: Options) -> None:
+def _travel(batch: object, options: Options) -> None:
     if options.batch_encoder is not None and options.batch_decoder is not None:
         decode(encode(batch, options.batch_encoder), options.batch_decoder)
         return
-    with Stage("encode"), WORDS:
+    with NamedStep("encode"), WORDS:
         head, buffers = codec.pack(batch)
-    with Stage("decode"):
+    with NamedStep("decode"):
         codec.load(head, buffers)

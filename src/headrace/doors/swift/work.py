@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from headrace.doors.swift.log import Log, LogTo
-from headrace.doors.swift.plan import Plan
-from headrace.engine.wire.shipping import Words
+from headrace.doors.swift.plan import ArcPlan
+from headrace.engine.wire.words import Words
 from headrace.op import Each, Here, place
 from headrace.ops.shape.collate import collate
 from headrace.plan.seed import key, seed_globals
@@ -33,7 +33,7 @@ class Packet(NamedTuple):
     batch: Any
 
 
-class Stage:
+class NamedStep:
     """Names the step that failed, in a note of the error."""
 
     __slots__ = ("index", "name")
@@ -42,7 +42,7 @@ class Stage:
         self.name = name
         self.index: int | None = None
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "NamedStep":
         return self
 
     def __exit__(
@@ -82,7 +82,7 @@ class Workshop:
     collate_fn: Callable[[list[Any]], Any] | None
     batch_encoder: Callable[[Any], Any] | None
     timed: bool
-    plan: Plan
+    plan: ArcPlan
     consumer: int
     log_to: LogTo | None
     number: int = -1
@@ -91,6 +91,11 @@ class Workshop:
     _dataset: Any = None
     _length: int | None = None
     _here: Here | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What was filled in here stays here: a profile runs it in the consumer, which may start workers after that.
+        made = (self.dataset_class, self.dataset_kwargs, self.collate_fn, self.batch_encoder, self.timed)
+        return (Workshop, (*made, self.plan, self.consumer, self.log_to))
 
     def enter(self, worker: int) -> None:
         """The first call in a worker process."""
@@ -113,7 +118,8 @@ class Workshop:
             # The same in every worker: a dataset that draws at its making is the same dataset everywhere.
             seed_globals(key(self.plan.seed, "swift", "construct"))
             self._dataset, self._length = construct(self.dataset_class, self.dataset_kwargs)
-            assert self._log is not None
+            if self._log is None:  # no worker called enter(): somebody profiles
+                self._log = Log(None, "Worker")
             self._log.info("dataset", length=self._length, seconds=round(time.perf_counter() - started, 6))
         return self._length
 
@@ -165,7 +171,7 @@ class Prepare(Each[list[int], Packet]):
 
 def construct(dataset_class: Callable[..., Any], dataset_kwargs: Mapping[str, Any]) -> tuple[Any, int]:
     """The dataset and its length."""
-    with Stage("construct"):
+    with NamedStep("construct"):
         dataset = dataset_class(**dataset_kwargs)
         return dataset, len(dataset)
 
@@ -177,7 +183,7 @@ def sample_key(seed: int, epoch: int) -> int:
 def collect(dataset: Any, indices: Iterable[int], here: Here) -> list[Any]:
     """The samples; `headrace.rng()` is keyed by epoch and sample, whoever reads it in whatever batch."""
     samples, at = [], place.at
-    with Stage("getitem") as stage:
+    with NamedStep("getitem") as stage:
         for index in indices:
             stage.index = index
             at(here, index)
@@ -186,15 +192,15 @@ def collect(dataset: Any, indices: Iterable[int], here: Here) -> list[Any]:
 
 
 def assemble(samples: list[Any], collate_fn: Callable[[list[Any]], Any] | None) -> Any:
-    with Stage("collate"):
+    with NamedStep("collate"):
         return collate(samples) if collate_fn is None else collate_fn(samples)
 
 
-def encode(batch: Any, encoder: Callable[[Any], Any]) -> tuple[str, Any]:
+def encode(batch: object, encoder: Callable[[Any], Any]) -> tuple[str, Any]:
     """The encoder's bytes as an array, which is not copied into a message, and the name of their type."""
     import numpy as np
 
-    with Stage("encode"):
+    with NamedStep("encode"):
         raw = encoder(batch)
         if not isinstance(raw, bytes | bytearray | memoryview):
             raise TypeError(f"batch_encoder must return bytes, bytearray or a memoryview, not {type(raw).__name__}")
@@ -206,5 +212,5 @@ def decode(packed: tuple[str, Any], decoder: Callable[[Any], Any]) -> Any:
     """The batch again; the decoder gets bytes, a bytearray or a memoryview, as the encoder returned it."""
     kind, array = packed
     raw = memoryview(array)
-    with Stage("decode"):
+    with NamedStep("decode"):
         return decoder(raw if kind == "memoryview" else bytes(raw) if kind == "bytes" else bytearray(raw))

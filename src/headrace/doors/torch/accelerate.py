@@ -24,7 +24,7 @@ def dispatches(caller: FrameType) -> bool:
     return "DataLoaderDispatcher" in kinds and not owner.split_batches and owner.submesh_tp is None
 
 
-def go_back(at: dict[str, Any], batches: Any, size: int) -> None:
+def go_back(at: dict[str, Any], batches: object, size: int) -> None:
     """Change a place inside an epoch to one that is some batches earlier."""
     back = at["batches"] - batches if isinstance(batches, int) else 0
     if not 0 < back <= at["batches"]:

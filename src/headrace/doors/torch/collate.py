@@ -22,7 +22,7 @@ Table = dict[Any, Callable[..., Any]]
 _SCALARS = (np.bool_, np.number, np.object_)
 
 
-def with_torch(batch: Any) -> Any:
+def with_torch(batch: object) -> Any:
     """The batch collated here, where torch is."""
     return torchs.collate(batch, collate_fn_map=_Latest.table())
 
@@ -37,10 +37,10 @@ def use_everywhere() -> None:
     torchs.default_collate_fn_map.update(_replaced(_KEPT))
 
 
-def _by_numpy(kind: Any, array: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
+def _by_numpy(kind: object, array: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     """The function for this entry: through `array`, or torch's own."""
 
-    def collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    def collate(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
         try:
             return torch.from_numpy(array(batch))
         except torch_light.Unusual:
@@ -77,7 +77,7 @@ def _stacking(travels: bool) -> Table:
     return {torch.Tensor: tensors, np.ndarray: arrays}
 
 
-def _plain(tensor: Any) -> bool:
+def _plain(tensor: object) -> bool:
     return (
         type(tensor) is torch.Tensor
         and tensor.layout is torch.strided

@@ -10,12 +10,22 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from typing import Any
 
+from headrace.nested import rebuilt
+
 
 def default_collate(batch: Any) -> Any:
     """A list of samples as tensors, by torch's own rules."""
     from torch.utils.data import default_collate as collate
 
     return collate(batch)
+
+
+def tensors(value: object) -> object:
+    """The same with every array as a tensor that looks at its memory."""
+    import numpy as np
+    import torch
+
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else rebuilt(value, tensors)
 
 
 def check_pinning() -> None:
@@ -45,22 +55,22 @@ class TorchClasses:
     table: Any = None
 
 
-def is_torchs(thing: Any) -> bool:
+def is_torchs(thing: object) -> bool:
     """Whether a thing is a pipe of torch's classes (ours answer to them too, once both are there)."""
     return TorchClasses.stream is not None and isinstance(thing, TorchClasses.stream | TorchClasses.table)
 
 
-def is_torchs_table(thing: Any) -> bool:
+def is_torchs_table(thing: object) -> bool:
     return TorchClasses.table is not None and isinstance(thing, TorchClasses.table)
 
 
-def torchs_verb(thing: Any, name: str) -> Any:
+def torchs_verb(thing: object, name: str) -> Any:
     """The function that somebody has registered with torch under a name, or None."""
     cls = TorchClasses.table if is_torchs_table(thing) else TorchClasses.stream
     return None if cls is None else cls.functions.get(name)
 
 
-def reduced_for_torch(pipe: Any, sources: Callable[[], list[Any]]) -> tuple[Any, ...] | None:
+def reduced_for_torch(pipe: object, sources: Callable[[], list[Any]]) -> tuple[Any, ...] | None:
     """What torch's graph functions want to know of a pipe while they look at it: its sources, nothing that it holds.
 
     torch finds the pipes in a graph by pickling it with a hook on its own classes.
@@ -81,7 +91,7 @@ class _Arrival(MetaPathFinder):
         self._tell = tell
         self._looking = False
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if fullname != "torch.utils.data" or self._looking:
             return None
         self._looking = True
@@ -92,7 +102,7 @@ class _Arrival(MetaPathFinder):
         if spec is not None and spec.loader is not None:
             run: Any = spec.loader.exec_module
 
-            def run_and_tell(module: Any) -> None:
+            def run_and_tell(module: object) -> None:
                 run(module)
                 self._tell(module)
 

@@ -48,7 +48,7 @@ class Fetch(Each[Any, Any]):
         batch = self._batch(*sample)
         return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
 
-    def _batch(self, first: int, index: Any) -> Any:
+    def _batch(self, first: int, index: object) -> Any:
         if not self.batched:
             place.spot.position = first
             return self.collate_fn(self._one(index))
@@ -83,7 +83,7 @@ class Fetch(Each[Any, Any]):
             raise
         return samples
 
-    def _one(self, index: Any) -> Any:
+    def _one(self, index: object) -> Any:
         try:
             return self.dataset[index]
         except Exception as error:

@@ -8,10 +8,10 @@ and the sampler's own are left where an uninterrupted run would have them.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
@@ -27,8 +27,6 @@ class Indices(Iterator[Any]):
     """Tickets `(first, index)` of one epoch."""
 
     def __init__(self, index_sampler: Any, iterator: Any, batched: bool, keep: int) -> None:
-        self.failed: BaseException | None = None
-        """What the sampler raised; whoever delivers raises it in its place, after the last batch before it."""
         self._iterator = iterator
         self._batched = batched
         known = type(index_sampler) is BatchSampler if batched else type(index_sampler) in KNOWN
@@ -39,22 +37,21 @@ class Indices(Iterator[Any]):
         self._first = self._number = 0
         self._marks: deque[tuple[int, int, Any]] = deque([(0, 0, None)], maxlen=keep)
         """After each of the last batches: its number, the samples until then, the state of the sampler's iterator."""
-        self._ahead: deque[Any] = deque()
+        self._ahead: deque[Callable[[], Any]] = deque()
         self._avoid: frozenset[int] = frozenset()
 
     def __next__(self) -> Any:
-        return self._ahead.popleft() if self._ahead else self._draw()
+        return self._ahead.popleft()() if self._ahead else self._draw()
 
     def _draw(self) -> Any:
-        if self.failed is not None:
-            raise StopIteration
         try:
             index = next(self._iterator) if self._order is None else self._take()
         except StopIteration:
             raise
-        except Exception as error:
-            self.failed = error
-            raise StopIteration from None
+        except Exception:
+            self._number += 1  # it is raised in the place of a batch
+            self._mark()
+            raise
         first, number = self._first, self._number
         self._first += _length(index) if self._batched else 1
         self._number += 1
@@ -107,8 +104,25 @@ class Indices(Iterator[Any]):
     def peek(self) -> None:
         """Draw the next index now: samplers that draw random numbers at their first index draw them all then."""
         if not self._ahead:
-            with suppress(StopIteration):
-                self._ahead.append(self._draw())
+            try:
+                drawn = self._draw()
+            except StopIteration:
+                return
+            except Exception as error:
+                self._ahead.append(partial(_raise, error))
+            else:
+                self._ahead.append(lambda: drawn)
+
+
+class IndexLists:
+    """The list of the epoch that is about to begin; the loader, which asks for it, outlives epochs."""
+
+    def __init__(self) -> None:
+        self.now: Indices | None = None
+
+    def open(self, epoch: int, number: int) -> Iterator[Any]:
+        assert self.now is not None
+        return self.now
 
 
 class _Later:
@@ -131,6 +145,10 @@ class _Later:
 
 
 _END: Any = object()
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def _length(index: Any) -> int:
@@ -199,7 +217,7 @@ def pass_epoch(loader: Any, state: dict[str, Any], *, listed: bool) -> None:
         iterator = begin(loader, state["start"], state["at"]["drawn"])
         if listed:
             indices = Indices(loader._index_sampler, iterator, loader._auto_collation, 2)
-            indices.go_to(state["at"]["batches"], state["at"]["samples"], [], None, peek=state["num_workers"] > 0)
+            indices.go_to(state["at"]["batches"], state["at"]["samples"], [], None, peek=True)
 
 
 class borrowed_globals:

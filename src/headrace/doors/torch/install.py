@@ -26,11 +26,22 @@ _taken: list[tuple[Any, str, Any]] = []
 
 
 class StatefulDataLoader(DataLoader[T]):
-    """In the place of torchdata's: how often the state of an iterable-style dataset is taken can be said."""
+    """In the place of torchdata's, and as that one.
+
+    How often the state of an iterable-style dataset is taken can be said, a state between epochs says which order comes
+    next, and `iter()` raises what `worker_init_fn` does.
+    """
 
     def __init__(self, *args: Any, snapshot_every_n_steps: int | None = 1, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.order_goes_on = True
+
+    def _get_iterator(self) -> Any:
+        iterator = super()._get_iterator()
+        if self.num_workers and self.worker_init_fn is not None:
+            iterator.wait()
+        return iterator
 
 
 class _Inherited:

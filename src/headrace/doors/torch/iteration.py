@@ -1,13 +1,17 @@
-"""Iteration: the iterator of a DataLoader. It draws what torch draws, then lets the engine run the epoch.
+"""Iteration: the iterator of a DataLoader. It draws what torch draws, then lets a `Loader` run the epoch.
 
-iter(loader)   generators and samplers in torch's order; program, policy, workers; the first batches are begun
-next(it)       the next batch of the engine; the batch that this makes room for is begun
-end, del       the workers end (or wait for the next epoch, with persistent_workers)
+iter(loader)   generators and samplers in torch's order; a Loader of its own; the first batches are begun
+next(it)       the next batch of the Loader; the batch that this makes room for is begun
+end, del       the Loader is closed (or waits for the next epoch, with persistent_workers)
+
+A batch counts as delivered at the very last moment before it is handed over (see `engine.epoch`): whatever exception
+comes out of `next()`, the state is that after the last batch that the caller has.
 """
 
 import sys
 import warnings
 import weakref
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -18,21 +22,17 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import Stopwatch
 from headrace.doors.torch.fetch import Skipped, WithState
-from headrace.doors.torch.indices import Indices, again, begin, borrowed_globals, start_of
+from headrace.doors.torch.indices import IndexLists, Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch.processes import ShownProcess, processes
-from headrace.doors.torch.seeds import base_seed
-from headrace.doors.torch.standing import Standing
-from headrace.doors.torch.stream import Raised, next_epoch, restored, stateful
+from headrace.doors.torch.seeds import base_seed, set_global_torch
+from headrace.doors.torch.state import Counts, LoaderProgress, counted, number_of, refuse_states, restore
+from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.doors.torch.twins import Twins, too_long
 from headrace.engine.epoch import Epoch
-from headrace.engine.feeds.listed import Item, Listed
-from headrace.engine.feeds.strands import InStrands
+from headrace.engine.feeds.listed import Item
 from headrace.engine.places import RunPlace
-from headrace.engine.pool import Pool
-from headrace.engine.wire.shipping import DATASET_CURE, Words
-from headrace.errors import SnapshotRefused, WorkerStuck
-from headrace.observe.meter import Meter
-from headrace.plan.world import World
+from headrace.engine.wire.words import DATASET_CURE, Words
+from headrace.errors import WorkerStuck
 
 WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
 
@@ -43,18 +43,27 @@ class Iteration(_BaseDataLoaderIter):
     """One epoch after the other over one set of workers."""
 
     def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
+        if resume is not None and resume["at"] is None and "torch" in resume["start"] and loader.num_workers:
+            set_global_torch(resume["start"]["torch"])  # it goes on from there, for later epochs too
+        self._make(loader, resume)
+
+    def _make(self, loader: Any, resume: dict[str, Any] | None) -> None:
         self._iterable = plan.is_iterable(loader)
         self._base_seed: int
         if resume is not None and resume["at"] is None and resume["num_workers"] == loader.num_workers == 0:
             # Before anything is drawn: the state may be that of a global generator.
-            self._restore(loader, resume["start"].pop("kept", {}))
+            restore(loader.dataset, resume["start"].pop("kept", {}))
         start = start_of(loader, not self._iterable)
         super().__init__(loader)
         self._check(loader)
-        at, kept = None, {}
+        at, kept, self._draws_seed = None, {}, True
         if resume is not None:
             start, at, kept = resume["start"], resume["at"], resume["start"].get("kept", {})
             again(loader, start)
+            if at is None and resume["base_seed"] is not None and loader.persistent_workers:
+                self._draws_seed = False  # workers that stay keep the seed of their first epoch
+                if "torch" in start:
+                    set_global_torch(start["torch"])
             self._sampler_iter = iter(self._index_sampler)
             self._base_seed = self._seed_again(loader, resume)
         self._persistent = loader.persistent_workers and loader.num_workers > 0
@@ -62,12 +71,12 @@ class Iteration(_BaseDataLoaderIter):
         self._warned = False
         self.stopwatch: Stopwatch | None = None
         self._twins: Twins | None = None
-        if loader._standing is None and resume is None and plan.has_replicas(loader):
+        if loader._progress is None and resume is None and plan.has_replicas(loader):
             self._twins = Twins()
         recorded = resume["num_workers"] if resume is not None and at is not None else None
         assert resume is not None or not kept
         if resume is not None and resume["num_workers"] != loader.num_workers:
-            self._refuse_states(at)
+            refuse_states(at)
             kept = {}  # the next epoch is one of other workers
         self._build(loader, recorded, kept.get("own") if at is None else at.get("own"))
         self._begin(loader, start, at, first=True, kept=kept.get("place"))
@@ -86,77 +95,70 @@ class Iteration(_BaseDataLoaderIter):
         self._profile_name = f"enumerate(DataLoader)#{kind}.__next__"
 
     def _seed_again(self, loader: Any, resume: dict[str, Any]) -> int:
-        recorded: int | None = resume["base_seed"]
-        if resume["at"] is None and (recorded is None or not loader.persistent_workers):
+        if resume["at"] is None and self._draws_seed:
             return self._base_seed if loader.generator is None else base_seed(loader.generator)
-        assert recorded is not None
+        recorded: int = resume["base_seed"]
         return recorded
-
-    def _restore(self, loader: Any, kept: dict[str, Any]) -> None:
-        """Bring the dataset, which nobody else has, to where it stood at the end of the epoch before."""
-        if "own" in kept and stateful(loader.dataset):
-            loader.dataset.load_state_dict(kept["own"]["0"])
-        if "place" in kept:
-            place = RunPlace.read(kept["place"]).place
-            if isinstance(place, InStrands) and (state := place.strands[0].state) is not None:
-                restored(loader.dataset, state[2])
-
-    def _refuse_states(self, at: Any) -> None:
-        if at is not None and at.get("own"):
-            raise SnapshotRefused(
-                f"this snapshot holds the states of {len(at['own'])} copies of the dataset, one of each worker; load "
-                f"it with that many workers"
-            )
 
     def _build(self, loader: Any, recorded: int | None, own: Any = None) -> None:
         self._crew = plan.crew_of(loader, self._base_seed, recorded, own)
         self._own: dict[str, Any] = dict(own or {})
-        self._meter = Meter()
-        self._pool = Pool(plan.program(loader, self._crew), plan.policy(loader, self._crew))
-        self._close = weakref.finalize(self, self._pool.close)
+        self._lists = IndexLists()
+        self._loader = plan.build(loader, self._crew, self._lists, self._number, loader._autosave)
+        loader._took_over(self._loader)
+        self._shut = False
+        weakref.finalize(self, self._loader.close)
 
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
     def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool, kept: Any = None) -> None:
-        drawn = at["drawn"] if at is not None else [int(first), 2 if first and loader.num_workers else 1]
-        self._standing = loader._standing = Standing(plan.style(loader), self._crew.count, start, drawn)
-        self._standing.base_seed, self._standing.epoch = self._base_seed, self._number
-        self._indices: Indices | None = None
-        self._done: set[int] | None = None
+        seed = int(first and self._draws_seed)
+        drawn = at["drawn"] if at is not None else [seed, 2 if first and loader.num_workers else 1]
+        self._epoch: Epoch[Any] | None = None
+        self._held: Raised | None = None
         passed = 0
         """Batches that are read and not delivered: the state could not be taken back to before them."""
         fresh = at is None or (self._iterable and at["place"] is None)
         self._due = max(1, self._crew.count) if fresh and plan.tells(loader, self._crew.count) else 0
         """Dataset opened, but not told yet: so many items come before the first batch."""
-        self._held: Any = None
+        here = None
         if self._iterable:
             if at is not None and drawn[0] and loader.generator is not None:
                 base_seed(loader.generator)  # an uninterrupted run has drawn it
             place = kept if at is None else at["place"]
             passed = at["batches"] if at is not None and place is None else 0
-            here = None if place is None else RunPlace.read(place).fit(self._pool.program)
+            here = None if place is None else RunPlace.read(place)
         else:
-            self._indices = self._list(loader, start, at, first)
+            self._lists.now = self._list(loader, start, at, first)
             here = None if at is None else RunPlace(Item(at["batches"]))
-            if not loader.in_order and loader.num_workers:
-                self._done = set() if at is None else set(at["done"])
-                self._prefix = 0 if at is None else at["batches"]
-        self._before: int = 0 if at is None else at["batches"]
+        if here is not None:
+            self._loader.go_to(self._number, here)
+        progress = LoaderProgress(plan.style(loader), self._crew.count, start, drawn, self._loader)
+        progress.before = 0 if at is None else at["batches"]
+        progress.indices = self._lists.now
+        progress.unordered = not self._iterable and not loader.in_order and loader.num_workers > 0
+        done = frozenset() if at is None or self._iterable else frozenset(at["done"])
+        progress.counts = progress.next = Counts(0, progress.before, done, self._own)
+        if not self._iterable and not loader.num_workers and stateful(loader.dataset):
+            progress.dataset = loader.dataset
+        self._failed: list[int] = []
+        """Batches that have failed since the last one that was received."""
         self._promised: int | None = loader._IterableDataset_len_called
-        self._epoch: Epoch[Any] | None = None
+        self._progress = progress
+        if loader._autosave is not None:
+            loader._autosave.form = progress.form()
         with WORDS:
-            listed = None
-            if self._indices is not None:
-                pinned = not self._pool.policy.stealing
-                listed = Listed(self._indices, self._number, self._before, pinned=pinned)
-            self._epoch = Epoch(self._pool, self._meter, self._number, World(), at=here, first=listed)
-        workers = self._epoch._workers
+            epoch = self._loader.__iter__()
+        self._save: Callable[[], None] | None = epoch.after_each
+        epoch.after_each = None  # what a snapshot holds is known only when the batch has been looked at
+        workers = epoch.workers
         assert workers is not None
         self._engine = workers
-        self._deaths = len(self._engine.restarts)
-        self._standing.live = weakref.ref(self)
+        self._deaths = len(workers.restarts)
+        progress.opens = weakref.WeakMethod(self._before_state)
+        self._epoch, loader._progress = epoch, progress
         if loader.num_workers:
-            self._epoch.start()
+            epoch.start()
         elif self._own and not self._iterable:
             loader.dataset.load_state_dict(deepcopy(self._own["0"]))
         if not loader.num_workers or passed:
@@ -173,9 +175,11 @@ class Iteration(_BaseDataLoaderIter):
 
     def _open_datasets(self) -> None:
         """Wait until every worker has told where its dataset stands before the first batch."""
-        while self._due and self._epoch is not None and self._held is None:
+        epoch = self._epoch
+        while self._due and epoch is not None and self._held is None:
+            data = epoch.take()
             self._due -= 1
-            data = next(self._epoch)
+            epoch.pass_over(stay=type(data) is Raised)
             if type(data) is Raised:
                 self._held = data
 
@@ -199,8 +203,8 @@ class Iteration(_BaseDataLoaderIter):
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._number += 1
-        if self._crew.played or not self._close.alive:
-            self._close()
+        if self._crew.played or self._shut:
+            self._loader.close()
             self._build(loader, None)
         self._begin(loader, start, None, first=False)
 
@@ -209,94 +213,89 @@ class Iteration(_BaseDataLoaderIter):
     def __next__(self) -> Any:
         if _profiling():
             with torch.autograd.profiler.record_function(self._profile_name):
-                data = self._next_data()
+                data = self._take()
         else:
-            data = self._next_data()
+            data = self._take()
+        progress, epoch = self._progress, self._epoch
+        assert epoch is not None
+        # (An interrupt is heard at calls only: these happen together or not at all.)
+        progress.counts = progress.next
         self._num_yielded += 1
-        promised = self._promised
-        if promised is not None and self._iterable and self._num_yielded > promised:
-            self._warn_of_length(promised)
+        epoch.received = epoch.handed
         return data
 
-    def _next_data(self) -> Any:
+    def _take(self) -> Any:
+        """The next batch, which is not delivered yet."""
         if self._epoch is None:
             raise StopIteration
+        epoch, number = self._epoch, None
         while True:
-            try:
-                data, self._held = next(self._epoch) if self._held is None else self._held, None
-            except StopIteration:
-                if self._twins is not None and self._twins.alike():
-                    self._warn_of_twins()
-                self._end()
-                if self._indices is not None and self._indices.failed is not None:
-                    failed, self._indices.failed = self._indices.failed, None
-                    raise failed from None
-                raise
-            except WorkerStuck as stuck:
-                raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
-            except Exception as error:
-                self._note_delivery()
-                if not self._num_workers:
-                    raise
-                WORDS.retell(error)
-                # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
-                raise error.with_traceback(None)  # noqa: B904
-            if self._done is not None:
-                self._note_delivery()
+            held = self._held is not None
+            data = self._next_item(epoch)
             if len(self._engine.restarts) != self._deaths:
                 self._warn_of_death()
             if self._num_workers and not self._engine.running():
-                self._epoch.start()  # while this batch is being used nobody should be idle
+                epoch.start()  # while this batch is being used nobody should be idle
             kind = type(data)
             if kind is Skipped:
                 self._due = max(0, self._due - 1)
+                epoch.pass_over(stay=False)
                 continue
-            if kind is WithState:
-                data = self._noted(*data)
-            if self.stopwatch is not None:
-                self.stopwatch.batch(self._meter.waited)
             if kind is Raised:
+                if not held:
+                    epoch.pass_over(stay=True)
                 raise data.take()
-            if self._twins is not None and self._seen_twins(data):
+            break
+        progress, counts = self._progress, self._progress.counts
+        own, prefix, done = counts.own, counts.prefix, counts.done
+        if kind is WithState or progress.unordered or self._twins is not None:
+            number = number_of(epoch.state(ahead=True))
+        if kind is WithState:
+            assert number is not None
+            data, state = data
+            own = {**own, str(number % self._num_workers): state}
+        if progress.unordered and number is not None:
+            prefix, done = counted(prefix, {*done, *self._failed, number})
+        progress.next = Counts(counts.batches + 1, prefix, done, own)
+        self._failed.clear()
+        if self.stopwatch is not None:
+            self.stopwatch.batch(self._loader.stats().waited)
+        if self._twins is not None and number is not None and self._twins.see(number % self._crew.count, data):
+            self._warn_of_twins()
+        promised = self._promised
+        if promised is not None and self._iterable and progress.next.batches > promised:
+            self._warn_of_length(promised, progress.next.batches)
+        if self._save is not None:
+            self._save()
+        return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
+
+    def _next_item(self, epoch: Epoch[Any]) -> Any:
+        if self._held is not None:
+            held, self._held = self._held, None
+            return held
+        try:
+            return epoch.take()
+        except StopIteration:
+            if self._twins is not None and self._twins.alike():
                 self._warn_of_twins()
-            if self._pin_memory:
-                return _pin_memory(data, self._pin_memory_device)
-            return data
-
-    def _noted(self, batch: Any, state: Any) -> Any:
-        number = self._delivered()
-        assert number is not None
-        self._own[str(number % self._num_workers)] = state
-        return batch
-
-    def _note_delivery(self) -> None:
-        """Batches that arrive in any order are counted one by one."""
-        if self._done is None or self._epoch is None:
-            return
-        number = self._delivered()
-        if number is not None:
-            self._done.add(number)
-            while self._prefix in self._done:
-                self._done.remove(self._prefix)
-                self._prefix += 1
-
-    def _seen_twins(self, data: Any) -> bool:
-        assert self._twins is not None
-        number = self._delivered()
-        return number is not None and self._twins.see(number % self._crew.count, data)
-
-    def _delivered(self) -> int | None:
-        """Which item of the list, or whose turn among the streams, came last."""
-        place = None if self._epoch is None else self._epoch.state().place
-        if isinstance(place, Item):
-            return place.number - 1
-        return place.turn - 1 if isinstance(place, InStrands) else None
+            self._end()
+            raise
+        except WorkerStuck as stuck:
+            raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
+        except Exception as error:
+            if self._progress.unordered and (number := number_of(epoch.now())) is not None:
+                self._failed.append(number)
+            if not self._num_workers:
+                raise
+            WORDS.retell(error)
+            # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
+            raise error.with_traceback(None)  # noqa: B904
 
     # --- warnings -----------------------------------------------------------------------------------------------------
 
     def _warn_of_death(self) -> None:
         self._deaths = len(self._engine.restarts)
-        if self._warned or self._pool.program.keyed:
+        if self._warned or self._loader.program.keyed:
             return
         self._warned = True
         warnings.warn(
@@ -304,7 +303,7 @@ class Iteration(_BaseDataLoaderIter):
             f"order, but random values that are drawn in it from now on differ from a run without this. "
             f"DataLoader(..., reproducible=True) has the same values in any case",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _warn_of_twins(self) -> None:
@@ -317,66 +316,50 @@ class Iteration(_BaseDataLoaderIter):
             stacklevel=4,
         )
 
-    def _warn_of_length(self, promised: int) -> None:
-        text = too_long(self._dataset, promised, self._num_yielded, self._num_workers)
-        warnings.warn(text, UserWarning, stacklevel=3)
+    def _warn_of_length(self, promised: int, taken: int) -> None:
+        text = too_long(self._dataset, promised, taken, self._num_workers)
+        warnings.warn(text, UserWarning, stacklevel=4)
 
     # --- ends and state -----------------------------------------------------------------------------------------------
-
-    def _at(self) -> Any:
-        """Where this epoch stands."""
-        assert self._epoch is not None
-        if self._iterable:
-            self._open_datasets()
-            return self._before + self._num_yielded, self._epoch.state()
-        place = self._epoch.state()
-        number = place.place.number if isinstance(place.place, Item) else 0
-        done: list[int] = []
-        if self._done is not None:
-            number, done = self._prefix, sorted(self._done)
-        assert self._indices is not None
-        own = dict(self._own)
-        if not self._num_workers and stateful(self._dataset):
-            self._indices.peek()  # its state may be that of a generator that the sampler draws from, too
-            own = self._here_own()
-        samples, state = self._indices.at(number)
-        return {"batches": number, "samples": samples, "done": done, "iterator": state, "own": own}
-
-    def _here_own(self) -> dict[str, Any]:
-        """The state of a map-style dataset without workers."""
-        dataset: Any = self._dataset
-        return {"0": deepcopy(dataset.state_dict())}
 
     def _kept(self) -> dict[str, Any]:
         """What datasets keep for the next epoch; those in workers that end with the epoch keep nothing."""
         if self._num_workers and not self._persistent:
             return {}
         if not self._iterable:
-            own = self._own
-            if not self._num_workers and stateful(self._dataset):
-                own = self._here_own()
-            return {"own": dict(own)} if own else {}
+            own = self._progress.own()
+            return {"own": own} if own else {}
         place = None if self._crew.played or self._epoch is None else next_epoch(self._epoch.state())
         return {} if place is None else {"place": place.plain()}
 
     def _end(self) -> None:
         """Everything was delivered."""
         self._twins = None
-        self._standing.ended, self._standing.kept = True, self._kept()
+        self._progress.kept = self._kept()
         self._epoch = None
         if self.stopwatch is not None:
-            self.stopwatch.end(self._meter.waited)
+            self.stopwatch.end(self._loader.stats().waited)
             self.stopwatch = None
         if not self._persistent:
-            self._close()
+            self._loader.close()
+
+    def wait(self) -> None:
+        """Until the first batch is there, or what went wrong at the start of a worker."""
+        if self._epoch is not None:
+            self._epoch.wait()
+
+    def _before_state(self) -> None:
+        """Wait until datasets have told where they stand before the first batch, unless an exception was in the way."""
+        epoch = self._epoch
+        if epoch is not None and not epoch.closed and epoch.received == epoch.handed:
+            self._open_datasets()
 
     def _leave(self) -> None:
         """Nobody asks for the rest of this epoch."""
         if self._epoch is not None:
-            self._standing.at = self._at()
-            self._standing.live = None
-            self._epoch.close()
-            self._epoch = None
+            self._progress.leave()
+            epoch, self._epoch = self._epoch, None
+            epoch.close()
 
     @property
     def _workers(self) -> list[ShownProcess]:
@@ -386,7 +369,8 @@ class Iteration(_BaseDataLoaderIter):
     def _shutdown_workers(self) -> None:
         """torch's name for it: trainers call this to end a loader's workers now."""
         self._leave()
-        self._close()
+        self._shut = True
+        self._loader.close()
 
     def __del__(self, exiting: Any = sys.is_finalizing) -> None:
         if getattr(self, "_epoch", None) is not None and not exiting():

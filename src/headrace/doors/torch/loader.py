@@ -9,16 +9,22 @@ their order, random values and errors are torch's to the bit. What is added are 
     num_workers     may be "auto": another number each epoch, until the best one is found
     shuffle_window  an iterable-style dataset is shuffled inside windows of so many samples
     world           among which ranks `shard="auto"` divides; found out from the launcher when not given
-    state_dict, load_state_dict
+    autosave        a file that says every `every` batches where the loader stands; a loader that finds it goes on there
+    state_dict, load_state_dict, stats, explain
 """
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from headrace.engine.autosave import Autosave
 from headrace.engine.tuning import Tuner
 from headrace.errors import BadOption, SnapshotRefused, missing
+from headrace.loader import Loader, Stats
 
 try:
     import torch
@@ -33,11 +39,11 @@ from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.accelerate import FINISHED, TAKEN, dispatches, go_back
 from headrace.doors.torch.auto import Stopwatch, without_auto
-from headrace.doors.torch.indices import pass_epoch, start_of
+from headrace.doors.torch.indices import IndexLists, pass_epoch, start_of
 from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
-from headrace.doors.torch.standing import Standing
-from headrace.doors.torch.state import check, snapshot
+from headrace.doors.torch.seeds import global_torch
+from headrace.doors.torch.state import LoaderProgress, check, snapshot
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
@@ -65,7 +71,14 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     shuffle_window: int | None
     _tuner: Tuner | None
     world: World | None
-    _standing: Standing | None
+    autosave: str | os.PathLike[str] | None
+    every: int
+    _progress: LoaderProgress | None
+    _engine: Loader[Any] | None
+    _earlier: Stats | None
+    order_goes_on: bool
+    """A state between epochs holds the global generator that the next order is drawn from."""
+    _autosave: Autosave | None
     _resume: dict[str, Any] | None
     _loaded: dict[str, Any]
 
@@ -95,12 +108,20 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             shard: str | None = None,
             shuffle_window: int | None = None,
             world: World | None = None,
+            autosave: str | os.PathLike[str] | None = None,
+            every: int = 1000,
         ) -> None: ...
 
     else:
 
-        def __init__(self, *args, reproducible=False, shard=None, shuffle_window=None, world=None, **kwargs):
-            self._standing, self._resume, self._loaded = None, None, {}
+        def __init__(
+            self, *args, reproducible=False, shard=None, shuffle_window=None, world=None, autosave=None, every=1000,
+            **kwargs,
+        ):  # fmt: skip
+            self._resume, self._loaded = None, {}
+            self._progress = self._engine = self._earlier = self._autosave = None
+            self.order_goes_on = False
+            self.autosave, self.every = autosave, every
             self.reproducible, self.shard, self.shuffle_window, self.world = reproducible, shard, shuffle_window, world
             _check_ours(self)
             args, kwargs, self._tuner = without_auto(args, kwargs)
@@ -118,6 +139,18 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             self.__dict__["dataset"] = unwrapped(self.dataset)  # (torch does not let an attribute be set again)
             if not hasattr(self, "in_order"):  # torch before 2.6
                 self.in_order = True
+            if autosave is not None:
+                self._go_on_from(Path(autosave), every)
+
+    def _go_on_from(self, path: Path, every: int) -> None:
+        if World.detect().ranks > 1:
+            raise BadOption(
+                "autosave= is for one process: on ranks, save the state_dict() of each where all of them meet, as "
+                "with the model"
+            )
+        self._autosave = Autosave(path, every)
+        if (saved := self._autosave.load()) is not None:
+            self.load_state_dict(saved)
 
     def _get_iterator(self) -> Any:
         if on_torchs_workers(self.dataset):
@@ -138,9 +171,9 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last iterator stands, or between which epochs: plain data, for any number of workers."""
-        standing = self._standing
-        if standing is not None and not standing.ended and self._resume is None and dispatches(sys._getframe(1)):
-            return {**self._state(), TAKEN: standing.batches()}
+        progress = self._progress
+        if progress is not None and not progress.ended and self._resume is None and dispatches(sys._getframe(1)):
+            return {**self._state(), TAKEN: progress.batches()}
         return self._state()
 
     def _state(self) -> dict[str, Any]:
@@ -148,13 +181,13 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             raise SnapshotRefused("a graph of torch's own pipes has no state; use headrace.DataLoader2")
         if self._resume is not None:
             return dict(self._loaded)
-        standing = self._standing
-        if standing is not None and not standing.ended:
-            return standing.state()
-        seed, epoch = (None, 0) if standing is None else (standing.base_seed, standing.epoch)
+        progress = self._progress
+        if progress is not None and not progress.ended:
+            return progress.state()
+        seed, epoch = (None, 0) if progress is None else (progress.engine.seed, progress.epoch)
         between = self._between(seed, epoch)
-        if standing is not None and standing.kept:
-            between["start"]["kept"] = standing.kept
+        if progress is not None and progress.kept:
+            between["start"]["kept"] = progress.kept
         return snapshot(
             plan.style(self), self.num_workers, between["base_seed"], between["epoch"], between["start"], None
         )
@@ -168,7 +201,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             elif TAKEN in self._resume:
                 go_back(self._resume["at"], self._resume[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
         self._loaded = dict(state)
-        self._standing = None
+        self._progress = None
         self._iterator = None
         if self._resume is not None and sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING):
             self._resume["over"] = self._is_over(self._resume["at"])
@@ -189,12 +222,42 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         start = start_of(self, not plan.is_iterable(self))
         for name in ("torch", "others"):
             start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
+        if self.order_goes_on and self.num_workers and not plan.is_iterable(self):
+            start["torch"] = global_torch()
         # Persistent workers keep the seed of their first epoch.
         seed, number = (base_seed, epoch + 1) if self.persistent_workers and base_seed is not None else (None, 0)
-        return {"base_seed": seed, "epoch": number, "start": start, "at": None}
+        return {
+            "num_workers": self.num_workers, "base_seed": seed, "epoch": number, "start": start, "at": None,
+        }  # fmt: skip
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """What has happened so far, over all iterators: see `Loader.stats`."""
+        now = self._now().stats()
+        if self._tuner is not None:
+            now = replace(now, tried=dict(self._tuner.rates))
+        return now if self._earlier is None else now.after(self._earlier)
+
+    def explain(self) -> str:
+        """Where the dataset is read and batches are made, and what has shown since about the use of workers."""
+        return self._now().explain()
+
+    def _now(self) -> Loader[Any]:
+        """Who runs the last iterator, or would run the next one."""
+        if on_torchs_workers(self.dataset):
+            raise BadOption("a graph of torch's own pipes runs on torch's workers; use headrace.DataLoader2")
+        return self._engine or plan.build(self, plan.crew_of(self, 0), IndexLists(), 0)
+
+    def _took_over(self, engine: Loader[Any]) -> None:
+        """Another iterator is the last one now."""
+        if self._engine is not None:
+            told = self._engine.stats()
+            self._earlier = told if self._earlier is None else told.after(self._earlier)
+        self._engine = engine
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_standing": None}
+        return {**self.__dict__, **dict.fromkeys(("_progress", "_engine", "_earlier", "_autosave"))}
 
 
 def _check_ours(loader: Any) -> None:
@@ -252,6 +315,8 @@ def _signature() -> inspect.Signature:
         inspect.Parameter("shard", keyword, default=None, annotation="str | None"),
         inspect.Parameter("shuffle_window", keyword, default=None, annotation="int | None"),
         inspect.Parameter("world", keyword, default=None, annotation="World | None"),
+        inspect.Parameter("autosave", keyword, default=None, annotation="str | os.PathLike[str] | None"),
+        inspect.Parameter("every", keyword, default=1000, annotation=int),
     ]
     return torchs.replace(parameters=[*torchs.parameters.values(), *ours])
 

@@ -53,7 +53,7 @@ class Sequential:
         return min(n, len(indices))
 
 
-class Blocks:
+class IndexChunks:
     """Tensors of indices, drawn one after the other when they are needed."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Blocks:
         return True
 
 
-class Random(Blocks):
+class Random(IndexChunks):
     """RandomSampler, with or without replacement."""
 
     def __init__(self, sampler: RandomSampler) -> None:
@@ -128,7 +128,7 @@ class Random(Blocks):
         yield torch.randint(n, (sampler.num_samples % CHUNK,), dtype=torch.int64, generator=draw)
 
 
-class Subset(Blocks):
+class Subset(IndexChunks):
     """SubsetRandomSampler."""
 
     def __init__(self, sampler: SubsetRandomSampler) -> None:
@@ -143,7 +143,7 @@ class Subset(Blocks):
         return [indices[i] for i in numbers]
 
 
-class Weighted(Blocks):
+class WeightedDraws(IndexChunks):
     """WeightedRandomSampler."""
 
     def __init__(self, sampler: WeightedRandomSampler) -> None:
@@ -159,10 +159,10 @@ KNOWN: dict[type, Any] = {
     SequentialSampler: Sequential,
     RandomSampler: Random,
     SubsetRandomSampler: Subset,
-    WeightedRandomSampler: Weighted,
+    WeightedRandomSampler: WeightedDraws,
 }
 
 
-def order_of(sampler: Any) -> Any:
+def order_of(sampler: object) -> Any:
     """The indices of one epoch."""
     return KNOWN.get(type(sampler), Plain)(sampler)

@@ -19,14 +19,14 @@ _MARK = "$"
 """The one key of a dict that stands for something that JSON does not have."""
 
 
-def pack(value: Any, path: str) -> str:
+def pack(value: object, path: str) -> str:
     """The value as text; what is not plain data is refused by its path, which begins with `path`."""
     raw: list[bytes] = []
     text = json.dumps(_encode(value, path, raw), separators=(",", ":"))
     return f"{text}\n{b64encode(zlib.compress(b''.join(raw))).decode()}" if raw else text
 
 
-def unpack(packed: Any) -> Any:
+def unpack(packed: object) -> Any:
     """The value again."""
     if not isinstance(packed, str):
         raise SnapshotRefused(f"a part of the state is {type(packed).__name__} where text is expected")
@@ -37,7 +37,7 @@ def unpack(packed: Any) -> Any:
         raise SnapshotRefused(f"a part of the state cannot be read: {broken}") from broken
 
 
-def _encode(value: Any, path: str, raw: list[bytes]) -> Any:
+def _encode(value: object, path: str, raw: list[bytes]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
@@ -74,7 +74,7 @@ def _append(data: bytes, raw: list[bytes]) -> tuple[int, int]:
     return start, start + len(data)
 
 
-def _decode(value: Any, raw: bytes) -> Any:
+def _decode(value: object, raw: bytes) -> Any:
     if isinstance(value, list):
         return [_decode(v, raw) for v in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a DataLoader's arguments mean: a program for the engine and a policy to run it with.
+"""What a DataLoader's arguments mean: a pipe, and the options of the `Loader` that runs it.
 
 map-style       batches of indices are listed by the consumer; worker k mod num_workers fetches batch k, or any worker
                 that is free (`reproducible=True`, `in_order=False`)
@@ -23,15 +23,15 @@ from headrace.doors.torch.shard import (
     DealBatches,
     DealSamples,
     ShuffleStrand,
-    Sound,
     as_it_is,
 )
 from headrace.doors.torch.stream import Stream, stateful
-from headrace.engine.policy import Policy
-from headrace.engine.program import Program, Stage
+from headrace.engine.autosave import Autosave
+from headrace.loader import Loader
 from headrace.ops.shape.batch import Batch
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
+from headrace.sources.listed import Listing, ListOfItems
 
 
 def is_iterable(loader: Any) -> bool:
@@ -77,30 +77,31 @@ def crew_of(loader: Any, base_seed: int, recorded: int | None = None, own: Mappi
     )  # fmt: skip
 
 
-def program(loader: Any, crew: Crew) -> Program:
-    """The program of one iterator."""
-    keyed = loader.reproducible
+def build(loader: Any, crew: Crew, items: ListOfItems, epoch: int, autosave: Autosave | None = None) -> Loader[Any]:
+    """The loader of one iterator; `items` lists batches of indices."""
+    strands = max(1, crew.count) if is_iterable(loader) and loader.shard is None else None
+    return Loader(
+        pipe(loader, crew, items), seed=crew.base_seed, epoch=epoch, world=World(), strands=strands,
+        randomness="keyed" if loader.reproducible else "carried", autosave=autosave, **options(loader, crew),
+    )  # fmt: skip
+
+
+def pipe(loader: Any, crew: Crew, items: ListOfItems) -> Pipe[Any]:
+    """The pipe of one iterator."""
     if not is_iterable(loader):
-        node = Pipe(Fetch(crew.dataset, crew.collate_fn, loader._auto_collation, keeps_state(loader)))
-        return Program(node, node, (Stage(0, (), (node,), "listed"),), (), crew.base_seed, keyed=keyed)
-    size, drop_last, window = loader.batch_size, loader.drop_last, loader.shuffle_window
-    strand = Stage(0, (), (), "strand")
-    if loader.shard != "auto":
-        strands = max(1, crew.count)
-        if window is None:
-            every = getattr(loader, "snapshot_every_n_steps", None)
-            head = Pipe(Stream(crew, size, drop_last, keyed, tells(loader, crew.count), True, every))
-        else:
-            samples = Pipe(Stream(replace(crew, collate_fn=as_it_is), None, False, keyed))
-            head = Pipe(Batched(size, drop_last, crew.collate_fn), Pipe(ShuffleStrand(window), samples))
-        return Program(head, head, (strand,), (), crew.base_seed, keyed=keyed, strands=strands, strand_block=1)
-    head = Pipe(Stream(replace(crew, collate_fn=as_it_is), None, False, keyed))
+        return Pipe(
+            Fetch(crew.dataset, crew.collate_fn, loader._auto_collation, keeps_state(loader)), Pipe(Listing(items))
+        )
+    size, drop_last, window, keyed = loader.batch_size, loader.drop_last, loader.shuffle_window, loader.reproducible
+    if loader.shard is None and window is None:
+        every = getattr(loader, "snapshot_every_n_steps", None)
+        return Pipe(Stream(crew, size, drop_last, keyed, tells=tells(loader, crew.count), ends=True, every=every))
+    samples: Pipe[Any] = Pipe(Stream(replace(crew, collate_fn=as_it_is), None, False, keyed, raises=True))
     if window is not None:
-        head = Pipe(ShuffleStrand(window), head)
-    head = _dealt(head, size, drop_last, loader.world or World.detect())
-    last = Pipe(Collated(crew.collate_fn), head)
-    stages = (strand, Stage(1, (), (last,), "refs"))
-    return Program(last, head, stages, (), crew.base_seed, keyed=keyed, strand_block=1)
+        samples = Pipe(ShuffleStrand(window), samples)
+    if loader.shard is None:
+        return Pipe(Batched(size, drop_last, crew.collate_fn), samples)
+    return Pipe(Collated(crew.collate_fn), _dealt(samples, size, drop_last, loader.world or World.detect()))
 
 
 def _dealt(samples: "Pipe[Any]", size: int | None, drop_last: bool, world: World) -> "Pipe[Any]":
@@ -108,33 +109,30 @@ def _dealt(samples: "Pipe[Any]", size: int | None, drop_last: bool, world: World
         if size is None:
             return Pipe(DealSamples(world.share_ranks, world.share_rank), samples)
         return Pipe(DealBatches(size, drop_last, world.share_ranks, world.share_rank), samples)
-    sound = Pipe(Sound(), samples)
-    return sound if size is None else Pipe(Batch(size, drop_last), sound)
+    return samples if size is None else Pipe(Batch(size, drop_last), samples)
 
 
-def policy(loader: Any, crew: Crew) -> Policy:
-    """How the program is run."""
-    workers = loader.num_workers
+def options(loader: Any, crew: Crew) -> dict[str, Any]:
+    """How the pipe is run."""
+    workers: int = loader.num_workers
     if workers == 0:
-        return Policy(randomness="keyed" if loader.reproducible else "carried")
+        return {}
     free = loader.reproducible or not loader.in_order or loader.shard == "auto"
     strands = max(crew.count, 1) if is_iterable(loader) and loader.shard != "auto" else 0
     ahead: int = loader.prefetch_factor
-    return Policy(
-        workers=workers,
-        kind="process",
-        prefetch=ahead,
-        ordered=loader.in_order,
-        timeout=loader.timeout or None,
-        start_method=start_method(loader),
-        worker_init=Setup(crew),
+    return {
+        "workers": workers,
+        "prefetch": ahead,
+        "ordered": loader.in_order,
+        "timeout": loader.timeout or None,
+        "start_method": start_method(loader),
+        "worker_init": Setup(crew),
         # torch has this many batches under way, and asks its sampler for the next one when it hands one out.
         # More only where nobody can tell: of torch's own samplers, and of small batches.
-        window=None if free else ahead * max(workers, 2 * strands),
-        stretch=free or _indifferent(loader),
-        stealing=free,
-        randomness="keyed" if loader.reproducible else "carried",
-    )
+        "window": None if free else ahead * max(workers, 2 * strands),
+        "stretch": free or _indifferent(loader),
+        "stealing": free,
+    }
 
 
 def _indifferent(loader: Any) -> bool:

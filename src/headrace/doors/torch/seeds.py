@@ -41,7 +41,7 @@ def global_torch() -> bytes:
     return torch.get_rng_state().numpy().tobytes()
 
 
-def set_global_torch(saved: Any) -> None:
+def set_global_torch(saved: object) -> None:
     torch.set_rng_state(_tensor(saved))
 
 
@@ -49,7 +49,7 @@ def generator_state(generator: torch.Generator) -> bytes:
     return generator.get_state().numpy().tobytes()
 
 
-def set_generator_state(generator: torch.Generator, saved: Any) -> None:
+def set_generator_state(generator: torch.Generator, saved: object) -> None:
     try:
         generator.set_state(_tensor(saved))
     except RuntimeError as refused:
@@ -73,7 +73,7 @@ def set_global_others(saved: Any) -> None:
         raise SnapshotRefused(f"the snapshot's generator states cannot be read: {refused}") from refused
 
 
-def _tensor(saved: Any) -> torch.Tensor:
+def _tensor(saved: object) -> torch.Tensor:
     if isinstance(saved, torch.Tensor):
         return saved
     if not isinstance(saved, bytes | bytearray):

@@ -4,7 +4,7 @@ With `shard="auto"` the dataset is read once per rank, by one worker, in one str
 of which each rank keeps its own, and every worker collates. So each sample comes exactly once, whatever the dataset
 knows of workers.
 
-    Stream ── [ShuffleStrand] ── Sound, Batch (or DealBatches, DealSamples) ──> batches ──> Collated, on any worker
+    Stream ── [ShuffleStrand] ── Batch (or DealBatches, DealSamples) ──> batches ──> Collated, on any worker
 """
 
 import logging
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from headrace.doors.torch.stream import Raised
 from headrace.op import Each, Op
 from headrace.ops.order.shuffle import Shuffle
 from headrace.plan.seed import key
@@ -22,7 +21,7 @@ from headrace.plan.share import Share
 log = logging.getLogger("headrace")
 
 
-def as_it_is(sample: Any) -> Any:
+def as_it_is(sample: object) -> Any:
     """Collates nothing."""
     return sample
 
@@ -37,7 +36,7 @@ class ShuffleStrand(Op[Any, Any]):
         samples, here = inputs
         here.seed = key(here.seed, "strand", here.strand)
         shuffle: Shuffle[Any] = Shuffle(self.window)
-        return shuffle.flow(_sound(samples), here)
+        return shuffle.flow(samples, here)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,15 +48,14 @@ class Batched(Op[Any, Any]):
     collate_fn: Callable[[Any], Any]
     quiet = True
     user = True
+    batches = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         samples, _ = inputs
         if self.size is None:
-            for sample in _sound(samples):
-                yield self.collate_fn(sample)
+            yield from map(self.collate_fn, samples)
             return
-        sound = _sound(samples)
-        while batch := list(islice(sound, self.size)):
+        while batch := list(islice(samples, self.size)):
             if len(batch) < self.size and self.drop_last:
                 return
             yield self.collate_fn(batch)
@@ -77,7 +75,7 @@ class DealBatches(Op[Any, Any]):
     rank: int
 
     def flow(self, *inputs: Any) -> Iterator[list[Any]]:
-        samples = _sound(inputs[0])
+        samples = inputs[0]
         step, first = self.size * self.ranks, self.size * self.rank
         held: list[Any] = []
         while len(after := list(islice(samples, step))) == step:
@@ -100,7 +98,7 @@ class DealSamples(Op[Any, Any]):
     quiet = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples = _sound(inputs[0])
+        samples = inputs[0]
         while len(step := list(islice(samples, self.ranks))) == self.ranks:
             yield step[self.rank]
         if step and self.rank == 0:
@@ -117,22 +115,5 @@ class Collated(Each[Any, Any]):
     collate_fn: Callable[[Any], Any]
     user = True
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         return self.collate_fn(sample)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sound(Op[Any, Any]):
-    """The samples; an error of the dataset's ends them."""
-
-    quiet = True
-
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        return _sound(inputs[0])
-
-
-def _sound(samples: Iterator[Any]) -> Iterator[Any]:
-    for sample in samples:
-        if type(sample) is Raised:
-            raise sample.take()
-        yield sample

@@ -1,4 +1,4 @@
-"""A DataLoader's snapshot, as plain data.
+"""A DataLoader's snapshot, as plain data, and what an iterator has to remember for it.
 
     {"version": 2, "style": "map", "num_workers": 2, "base_seed": 7531..., "epoch": 0, "start": "{...", "at": "{..."}
 
@@ -9,14 +9,115 @@ packed (`pack`) as text: JSON, with raw memory behind it where there are generat
 state is JSON, and no checkpoint format takes its parts apart.
 """
 
-from typing import Any
+import weakref
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import partial
+from typing import Any, NamedTuple
 
+from headrace.doors.torch.indices import Indices
 from headrace.doors.torch.pack import pack, unpack
+from headrace.doors.torch.stream import restored, stateful
+from headrace.engine.feeds.listed import Item
 from headrace.engine.feeds.strands import InStrands
 from headrace.engine.places import RunPlace
 from headrace.errors import SnapshotRefused
+from headrace.loader import Loader
 
 VERSION = 2
+
+
+class Counts(NamedTuple):
+    """What the caller has received of an epoch, as far as the engine does not know it."""
+
+    batches: int = 0
+    """Since the iterator was made or, with workers that stay, since the epoch began."""
+    prefix: int = 0
+    done: frozenset[int] = frozenset()
+    """Where batches come in any order: all before `prefix` are delivered, and these."""
+    own: Mapping[str, Any] = {}
+    """By worker, the state of its map-style dataset."""
+
+
+class LoaderProgress:
+    """Where an iterator stands, also after it is gone: the loader remembers its last one's."""
+
+    def __init__(self, style: str, workers: int, start: dict[str, Any], drawn: list[int], engine: Loader[Any]) -> None:
+        self.style = style
+        self.workers = workers
+        self.start = start
+        self.drawn = drawn
+        """Whether the base seed was drawn at the start of this epoch, and how often the sampler was iterated."""
+        self.engine = engine
+        self.epoch = engine.epoch
+        self.before = 0
+        """Batches of the epoch that were delivered before this iterator was made."""
+        self.counts = self.next = Counts()
+        """What was received, and what will be when the batch at hand is handed over."""
+        self.unordered = False
+        self.indices: Indices | None = None
+        self.dataset: Any = None
+        """The dataset, if it has a state and no workers have copies of it."""
+        self.kept: dict[str, Any] | None = None
+        """At the end of the epoch: what datasets that have a state stand at then."""
+        self.opens: Callable[[], Callable[[], None] | None] = lambda: None
+        """Of a live iterator: waits until datasets have told where they stand before the first batch."""
+        self._left: dict[str, Any] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Everything was delivered."""
+        return self.kept is not None or (self._left is None and self.engine.place()[1] is None)
+
+    def leave(self) -> None:
+        """The iterator goes away."""
+        if not self.ended:
+            self._left = self.at()
+
+    def batches(self) -> int:
+        """How many batches of this epoch were delivered."""
+        return int(self.at()["batches"])
+
+    def at(self, ahead: bool = False) -> dict[str, Any]:
+        """Where the epoch stands, or will when the batch at hand is handed over."""
+        if self._left is not None:
+            return self._left
+        if (opens := self.opens()) is not None:
+            opens()
+        counts = self.next if ahead else self.counts
+        _, place = self.engine.place(ahead)
+        assert isinstance(place, RunPlace)
+        if self.indices is None:
+            return {"place": place.plain(), "batches": self.before + counts.batches, "drawn": self.drawn}
+        number = place.place.number if isinstance(place.place, Item) else 0
+        if self.unordered:
+            number = counts.prefix
+        own = dict(counts.own)
+        if self.dataset is not None:
+            self.indices.peek()  # its state may be that of a generator that the sampler draws from, too
+            own = self.own()
+        samples, iterator = self.indices.at(number)
+        return {
+            "batches": number, "samples": samples, "done": sorted(counts.done), "iterator": iterator, "own": own,
+            "drawn": self.drawn,
+        }  # fmt: skip
+
+    def own(self) -> dict[str, Any]:
+        """The states of map-style datasets, by worker."""
+        return dict(self.counts.own) if self.dataset is None else {"0": deepcopy(self.dataset.state_dict())}
+
+    def state(self, ahead: bool = False) -> dict[str, Any]:
+        return snapshot(self.style, self.workers, self.engine.seed, self.epoch, self.start, self.at(ahead))
+
+    def form(self) -> Callable[[], dict[str, Any]]:
+        """For autosave, which must not keep this object: the state when the batch at hand has been handed over."""
+        return partial(_ahead, weakref.ref(self))
+
+
+def _ahead(progress: "weakref.ref[LoaderProgress]") -> dict[str, Any]:
+    live = progress()
+    assert live is not None
+    return live.state(ahead=True)
 
 
 def snapshot(
@@ -87,3 +188,38 @@ def _counts(value: Any, size: int | None, name: str) -> None:
 def _count(value: Any, name: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
         raise SnapshotRefused(f"the state's {name} is {value!r}; a whole number >= 0 is expected")
+
+
+def restore(dataset: Any, kept: dict[str, Any]) -> None:
+    """Bring a dataset, which nobody else has, to where it stood at the end of the epoch before."""
+    if "own" in kept and stateful(dataset):
+        dataset.load_state_dict(kept["own"]["0"])
+    if "place" in kept:
+        place = RunPlace.read(kept["place"]).place
+        if isinstance(place, InStrands) and (state := place.strands[0].state) is not None:
+            restored(dataset, state[2])
+
+
+def refuse_states(at: dict[str, Any] | None) -> None:
+    """Raise if a place holds states of datasets in workers, of which there is another number now."""
+    if at is not None and at.get("own"):
+        raise SnapshotRefused(
+            f"this snapshot holds the states of {len(at['own'])} copies of the dataset, one of each worker; load it "
+            f"with that many workers"
+        )
+
+
+def number_of(place: RunPlace) -> int | None:
+    """Which item of the list, or whose turn among the streams, came last."""
+    at = place.place
+    if isinstance(at, Item):
+        return at.number - 1
+    return at.turn - 1 if isinstance(at, InStrands) else None
+
+
+def counted(prefix: int, done: set[int]) -> tuple[int, frozenset[int]]:
+    """All before the first number, and those of the second, as one: the first as large as it can be."""
+    while prefix in done:
+        done.remove(prefix)
+        prefix += 1
+    return prefix, frozenset(done)

@@ -1,7 +1,8 @@
 """Stream: an iterable-style dataset as one strand per worker, read and batched as torch's fetcher does it.
 
     batch   up to `batch_size` samples; an empty one ends the strand, a short last one is dropped if asked for
-    error   arrives at its place in the stream as a `Raised`, and the strand goes on, as torch's worker does
+    error   arrives at its place in the stream as a `Raised`, and the strand goes on, as torch's worker does; before
+            ops that mix samples it is raised, and ends the strand
     state   the dataset's or its iterator's own `state_dict`, taken as often as 5 % of the time allows, and the number
             of batches since; a dataset without one is read again from the start. Before the first batch and after the
             last one comes a `Skipped`, so that there is a place that holds its state at that moment
@@ -13,6 +14,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +67,8 @@ class Stream(Source[Any]):
     drop_last: bool
     keyed: bool = False
     """Seed the global generators before each batch."""
+    raises: bool = False
+    """Errors are raised."""
     tells: bool = False
     """There is a `Skipped` at the start."""
     ends: bool = False
@@ -72,6 +76,7 @@ class Stream(Source[Any]):
     every: int | None = None
     """The state is taken every so many batches; None: as often as time allows."""
     quiet = True
+    batches = True
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         (here,) = inputs
@@ -133,6 +138,8 @@ class _Strand(Iterator[Any]):
                 error.add_note(
                     f"headrace: in {self._op.describe()}, near sample {self._position} of worker {self._here.strand}"
                 )
+                if self._op.raises:
+                    raise
                 unit = Raised(error)
         self._units += 1
         self._remember()
@@ -224,6 +231,7 @@ class _Strand(Iterator[Any]):
 
 def restored(dataset: Any, note: dict[str, Any]) -> Any:
     """Bring a dataset to where a note was taken; the iterator, if that had to be opened, or is what goes on."""
+    note = deepcopy(note)  # what a dataset takes over it may change, and the note is still that of this place
     if note["dataset"] is not None:
         dataset.load_state_dict(note["dataset"])
     if note["iterator"] is None:

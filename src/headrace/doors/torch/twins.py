@@ -5,7 +5,6 @@ The first batches of two workers are compared, by what they look like when packe
 """
 
 from hashlib import blake2b
-from typing import Any
 
 from headrace.engine.wire import codec
 
@@ -22,7 +21,7 @@ class Twins:
         self._seen: dict[int, list[bytes]] = {}
         self._full = 0
 
-    def see(self, worker: int, batch: Any) -> bool:
+    def see(self, worker: int, batch: object) -> bool:
         """Look at a batch; True when enough were seen and they are alike."""
         if self._full == 2 or (worker not in self._seen and len(self._seen) == 2):
             return False
@@ -38,7 +37,7 @@ class Twins:
         return len(self._seen) == 2 and len(set(map(tuple, self._seen.values()))) == 1
 
 
-def too_long(dataset: Any, promised: int, taken: int, workers: int) -> str:
+def too_long(dataset: object, promised: int, taken: int, workers: int) -> str:
     """torch's own words about a dataset that gives more than its length says: often replicas are the reason."""
     text = (
         f"Length of IterableDataset {dataset} was reported to be {promised}"
@@ -53,7 +52,7 @@ def too_long(dataset: Any, promised: int, taken: int, workers: int) -> str:
     return text
 
 
-def _digest(batch: Any) -> bytes:
+def _digest(batch: object) -> bytes:
     head, buffers = codec.pack(batch)
     digest = blake2b(head, digest_size=16)
     for raw in buffers:

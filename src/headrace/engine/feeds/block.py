@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply
+from headrace.memory.arena import Arena
 
 if TYPE_CHECKING:
     from headrace.engine.feeds.place import Placed
@@ -61,7 +62,7 @@ class Block:
             self._release(self.slot)
         self.lease = self.outputs = self.slot = None
 
-    def samples(self, first: int, stop: int, arena: Any) -> list[Any]:
+    def samples(self, first: int, stop: int, arena: Arena) -> list[Any]:
         """Some of them, as objects in the consumer."""
         if self.slot is None:
             return self.outputs[first:stop]  # type: ignore[no-any-return]

@@ -100,7 +100,7 @@ class AtBlock(NamedTuple):
         return Taken(self.ticket)
 
 
-class Blocks:
+class BlocksLeft:
     """The blocks of what is left."""
 
     def __init__(self, length: int, size: int, done: Finished, drop_last: bool = False) -> None:

@@ -1,11 +1,11 @@
 """Dealt: positions of the head that somebody else deals out: in turns, or by a counter that ranks share."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Placed
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.messages import Owner, Reply, Ticket
 
 
 class Deal(NamedTuple):
@@ -28,7 +28,7 @@ class Dealt(Feed):
         self._epoch = epoch
         self._skips: dict[Ticket, int] = {}
 
-    def next(self, owner: Any) -> Ticket | None:
+    def next(self, owner: Owner) -> Ticket | None:
         deal = next(self._deals, None)
         if deal is None:
             self.ended = True

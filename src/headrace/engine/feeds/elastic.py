@@ -14,7 +14,7 @@ from headrace.engine.feeds.positions import check_inside
 from headrace.engine.plain import record, row, rows, whole, wholes
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
-from headrace.plan.turns import Atom, Piece, Progress, Rest, Turns, fold
+from headrace.plan.turns import Atom, RankProgress, Rest, Stretch, Turns, fold
 from headrace.plan.world import World
 
 MANY = 2**20
@@ -29,7 +29,7 @@ class InTurns(Place):
     feed: ClassVar[str] = "positions"
     rest: Rest
     block: int
-    progress: tuple[Progress, ...]
+    progress: tuple[RankProgress, ...]
 
     @classmethod
     def read(cls, value: object) -> Self:
@@ -43,7 +43,9 @@ class InTurns(Place):
                 for pieces, skip in (row(atom, 2, "a ticket that was begun") for atom in rows(atoms))
             ),
         )
-        ranks = cast(tuple[Progress, ...], tuple(wholes(rank, 2, "the progress of a rank") for rank in rows(progress)))
+        ranks = cast(
+            tuple[RankProgress, ...], tuple(wholes(rank, 2, "the progress of a rank") for rank in rows(progress))
+        )
         if (
             not ranks
             or not all(counts)
@@ -115,9 +117,9 @@ def _deals(turns: Turns, first: int) -> Iterator[Deal]:
         yield Deal(positions[0], payload, _Turn(turns, ticket), _Turn(turns, ticket + 1), turns.skip(ticket))
 
 
-def _size(pieces: tuple[Piece, ...]) -> int:
+def _size(pieces: tuple[Stretch, ...]) -> int:
     return sum(count for _, _, count in pieces)
 
 
-def _end(pieces: tuple[Piece, ...]) -> int:
+def _end(pieces: tuple[Stretch, ...]) -> int:
     return max(first + stride * (count - 1) + 1 for first, stride, count in pieces)

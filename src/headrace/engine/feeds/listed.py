@@ -1,4 +1,4 @@
-"""Listed: items of an iterator that runs in the consumer, one ticket each; the torch door's lists of indices."""
+"""Listed: items of an iterator that runs in the consumer (`sources.listed`), one ticket each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.plain import record, whole
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import Ticket
+from headrace.engine.wire.messages import Owner, Ticket
 from headrace.plan.world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Item(Place):
-    """So many items of the list are delivered. Whoever has the iterator brings it there, and makes the feed."""
+    """So many items of the list are delivered."""
 
     kind: ClassVar[str] = "listed"
     feed: ClassVar[str] = "listed"
@@ -37,7 +37,12 @@ class Item(Place):
         return self.number
 
     def open(self, setting: Setting, stage: int) -> Feed:
-        return Listed(iter(()), setting.epoch, self.number)
+        from headrace.sources.listed import Listing
+
+        source = setting.program.head.op
+        assert isinstance(source, Listing)
+        pinned = not setting.policy.stealing
+        return Listed(source.open(setting.epoch, self.number), setting.epoch, self.number, pinned=pinned)
 
 
 class _Before(NamedTuple):
@@ -61,13 +66,18 @@ class Listed(Feed):
         self._epoch = epoch
         self._number = start
 
-    def next(self, owner: Any) -> Ticket | None:
+    def next(self, owner: Owner) -> Ticket | None:
+        failed: Exception | None = None
+        item: object = None
         try:
             item = next(self._items)
         except StopIteration:
             self.ended = True
             return None
+        except Exception as error:
+            failed = error  # it is raised in its place: what was listed before it is delivered first
         ticket = Ticket(owner, 0, self._epoch, self._number, item)
+        ticket.error = failed
         if self._pinned:
             ticket.pin = self._number
         ticket.before = _Before(self._number)

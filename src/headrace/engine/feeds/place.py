@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.engine.feeds.block import Block
-    from headrace.engine.wire.messages import Reply, Ticket
+    from headrace.engine.wire.messages import Owner, Reply, Ticket
 
 
 class Placed(Protocol):
@@ -55,7 +55,7 @@ class Feed(ABC):
     """Its replies are blocks of streams, which it puts together itself; else each is delivered as it is."""
 
     @abstractmethod
-    def next(self, owner: Any) -> Ticket | None:
+    def next(self, owner: Owner) -> Ticket | None:
         """The next ticket, or None if there is none now."""
 
     def entries(self, reply: Reply, block: Block) -> Iterable[Entry]:

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.plain import record, whole
 from headrace.engine.program import Program, Stage
-from headrace.engine.wire.messages import Ticket
+from headrace.engine.wire.messages import Owner, Ticket
 from headrace.errors import SnapshotRefused
-from headrace.plan.share import Share, deal
+from headrace.plan.remainders import Remainders, shared, shared_singly
+from headrace.plan.share import Share
 from headrace.plan.world import World
 
 
@@ -58,9 +59,15 @@ class Position(Place):
         assert indexed is not None
         check_inside(self.position, indexed.length)
         first = program.stages[stage]
+        if first.balance is not None:
+            from headrace.engine.feeds.balanced import balanced
+
+            drops = first.drop_last or setting.ends == "drop"
+            return balanced(setting, first.balance, indexed, self.position, drops)
+        parts = indexed.parts is not None
         if first.group is None:
-            return Items(program.block, setting.world, setting.epoch, indexed.length, self.position)
-        return Batches(first, setting.world, setting.ends, setting.epoch, indexed.length, self.position)
+            return Items(program.block, setting.world, setting.epoch, indexed.length, self.position, parts)
+        return Batches(first, setting.world, setting.ends, setting.epoch, indexed.length, self.position, parts)
 
 
 def check_inside(position: int, length: int) -> None:
@@ -71,7 +78,7 @@ def check_inside(position: int, length: int) -> None:
 class _Step(NamedTuple):
     """The place after so many steps of a share."""
 
-    share: Share
+    share: Share | Remainders
     step: int
 
     def place(self) -> Position:
@@ -90,29 +97,29 @@ class _Inside(NamedTuple):
 
 
 class Batches(Feed):
-    """Positions of the head, in the batches of this rank."""
+    """Positions of the head, in the batches of this rank. `parts`: the order has parts, and each rank has its own."""
 
-    def __init__(self, stage: Stage, world: World, ends: str, epoch: int, length: int, start: int) -> None:
+    def __init__(
+        self, stage: Stage, world: World, ends: str, epoch: int, length: int, start: int, parts: bool = False
+    ) -> None:
         assert stage.group is not None
         policy = "drop" if stage.drop_last else ends
         ranks, rank = world.share_ranks, world.share_rank
-        self.share = Share(length, stage.group, ranks, rank, policy, start)  # type: ignore[arg-type]
+        self.share = shared(length, stage.group, ranks, rank, policy, start, by_remainder=parts)
         self._before = start // stage.group
         self._epoch = epoch
         self._step = 0
 
-    def next(self, owner: Any) -> Ticket | None:
+    def next(self, owner: Owner) -> Ticket | None:
         step, share = self._step, self.share
         if step >= share.steps:
             self.ended = True
             return None
         self._step = step + 1
-        block = share.block(step)
-        extra = tuple(block.positions()[block.stop - block.start :]) if block.filled else ()
-        # The number of the batch among those of all ranks: random values hang on it, so they do not depend on the
-        # world.
+        # The number of the batch among those of all ranks: random values hang on it, so where ranks take whole batches
+        # they do not depend on the world.
         number = self._before + step * share.ranks + share.rank
-        ticket = Ticket(owner, 0, self._epoch, number, (block.start, block.stop, extra))
+        ticket = Ticket(owner, 0, self._epoch, number, share.block(step).payload())
         ticket.before = _Step(share, step)
         ticket.after = _Step(share, step + 1)
         return ticket
@@ -126,15 +133,15 @@ class Batches(Feed):
 class Items(Feed):
     """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn."""
 
-    def __init__(self, block: int, world: World, epoch: int, length: int, start: int) -> None:
+    def __init__(self, block: int, world: World, epoch: int, length: int, start: int, parts: bool = False) -> None:
         self._block = block
         self._ranks = world.share_ranks
-        self._mine = deal(length - start, self._ranks, world.share_rank)
+        self._mine = shared_singly(length, self._ranks, world.share_rank, start, by_remainder=parts)
         self._start = start
         self._epoch = epoch
         self._at = 0
 
-    def next(self, owner: Any) -> Ticket | None:
+    def next(self, owner: Owner) -> Ticket | None:
         at, ranks, start = self._at, self._ranks, self._start
         if at >= len(self._mine):
             self.ended = True
@@ -146,7 +153,7 @@ class Items(Feed):
             number = (start + at) // self._block
         else:
             stop = min(at + self._block, len(self._mine))
-            payload = (0, 0, tuple(start + i for i in self._mine[at:stop]))
+            payload = (0, 0, tuple(self._mine[at:stop]))
             number = payload[2][0]
         self._at = stop
         ticket = Ticket(owner, 0, self._epoch, number, payload)

@@ -13,7 +13,7 @@ from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Place, Placed, Setting, plain_place, read_place, start_of
 from headrace.engine.plain import record, whole
 from headrace.engine.program import Program, Stage
-from headrace.engine.wire.messages import Ticket
+from headrace.engine.wire.messages import Owner, Ticket
 from headrace.errors import SnapshotRefused
 from headrace.plan.share import Share
 from headrace.plan.world import World
@@ -166,7 +166,7 @@ class Regroup(Feed):
             if len(self._start) < self._wanted:
                 self._keep(entry)
 
-    def next(self, owner: Any) -> Ticket | None:
+    def next(self, owner: Owner) -> Ticket | None:
         entries = self._entries
         while entries and entries[0].block.error is None and entries[0].stop - entries[0].first <= self._offset:
             self._spend()
@@ -213,7 +213,7 @@ class Regroup(Feed):
         ticket.after = self._cut()
         return ticket
 
-    def _failed(self, owner: Any) -> Ticket:
+    def _failed(self, owner: Owner) -> Ticket:
         """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
         before, kept = self._cut(), self._kept()
         while self._entries[0].block.error is None:

@@ -14,7 +14,7 @@ from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.plain import brief, record, row, whole
 from headrace.engine.program import Program
 from headrace.engine.wire.codec import unpack_state
-from headrace.engine.wire.messages import Reply, Ticket
+from headrace.engine.wire.messages import Owner, Reply, Ticket
 from headrace.errors import SnapshotRefused
 from headrace.pipe.cursor import State
 from headrace.pipe.graph import Pipe
@@ -82,7 +82,8 @@ class InStrands(Place):
         return self
 
     def open(self, setting: Setting, stage: int) -> Feed:
-        return Strands(self, setting.epoch, setting.policy.prefetch)
+        as_they_come = not setting.policy.ordered and stage == len(setting.program.stages) - 1
+        return Strands(self, setting.epoch, setting.policy.prefetch, as_they_come)
 
 
 def _check_state(state: object, node: Pipe[Any]) -> None:
@@ -119,7 +120,9 @@ class Strands(Feed):
 
     streamed = True
 
-    def __init__(self, at: InStrands, epoch: int, depth: int) -> None:
+    def __init__(self, at: InStrands, epoch: int, depth: int, as_they_come: bool = False) -> None:
+        self._as_they_come = as_they_come
+        """Strands do not wait for each other."""
         self._epoch = epoch
         self._depth = depth
         self._turn = at.turn
@@ -134,7 +137,7 @@ class Strands(Feed):
         self._queues: list[deque[tuple[Block, Any]]] = [deque() for _ in at.strands]
         self.ended = all(self._over)
 
-    def next(self, owner: Any) -> Ticket | None:
+    def next(self, owner: Owner) -> Ticket | None:
         # The strand with the least work ahead of it, and among those the one whose turn comes first.
         strands = len(self._over)
         for s in sorted(range(strands), key=lambda s: (self._ahead(s), (s - self._turn) % strands)):
@@ -157,7 +160,20 @@ class Strands(Feed):
         self._waiting[s] -= 1
         self._over[s] = self._over[s] or reply.ended or reply.error is not None
         self._queues[s].append((block, reply.state))
-        return self._in_turn()
+        return self._as_they_are() if self._as_they_come else self._in_turn()
+
+    def _as_they_are(self) -> Iterator[Entry]:
+        for s, queue in enumerate(self._queues):
+            while queue:
+                block, first = queue[0][0], self._taken[s]
+                if block.error is None and first >= block.count:
+                    self._next_block(s)
+                    continue
+                self._turn, before = s, self._now()
+                self._turn, self._taken[s] = s + 1, block.count
+                self._next_block(s)
+                yield Entry(block, first, block.count, before, self._now())
+        self.ended = all(self._over)
 
     def _in_turn(self) -> Iterator[Entry]:
         strands = len(self._queues)

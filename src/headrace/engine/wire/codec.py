@@ -9,16 +9,12 @@ refuses goes by cloudpickle. Many samples in one slot are
 packed one by one with a table of their places, so that a reader can take any of them.
 """
 
-import importlib
 import io
 import marshal
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Any
-
-import cloudpickle
 
 from headrace.engine.wire import fold, tensors
 from headrace.engine.wire.fold import IN_BAND
@@ -29,13 +25,10 @@ PICKLE = 0x80
 """The first byte of every pickle of protocol 2 and later, and of no folded tree."""
 
 CURE = "return plain data, arrays or tensors from the last op that runs in the worker"
-"""What to do about a sample that cannot travel; doors that know no ops have their own words (`shipping.Words`)."""
-
-Spans = tuple[int, ...]
-"""offset, size, offset, size, ..."""
+"""What to do about a sample that cannot travel; doors that know no ops have their own words (`words.Words`)."""
 
 
-def pack(sample: Any) -> tuple[bytes, list[Any]]:
+def pack(sample: object) -> tuple[bytes, list[Any]]:
     """The head and the buffers of one object."""
     folded = fold.pack(sample)
     if folded is not None:
@@ -79,46 +72,6 @@ def _keeper(buffers: list[Any]) -> Callable[[pickle.PickleBuffer], bool]:
     return keep
 
 
-class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle, with the slots of classes that go by value: it forgets them, and their instances would not fit."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if type(obj).__name__ == "MonthDayNano":  # pyarrow's: its class says that it is one of Python's own
-            return _interval, tuple(obj)
-        if _is_untyped(obj):
-            return tensors.Memories().reduce(obj)
-        reduced = super().reducer_override(obj)
-        by_value = isinstance(reduced, tuple) and reduced[0].__name__ == "_make_skeleton_class"
-        if by_value and "__slots__" in vars(obj) and not issubclass(obj, tuple):
-            make, (meta, name, bases, kwargs, *more), *state = reduced
-            return make, (meta, name, bases, {**kwargs, "__slots__": obj.__slots__}, *more), *state
-        return reduced
-
-
-def _is_untyped(obj: Any) -> bool:
-    """Whether it is a tensor of a type that torch itself writes and cannot read back: those without a storage class."""
-    torch = sys.modules.get("torch")
-    if torch is None or type(obj) is not getattr(torch, "Tensor", None):
-        return False
-    name = str(obj.dtype).removeprefix("torch.")
-    return name in ("uint16", "uint32", "uint64", "complex32") or name.startswith(("float8", "float4"))
-
-
-def _interval(*parts: int) -> Any:
-    """Pickle calls this by name: an interval of pyarrow's, of months, days and nanoseconds."""
-    pyarrow: Any = importlib.import_module("pyarrow")
-    return pyarrow.MonthDayNano(parts)
-
-
-class _Reply(Pickler):
-    """What `__main__` holds here goes by name: the reader has it there too, and wants his own."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType) and in_main(obj):
-            return NotImplemented
-        return super().reducer_override(obj)
-
-
 MAINS = ("__main__", "__mp_main__")
 """The user's script, under the name it has where it was started, and in processes that multiprocessing spawns."""
 
@@ -131,10 +84,12 @@ def in_main(thing: Any) -> bool:
     return found is thing
 
 
-def dumps(thing: Any, keep: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
+def dumps(thing: object, keep: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
     """Anything by cloudpickle; buffers that `keep` takes are left out."""
+    from headrace.engine.wire.by_value import ReplyPickler
+
     stream = io.BytesIO()
-    _Reply(stream, 5, buffer_callback=keep).dump(thing)
+    ReplyPickler(stream, 5, buffer_callback=keep).dump(thing)
     return stream.getvalue()
 
 
@@ -219,7 +174,7 @@ class Writer:
         return start if start >= 0 and start + raw.nbytes <= self.size else None
 
 
-def pack_state(state: Any) -> bytes:
+def pack_state(state: object) -> bytes:
     """The state of a strand, on its way between a worker and its consumer. It never leaves the two."""
     return pickle.dumps(state, 5)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.engine.wire import codec
 
-Parts = tuple[type[BaseException], tuple[Any, ...], dict[str, Any], list[bytes] | None]
+ErrorParts = tuple[type[BaseException], tuple[Any, ...], dict[str, Any], list[bytes] | None]
 """Class, arguments, fields, and the packed members of an exception group."""
 _BUILT_IN = "builtins"
 _OWN = {"args", "exceptions", "message"}
@@ -34,7 +34,7 @@ def pack_error(error: BaseException) -> bytes:
 
 def load_error(packed: bytes) -> BaseException:
     """The exception again."""
-    parts: Parts = pickle.loads(packed)
+    parts: ErrorParts = pickle.loads(packed)
     kind, args, fields, group = parts
     given = args if group is None else (*args, [load_error(one) for one in group])
     error = _new(kind, given)
@@ -72,7 +72,7 @@ def _new(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     raise AssertionError("some built-in base makes the instance")
 
 
-def _travels(value: Any) -> bool:
+def _travels(value: object) -> bool:
     try:
         pickle.loads(codec.dumps(value))
     except Exception:

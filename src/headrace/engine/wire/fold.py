@@ -31,7 +31,7 @@ class AsTensor:
 
     __slots__ = ("array",)
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: object) -> None:
         self.array = array
 
     def __reduce__(self) -> Any:
@@ -156,7 +156,7 @@ def _array(array: Any, buffers: list[Any]) -> tuple[str, tuple[int, ...], bytes 
     return kind.str, array.shape, len(buffers) - 1
 
 
-def _unfold(node: Any, buffers: Sequence[Any]) -> Any:
+def _unfold(node: object, buffers: Sequence[Any]) -> Any:
     if type(node) is not tuple:
         return node
     form = node[0]
@@ -179,7 +179,7 @@ def _unfold(node: Any, buffers: Sequence[Any]) -> Any:
     return node[1]
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: object) -> Any:
     import torch
 
     return torch.from_numpy(array)

@@ -11,20 +11,7 @@ import sys
 from typing import Any
 
 from headrace.op import place
-from headrace.ops.copies import UNCHANGEABLE, copier
-
-
-def independent(sample: Any) -> Any:
-    """The sample, or a copy of what could still be changed in it."""
-    kind = type(sample)
-    if kind in UNCHANGEABLE:
-        return sample
-    if kind is tuple or kind is list:
-        if UNCHANGEABLE.issuperset(map(type, sample)):
-            return sample if kind is tuple else sample.copy()
-    elif kind is dict and UNCHANGEABLE.issuperset(map(type, sample.values())):
-        return sample.copy()
-    return _copied(sample)
+from headrace.ops.copies import copier
 
 
 def _array(array: Any) -> Any:
@@ -49,4 +36,5 @@ def _tensor(tensor: Any) -> Any:
     return tensor.clone()
 
 
-_copied = copier(_array, _tensor)
+independent = copier(_array, _tensor)
+"""The sample, or a copy of what could still be changed in it."""

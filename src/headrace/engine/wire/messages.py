@@ -21,9 +21,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from headrace.engine.feeds.block import Block
     from headrace.engine.feeds.place import Place, Placed
 
 from headrace.memory.arena import Slot
+from headrace.tracebacks import Call
 
 TICKETS, STOP = range(2)
 READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
@@ -32,9 +34,10 @@ BEGUN, DONE, PACKING = 1, 2, 3
 
 Skip = tuple[int, str, str, int | None]
 """A sample that failed and was left out: its position, the op, the error, and which one of its source it is."""
-Seconds = tuple[float, dict[int, float] | None, float]
-"""How long a ticket took, the seconds by op if it was timed (else None), and when it began, on a shared clock."""
-Table = tuple[int, int]
+Seconds = tuple[float, dict[int, float] | None, float, tuple[int, int, int] | None]
+"""How long a ticket took, the seconds by op if it was timed (else None), when it began, on a shared clock, and what it
+read of files (`meter.Reads`), if anything."""
+SampleTable = tuple[int, int]
 """Where the table of the samples in a slot lies: offset and size."""
 
 
@@ -68,7 +71,7 @@ class Many(NamedTuple):
 
     samples: int
     """How many."""
-    table: Table
+    table: SampleTable
     size: int
     skipped: tuple[Skip, ...]
     seconds: Seconds
@@ -80,7 +83,10 @@ class Failed(NamedTuple):
     """An error of user code."""
 
     error: bytes
-    traceback: str
+    led: str
+    """The traceback of what led to it, if something did."""
+    calls: tuple[Call, ...]
+    """Those that it went through, without headrace's own."""
 
 
 Result = Inline | Slotted | Many | Failed
@@ -144,7 +150,7 @@ class Ticket:
         "pin", "seq", "skips", "slot", "stage", "strand",
     )  # fmt: skip
 
-    def __init__(self, owner: Any, stage: int, epoch: int, number: int, payload: Any) -> None:
+    def __init__(self, owner: Owner | None, stage: int, epoch: int, number: int, payload: Any) -> None:
         self.owner = owner
         self.stage = stage
         self.epoch = epoch
@@ -161,15 +167,15 @@ class Ticket:
         self.pin: int | None = None
         """The only worker that may run it."""
         self.strand: int | None = None
-        self.blocks: Any = ()
+        self.blocks: Sequence[Any] = ()
         """Blocks that the payload refers to, kept until the reply."""
-        self.home: Any = None
+        self.home: Block | None = None
         """The block behind whose samples the result may be written: its last ones come first in this ticket."""
         self.skips = 0
         """Samples that earlier stages have left out, up to here."""
         self.kept = (0, 0)
         """The same, but only those that a run that goes on from `before` or from `after` will not meet again."""
-        self.slot: Any = None
+        self.slot: Slot | None = None
         self.avoid: tuple[int, ...] = ()
         """Positions that are left out because they are poison."""
 

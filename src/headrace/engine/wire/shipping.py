@@ -7,36 +7,29 @@ spawned knows the script as `__mp_main__`; that is the same script.
 """
 
 import io
-import os
 import pickle
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 import cloudpickle
 
 from headrace.engine.program import Program
-from headrace.engine.wire import codec
-from headrace.errors import HeadraceError, NotPicklable
-
-CURE = (
-    "make it where it is used (for example in __getitem__ or worker_init), or use start_method='fork', or kind='thread'"
-)
-"""What to do about a part of a pipe that cannot travel."""
-DATASET_CURE = (
-    "make it where it is used (for example in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
-)
-"""The same in torch's names, which more than one door has."""
+from headrace.engine.wire import by_value, codec
+from headrace.engine.wire.unshipping import search_path
+from headrace.engine.wire.words import CURE
+from headrace.errors import NotPicklable
+from headrace.tracebacks import full
 
 
 class Inherited(Protocol):
     """What only a process on this machine can be given, beside the bytes (`workers.process.handles`)."""
 
     def __enter__(self) -> object: ...
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any, /) -> None: ...
+    def __exit__(self, kind: object, error: BaseException | None, trace: object, /) -> None: ...
     def again(self) -> None: ...
     @property
     def reducers(self) -> Mapping[type, Callable[[Any], Any]]: ...
@@ -57,26 +50,28 @@ class _Nothing:
         pass
 
 
-class _Pickler(codec.Pickler):
+class _Pickler(by_value.Pickler):
     """Notes the classes of `__main__` that it met, and the modules that the reader will have to import."""
 
     def __init__(self, stream: io.BytesIO, inherited: Inherited) -> None:
         # (Looked at while it is made.)
-        self.dispatch_table: Any = ChainMap(dict(inherited.reducers), codec.Pickler.dispatch_table)
+        self.dispatch_table: Any = ChainMap(dict(inherited.reducers), by_value.Pickler.dispatch_table)
         super().__init__(stream, protocol=5)
         self.mains: dict[str, type] = {}
         self.modules: set[str] = set()
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, type) and codec.in_main(obj):
             self.mains[obj.__qualname__] = obj
+        if isinstance(obj, ModuleType):
+            self.modules.add(obj.__name__)  # a global of a function that goes by value
         module = getattr(obj, "__module__", None)
         if isinstance(module, str) and callable(obj):
             self.modules.add(module)
         return super().reducer_override(obj)
 
 
-def ship(program: Program, extra: Any = None, inherited: Inherited | None = None) -> tuple[bytes, list[str]]:
+def ship(program: Program, extra: object = None, inherited: Inherited | None = None) -> tuple[bytes, list[str]]:
     """The program, and `extra` beside it, as bytes, and the modules it needs; what cannot be pickled is named."""
     inherited = inherited or _Nothing()
     pickler = _Pickler(io.BytesIO(), inherited)
@@ -87,7 +82,7 @@ def ship(program: Program, extra: Any = None, inherited: Inherited | None = None
         try:
             pickler.dump((program, extra))
         except Exception as refused:
-            raise _named(program, refused, inherited) from refused
+            raise _named(program, refused, inherited) from (refused if full() else None)
         inherited.again()
         # One pickle for all, so that a function and its dataset stay the same objects; the classes stand in front.
         _Pickler(whole, inherited).dump((pickler.mains, program, extra))
@@ -108,60 +103,6 @@ def _script_by_value() -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(script)
 
 
-def search_path() -> list[str]:
-    """Where modules are found, in a form that holds in another folder too."""
-    return [os.path.abspath(entry) for entry in sys.path]
-
-
-def unship(data: Any) -> tuple[Program, Any]:
-    """The program again, in a new process."""
-    view = memoryview(data)
-    start = 8 + int.from_bytes(view[:8], "little")
-    # First where modules are found: what comes next needs them.
-    sys.path.extend(entry for entry in pickle.loads(view[8:start]) if entry not in sys.path)
-    mains, program, extra = pickle.loads(view[start:])
-    main = sys.modules["__main__"]
-    sys.modules.setdefault("__mp_main__", main)
-    for name, kind in mains.items():
-        outer: Any = main
-        *nest, last = name.split(".")
-        for part in nest:
-            outer = getattr(outer, part, None)
-            if outer is None:
-                break
-        else:
-            setattr(outer, last, kind)
-    return program, extra
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What to do about an error, in the words of a door: `with words:` around what may raise it.
-
-    The options of doors have other names than those of a Loader. `there` is about something that cannot travel to a
-    worker, `back` about the way back; `others` are further phrases of a Loader's errors, and what a door says instead.
-    """
-
-    there: str = CURE
-    back: str = codec.CURE
-    others: tuple[tuple[str, str], ...] = ()
-
-    def retell(self, error: BaseException) -> None:
-        if isinstance(error, HeadraceError):
-            told = str(error)
-            for phrase, instead in ((CURE, self.there), (codec.CURE, self.back), *self.others):
-                told = told.replace(phrase, instead)
-            if told != str(error):
-                error.args = (told,)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None:
-            self.retell(error)
-
-
 def _named(program: Program, refused: Exception, inherited: Inherited) -> NotPicklable:
     """Which op, and which attribute of what it holds, does not go."""
     for node in program.pipe.nodes():
@@ -175,7 +116,7 @@ def _named(program: Program, refused: Exception, inherited: Inherited) -> NotPic
     return NotPicklable(f"the loader's options cannot be sent to a worker process: {refused}")
 
 
-def _blame(thing: Any, path: str, inherited: Inherited, depth: int = 0) -> tuple[Any, str]:
+def _blame(thing: object, path: str, inherited: Inherited, depth: int = 0) -> tuple[Any, str]:
     """The innermost part that cannot be pickled, and the path to it."""
     if depth < 6:
         for name, part in _parts(thing):
@@ -202,7 +143,7 @@ def _parts(thing: Any) -> list[tuple[str, Any]]:
     return [(f".{n}", v) for n, v in getattr(thing, "__dict__", {}).items()] if not isinstance(thing, type) else []
 
 
-def _refusal(thing: Any, inherited: Inherited) -> Exception | None:
+def _refusal(thing: object, inherited: Inherited) -> Exception | None:
     try:
         _Pickler(io.BytesIO(), inherited).dump(thing)
     except Exception as refused:

@@ -7,6 +7,7 @@ they leave no gaps: nobody wants a whole dataset to travel with each of its rows
 
 import pickle
 import sys
+from types import ModuleType
 from typing import Any
 
 MOST = 4
@@ -60,7 +61,7 @@ class Memories:
         layout = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         return _view, (self._memory(torch, tensor), dtype, *layout, grad)
 
-    def _memory(self, torch: Any, tensor: Any) -> _Memory:
+    def _memory(self, torch: ModuleType, tensor: Any) -> _Memory:
         storage = tensor.untyped_storage()
         known = self._known.get(storage.data_ptr())
         if known is None:
@@ -70,7 +71,7 @@ class Memories:
         return known
 
 
-def _arrived(raw: Any) -> Any:
+def _arrived(raw: object) -> Any:
     import torch
 
     return torch.frombuffer(raw, dtype=torch.uint8)

@@ -89,6 +89,7 @@ def _name(ticket: Ticket) -> tuple[int, int, int | None, int]:
 def at_hand(tickets: Iterable[Ticket]) -> tuple[Ticket, At] | None:
     """The ticket that has begun a sample and is not answered, as its slot's header says: queued ones never count."""
     for ticket in tickets:
+        assert ticket.slot is not None
         seq, position, begun = _HEADER.unpack_from(ticket.slot.map, 0)
         if seq == ticket.seq and begun in (BEGUN, PACKING):
             return ticket, At(position, begun == PACKING)

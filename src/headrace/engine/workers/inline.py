@@ -31,10 +31,11 @@ class InlineWorkers(Workers):
     def open(self, program: Program) -> None:
         self.program = program
         self._task = Task(program, "the consumer itself", packed=False)
-        self._borrowed = BorrowedGlobals()
+        streamed = program.stages[0].feed == "strand"
+        self._borrowed = BorrowedGlobals(goes_on=streamed)  # the executor seeds before every other ticket
         # A stream is read a little ahead anyway. Doing a few small batches of it together lends the caller's generators
         # once for all of them, which costs more than such a batch.
-        self._together = STREAMED if program.stages[0].feed == "strand" else 1
+        self._together = STREAMED if streamed else 1
 
     def submit(self, ticket: Ticket) -> bool:
         if len(self._tickets) >= self._together:
@@ -45,12 +46,14 @@ class InlineWorkers(Workers):
     def wait(self, timeout: float | None = None) -> list[Reply]:
         if not self.program.keyed:
             return [self._answer(self._tickets.popleft())]
-        with self._borrowed:
-            replies = [self._answer(self._tickets.popleft())]
-            until = time.perf_counter() + TOGETHER
-            while self._tickets and time.perf_counter() < until:
-                replies.append(self._answer(self._tickets.popleft()))
-            return replies
+        return self._borrowed.run(self._answers)
+
+    def _answers(self) -> list[Reply]:
+        replies = [self._answer(self._tickets.popleft())]
+        until = time.perf_counter() + TOGETHER
+        while self._tickets and time.perf_counter() < until:
+            replies.append(self._answer(self._tickets.popleft()))
+        return replies
 
     def _answer(self, ticket: Ticket) -> Reply:
         try:

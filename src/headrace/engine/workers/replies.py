@@ -15,10 +15,11 @@ from headrace.engine.wire.messages import (
     Ticket,
 )
 from headrace.memory.arena import Slot
+from headrace.tracebacks import Call, calls, put_back
 
 
 class RemoteTraceback(Exception):
-    """The traceback of an error, as it was in the worker."""
+    """The traceback of what led to an error, as it was in the worker."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -28,10 +29,12 @@ class RemoteTraceback(Exception):
         return f"\n{self.text}"
 
 
-def remote(packed: bytes, text: str) -> BaseException:
-    """The error itself, caused by the traceback that it had in the worker."""
+def remote(packed: bytes, led: str, made: tuple[Call, ...]) -> BaseException:
+    """The error itself, with the calls that it went through in the worker, caused by what caused it there."""
     error = load_error(packed)
-    error.__cause__ = RemoteTraceback(text)
+    put_back(error, made)
+    if led:
+        error.__cause__ = RemoteTraceback(led)
     return error
 
 
@@ -66,7 +69,8 @@ def result_of(reply: Reply) -> tuple[int, Result]:
     """The kind and the result that make this reply: what `reply_to` was told."""
     if reply.error is not None:
         cause = reply.error.__cause__
-        return FAILED, Failed(pack_error(reply.error), cause.text if isinstance(cause, RemoteTraceback) else "")
+        led = cause.text if isinstance(cause, RemoteTraceback) else ""
+        return FAILED, Failed(pack_error(reply.error), led, calls(reply.error))
     assert reply.seconds
     told = (reply.skipped, reply.seconds)
     if reply.slot is None:

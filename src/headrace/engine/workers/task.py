@@ -20,6 +20,8 @@ from headrace.engine.wire.failures import pack_error
 from headrace.engine.wire.messages import PACKING, Failed, Seconds, Skip, Work
 from headrace.errors import hint_at_limit
 from headrace.memory.arena import OutOfSharedMemory
+from headrace.observe.meter import files
+from headrace.tracebacks import calls, full, shortened
 
 Load = Callable[[Any], list[Any]]
 """Samples of the stage before, out of what a ticket says about where they are."""
@@ -76,7 +78,9 @@ class Task:
 
     def seconds(self, made: Made) -> Seconds:
         """How long the ticket has taken up to now."""
-        return time.perf_counter() - made.began, self.executor.timings, made.began
+        reads = files.taken()
+        told = None if reads is None else (reads.bytes, reads.opens, reads.requests)
+        return time.perf_counter() - made.began, self.executor.timings, made.began, told
 
     def note(self, error: BaseException) -> None:
         """Say in the error where it happened."""
@@ -99,4 +103,6 @@ class Task:
 
 def failed(error: BaseException) -> Failed:
     """An error, as it travels."""
-    return Failed(pack_error(error), "".join(traceback.format_exception(error)))
+    led = error if full() else error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    text = "" if led is None else "".join(traceback.format_exception(shortened(led)))
+    return Failed(pack_error(error), text, calls(error))

@@ -18,7 +18,7 @@ def _name(thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": "thread_name", "pid": 0, "tid": thread, "args": {"name": name}}
 
 
-def _event(record: Record, thread: int, name: str, began: float, ended: float, **args: Any) -> dict[str, Any]:
+def _event(record: Record, thread: int, name: str, began: float, ended: float, **args: object) -> dict[str, Any]:
     return {
         "ph": "X", "pid": 0, "tid": thread, "name": name, "ts": (began - record.began) * 1e6,
         "dur": max(0.0, ended - began) * 1e6, "args": args,

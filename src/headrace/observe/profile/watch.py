@@ -142,7 +142,7 @@ class Watch(Iterator[Any]):
     def __enter__(self) -> "Watch":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

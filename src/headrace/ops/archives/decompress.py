@@ -51,7 +51,7 @@ class Decompress(EachFile[tuple[str, StreamWrapper]]):
         if isinstance(self.file_type, str):
             object.__setattr__(self, "file_type", CompressionType(self.file_type.lower()))
 
-    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+    def apply(self, sample: object) -> tuple[str, StreamWrapper]:
         path, stream = pathname_stream(sample)
         try:
             kind = self.file_type or by_name(path)
@@ -66,7 +66,7 @@ class LoadFromBz2(EachFile[tuple[str, StreamWrapper]]):
 
     known: int = -1
 
-    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+    def apply(self, sample: object) -> tuple[str, StreamWrapper]:
         return _without_suffix(sample, ".bz2", CompressionType.BZIP2, "bzip2")
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
@@ -79,7 +79,7 @@ class LoadFromXz(EachFile[tuple[str, StreamWrapper]]):
 
     known: int = -1
 
-    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+    def apply(self, sample: object) -> tuple[str, StreamWrapper]:
         return _without_suffix(sample, ".xz", CompressionType.LZMA, "xz/lzma")
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
@@ -99,7 +99,7 @@ def by_name(path: str) -> CompressionType:
     )
 
 
-def _without_suffix(sample: Any, suffix: str, kind: CompressionType, called: str) -> tuple[str, StreamWrapper]:
+def _without_suffix(sample: object, suffix: str, kind: CompressionType, called: str) -> tuple[str, StreamWrapper]:
     path, stream = pathname_stream(sample)
     try:
         inner = StreamWrapper(_OPENERS[kind](stream.file_obj), stream, path.removesuffix(suffix))

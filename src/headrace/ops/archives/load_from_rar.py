@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.ops.files.per_file import PerFile, member, pathname_stream
 from headrace.sources.extra import demand, need
@@ -19,7 +18,7 @@ class LoadFromRar(PerFile[tuple[str, StreamWrapper]]):
     def __post_init__(self) -> None:
         demand("rar", "rarfile")
 
-    def spread(self, sample: Any) -> Iterator[tuple[str, StreamWrapper]]:
+    def spread(self, sample: object) -> Iterator[tuple[str, StreamWrapper]]:
         path, stream = pathname_stream(sample)
         rarfile = need("rar", "rarfile")
         archive = stream

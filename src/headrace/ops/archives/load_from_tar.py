@@ -12,10 +12,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from headrace.ops.files.per_file import PerFile, member, pathname_stream
-from headrace.sources.slice import Slice, open_slice
+from headrace.sources.slice import FileSlice, open_slice
 from headrace.sources.stream import StreamWrapper, in_memory
 from headrace.sources.tar import content, headers, open_tar
 
@@ -27,7 +26,7 @@ class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
     mode: str = "r:*"
     known: int = -1
 
-    def spread(self, sample: Any) -> Iterator[tuple[str, StreamWrapper]]:
+    def spread(self, sample: object) -> Iterator[tuple[str, StreamWrapper]]:
         path, stream = pathname_stream(sample)
         try:
             yield from members(path, stream, self.mode)
@@ -60,7 +59,7 @@ def entries(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tup
                 continue
             name = member(path, info.name)
             if plain is not None and info.sparse is None:
-                part = Slice(plain, info.offset_data, info.size, stream.file_obj)
+                part = FileSlice(plain, info.offset_data, info.size, stream.file_obj)
                 again = partial(open_slice, plain, info.offset_data, info.size)
                 inner = StreamWrapper(io.BufferedReader(part), stream, name, again)
             else:

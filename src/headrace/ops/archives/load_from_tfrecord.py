@@ -10,25 +10,25 @@ from headrace.ops.files.per_file import PerFile, pathname_stream
 from headrace.sources.stream import StreamWrapper
 from headrace.sources.tfrecord import features, records
 
-Spec = Mapping[str, tuple[tuple[int, ...] | None, Any]]
+Spec = Mapping[str, tuple[tuple[int, ...] | None, Any] | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadFromTfrecord(PerFile[dict[str, Any]]):
     """Each example as a dict. `spec`, `{name: (shape, dtype)}`, picks features and gives them their shape and type.
 
-    A dtype is whatever `numpy.dtype` takes, or one of torch's; None leaves shape or type as they are.
+    A dtype is whatever `numpy.dtype` takes, or one of torch's; None leaves shape, type or both as they are.
     """
 
     spec: Spec | None = None
     known: int = -1
 
     def __post_init__(self) -> None:
-        for shape, _ in (self.spec or {}).values():
-            if shape is not None and sum(1 for n in shape if n == -1) > 1:
+        for form in (self.spec or {}).values():
+            if form is not None and form[0] is not None and list(form[0]).count(-1) > 1:
                 raise RuntimeError("Shape can contain at most one dynamic dimension (-1).")
 
-    def spread(self, sample: Any) -> Iterator[dict[str, Any]]:
+    def spread(self, sample: object) -> Iterator[dict[str, Any]]:
         path, stream = pathname_stream(sample)
         yield from self._examples(path, stream)
 
@@ -48,23 +48,34 @@ class LoadFromTfrecord(PerFile[dict[str, Any]]):
         lacking = [name for name in self.spec if name not in example]
         if lacking:
             raise RuntimeError(f"Example is missing some required keys: {', '.join(sorted(lacking))}")
-        return {name: _formed(example[name], shape, dtype) for name, (shape, dtype) in self.spec.items()}
+        return {name: _formed(example[name], *(form or (None, None))) for name, form in self.spec.items()}
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.known if self.known >= 0 else None
 
 
 def _formed(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> Any:
-    """A feature in its shape and type; of a sequence, each of its features."""
+    """A feature in its shape and type; the features of a sequence are one array then, and have one shape together."""
+    if isinstance(value, list) and value and hasattr(value[0], "reshape"):
+        if shape is None and dtype is None:
+            return value
+        value = _stacked(value)
     if isinstance(value, list):
-        if value and not isinstance(value[0], bytes):
-            return [_formed(v, shape, dtype) for v in value]
-        return value if shape is None else _nested(value, _whole(shape, len(value)))
+        flat = [part for step in value for part in (step if isinstance(step, list) else [step])]
+        return value if shape is None else _nested(flat, _whole(shape, len(flat)))
     if value is None:
         return None
     if shape is not None:
         value = value.reshape(_whole(shape, value.size))
     return value if dtype is None else value.astype(_numpy_name(dtype))
+
+
+def _stacked(features: list[Any]) -> Any:
+    import numpy as np
+
+    if len({feature.shape for feature in features}) > 1:
+        raise RuntimeError("The features of a sequence have different lengths: leave shape and dtype out of its spec")
+    return np.stack(features)
 
 
 def _whole(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -84,5 +95,5 @@ def _nested(values: list[bytes], shape: tuple[int, ...]) -> Any:
     return values
 
 
-def _numpy_name(dtype: Any) -> Any:
+def _numpy_name(dtype: object) -> Any:
     return str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype

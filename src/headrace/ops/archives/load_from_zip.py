@@ -18,7 +18,7 @@ class LoadFromZip(PerFile[tuple[str, StreamWrapper]]):
 
     known: int = -1
 
-    def spread(self, sample: Any) -> Iterator[tuple[str, StreamWrapper]]:
+    def spread(self, sample: object) -> Iterator[tuple[str, StreamWrapper]]:
         path, stream = pathname_stream(sample)
         archive = stream
         try:

@@ -15,6 +15,7 @@ from headrace.context import skipper
 from headrace.op import Here, Op
 from headrace.ops.archives.load_from_tar import entries
 from headrace.ops.files.per_file import PerFile
+from headrace.sources.stream import StreamWrapper
 
 Grouped = dict[str, Any]
 _KEY = re.compile(r"^((?:.*/|)[^./]+)(\.[^/]*)$", re.DOTALL)
@@ -56,7 +57,7 @@ class WebDataset(Op[tuple[str, Any], Grouped]):
 class LoadShards(PerFile[Grouped]):
     """The samples of each tar archive, with the content of their files as bytes."""
 
-    def read(self, path: str, stream: Any) -> Iterator[Grouped]:
+    def read(self, path: str, stream: StreamWrapper) -> Iterator[Grouped]:
         skip = skipper()
         group: Grouped = {}
         broken = None  # the key of a sample that is left out
@@ -87,7 +88,7 @@ def split(path: str) -> tuple[str, str] | None:
     return None if found is None else (found.group(1), found.group(2))
 
 
-def add(group: Grouped, prefix: str, suffix: str, data: Any) -> None:
+def add(group: Grouped, prefix: str, suffix: str, data: object) -> None:
     if suffix in group:
         raise ValueError(f"the sample {prefix!r} has two files that end in {suffix!r}")
     group[suffix] = data

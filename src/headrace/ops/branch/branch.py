@@ -16,19 +16,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from headrace.op import Here
+from headrace.op import Here, InputCursor
 from headrace.tables.ops.columns import close_streams
 
 Route = Callable[[int, Any], Iterable[tuple[int, Any]]]
 """Which taps get what out of the sample with this number."""
+Overflow = Callable[[dict[int, deque[Any]], int], str | None]
+"""What is wrong with so much waiting for other taps than this one, if anything is."""
 
 
 class Hub:
     """What the taps of one node share in one opened graph."""
 
-    def __init__(
-        self, source: Iterator[Any], route: Route, overflow: Callable[[dict[int, deque[Any]], int], str | None]
-    ):
+    def __init__(self, source: Iterator[Any], route: Route, overflow: Overflow):
         self._source = source
         self._route = route
         self._overflow = overflow
@@ -83,21 +83,19 @@ class Hub:
 
 
 def tapped(
-    source: Any, here: Here, tap: int, route: Route, overflow: Callable[[dict[int, deque[Any]], int], str | None]
+    source: Iterator[Any],
+    here: Here,
+    tap: int,
+    route: Route,
+    overflow: Overflow,
 ) -> Iterator[Any]:
     """The samples of one tap, through the hub that this graph's taps of the same node share."""
-    # How many samples the cursor will drop: it knows, and nobody else does.
-    delivered: int = getattr(getattr(here._rest, "__self__", None), "_skip", 0)
-    opening = getattr(source, "_opening", None)
-    if opening is None:
-        return Hub(source, route, overflow).join(tap, delivered)
-    key: Any = ("hub", id(source.node), source.turn)
-    hub = opening.opened.get(key)
+    shared = source.shared() if isinstance(source, InputCursor) else {}
+    hub: Hub | None = shared.get("hub")
     # All taps of one opening join before the first is read; whoever comes later belongs to another round.
     if hub is None or hub.started or hub.has(tap):
-        hub = opening.opened[key] = Hub(source, route, overflow)
-    joined: Iterator[Any] = hub.join(tap, delivered)
-    return joined
+        hub = shared["hub"] = Hub(source, route, overflow)
+    return hub.join(tap, here.replays)
 
 
 class Memo:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from headrace.op import Here, Indexed, Op, Take
+from headrace.op import Here, Indexed, Op, Positions, Take
 
 T = TypeVar("T")
 
@@ -16,6 +16,7 @@ class Concat(Op[T, T]):
     """All samples of the first input, then of the second, and so on."""
 
     quiet = True
+    hands_on = True
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         for samples in inputs[:-1]:
@@ -49,7 +50,7 @@ def _take(takes: list[Take], ends: list[int]) -> Take:
 
     starts = [0, *ends[:-1]]
 
-    def take(positions: Any, names: tuple[str, ...] | None) -> Any:
+    def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
         owners = np.searchsorted(ends, positions, side="right")
         parts = []
         for part in np.unique(owners).tolist():

@@ -1,59 +1,237 @@
-"""Mix: several pipes drawn from by weight."""
+"""Mix: several pipes by weight, each with its exact share in every block, and any sample of it by its position.
 
-from collections.abc import Iterator
+Which input a sample comes from is arithmetic (`plan.mixture`). Over inputs with random access so is which sample of the
+input it is: nothing is read ahead, and everything before the mixture runs in all workers. Over streams the same pattern
+is followed, in one place, and the end of an input is noticed when it is reached.
+
+Weights may change in a running job (`Loader.reweight`). Those changes are the *journal*: no part of the fingerprint of
+the pipe, and kept in snapshots (`ops.branch.journal`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Op
+from headrace.op import Here, Indexed, InputCursor, Lengths, Op
+from headrace.ops.branch.journal import LIVE, Journal, stages_in
+from headrace.plan.mixture import NEVER, Ends, Mixture, WeightStage, whole_weights
+
+if TYPE_CHECKING:
+    from headrace.plan.order import Ints
 
 T = TypeVar("T")
-BLOCK = 256
+BLOCKS = 64
+"""Blocks of the mixture that are kept worked out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mix(Op[T, T]):
-    """Each next sample comes from an input chosen by weight, until every input has ended."""
+    """Samples of several pipes, in the shares that `stages` say, from which sample of the mixture on."""
 
-    weights: tuple[float, ...]
+    stages: tuple[WeightStage, ...]
+    ends: Ends = "drop"
+    journal: Journal = ()
+    """Changes of weights that were made while it ran."""
+    means: tuple[float, ...] | None = None
+    """Tokens of a sample of each input in the mean, where weights are those of tokens."""
     quiet = True
 
     def __post_init__(self) -> None:
-        if not self.weights or any(w <= 0 for w in self.weights):
-            raise BadOption(f"mix(weights=) needs one positive weight per pipe, not {self.weights!r}")
+        # The plan knows what can be wrong with stages and ends; the lengths come later.
+        Mixture((1,) * len(self.stages[0].weights), self.stages, 0, "first" if self.ends == "all" else self.ends)
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        from headrace.plan.order import uniform
-
-        *pipes, here = inputs
-        live = set(range(len(pipes)))
-        total = here.emitted
-        while live:
-            block, offset = divmod(total, BLOCK)
-            # One uniform number per sample, by its position: the draw does not depend on which inputs have ended.
-            for draw in uniform(here.seed, block * BLOCK, BLOCK)[offset:].tolist():
-                while live:
-                    chosen = self._choose(draw, live)
-                    try:
-                        sample = next(pipes[chosen])
-                    except StopIteration:
-                        live.discard(chosen)
-                        continue
-                    yield sample
-                    total += 1
-                    break
-                else:
-                    return
-
-    def _choose(self, draw: float, live: set[int]) -> int:
-        order = sorted(live)
-        left = draw * sum(self.weights[i] for i in order)
-        for i in order:
-            left -= self.weights[i]
-            if left < 0:
-                return i
-        return order[-1]
+    def mixture(self, lengths: Sequence[int], key: int, epoch: int) -> Mixture | None:
+        """The order of an epoch, over inputs of these lengths; None if there is nothing in them."""
+        stages = stages_in(epoch, self.stages, self.journal)
+        if not all(lengths):
+            if self.ends == "first" or not any(lengths):
+                return None
+            if self.ends != "drop":
+                raise BadOption(f"an input of mix(ends={self.ends!r}) has no samples, so it can never be given again")
+            stages = tuple(
+                WeightStage(start, tuple(w * bool(n) for w, n in zip(given, lengths, strict=True)))
+                for start, given in stages
+            )
+            lengths = [max(1, n) for n in lengths]
+        return Mixture(tuple(lengths), stages, key, self.ends)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         known = [n for n in inputs if n is not None]
-        return sum(known) if len(known) == len(inputs) else None
+        if len(known) < len(inputs):
+            return None
+        made = self.mixture(known, 0, self.journal[-1].epoch if self.journal else 0)
+        return 0 if made is None else made.length if made.length < NEVER else None
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        made = self.mixture([inner.length for inner in inputs], here.seed, here.epoch)
+        if made is None:
+            return Indexed(0, _nothing)
+        opened = [lru_cache(maxsize=2)(inner.again) for inner in inputs]
+        sizes, locate, drawn = made.lengths, made.locate, lru_cache(maxsize=BLOCKS)(made.drawn)
+
+        def get(position: int) -> T:
+            stage, block, place = locate(position)
+            held = drawn(stage, block)
+            source = int(held.source[place])
+            turn, row = divmod(int(held.number[place]), sizes[source])
+            sample: T = (opened[source](turn) if turn else inputs[source]).get(row)
+            return sample
+
+        found = Indexed(made.length, get)
+        known = [inner.lengths for inner in inputs if inner.lengths is not None]
+        if len(known) == len(inputs):
+            tokens, keys = sum(one.tokens for one in known), tuple(one.key for one in known)
+            found.lengths = Lengths(partial(self._lengths, made, inputs), tokens, (*keys, made))
+        return found
+
+    def _lengths(self, made: Mixture, inputs: tuple[Indexed, ...], positions: "Ints") -> "Ints":
+        import numpy as np
+
+        drawn = made(positions)
+        turns, rows = made.rows(drawn)
+        found = np.empty(len(positions), np.int64)
+        for source, turn in np.unique(np.stack([drawn.source, turns]), axis=1).T.tolist():
+            among = (drawn.source == source) & (turns == turn)
+            known = (inputs[source].again(turn) if turn else inputs[source]).lengths
+            assert known is not None
+            found[among] = known.at(rows[among])
+        return found
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        *pipes, here = inputs
+        indexed = [pipe.indexed() for pipe in pipes]
+        if all(one is not None for one in indexed):
+            whole = self.index(tuple(indexed), here)
+            assert whole is not None
+            for position in range(here.emitted, whole.length):
+                yield whole.get(position)
+        else:
+            yield from self._streams(pipes, here)
+
+    def _streams(self, pipes: Sequence[InputCursor[T]], here: Here) -> Iterator[T]:
+        """The note says how often each input has ended, and where each was left out."""
+        turns, left_out = ([0] * len(pipes), []) if here.note is None else here.note
+        wanted = [i for i in range(len(pipes)) if any(stage.weights[i] for stage in self.stages)]
+        position, fresh = here.emitted, -1
+        made = self._without(left_out, here)
+        block: tuple[int, int] | None = None
+        while made is not None:
+            *where, inside = made.locate(position)
+            if block != (block := (where[0], where[1])):
+                sources = made.drawn(*block).source.tolist()
+            source = sources[inside]
+            try:
+                sample = next(pipes[source])
+            except StopIteration:
+                turns[source] += 1
+                if self.ends == "first" or fresh == source or (self.ends == "all" and all(turns[i] for i in wanted)):
+                    return
+                if self.ends == "drop":
+                    left_out.append([position, source])
+                    made, block = self._without(left_out, here), None
+                else:
+                    pipes[source].again(turns[source])
+                    fresh = source  # if it ends at once, it has no samples at all
+                here.rest([list(turns), [list(one) for one in left_out]])
+                continue
+            position, fresh = position + 1, -1
+            yield sample
+
+    def _without(self, left_out: Sequence[Sequence[int]], here: Here) -> Mixture | None:
+        """The mixture of streams, with each of these inputs left out from where it ended."""
+        stages = stages_in(here.epoch, self.stages, self.journal)
+        for position, source in left_out:
+            begun = max(stage.start for stage in stages if stage.start <= position)
+            cut = (*stages, *(WeightStage(position, s.weights) for s in stages if s.start == begun < position))
+            stages = tuple(
+                s if s.start < position else WeightStage(s.start, (*s.weights[:source], 0, *s.weights[source + 1 :]))
+                for s in sorted(cut)
+            )
+        last = left_out[-1][0] if left_out else 0
+        live = [s for s in stages if any(s.weights)]
+        if not any(s.start >= last for s in live) or not live:
+            return None
+        kept = tuple(live) if live[0].start == 0 else (WeightStage(0, live[0].weights), *live[1:])
+        return Mixture((1,) * len(stages[0].weights), kept, here.seed, "forever")
+
+    def accepts(self, note: object) -> bool:
+        inputs = len(self.stages[0].weights)
+        if note is None:
+            return True
+        if not isinstance(note, list) or len(note) != 2 or not all(isinstance(part, list) for part in note):
+            return False
+        turns, left_out = note
+        return (
+            len(turns) == inputs
+            and all(_whole(turn) for turn in turns)
+            and all(
+                isinstance(one, list) and len(one) == 2 and _whole(one[0]) and _whole(one[1]) and one[1] < inputs
+                for one in left_out
+            )
+            and [one[0] for one in left_out] == sorted(one[0] for one in left_out)
+        )
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("mix", tuple((start, *weights) for start, weights in self.stages), self.ends)
+
+    def describe(self) -> str:
+        (_, first), *later = self.stages
+        more = "".join(f", {start}: {weights}" for start, weights in later)
+        return f"mix({':'.join(map(str, first))}{more}, ends={self.ends!r})"
+
+    def weigh(self, weights: Sequence[float]) -> tuple[int, ...]:
+        """Weights as the user gives them (those of tokens, if the mixture was made with these), as whole numbers."""
+        return in_samples(weights, self.means, LIVE)
+
+
+class Openable(Protocol):
+    """What `mixed` asks of a pipe."""
+
+    def indexed(self, seed: int, epoch: int) -> Indexed | None: ...
+
+
+def mixed(
+    pipes: Sequence[Openable],
+    weights: Sequence[float] | None,
+    stages: Mapping[int, Sequence[float]] | None,
+    ends: Ends,
+    by: str,
+) -> Mix[Any]:
+    """The op that mixes these pipes, from what a user says about it."""
+    if by not in ("samples", "tokens"):
+        raise BadOption(f"mix(by={by!r}): weights are those of 'samples' or of 'tokens'")
+    means = [_mean(i, pipe.indexed(0, 0)) for i, pipe in enumerate(pipes)] if by == "tokens" else None
+    given = {0: weights if weights is not None else [1.0] * len(pipes), **(stages or {})}
+    for one in given.values():
+        if len(one) != len(pipes):
+            raise BadOption(f"mix() joins {len(pipes)} pipes but got {len(one)} weights")
+    return Mix(
+        tuple(WeightStage(start, in_samples(given[start], means)) for start in sorted(given)),
+        ends,
+        means=None if means is None else tuple(means),
+    )
+
+
+def _mean(number: int, indexed: Indexed | None) -> float:
+    if indexed is None or indexed.lengths is None:
+        raise BadOption(
+            f"mix(by='tokens'): the lengths of the samples of input {number} are not known without reading them; store "
+            "its tokens first (headrace tokenize), or pack every input to rows of one length and mix these by samples"
+        )
+    return indexed.lengths.tokens / max(1, indexed.length)
+
+
+def in_samples(weights: Sequence[float], means: Sequence[float] | None, period: int | None = None) -> tuple[int, ...]:
+    """Whole weights of samples; with `means`, the tokens of a sample of each input, the weights are those of tokens."""
+    given = list(weights) if means is None else [w / mean for w, mean in zip(weights, means, strict=True)]
+    return whole_weights(given) if period is None else whole_weights(given, period)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < NEVER
+
+
+def _nothing(position: int) -> Any:
+    raise IndexError(f"position {position} of an empty mixture")

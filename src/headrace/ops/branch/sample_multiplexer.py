@@ -1,26 +1,68 @@
-"""Sample multiplexer: `mix` with a seed of its own."""
+"""Sample multiplexer: several pipes, drawn from at random by weight."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.ops.branch.mix import Mix
+from headrace.errors import BadOption
+from headrace.op import Op
 from headrace.plan.seed import key
 
 T = TypeVar("T")
+BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class SampleMux(Mix[T]):
-    """The draws depend on `seed` and the epoch, not on the loader's seed; None: as in `mix`."""
+class SampleMux(Op[T, T]):
+    """Each next sample comes from an input chosen by weight, until every input has ended.
 
+    The draws depend on `seed` and the epoch, not on the loader's seed; None: on that too.
+    """
+
+    weights: tuple[float, ...]
     seed: int | None = None
+    quiet = True
+
+    def __post_init__(self) -> None:
+        if not self.weights or any(w <= 0 for w in self.weights):
+            raise BadOption(f"sample_multiplexer(weights=) needs one positive weight per pipe, not {self.weights!r}")
 
     def flow(self, *inputs: Any) -> Iterator[T]:
-        here = inputs[-1]
-        if self.seed is not None:
-            here.seed = key(self.seed, "multiplexer", here.epoch)
-        return Mix.flow(self, *inputs)
+        from headrace.plan.order import uniform
+
+        *pipes, here = inputs
+        seed = here.seed if self.seed is None else key(self.seed, "multiplexer", here.epoch)
+        live = set(range(len(pipes)))
+        total = here.emitted
+        while live:
+            block, offset = divmod(total, BLOCK)
+            # One uniform number per sample, by its position: the draw does not depend on which inputs have ended.
+            for draw in uniform(seed, block * BLOCK, BLOCK)[offset:].tolist():
+                while live:
+                    chosen = self._choose(draw, live)
+                    try:
+                        sample = next(pipes[chosen])
+                    except StopIteration:
+                        live.discard(chosen)
+                        continue
+                    yield sample
+                    total += 1
+                    break
+                else:
+                    return
+
+    def _choose(self, draw: float, live: set[int]) -> int:
+        order = sorted(live)
+        left = draw * sum(self.weights[i] for i in order)
+        for i in order:
+            left -= self.weights[i]
+            if left < 0:
+                return i
+        return order[-1]
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        known = [n for n in inputs if n is not None]
+        return sum(known) if len(known) == len(inputs) else None
 
     @classmethod
     def name(cls) -> str:

@@ -15,7 +15,7 @@ class Zip(Op[Any, tuple[Any, ...]]):
     quiet = True
     pairs = True
 
-    def flow(self, *inputs: Any) -> Iterator[tuple[Any, ...]]:
+    def flow(self, *inputs: object) -> Iterator[tuple[Any, ...]]:
         yield from builtins.zip(*inputs[:-1], strict=False)
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:

@@ -17,7 +17,7 @@ class ZipWithMap(Each[Any, Any]):
     keep_key: bool = False
     user = True
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         key = self.key_fn(sample)
         try:
             match = self.table[key]

@@ -50,7 +50,7 @@ class OpenFilesByFsspec(EachFile[tuple[str, StreamWrapper]]):
         object.__setattr__(self, "kwargs_for_open", keywords(self.kwargs_for_open))
         object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
-    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+    def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         again = partial(open_fsspec, sample, self.mode, open_options=dict(self.kwargs_for_open), **dict(self.kwargs))
         return sample, StreamWrapper(again(), name=sample, reopen=again)
 
@@ -71,7 +71,7 @@ class SaveByFsspec(EachFile[str]):
         object.__setattr__(self, "kwargs_for_open", keywords(self.kwargs_for_open))
         object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
-    def apply(self, sample: Any) -> str:
+    def apply(self, sample: tuple[str, Any]) -> str:
         meta, data = sample
         url = meta if self.filepath_fn is None else self.filepath_fn(meta)
         files, path = filesystem(url, **dict(self.kwargs))

@@ -41,7 +41,7 @@ class CheckHash(EachFile[tuple[str, Any]]):
             raise
         return name, data
 
-    def _stream(self, stream: Any, digest: Any) -> Any:
+    def _stream(self, stream: StreamWrapper, digest: "hashlib._Hash") -> Any:
         """The stream, at its start again; one that cannot go back is kept in memory."""
         if not self.rewind or (hasattr(stream, "seekable") and stream.seekable()):
             while part := stream.read(CHUNK):
@@ -75,5 +75,5 @@ def file_hash(path: str, kind: str) -> str:
         return hashlib.file_digest(file, kind).hexdigest()
 
 
-def _raw(data: Any) -> Any:
+def _raw(data: object) -> Any:
     return data.encode() if isinstance(data, str) else data

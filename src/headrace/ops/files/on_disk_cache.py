@@ -24,7 +24,7 @@ from headrace.op import Each, Flat, Here, Op, place
 from headrace.ops.files.check_hash import check_kind, compare, file_hash
 from headrace.ops.files.save_to_disk import write_file, writing
 from headrace.plan.seed import key
-from headrace.sources.lock import hold
+from headrace.sources.lock import hold, sweep
 
 LIST = ".headrace_list"
 
@@ -43,7 +43,7 @@ class OnDiskCache(Each[Any, Any]):
         if self.hash_dict is not None:
             check_kind(self.hash_type)
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         raise RuntimeError("Please call `end_caching()` before iteration.")
 
     def targets(self, sample: Any) -> list[str]:
@@ -91,7 +91,7 @@ class EndCaching(Flat[Any, str]):
             raise BadOption("`filepath_fn` is mutually exclusive with `same_filepath_fn`")
         object.__setattr__(self, "mode", writing(self.mode))
 
-    def spread(self, sample: Any) -> Iterator[str]:
+    def spread(self, sample: object) -> Iterator[str]:
         targets = self.cache.targets(sample)
         if not targets:
             return
@@ -102,13 +102,15 @@ class EndCaching(Flat[Any, str]):
                 found = self._found(targets)  # another process may have made them meanwhile
                 if found is None:
                     found = self._make(sample, targets)
+        else:
+            sweep(_lock(targets[0]))  # of a process that was killed with the file in place and the lock held
         yield from found
 
     def _claim(self, target: str, held: ExitStack) -> None:
         """Become the one process that makes this file."""
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         try:
-            held.enter_context(hold(f"{target}.lock", self.timeout))
+            held.enter_context(hold(_lock(target), self.timeout))
         except TimeoutError as error:
             raise Exception(
                 f"OnDiskCache Exception: {target} expected to be written by different process, "
@@ -122,7 +124,7 @@ class EndCaching(Flat[Any, str]):
             return listed
         return targets if all(self.cache.is_right(p) for p in targets) else None
 
-    def _make(self, sample: Any, targets: list[str]) -> list[str]:
+    def _make(self, sample: object, targets: list[str]) -> list[str]:
         made = []
         for result in self._run(sample):
             if not isinstance(result, tuple | list) or len(result) != 2:
@@ -148,7 +150,7 @@ class EndCaching(Flat[Any, str]):
         fn = self.cache.filepath_fn if self.same_filepath_fn else self.filepath_fn
         return meta if fn is None else fn(meta)
 
-    def _run(self, sample: Any) -> Iterator[Any]:
+    def _run(self, sample: object) -> Iterator[Any]:
         """The section, over this one sample."""
         spot = place.spot
         here = spot.here or Here(0, 0, 0)
@@ -164,6 +166,10 @@ class EndCaching(Flat[Any, str]):
 
     def describe(self) -> str:
         return f"end_caching({' > '.join(op.describe() for op in self.section)}, mode={self.mode!r})"
+
+
+def _lock(path: str) -> str:
+    return f"{path}.lock"
 
 
 def _listed(path: str) -> list[str] | None:

@@ -29,7 +29,7 @@ class OpenFiles(EachFile[tuple[str, StreamWrapper]]):
         if "b" in self.mode and self.encoding is not None:
             raise BadOption("binary mode doesn't take an encoding argument")
 
-    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+    def apply(self, sample: object) -> tuple[str, StreamWrapper]:
         if not isinstance(sample, str | os.PathLike):
             raise TypeError(f"Expected string type for pathname, but got {type(sample)}")
         mode = self.mode if self.mode.startswith("r") else f"r{self.mode}"

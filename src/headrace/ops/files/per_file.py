@@ -31,10 +31,10 @@ class PerFile(Flat[Any, Out]):
     __slots__ = ()
     coarse = True
 
-    def read(self, path: str, stream: Any) -> Iterator[Out]:
+    def read(self, path: str, stream: StreamWrapper) -> Iterator[Out]:
         raise NotImplementedError(f"{type(self).__name__} must define read()")
 
-    def spread(self, sample: Any) -> Iterator[Out]:
+    def spread(self, sample: object) -> Iterator[Out]:
         path, stream = reading(sample)
         try:
             yield from self.read(path, stream)
@@ -56,7 +56,7 @@ class EachFile(Each[Any, Out]):
         return verb(cls.__name__)
 
 
-def reading(sample: Any) -> tuple[str, Any]:
+def reading(sample: object) -> tuple[str, Any]:
     """A sample as path and stream; a path alone is opened."""
     if isinstance(sample, str | os.PathLike):
         return os.fspath(sample), opened(sample)
@@ -68,7 +68,7 @@ def reading(sample: Any) -> tuple[str, Any]:
     return path, StreamWrapper.of(stream, str(path))
 
 
-def pathname_stream(sample: Any) -> tuple[str, StreamWrapper]:
+def pathname_stream(sample: object) -> tuple[str, StreamWrapper]:
     """A sample as path and binary stream; anything else is refused with what is wrong about it."""
     if not isinstance(sample, tuple):
         raise TypeError(f"pathname binary data should be tuple type, but it is type {type(sample)}")

@@ -29,7 +29,7 @@ class ReadFromHttp(EachFile[tuple[str, StreamWrapper]]):
         demand("remote", "requests")
         object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
-    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+    def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         return sample, _stream(sample, sample, self.timeout, dict(self.kwargs))
 
 
@@ -44,7 +44,7 @@ class ReadFromGdrive(EachFile[tuple[str, StreamWrapper]]):
         demand("remote", "requests")
         object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
-    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+    def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         given = dict(self.kwargs)
         name, url, more = resolve(sample, self.timeout, given)
         return name, _stream(url, name, self.timeout, {**given, **more})
@@ -61,7 +61,7 @@ class ReadFromRemote(EachFile[tuple[str, StreamWrapper]]):
         demand("remote", "requests")
         object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
-    def apply(self, sample: Any) -> tuple[str, StreamWrapper]:
+    def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         reader = ReadFromGdrive if urlsplit(sample).hostname in GDRIVE else ReadFromHttp
         return reader(self.timeout, self.kwargs).apply(sample)
 
@@ -72,7 +72,7 @@ class Forgiving(Flat[Any, Any]):
 
     op: Each[Any, Any]
 
-    def spread(self, sample: Any) -> Iterator[Any]:
+    def spread(self, sample: object) -> Iterator[Any]:
         try:
             made = self.op.apply(sample)
         except Exception as error:

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.ops.files.per_file import PerFile
+from headrace.sources.stream import StreamWrapper
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class ReadFromStream(PerFile[tuple[str, Any]]):
         if self.chunk is not None and self.chunk <= 0:
             raise BadOption(f"read_from_stream(chunk=) needs a positive number of bytes, not {self.chunk!r}")
 
-    def read(self, path: str, stream: Any) -> Iterator[tuple[str, Any]]:
+    def read(self, path: str, stream: StreamWrapper) -> Iterator[tuple[str, Any]]:
         if self.chunk is None:
             # An empty file has no content to hand on.
             if data := stream.read():

@@ -32,7 +32,7 @@ class SaveToDisk(EachFile[str]):
         if self.folder is not None:
             object.__setattr__(self, "folder", os.fspath(self.folder))
 
-    def apply(self, sample: Any) -> str:
+    def apply(self, sample: tuple[Any, Any]) -> str:
         meta, data = sample
         path = os.fspath(meta if self.filepath_fn is None else self.filepath_fn(meta))
         if self.folder is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.ops.files.per_file import EachFile
+from headrace.ops.media.boxes import RandomBox
 from headrace.ops.media.decoders import Decoder, extension_of, run, standard
 
 
@@ -17,13 +18,20 @@ class Decode(EachFile[Any]):
 
     images: str = "rgb8"
     decoders: tuple[Decoder, ...] = ()
+    size: tuple[int, int] | None = None
+    crop: str | RandomBox = "center"
+    frames: int | None = None
+    pick: str = "random"
     user = True
 
     def __post_init__(self) -> None:
-        standard(self.images)
+        self._standard()
+
+    def _standard(self) -> tuple[Decoder, ...]:
+        return standard(self.images, self.size, self.crop, self.frames, self.pick)
 
     def apply(self, sample: Any) -> Any:
-        decoders = (*self.decoders, *standard(self.images))
+        decoders = (*self.decoders, *self._standard())
         if isinstance(sample, dict):
             return {
                 key: run(decoders, key.rpartition(".")[2].lower(), value) if key.startswith(".") else value

@@ -1,40 +1,28 @@
 """Decoders: content by the end of its file's name.
 
 A decoder is a function `(extension, data) -> value`, with None for "not mine". Text, numbers and JSON need nothing;
-images need Pillow, audio other than wav soundfile, video PyAV (all in the extra `media`). Everything arrives as
-Python values and numpy arrays. Pickles are never loaded: opening a data file must not be able to run code.
+images need Pillow (`images`), audio other than wav soundfile, video PyAV (`video`), all in the extra `media`.
+Everything arrives as Python values and numpy arrays. Pickles are never loaded: opening a data file must not be able to
+run code.
 """
 
 import io
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from headrace.errors import BadOption
+from headrace.ops.media.boxes import RandomBox
+from headrace.ops.media.images import Images
+from headrace.ops.media.video import Videos
 from headrace.sources.extra import need
 
 Decoder = Callable[[str, Any], Any]
 
 TEXT = frozenset(("txt", "text", "transcript"))
 NUMBER = frozenset(("cls", "cls2", "class", "count", "index", "inx", "id"))
-IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))
 AUDIO = frozenset(("wav", "flac", "ogg", "opus", "mp3", "aif", "aiff"))
-CONTAINER = {
-    **dict.fromkeys(("mp4", "m4v", "mov"), "mov"),
-    **dict.fromkeys(("mkv", "webm"), "matroska"),
-    **dict.fromkeys(("mpg", "mpeg"), "mpeg"),
-    "avi": "avi",
-}
-"""Video is read as the container that its ending promises. Left to guess, FFmpeg takes text for a playlist or a session
-description, and then opens the files and ports that the text names."""
-VIDEO = frozenset(CONTAINER)
-KINDS = ("JPEG", "PNG", "PPM", "BMP", "GIF", "TIFF")
-"""What an image may be, whatever its ending: a PNG called .jpg is common. Pillow knows more, such as PostScript, for
-which it starts another program. (WEBP too, where Pillow was built with it.)"""
-_MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
 
 
 def extension_of(path: str) -> str:
@@ -56,44 +44,6 @@ def decode_basic(extension: str, data: Any) -> Any:
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         return loaded if extension == "npy" else dict(loaded)
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Images:
-    """Decodes images. `form`: l8 rgb8 rgba8 (uint8), l rgb rgba (float32 from 0 to 1), pil pill pilrgb pilrgba.
-
-    Arrays are (height, width, channels); grey ones (height, width).
-    """
-
-    form: str = "rgb8"
-
-    def __post_init__(self) -> None:
-        if self._mode() is None and self.form != "pil":
-            raise BadOption(
-                f"images={self.form!r} is none of l8 rgb8 rgba8 l rgb rgba pil pill pilrgb pilrgba"
-                + ("; take arrays and turn them into tensors with .map()" if self.form.startswith("torch") else "")
-            )
-
-    def _mode(self) -> str | None:
-        return _MODES.get(self.form.removeprefix("pil").removesuffix("8"))
-
-    def __call__(self, extension: str, data: Any) -> Any:
-        if extension not in IMAGE:
-            return None
-        with need("media", "PIL.Image").open(io.BytesIO(data), formats=_kinds()) as opened:
-            mode = self._mode()
-            image = opened.convert(mode) if mode is not None else opened.copy()
-        if self.form.startswith("pil"):
-            return image
-        import numpy as np
-
-        array = np.asarray(image)
-        return array if self.form.endswith("8") else array.astype(np.float32) / np.float32(255)
-
-
-@cache
-def _kinds() -> tuple[str, ...]:
-    return (*KINDS, "WEBP") if need("media", "PIL.features").check("webp") else KINDS
 
 
 def decode_audio(extension: str, data: Any) -> Any:
@@ -128,29 +78,16 @@ def _wave(data: bytes) -> Any:
     return samples.reshape(-1, channels), rate
 
 
-def decode_video(extension: str, data: Any) -> Any:
-    """`(frames, rate)`: uint8, (frames, height, width, 3)."""
-    if extension not in VIDEO:
-        return None
-    import numpy as np
-
-    av = need("media", "av")
-    kind = "mpegts" if CONTAINER[extension] == "mpeg" and data[:1] == b"G" else CONTAINER[extension]
-    try:
-        with av.open(io.BytesIO(data), format=kind, options={"protocol_whitelist": "none"}) as container:
-            rate = container.streams.video[0].average_rate
-            frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
-    except (av.FFmpegError, IndexError) as error:
-        raise ValueError(
-            f"the data is no {extension} video: {error}; what has another container than its ending says needs a "
-            "decoder of your own, given to .decode()"
-        ) from error
-    return np.stack(frames) if frames else np.zeros((0, 0, 0, 3), np.uint8), float(rate) if rate else None
-
-
-def standard(images: str = "rgb8") -> tuple[Decoder, ...]:
+@cache
+def standard(
+    images: str = "rgb8",
+    size: tuple[int, int] | None = None,
+    crop: str | RandomBox = "center",
+    frames: int | None = None,
+    pick: str = "random",
+) -> tuple[Decoder, ...]:
     """All of them."""
-    return (decode_basic, Images(images), decode_audio, decode_video)
+    return (decode_basic, Images(images, size, crop), decode_audio, Videos(frames, pick))
 
 
 def run(decoders: tuple[Decoder, ...], extension: str, data: Any) -> Any:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, InputCursor, Op, is_count
+from headrace.op import Here, Indexed, InputCursor, Op, Positions, is_count
 
 T = TypeVar("T")
 FOREVER = 2**62
@@ -18,6 +18,7 @@ class Cycle(Op[T, T]):
 
     count: int | None = None
     quiet = True
+    hands_on = True
     accepts = is_count
 
     def __post_init__(self) -> None:
@@ -50,7 +51,7 @@ class Cycle(Op[T, T]):
             turn, at = divmod(position, size)
             return opened(turn).get(at)  # type: ignore[no-any-return]
 
-        def take(positions: Any, names: tuple[str, ...] | None) -> Any:
+        def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
             import numpy as np
 
             from headrace.tables.merge import merge
@@ -63,7 +64,10 @@ class Cycle(Op[T, T]):
                 parts.append((places, below(at[places], names)))
             return merge(len(positions), parts)
 
-        return Indexed(size * turns, get, None if inner.take is None else take)
+        found = Indexed(size * turns, get, None if inner.take is None else take)
+        # Ranks that divide the number of parts meet one class of remainders in every turn, if not always the same.
+        found.parts, found.remark, found.scattered = inner.parts, inner.remark, inner.scattered
+        return found
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Lengths, Op
 
 T = TypeVar("T")
 
@@ -17,6 +17,7 @@ class Header(Op[T, T]):
 
     limit: int | None = 10
     quiet = True
+    hands_on = True
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
@@ -27,7 +28,20 @@ class Header(Op[T, T]):
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        return Indexed(inner.length if self.limit is None else min(inner.length, self.limit), inner.get, inner.take)
+        length = inner.length if self.limit is None else min(inner.length, self.limit)
+        found = Indexed(length, inner.get, inner.take)
+        found.parts, found.remark, found.scattered = inner.parts, inner.remark, inner.scattered
+        found.lengths = inner.lengths if length == inner.length else self._lengths(inner.lengths, length)
+        return found
+
+    def _lengths(self, known: Lengths | None, length: int) -> Lengths | None:
+        if known is None:
+            return None
+        import numpy as np
+
+        tokens = int(known.at(np.arange(length)).sum())
+        ends = None if known.ends is None else known.ends[:length]
+        return known._replace(tokens=tokens, key=(*known.key, self), ends=ends)
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]

@@ -1,5 +1,6 @@
 """In-batch shuffle: another order inside each batch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from headrace.plan.seed import generator, key
 class InBatchShuffle(Each[Any, DataChunk[Any]]):
     """The samples of each batch in a random order, keyed by the batch's number."""
 
-    def apply(self, sample: Any) -> DataChunk[Any]:
+    def apply(self, sample: Sequence[Any]) -> DataChunk[Any]:
         # A generator of its own: that of `rng()` goes on when the same batch is asked for twice in a row.
         spot = place.spot
         assert spot.here is not None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
-from headrace.op import Here, Indexed, Op, place
+from headrace.op import Here, Indexed, Op, indexed_input, place
 
 T = TypeVar("T")
 
@@ -16,6 +16,7 @@ class Pick(Op[T, T]):
 
     indices: Any
     quiet = True
+    hands_on = True
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -26,7 +27,7 @@ class Pick(Op[T, T]):
         return len(self.indices)
 
     def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
-        indexed = source.indexed() if hasattr(source, "indexed") else None
+        indexed = indexed_input(source)
         if indexed is None:
             raise BadPipe("to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream")
         for position in range(here.emitted, len(self.indices)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op, is_count
+from headrace.op import Here, Indexed, Op, indexed_input, is_count
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class Shard(Op[T, T]):
 
     def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         position = here.note or 0
-        indexed = samples.indexed() if hasattr(samples, "indexed") else None
+        indexed = indexed_input(samples)
         if indexed is not None:  # the others' samples need not be read
             first = position + (self.number - position) % self.count
             for place in range(first, indexed.length, self.count):

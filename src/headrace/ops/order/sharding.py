@@ -17,12 +17,13 @@ class Sharding(Each[T, T]):
     """From here on, work is divided."""
 
     group: Any = None
+    hands_on = True
 
     def apply(self, sample: T) -> T:
         return sample
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        return Indexed(inputs[0].length, inputs[0].get, inputs[0].take)
+        return Indexed(inputs[0].length, inputs[0].get, inputs[0].take).placed_as(inputs[0])
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]

@@ -4,20 +4,25 @@ Over random access the order is a keyed bijection of all positions: nothing is r
 there is a choice: `window` shuffles inside consecutive blocks and resumes by reading at most that block again; a buffer
 (`buffer_size`, the stream's default) swaps every incoming sample with a random one that waits.
 
-Files are cheap to read in units (row groups). `quality` is the part of all units that stand open and are mixed at a
-time: 1 is a uniform order of all rows, which reads a unit anew for nearly every row once the units do not fit in
-memory; a smaller one is an order of all rows too, each exactly once, that reads every unit about once (`plan.lanes`).
-Without it, as many units are open as fit in memory. `explain()` says what comes of it.
+Files are cheap to read in units (row groups, stretches of shards). Above a fixed number of bytes their order is one of
+parts (`plan.parts`): every row exactly once, every unit read about once by all ranks together. `quality` is the part of
+all units that stand open and are mixed at a time; 1 is a uniform order of all rows at any size, which reads a unit anew
+for nearly every row once the units do not fit in memory. `parts` is how many parts there are, where 48 or what follows
+from the size of units does not do. `explain()` says what comes of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op, is_count
+from headrace.op import Here, Indexed, Lengths, Op, is_count
 from headrace.plan.seed import key
+
+if TYPE_CHECKING:
+    from headrace.plan.order import Order
+    from headrace.plan.units import Arrangement, Units
 
 T = TypeVar("T")
 STREAM_BUFFER = 10_000
@@ -31,46 +36,69 @@ class Shuffle(Op[T, T]):
     window: int | None = None
     buffer_size: int | None = None
     quality: float | None = None
+    parts: int | None = None
     accepts = is_count
+    hands_on = True
 
     def __post_init__(self) -> None:
         if self.window is not None and self.buffer_size is not None:
             raise BadOption("shuffle() takes window= or buffer_size=, not both")
-        for name in ("window", "buffer_size"):
+        for name in ("window", "buffer_size", "parts"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value <= 0):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value <= 0):
                 raise BadOption(f"shuffle({name}=) needs a positive whole number, not {value!r}")
         if self.quality is not None and (self.window or self.buffer_size or not 0 < self.quality <= 1):
             raise BadOption(f"shuffle(quality=) is a number above 0 and up to 1, by itself, not {self.quality!r}")
+        if self.parts is not None and (self.window or self.buffer_size or self.quality == 1):
+            raise BadOption("shuffle(parts=) is for an order of everything: leave out window=, buffer_size=, quality=1")
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         if self.buffer_size is not None:
             return None
         from headrace.plan.order import Chunked, Shuffled, Windowed
+        from headrace.plan.parts import PartLookup, Parts
 
         (inner,) = inputs
-        size = inner.length
-        lanes = 0 if inner.units is None or self.window is not None else self._lanes(inner.units)
-        if lanes:
-            from headrace.plan.lanes import Lanes
-
-            order: Any = Lanes(inner.units.ends, lanes, key(here.seed, "lanes"))
-        elif self.window is None:
-            order = Shuffled(size, key(here.seed, "shuffle"))
+        size, units = inner.length, inner.units
+        plan = None if self.window is not None else self._arranged(units)
+        if plan is not None and units is not None:
+            parts = Parts(units.ends, key(here.seed, "line"), key(here.seed, "parts"), plan.parts, plan.lanes)
+            order: Order = parts
+            at: Callable[[int], int] = PartLookup(parts).at
         else:
-            order = Windowed(size, self.window, key(here.seed, "window"))
-        at, fetch, take = Chunked(order).at, inner.get, inner.take
+            parts = None
+            order = (
+                Shuffled(size, key(here.seed, "shuffle"))
+                if self.window is None
+                else Windowed(size, self.window, key(here.seed, "window"))
+            )
+            at = Chunked(order).at
+        fetch, take = inner.get, inner.take
         many = None if take is None else lambda positions, names: take(order(positions), names)
         found = Indexed(size, lambda position: fetch(at(position)), many)
-        if inner.units is not None:
-            found.remark = _remark(inner.units, lanes)
+        if (known := inner.lengths) is not None:
+            work = known.work
+            found.lengths = Lengths(
+                lambda some: known.at(order(some)), known.tokens, (*known.key, self, here.seed),
+                None if work is None else lambda some: work(order(some)),
+            )  # fmt: skip
+        found.parts, found.scattered = parts, units if parts is None else None
+        if units is not None and self.window is None:
+            found.remark = _remark(units, plan)
         return found
 
-    def _lanes(self, units: Any) -> int:
-        """How many units are open at a time; 0: all rows are shuffled as one."""
-        if self.quality is not None:
-            return 0 if self.quality == 1 else max(1, -int(-self.quality * units.count // 1))
-        return 0 if units.hold >= units.count else int(units.hold)
+    def _arranged(self, units: "Units | None") -> "Arrangement | None":
+        """Parts and lanes of the order; None: all rows are shuffled as one."""
+        from headrace.plan.units import arranged
+
+        if units is None:
+            if self.parts is not None:
+                raise BadOption(
+                    "shuffle(parts=) is for files that are read in units: put it right behind Pipe.parquet or "
+                    "Pipe.stored, or leave it out"
+                )
+            return None
+        return arranged(units, self.quality, self.parts)
 
     @property
     def resume(self) -> str:
@@ -129,20 +157,32 @@ class Shuffle(Op[T, T]):
             yield held[position]
 
     def identity(self) -> tuple[Any, ...]:
-        return ("shuffle", self.window, self.buffer_size, *(() if self.quality is None else (self.quality,)))
+        said = [(name, getattr(self, name)) for name in ("quality", "parts") if getattr(self, name) is not None]
+        return ("shuffle", self.window, self.buffer_size, *said)
 
 
-def _remark(units: Any, lanes: int) -> str:
-    if lanes:
-        part = 100 * min(1.0, lanes / units.count)
-        fits = "" if lanes <= units.hold else f"; only {units.hold} fit in memory: raise memory= or lower quality="
-        return (
-            f"shuffle: {min(lanes, units.count)} of {units.count} row groups are open at a time, so a row comes beside "
-            f"rows of {part:.3g} % of the data; every row group is read about once an epoch{fits}"
+def _remark(units: "Units", plan: "Arrangement | None") -> str:
+    if plan is not None:
+        wide = min(plan.open, units.count)
+        need = wide * units.largest
+        once = "each is read once an epoch and rank" if 2 * wide <= units.hold else "each is read about once an epoch"
+        fits = (
+            f"; memory= holds {units.hold}, so {once}"
+            if wide <= units.hold
+            else (
+                f"; only {units.hold} fit in memory, so on one rank {units.name} are read again and again: use "
+                f"memory={need * 5 // 4}, more ranks, or a lower quality="
+            )
         )
+        return (
+            f"shuffle: an order of {plan.parts} parts, because there are {units.total} bytes: {wide} of {units.count} "
+            f"{units.name} are open at a time in the whole job{fits}"
+        )
+    if not units.largest:
+        return "shuffle: uniform over all samples, because they are few; each is read by itself"
     if units.hold >= units.count:
-        return f"shuffle: uniform over all rows; all {units.count} row groups fit in memory"
+        return f"shuffle: uniform over all rows; all {units.count} {units.name} fit in memory"
     return (
-        f"shuffle: uniform over all rows, but only {units.hold} of {units.count} row groups fit in memory: nearly "
-        f"every row makes a row group be read anew; raise memory=, or use quality={units.hold / units.count:.2g}"
+        f"shuffle: uniform over all rows, but only {units.hold} of {units.count} {units.name} fit in memory: nearly "
+        f"every row makes one be read anew; raise memory=, or use quality={units.hold / units.count:.2g}"
     )

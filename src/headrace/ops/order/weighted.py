@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.errors import BadOption, BadPipe
-from headrace.op import Here, Indexed, Op, place
+from headrace.op import Here, Indexed, Op, indexed_input, place
 from headrace.plan.seed import key
 
 T = TypeVar("T")
@@ -18,6 +18,7 @@ class WeightedDraw(Op[T, T]):
     weights: tuple[float, ...]
     count: int
     quiet = True
+    hands_on = True
 
     def __post_init__(self) -> None:
         if not self.weights or any(not w >= 0 for w in self.weights) or sum(self.weights) <= 0:
@@ -43,7 +44,7 @@ class WeightedDraw(Op[T, T]):
         return self.count
 
     def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
-        indexed = source.indexed() if hasattr(source, "indexed") else None
+        indexed = indexed_input(source)
         if indexed is None:
             raise BadPipe("weighted() needs random access: put it before any filter, flatmap or stream")
         drawn = self.index((indexed,), here)

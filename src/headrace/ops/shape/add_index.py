@@ -26,7 +26,7 @@ class AddIndex(Op[Any, Any]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]
 
-    def _with(self, sample: Any, number: int) -> dict[Any, Any]:
+    def _with(self, sample: object, number: int) -> dict[Any, Any]:
         if not isinstance(sample, Mapping):
             raise NotImplementedError("We only support adding index to row or batch in dict type")
         return {**sample, self.index_name: number}

@@ -37,7 +37,7 @@ class AsyncMap(Each[list[Any], list[Any]]):
     async def _all(self, batch: list[Any]) -> list[Any]:
         room = asyncio.Semaphore(self.max_concurrency)
 
-        async def one(sample: Any) -> Any:
+        async def one(sample: object) -> Any:
             async with room:
                 if self.input_col is None:
                     return await self.fn(sample)

@@ -39,7 +39,7 @@ class BoundedZip(Zip):
     """Tables side by side, by any key that all of them have."""
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        def get(position: Any) -> tuple[Any, ...]:
+        def get(position: int) -> tuple[Any, ...]:
             fields = []
             for number, table in enumerate(inputs):
                 try:

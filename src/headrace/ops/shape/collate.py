@@ -3,7 +3,9 @@
 Numbers and numpy arrays become numpy arrays, torch tensors become torch tensors; dicts, tuples, named tuples,
 dataclasses and lists keep their form around them; strings, bytes and anything else stay a list. No number is rounded
 (`ops.shape.exact`). Large arrays are written straight into the memory that travels to the consumer (`place.empty`), so
-that a batch is copied once.
+that a batch is copied once; where the engine has put the samples there one by one (`place.rows`), they stay.
+
+Arrays of unlike shapes are an error, unless it was said what becomes of them: `ops.shape.ragged`.
 """
 
 import dataclasses
@@ -11,9 +13,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.errors import BadPipe
+from headrace.errors import BadOption, BadPipe
 from headrace.op import Each, place
 from headrace.ops.shape import exact
+
+UNLIKE = "say .collate(pad=0) to fill them up, give .collate(fn) a function, or keep them as lists"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,7 +25,16 @@ class Collate(Each[list[Any], Any]):
     """Turn a list of samples into one sample of arrays, with `fn` or by the rules above."""
 
     fn: Callable[[list[Any]], Any] | None = None
+    pad: float | str | None = None
+    """For arrays of unlike shapes: the number to fill them up with, or "nested" for nested tensors of torch."""
     user = True
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.pad, int | float) and not isinstance(self.pad, bool)
+        if self.pad is not None and self.pad != "nested" and not number:
+            raise BadOption(f"collate(pad=...) takes a number or 'nested', not {self.pad!r}")
+        if self.pad is not None and self.fn is not None:
+            raise BadOption("collate() takes a function or pad=, not both: let the function pad")
 
     def apply(self, sample: list[Any]) -> Any:
         if self.fn is not None:
@@ -31,7 +44,20 @@ class Collate(Each[list[Any], Any]):
                 f"collate() takes lists of samples, and got one sample, of type {type(sample).__name__}; "
                 f"write .batch(n) before .collate()"
             )
-        return collate(sample)
+        if self.pad is None:
+            return collate(sample)
+        from headrace.ops.shape.ragged import leveled
+
+        return collate(leveled(sample, self.pad))
+
+
+class OneTensor:
+    """A tensor that stands for a field of all samples (`ops.shape.ragged`): each of them has this same object."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: object) -> None:
+        self.tensor = tensor
 
 
 def collate(samples: list[Any], path: str = "") -> Any:
@@ -60,6 +86,8 @@ def collate(samples: list[Any], path: str = "") -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         return _tensors(torch, samples, path)
+    if kind is OneTensor:
+        return first.tensor
     return _containers(samples, first, kind, path)
 
 
@@ -78,7 +106,7 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
         if array.shape != shape:
             raise ValueError(
                 f"cannot collate{_where(path)}: sample 0 of the batch has shape {shape}, sample {i} has shape "
-                f"{array.shape}; give .collate(fn) a function that pads, or keep them as lists"
+                f"{array.shape}; {UNLIKE}"
             )
         same = same and (array.dtype is dtype or array.dtype == dtype)
     if isinstance(first, np.ma.MaskedArray):
@@ -92,6 +120,9 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
 
 def stacked(np: Any, arrays: Sequence[Any]) -> Any:
     """Arrays that are alike, and not empty, on top of each other, in the memory that travels to the consumer."""
+    whole = None if place.rows is None else place.rows.whole(arrays)
+    if whole is not None:
+        return whole
     out, there = place.grown(arrays)
     if there < len(arrays):
         # (A fraction of what stack() costs.)
@@ -107,10 +138,13 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
         if tensor.shape != first.shape:
             raise ValueError(
                 f"cannot collate{_where(path)}: sample 0 of the batch has shape {tuple(first.shape)}, sample {i} has "
-                f"shape {tuple(tensor.shape)}; give .collate(fn) a function that pads, or keep them as lists"
+                f"shape {tuple(tensor.shape)}; {UNLIKE}"
             )
     if any(tensor.dtype != first.dtype for tensor in samples):
         return exact.tensors(torch, samples, path)
+    whole = None if place.rows is None else place.rows.whole(samples)
+    if whole is not None:
+        return torch.from_numpy(whole)
     nbytes = first.numel() * first.element_size() * len(samples)
     if nbytes < place.worth:
         return torch.stack(samples)
@@ -118,7 +152,7 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
     return torch.stack(samples, out=out)
 
 
-def _containers(samples: list[Any], first: Any, kind: type, path: str) -> Any:
+def _containers(samples: list[Any], first: object, kind: type, path: str) -> Any:
     if isinstance(first, tuple) and hasattr(kind, "_fields"):
         columns = zip(kind._fields, zip(*samples, strict=True), strict=True)
         return kind(*[collate(list(column), f"{path}.{name}") for name, column in columns])
@@ -135,12 +169,16 @@ def _containers(samples: list[Any], first: Any, kind: type, path: str) -> Any:
     return samples
 
 
-def _column(samples: list[Any], field: Any, path: str) -> list[Any]:
+def _column(samples: list[Any], field: object, path: str) -> list[Any]:
     try:
         return [s[field] for s in samples]
     except KeyError:
         lacking = next(i for i, s in enumerate(samples) if field not in s)
-        raise KeyError(f"cannot collate{_where(path)}: sample {lacking} of the batch has no key {field!r}") from None
+        has = ", ".join(map(repr, samples[lacking]))
+        raise KeyError(
+            f"cannot collate{_where(path)}: sample {lacking} of the batch has no key {field!r}, but {has or 'none'}; "
+            f"give all samples the same keys in a map() before"
+        ) from None
 
 
 def _same_length(samples: list[Any], path: str) -> None:

@@ -14,7 +14,7 @@ ABSENT = (
 )
 
 
-def wanted(indices: Any) -> tuple[Any, ...]:
+def wanted(indices: object) -> tuple[Any, ...]:
     """One index or key, or several, as a tuple."""
     return tuple(indices) if isinstance(indices, list | tuple | set) else (indices,)
 
@@ -25,7 +25,7 @@ class Drop(Each[Any, Any]):
 
     indices: Any
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         out = wanted(self.indices)
         if isinstance(sample, Mapping):
             kept: Any = {k: v for k, v in sample.items() if k not in out}

@@ -22,7 +22,7 @@ class Enumerate(Op[T, tuple[int, T]]):
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
         start, fetch = self.start, inner.get
-        return Indexed(inner.length, lambda position: (start + position, fetch(position)))
+        return Indexed(inner.length, lambda position: (start + position, fetch(position))).placed_as(inner)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]

@@ -4,6 +4,8 @@ numpy and torch meet int64 and uint64, or large whole numbers and floats, in a f
 become int64, or uint64 where all fit into that; where no type holds them all, the error names the sample.
 """
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NoReturn
 
 LAST = 2**53
@@ -32,7 +34,7 @@ def numbers(samples: list[Any], path: str) -> Any:
     return out
 
 
-def _large(np: Any, samples: list[Any], out: Any, path: str) -> Any:
+def _large(np: ModuleType, samples: list[Any], out: Any, path: str) -> Any:
     whole = [isinstance(sample, int | np.integer | np.bool_) for sample in samples]
     if all(whole):
         return _whole(np, samples, path)
@@ -51,7 +53,7 @@ def _float(value: Any) -> float:
         return float("inf")
 
 
-def _whole(np: Any, samples: list[Any], path: str) -> Any:
+def _whole(np: ModuleType, samples: list[Any], path: str) -> Any:
     """Whole numbers that are not all int64: uint64, or refused."""
     values = [int(sample) for sample in samples]
     for i, value in enumerate(values):
@@ -63,7 +65,7 @@ def _whole(np: Any, samples: list[Any], path: str) -> Any:
     return np.array(values, np.uint64)
 
 
-def arrays(np: Any, samples: list[Any], path: str) -> Any:
+def arrays(np: ModuleType, samples: list[Any], path: str) -> Any:
     """Arrays of one shape and several dtypes, on top of each other."""
     dtype = np.result_type(*samples)
     if dtype.kind == "f" and all(array.dtype.kind in "iub" for array in samples):
@@ -76,7 +78,7 @@ def arrays(np: Any, samples: list[Any], path: str) -> Any:
     return out
 
 
-def tensors(torch: Any, samples: list[Any], path: str) -> Any:
+def tensors(torch: ModuleType, samples: list[Any], path: str) -> Any:
     """Tensors of one shape and several dtypes, on top of each other."""
     try:
         out = torch.stack(samples)
@@ -87,7 +89,7 @@ def tensors(torch: Any, samples: list[Any], path: str) -> Any:
     return out
 
 
-def _check(samples: list[Any], out: Any, path: str, whole: str, kind: Any) -> None:
+def _check(samples: list[Any], out: Any, path: str, whole: str, kind: Callable[[Any], str]) -> None:
     """Refuse whole numbers that became other ones. (Python compares them with floats exactly.)"""
     if kind(out) in whole:
         return
@@ -96,14 +98,14 @@ def _check(samples: list[Any], out: Any, path: str, whole: str, kind: Any) -> No
             _refuse(path, i, f"of {sample.dtype}", f"is among others of {out.dtype}, which does not hold its numbers")
 
 
-def _refuse_other(np: Any, samples: list[Any], path: str) -> None:
+def _refuse_other(np: ModuleType, samples: list[Any], path: str) -> None:
     for i, sample in enumerate(samples):
         if not isinstance(sample, bool | int | float | complex | np.number | np.bool_):
             name = type(sample).__name__
             _refuse(path, i, f"a {name}", f"and sample 0 is a {type(samples[0]).__name__}: a field has one form")
 
 
-def _refuse(path: str, number: int, value: Any, why: str) -> NoReturn:
+def _refuse(path: str, number: int, value: object, why: str) -> NoReturn:
     field = f" field {path}" if path else ""
     raise ValueError(
         f"cannot collate{field}: sample {number} of the batch is {value} {why}; "

@@ -15,7 +15,7 @@ class Flatten(Each[Any, Any]):
 
     indices: Any = None
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         chosen = None if self.indices is None else wanted(self.indices)
         if isinstance(sample, Mapping):
             flat: Any = self._mapping(sample, chosen)
@@ -30,7 +30,7 @@ class Flatten(Each[Any, Any]):
             warnings.warn(ABSENT, stacklevel=2)
         return flat
 
-    def _sequence(self, sample: Any, chosen: tuple[Any, ...] | None) -> Any:
+    def _sequence(self, sample: list[Any] | tuple[Any, ...], chosen: tuple[Any, ...] | None) -> Any:
         flat: list[Any] = []
         for i, field in enumerate(sample):
             if isinstance(field, list | tuple) and (chosen is None or i in chosen):

@@ -59,7 +59,7 @@ class GroupBy(Op[Any, Any]):
         for key in list(groups):
             yield self._out(key, groups.pop(key))
 
-    def _out(self, key: Any, group: list[Any]) -> Any:
+    def _out(self, key: object, group: list[Any]) -> Any:
         chunk = DataChunk(group)
         return (key, chunk) if self.keep_key else chunk
 

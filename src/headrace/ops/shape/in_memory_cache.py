@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.nested import parts
-from headrace.op import Here, Op, is_count
+from headrace.op import Here, InputCursor, Op, is_count
 from headrace.ops.copies import own
-from headrace.ops.reopen import reopened
 
 T = TypeVar("T")
 
@@ -45,13 +44,13 @@ class InMemoryCache(Op[T, T]):
             raise BadOption(f"in_memory_cache(size=) needs a number of megabytes > 0, not {self.size!r}")
 
     def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
-        first = reopened(samples, epoch=0)
+        first = samples.reopened(epoch=0) if isinstance(samples, InputCursor) else None
         if first is None:
             return samples
         return self._samples(first, here)
 
-    def _samples(self, samples: Any, here: Here) -> Iterator[T]:
-        about = (samples._opening.seed, here.strand, here.strands)
+    def _samples(self, samples: InputCursor[T], here: Here) -> Iterator[T]:
+        about = (samples.loader_seed(), here.strand, here.strands)
         number = here.note or 0
         if about in self.store.full:
             for position, sample in enumerate(islice(self.store.full[about], number, None), number):
@@ -73,7 +72,7 @@ class InMemoryCache(Op[T, T]):
         if kept is not None:
             self.store.full[about] = kept
 
-    def _refuse(self, about: Any) -> None:
+    def _refuse(self, about: object) -> None:
         if about not in self.store.refused:
             self.store.refused.add(about)
             warnings.warn(
@@ -95,7 +94,7 @@ class InMemoryCache(Op[T, T]):
         return "in_memory_cache"
 
 
-def weight(sample: Any) -> int:
+def weight(sample: object) -> int:
     """About how many bytes a sample takes."""
     size = sys.getsizeof(sample)
     size += sum(map(weight, parts(sample))) + (sum(map(weight, sample)) if isinstance(sample, Mapping) else 0)

@@ -16,7 +16,7 @@ class PinMemory(Each[Any, Any]):
     fn: Callable[..., Any] | None = None
     consumer = True
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         return pin(sample, self.device) if self.fn is None else self.fn(sample, self.device)
 
     def identity(self) -> tuple[Any, ...]:
@@ -27,7 +27,7 @@ class PinMemory(Each[Any, Any]):
         return "pin_memory"
 
 
-def pin(sample: Any, device: Any = None) -> Any:
+def pin(sample: object, device: object = None) -> Any:
     """The sample with everything in it that can be pinned, pinned."""
     if isinstance(sample, str | bytes | int | float):
         return sample

@@ -1,7 +1,7 @@
 """Rows to columns: a batch of rows as one dict of lists."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ class Rows2Columnar(Each[Any, dict[Any, list[Any]]]):
 
     column_names: tuple[Any, ...] = ()
 
-    def apply(self, sample: Any) -> dict[Any, list[Any]]:
+    def apply(self, sample: Iterable[Any]) -> dict[Any, list[Any]]:
         columns: dict[Any, list[Any]] = defaultdict(list)
         for row in sample:
             if isinstance(row, Mapping):

@@ -26,7 +26,7 @@ class Slice(Each[Any, Any]):
                 stacklevel=4,
             )
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         if isinstance(sample, Mapping):
             return self._keys(sample)
         if not isinstance(sample, list | tuple):

@@ -18,10 +18,10 @@ class Unbatch(Flat[Any, Any]):
         if self.level < -1:
             raise BadOption(f"unbatch_level must be -1 or >= 0, not {self.level}")
 
-    def spread(self, sample: Any) -> Iterator[Any]:
+    def spread(self, sample: object) -> Iterator[Any]:
         yield from self._flatten(sample, self.level)
 
-    def _flatten(self, sample: Any, level: int) -> Iterator[Any]:
+    def _flatten(self, sample: object, level: int) -> Iterator[Any]:
         if level == 0 or (level == -1 and not isinstance(sample, list)):
             yield sample
         elif isinstance(sample, list):

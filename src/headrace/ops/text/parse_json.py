@@ -20,7 +20,7 @@ class ParseJsonFiles(EachFile[tuple[str, Any]]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
-    def apply(self, sample: Any) -> tuple[str, Any]:
+    def apply(self, sample: object) -> tuple[str, Any]:
         path, stream = reading(sample)
         try:
             return path, json.loads(stream.read(), **dict(self.kwargs))

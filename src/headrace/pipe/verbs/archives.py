@@ -1,4 +1,4 @@
-"""Verbs for archives and for content: unpack, decompress, check, decode, save."""
+"""Verbs for archives and for content: unpack, decompress, check, save."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,6 @@ from headrace.pipe.verbs.growing import grow
 
 if TYPE_CHECKING:
     from headrace.ops.archives.decompress import CompressionType
-    from headrace.ops.media.decoders import Decoder
     from headrace.pipe.graph import Pipe
     from headrace.sources.stream import StreamWrapper
 
@@ -88,21 +87,6 @@ class ArchiveVerbs:
         from headrace.ops.files.check_hash import CheckHash
 
         return grow(self, CheckHash(hash_dict, hash_type, rewind))
-
-    def decode(self, *decoders: "Decoder", images: str = "rgb8") -> "Pipe[Any]":
-        """Each (path, data), or dict of files, with the content decoded by the end of its name."""
-        from headrace.ops.media.decode import Decode
-
-        return grow(self, Decode(images, decoders))
-
-    def routed_decode(
-        self, *handlers: "Decoder", key_fn: Callable[[str], str] | None = None
-    ) -> "Pipe[tuple[str, Any]]":
-        """Each (path, data) decoded by the first of `handlers` that knows its kind."""
-        from headrace.ops.media.decode import RoutedDecode
-        from headrace.ops.media.decoders import extension_of
-
-        return grow(self, RoutedDecode(handlers, key_fn or extension_of))
 
     def save_to_disk(
         self, mode: str = "w", filepath_fn: Callable[[Any], str] | None = None, *, folder: str | None = None

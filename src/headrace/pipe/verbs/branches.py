@@ -80,7 +80,7 @@ class BranchVerbs:
         weights: Mapping[Any, float],
         seed: int,
         total_length: int | None = None,
-        target: Any = None,
+        target: object = None,
     ) -> Any:
         """One pipe per key of `weights`, each with its random part of the samples; only one, if `target` names it."""
         from headrace.ops.order.random_split import RandomSplit, sizes
@@ -113,7 +113,7 @@ class BranchVerbs:
 
         return grow(self, MuxLongest(), *datapipes)
 
-    def zip_longest(self, *datapipes: "Pipe[Any]", fill_value: Any = None) -> "Pipe[tuple[Any, ...]]":
+    def zip_longest(self, *datapipes: "Pipe[Any]", fill_value: object = None) -> "Pipe[tuple[Any, ...]]":
         """Tuples of one sample from each pipe, until all have ended."""
         from headrace.ops.branch.zip_longest import ZipLongest
 
@@ -140,7 +140,7 @@ class BranchVerbs:
 
     def zip_with_map(
         self,
-        map_datapipe: Any,
+        map_datapipe: object,
         key_fn: Callable[[Any], Any],
         merge_fn: Callable[[Any, Any], Any] | None = None,
         keep_key: bool = False,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.pipe.verbs.callables import Columns
 from headrace.pipe.verbs.growing import grow
 
 if TYPE_CHECKING:
@@ -14,19 +15,19 @@ class ColumnVerbs:
 
     __slots__ = ()
 
-    def drop(self, indices: Any) -> "Pipe[Any]":
+    def drop(self, indices: Columns) -> "Pipe[Any]":
         """Samples without the fields `indices` (positions or keys)."""
         from headrace.ops.shape.drop import Drop
 
         return grow(self, Drop(indices))
 
-    def slice(self, index: Any, stop: int | None = None, step: int | None = None) -> "Pipe[Any]":
+    def slice(self, index: Columns, stop: int | None = None, step: int | None = None) -> "Pipe[Any]":
         """Only the fields `index:stop:step`, or those that a list names."""
         from headrace.ops.shape.slice import Slice
 
         return grow(self, Slice(index, stop, step))
 
-    def flatten(self, indices: Any = None) -> "Pipe[Any]":
+    def flatten(self, indices: Columns = None) -> "Pipe[Any]":
         """The elements of nested fields in the place of the fields."""
         from headrace.ops.shape.flatten import Flatten
 

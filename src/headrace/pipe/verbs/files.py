@@ -72,7 +72,7 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         return grow(FileVerbs.files(paths).open_files("rb", cache=cache), LoadShards())
 
     @staticmethod
-    def tfrecords(paths: Paths, spec: Any = None) -> "Pipe[dict[str, Any]]":
+    def tfrecords(paths: Paths, spec: object = None) -> "Pipe[dict[str, Any]]":
         """Every example of these TFRecord files."""
         return FileVerbs.files(paths).open_files("rb").load_from_tfrecord(spec)
 
@@ -145,7 +145,7 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         errors: str = "strict",
         return_path: bool = False,
         as_tuple: bool = False,
-        **fmtparams: Any,
+        **fmtparams: object,
     ) -> "Pipe[Any]":
         """Each row of each file as a list; `fmtparams` are those of `csv.reader`."""
         from headrace.ops.text.parse_csv import ParseCsv
@@ -160,21 +160,21 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         encoding: str = "utf-8",
         errors: str = "strict",
         return_path: bool = False,
-        **fmtparams: Any,
+        **fmtparams: object,
     ) -> "Pipe[Any]":
         """Each row of each file as a dict by the names in its first row."""
         from headrace.ops.text.parse_csv import ParseCsvAsDict
 
         return grow(self, ParseCsvAsDict(skip_lines, decode, encoding, errors, return_path, fmtparams))
 
-    def parse_json_files(self, **kwargs: Any) -> "Pipe[tuple[str, Any]]":
+    def parse_json_files(self, **kwargs: object) -> "Pipe[tuple[str, Any]]":
         """Each file as (path, document); `kwargs` are those of `json.loads`."""
         from headrace.ops.text.parse_json import ParseJsonFiles
 
         return grow(self, ParseJsonFiles(kwargs))
 
     def parse_jsonl(
-        self, *, encoding: str = "utf-8", errors: str = "strict", return_path: bool = False, **kwargs: Any
+        self, *, encoding: str = "utf-8", errors: str = "strict", return_path: bool = False, **kwargs: object
     ) -> "Pipe[Any]":
         """The document on each line of each file."""
         from headrace.ops.text.parse_json import ParseJsonl

@@ -34,30 +34,33 @@ class FrameVerbs:
         paths: Paths,
         columns: Sequence[str] | None = None,
         *,
-        filter: Any = None,
+        filter: object = None,
         memory: int | None = None,
         drift: Literal["refuse", "common", "fill"] = "refuse",
         hive: bool | None = None,
+        manifest: "str | os.PathLike[str] | None" = None,
     ) -> "Pipe[Any]":
         """Every row of these Parquet files, by random access; row groups in memory take up to `memory` bytes.
 
         `drift` says what becomes of columns that not all files have, `hive` whether folders called `name=value` are
-        columns (None: below folders that are given).
+        columns (None: below folders that are given). `manifest` is a file, shared by all ranks, that keeps what footers
+        say: one rank looks into the files, others and later starts open the manifest alone.
         """
-        return _files("parquet", paths, columns, filter, memory, drift, hive)
+        return _files("parquet", paths, columns, filter, memory, drift, hive, manifest)
 
     @staticmethod
     def arrow(
         paths: Paths,
         columns: Sequence[str] | None = None,
         *,
-        filter: Any = None,
+        filter: object = None,
         memory: int | None = None,
         drift: Literal["refuse", "common", "fill"] = "refuse",
         hive: bool | None = None,
+        manifest: "str | os.PathLike[str] | None" = None,
     ) -> "Pipe[Any]":
         """Every row of these Arrow (IPC, Feather) files, by random access; the options are those of `parquet`."""
-        return _files("arrow", paths, columns, filter, memory, drift, hive)
+        return _files("arrow", paths, columns, filter, memory, drift, hive, manifest)
 
     # --- columns ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +106,7 @@ class FrameVerbs:
 
         return cast("Pipe[Any]", self).then(FrameRows())
 
-    def join(self, frame: Any, on: str | Mapping[str, str] | Sequence[str], how: str = "left") -> "Pipe[Any]":
+    def join(self, frame: object, on: str | Mapping[str, str] | Sequence[str], how: str = "left") -> "Pipe[Any]":
         """The columns of a frame in memory added by key; "left": missing where there is no such key, "inner": left out.
 
         `on` is a column or several, or {name here: name in the frame}; in the frame each key occurs once.
@@ -158,7 +161,7 @@ class FrameVerbs:
             )
         return pipe.then(MapRows(fn, as_))
 
-    def _filter_rows(self, expression: Any) -> "Pipe[Any]":
+    def _filter_rows(self, expression: object) -> "Pipe[Any]":
         from headrace.tables.ops.filter import Where
 
         pipe = cast("Pipe[Any]", self)
@@ -170,17 +173,18 @@ def _files(
     format: str,
     paths: Paths,
     columns: Sequence[str] | None,
-    filter: Any,
+    filter: object,
     memory: int | None,
     drift: str,
     hive: bool | None,
+    manifest: str | os.PathLike[str] | None,
 ) -> "Pipe[Any]":
     from headrace.pipe.graph import Pipe
     from headrace.tables.data_files import data_files
     from headrace.tables.parquet import from_units
     from headrace.tables.parquet_files import read_footer
 
-    source = from_units(read_footer(format, data_files(paths, hive), columns, drift), memory)
+    source = from_units(read_footer(format, data_files(paths, hive), columns, drift, manifest), memory)
     if filter is not None:
         source = source.where(filter)
     return Pipe(source if columns is None else source.select(columns))
@@ -237,6 +241,6 @@ def _check_parts(pipe: "Pipe[Any]") -> Any:
     return known[0] if known else None
 
 
-def is_expression(thing: Any) -> bool:
+def is_expression(thing: object) -> bool:
     """A pyarrow expression; pyarrow is not imported to find out."""
     return type(thing).__module__.startswith("pyarrow") and type(thing).__name__ == "Expression"

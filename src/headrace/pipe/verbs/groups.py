@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.ops.counts import BadCount, positive
-from headrace.pipe.verbs.callables import function
+from headrace.pipe.verbs.callables import Columns, function
 from headrace.pipe.verbs.growing import grow
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class GroupVerbs:
     __slots__ = ()
 
     def map_batches(
-        self, fn: Callable[[list[Any]], Iterable[Any]], batch_size: int, input_col: Any = None
+        self, fn: Callable[[list[Any]], Iterable[Any]], batch_size: int, input_col: Columns = None
     ) -> "Pipe[Any]":
         """Every element of `fn(list of batch_size samples)`."""
         from headrace.ops.shape.batch import Batch
@@ -32,8 +32,8 @@ class GroupVerbs:
         self,
         async_fn: Callable[..., Awaitable[Any]],
         batch_size: int,
-        input_col: Any = None,
-        output_col: Any = None,
+        input_col: Columns = None,
+        output_col: Columns = None,
         max_concurrency: int = 32,
         flatten: bool = True,
     ) -> "Pipe[Any]":
@@ -48,11 +48,11 @@ class GroupVerbs:
     def threadpool_map(
         self,
         fn: Callable[..., Any],
-        input_col: Any = None,
-        output_col: Any = None,
+        input_col: Columns = None,
+        output_col: Columns = None,
         scheduled_tasks: int = 128,
         max_workers: int | None = None,
-        **threadpool_kwargs: Any,
+        **threadpool_kwargs: object,
     ) -> "Pipe[Any]":
         """`fn` applied to every sample, in threads, `scheduled_tasks` samples at a time, in order."""
         from headrace.ops.shape.batch import Batch
@@ -138,7 +138,7 @@ class GroupVerbs:
         )
 
     def shuffled_flatmap(
-        self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Any = None, buffer_size: int = 100
+        self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None, buffer_size: int = 100
     ) -> "Pipe[Any]":
         """Like flatmap, mixing the elements of `buffer_size` samples."""
         from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap

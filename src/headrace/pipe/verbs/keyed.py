@@ -13,7 +13,7 @@ class Keyed(Pipe[T]):
 
     __slots__ = ("_access",)
 
-    def __getitem__(self, key: Any) -> T:
+    def __getitem__(self, key: object) -> T:
         if not hasattr(self, "_access"):
             object.__setattr__(self, "_access", Access(Pipe(self.op, *self.inputs)))
         return self._access.get(key)  # type: ignore[attr-defined, no-any-return]

@@ -26,10 +26,10 @@ class LookupVerbs:
     def to_map_datapipe(self, key_value_fn: Callable[[Any], Any] | None = None) -> "Pipe[Any]":
         """A table of (key, value) samples, read whole when the first is asked for: `pipe[key]`."""
         from headrace.pipe.graph import Pipe
-        from headrace.sources.table import Table
+        from headrace.sources.table import KeyedTable
 
         source = cast("Pipe[Any]", self)
-        return _lookup(Pipe(Table(source, None if key_value_fn is None else function(key_value_fn))))
+        return _lookup(Pipe(KeyedTable(source, None if key_value_fn is None else function(key_value_fn))))
 
 
 def _lookup(pipe: "Pipe[Any]") -> "Pipe[Any]":

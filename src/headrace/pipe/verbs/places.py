@@ -1,6 +1,6 @@
 """Verbs that say where or how often something runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.pipe.verbs.callables import function
@@ -8,6 +8,7 @@ from headrace.pipe.verbs.growing import grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
+    from headrace.sources.listed import ListOfItems
 
 MULTIPROCESSING = 3
 """The sharding group of worker processes."""
@@ -17,6 +18,16 @@ class PlaceVerbs:
     """What a Pipe can say about places."""
 
     __slots__ = ()
+
+    @staticmethod
+    def listed(items: "ListOfItems | Iterable[Any]") -> "Pipe[Any]":
+        """Items that the training process lists itself, each epoch anew: indices of a sampler, names, prompts.
+
+        Workers get one at a time, and whatever the list draws or holds stays where the loader is.
+        """
+        from headrace.sources.listed import Listing
+
+        return start(Listing(items))
 
     def prefetch(self, buffer_size: int = 10) -> "Pipe[Any]":
         """A mark: reading ahead is done by the engine in every graph."""
@@ -33,7 +44,7 @@ class PlaceVerbs:
             return start(CachedTable(self, size))
         return grow(self, InMemoryCache(size))
 
-    def sharding_round_robin_dispatch(self, sharding_group_filter: Any = None) -> "Pipe[Any]":
+    def sharding_round_robin_dispatch(self, sharding_group_filter: object = None) -> "Pipe[Any]":
         """What stands before runs once, in one place; from here on, work is divided among workers."""
         from headrace.ops.shape.same import Dispatch
 
@@ -50,7 +61,7 @@ class PlaceVerbs:
 
         return grow(self, FullSync(timeout))
 
-    def pin_memory(self, device: Any = None, pin_memory_fn: Callable[..., Any] | None = None) -> "Pipe[Any]":
+    def pin_memory(self, device: object = None, pin_memory_fn: Callable[..., Any] | None = None) -> "Pipe[Any]":
         """Tensors in page-locked memory; runs where the training loop runs."""
         from headrace.ops.shape.pin_memory import PinMemory
 

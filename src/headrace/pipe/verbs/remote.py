@@ -21,7 +21,7 @@ class RemoteVerbs:
     # --- HTTP -------------------------------------------------------------------------------------------------------
 
     def read_from_http(
-        self, timeout: float | None = None, skip_on_error: bool = False, **kwargs: Any
+        self, timeout: float | None = None, skip_on_error: bool = False, **kwargs: object
     ) -> "Pipe[tuple[str, StreamWrapper]]":
         """Each URL as (url, stream); `kwargs` are those of `requests.get`."""
         from headrace.ops.files.read_from_http import ReadFromHttp
@@ -29,7 +29,7 @@ class RemoteVerbs:
         return _read(self, ReadFromHttp(timeout, kwargs), skip_on_error)
 
     def read_from_gdrive(
-        self, *, timeout: float | None = None, skip_on_error: bool = False, **kwargs: Any
+        self, *, timeout: float | None = None, skip_on_error: bool = False, **kwargs: object
     ) -> "Pipe[tuple[str, StreamWrapper]]":
         """Each download link of Google Drive as (file name, stream)."""
         from headrace.ops.files.read_from_http import ReadFromGdrive
@@ -37,7 +37,7 @@ class RemoteVerbs:
         return _read(self, ReadFromGdrive(timeout, kwargs), skip_on_error)
 
     def read_from_remote(
-        self, *, timeout: float | None = None, skip_on_error: bool = False, **kwargs: Any
+        self, *, timeout: float | None = None, skip_on_error: bool = False, **kwargs: object
     ) -> "Pipe[tuple[str, StreamWrapper]]":
         """Each URL read by its host: Google Drive, or plain HTTP."""
         from headrace.ops.files.read_from_http import ReadFromRemote
@@ -46,14 +46,14 @@ class RemoteVerbs:
 
     # --- any file system --------------------------------------------------------------------------------------------
 
-    def list_files_by_fsspec(self, masks: "Masks" = "", **kwargs: Any) -> "Pipe[str]":
+    def list_files_by_fsspec(self, masks: "Masks" = "", **kwargs: object) -> "Pipe[str]":
         """The files directly under each URL that comes in; `kwargs` make the file system."""
         from headrace.ops.files.by_fsspec import ListFilesByFsspec
 
         return grow(self, ListFilesByFsspec(masks, kwargs))
 
     def open_files_by_fsspec(
-        self, mode: str = "r", *, kwargs_for_open: Mapping[str, Any] | None = None, **kwargs: Any
+        self, mode: str = "r", *, kwargs_for_open: Mapping[str, Any] | None = None, **kwargs: object
     ) -> "Pipe[tuple[str, StreamWrapper]]":
         """Each URL as (url, stream); `kwargs` make the file system, `kwargs_for_open` open the file."""
         from headrace.ops.files.by_fsspec import OpenFilesByFsspec
@@ -66,7 +66,7 @@ class RemoteVerbs:
         filepath_fn: Callable[[Any], str] | None = None,
         *,
         kwargs_for_open: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> "Pipe[str]":
         """Each (meta, data) written to the URL `filepath_fn(meta)`, which is handed on."""
         from headrace.ops.files.by_fsspec import SaveByFsspec
@@ -117,7 +117,7 @@ class RemoteVerbs:
         return grow(source, op)
 
 
-def _read(pipe: Any, op: "Each[Any, Any]", skip_on_error: bool) -> "Pipe[Any]":
+def _read(pipe: object, op: "Each[Any, Any]", skip_on_error: bool) -> "Pipe[Any]":
     from headrace.ops.files.read_from_http import Forgiving
 
     return grow(pipe, Forgiving(op) if skip_on_error else op)

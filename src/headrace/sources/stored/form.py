@@ -13,6 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.observe.meter import files
+
 Ints = NDArray[np.int64]
 
 
@@ -29,6 +31,15 @@ class Spans(NamedTuple):
     @staticmethod
     def of(starts: Any, sizes: Any) -> "Spans":
         return Spans(np.asarray(starts, np.int64), np.asarray(sizes, np.int64))
+
+
+def joined(parts: list[Spans]) -> Spans:
+    """Spans of one file that were found one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    starts = [part.starts for part in parts] or [np.zeros(0, np.int64)]
+    sizes = [part.sizes for part in parts] or [np.zeros(0, np.int64)]
+    return Spans(np.concatenate(starts), np.concatenate(sizes))
 
 
 class Found(NamedTuple):
@@ -57,8 +68,16 @@ class OpenFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        files.opened()
         self.state = FileState.of(self._fd)
         self.size = self.state.size
+
+    held = 0
+    """Bytes that stay in memory while a unit of it is read."""
+
+    def cuts(self, step: int) -> Ints:
+        """Where units of about `step` bytes end."""
+        return np.arange(step, self.size + step, step)
 
     def check(self, state: FileState) -> None:
         """An error if the file is not as it was."""
@@ -71,6 +90,7 @@ class OpenFile:
     def read(self, start: int, size: int) -> bytes:
         """These bytes; an error where the file ends before."""
         data = os.pread(self._fd, size, start)
+        files.read(len(data))
         while len(data) < size:
             more = os.pread(self._fd, size - len(data), start + len(data))
             if not more:
@@ -78,6 +98,7 @@ class OpenFile:
                     f"{self.path} ends at byte {start + len(data)}, in the middle of {size} bytes that begin at byte "
                     f"{start}: it is cut off"
                 )
+            files.read(len(more))
             data += more
         return data
 

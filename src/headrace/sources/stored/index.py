@@ -3,22 +3,24 @@
     data.jsonl               data.jsonl.index    one line of JSON, then the spans: 16 bytes a sample
 
 An index belongs to one file as it was: its size and the time of its last change are in the index, and a file that has
-changed since is refused, because positions would point at other samples. While a scan runs, what it has found is
-written every few hundred megabytes; a scan that was killed goes on from there. A file under its name is always whole.
-One process scans, the others wait for it.
+changed since is refused, because positions would point at other samples. One process scans, the others wait for it.
+While it runs, what it finds is appended every few hundred megabytes, and then the head says how much of it counts: a
+scan that was killed goes on from there.
 """
 
 import json
 import logging
 import os
-from dataclasses import asdict, dataclass
+import zlib
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from headrace.errors import BadOption
 from headrace.sources import lock
-from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat, joined
+from headrace.sources.stored.packed import Members, UnpackedFile, is_packed
 from headrace.sources.whole import whole
 
 VERSION = 1
@@ -27,6 +29,8 @@ OFTEN = 256 << 20
 """Bytes of the file after which what was found so far is written down."""
 PATIENCE = 24 * 3600.0
 """Seconds that a process waits for another one that scans."""
+UNPACKED = ("members", "tar", "megatron", "bag")
+"""Formats of which a compressed file is refused, or has no other ending."""
 HEAD = 512
 """Bytes before the spans: one line of JSON, filled up with blanks."""
 log = logging.getLogger("headrace")
@@ -50,70 +54,104 @@ def spans_of(path: str, form: StoredFormat, folder: str | None = None, state: Fi
 
     Indices lie beside their files, or in `folder`.
     """
-    with OpenFile(path) as file:
+    with opened(path, form, folder) as file:
         file.check(state or file.state)
-        if not form.scanned:
-            return _joined([found.spans for found in form.find(file, 0)])
-        target = _place(path, folder)
-        found = _load(target, file, form)
-        if found is None or found[0].upto < file.size:
-            try:
-                os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-                with lock.hold(f"{target}.lock", PATIENCE):
-                    found = _load(target, file, form)  # another process may have made it meanwhile
-                    if found is None or found[0].upto < file.size:
-                        _scan(target, file, form, found)
-            except PermissionError as error:
-                raise BadOption(
-                    f"the index of {path} cannot be written beside it ({error.strerror}): give index='a folder'"
-                ) from error
-            found = _load(target, file, form)
-            assert found is not None
-        return found[1]
+        return spans_in(file, form, folder)
 
 
-def _place(path: str, folder: str | None) -> str:
+def opened(path: str, form: StoredFormat, folder: str | None) -> OpenFile:
+    """The file; one that is compressed as what was packed into it."""
+    if not is_packed(path) or form.name in UNPACKED:
+        return OpenFile(path)
+    return UnpackedFile(path, spans_of(path, Members(), folder))
+
+
+def spans_in(file: OpenFile, form: StoredFormat, folder: str | None) -> Spans:
+    """Where the samples of an open file are."""
+    path = file.path
+    if not form.scanned and not is_packed(path):
+        return joined([found.spans for found in form.find(file, 0)])
+    target = _place(path, form, folder)
+    found = _load(target, file, form)
+    if found is None or found[0].upto < file.size:
+        try:
+            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+            with lock.hold(f"{target}.lock", PATIENCE):
+                found = _load(target, file, form)  # another process may have made it meanwhile
+                if found is None or found[0].upto < file.size:
+                    _scan(target, file, form, found)
+        except PermissionError as error:
+            raise BadOption(
+                f"the index of {path} cannot be written beside it ({error.strerror}): give index='a folder'"
+            ) from error
+        found = _load(target, file, form, checked=True)
+        assert found is not None
+    return found[1]
+
+
+def _place(path: str, form: StoredFormat, folder: str | None) -> str:
+    ending = f".{form.name}{ENDING}" if isinstance(form, Members) else ENDING
     if folder is None:
-        return path + ENDING
+        return path + ending
     whole = os.path.abspath(path)
-    return os.path.join(folder, whole.strip(os.sep).replace("%", "%25").replace(os.sep, "%2F") + ENDING)
+    return os.path.join(folder, whole.strip(os.sep).replace("%", "%25").replace(os.sep, "%2F") + ending)
 
 
 def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_About, Spans] | None) -> None:
-    parts = [begun[1]] if begun else []
-    upto = written = begun[0].upto if begun else 0
-    if upto:
-        log.info("the index of %s goes on at %d of %d bytes", file.path, upto, file.size)
-    for found in form.find(file, upto):
-        parts.append(found.spans)
-        upto = found.upto
-        if upto - written >= OFTEN:
-            _write(target, file, form, parts, upto)
-            written = upto
-            log.info("indexing %s: %d %%", file.path, 100 * upto // max(1, file.size))
-    _write(target, file, form, parts, file.size)
+    about = _About(VERSION, form.name, *file.state, 0, 0) if begun is None else begun[0]
+    if begun is None:
+        with whole(target, "wb") as stream:
+            stream.write(_head(about))
+    if about.upto:
+        log.info("the index of %s goes on at %d of %d bytes", file.path, about.upto, file.size)
+    fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.ftruncate(fd, HEAD + 16 * about.count)  # (what was appended when the scan was killed does not count)
+        parts: list[Spans] = []
+        for found in form.find(file, about.upto):
+            parts.append(found.spans)
+            if found.upto - about.upto >= OFTEN:
+                about = _append(fd, about, parts, found.upto)
+                parts = []
+                log.info("indexing %s: %d %%", file.path, 100 * about.upto // max(1, file.size))
+        _append(fd, about, parts, file.size)
+    finally:
+        os.close(fd)
 
 
-def _write(target: str, file: OpenFile, form: StoredFormat, parts: list[Spans], upto: int) -> None:
-    spans = _joined(parts)
-    parts[:] = [spans]
-    about = _About(VERSION, form.name, *file.state, len(spans.starts), upto)
-    with whole(target, "wb") as stream:
-        stream.write(json.dumps(asdict(about)).encode().ljust(HEAD - 1) + b"\n")
-        stream.write(np.ascontiguousarray(spans.starts, "<i8").data)
-        stream.write(np.ascontiguousarray(spans.sizes, "<i8").data)
+def _append(fd: int, about: _About, parts: list[Spans], upto: int) -> _About:
+    """Write down what was found, then say so."""
+    count = about.count
+    for part in parts:
+        rows = np.empty((len(part.starts), 2), "<i8")
+        rows[:, 0], rows[:, 1] = part.starts, part.sizes
+        _write_at(fd, rows.reshape(-1).view(np.uint8).data, HEAD + 16 * count)
+        count += len(rows)
+    about = replace(about, count=count, upto=upto)
+    _write_at(fd, memoryview(_head(about)), 0)
+    return about
 
 
-def _joined(parts: list[Spans]) -> Spans:
-    if len(parts) == 1:
-        return parts[0]
-    starts = [part.starts for part in parts] or [np.zeros(0, np.int64)]
-    sizes = [part.sizes for part in parts] or [np.zeros(0, np.int64)]
-    return Spans(np.concatenate(starts), np.concatenate(sizes))
+def _write_at(fd: int, data: memoryview, offset: int) -> None:
+    while data:
+        written = os.pwrite(fd, data, offset)
+        data, offset = data[written:], offset + written
 
 
-def _load(target: str, file: OpenFile, form: StoredFormat) -> tuple[_About, Spans] | None:
-    """What an index holds, if there is one; an error if it does not belong to the file as it is now."""
+def _head(about: _About) -> bytes:
+    said = asdict(about)
+    return json.dumps({**said, "check": _check_sum(said)}).encode().ljust(HEAD - 1) + b"\n"
+
+
+def _check_sum(said: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(said).encode())
+
+
+def _load(target: str, file: OpenFile, form: StoredFormat, *, checked: bool = False) -> tuple[_About, Spans] | None:
+    """What an index holds, if there is one; an error if it does not belong to the file as it is now.
+
+    `checked`: this process has just made it.
+    """
     try:
         with open(target, "rb") as stream:
             about = _about(stream.read(HEAD), target)
@@ -131,11 +169,12 @@ def _load(target: str, file: OpenFile, form: StoredFormat) -> tuple[_About, Span
             f"{file.path} has changed since its index was made ({about.size} bytes then, {file.size} now): positions "
             f"would point at other samples; {remove}"
         )
-    if stored != HEAD + 16 * about.count or not 0 <= about.upto <= file.size:
+    wanted = HEAD + 16 * about.count
+    if not (stored == wanted or (stored > wanted and about.upto < file.size)) or not 0 <= about.upto <= file.size:
         raise DamagedFile(f"{target} has {stored} bytes where {about.count} samples need others: {remove}")
-    table = np.memmap(target, "<i8", "r", HEAD, (2, about.count)) if about.count else np.zeros((2, 0), np.int64)
-    spans = Spans(table[0], table[1])
-    if about.count and not _sound(spans, file.size):
+    table = np.memmap(target, "<i8", "r", HEAD, (about.count, 2)) if about.count else np.zeros((0, 2), np.int64)
+    spans = Spans(np.asarray(table[:, 0]), np.asarray(table[:, 1]))
+    if about.count and not checked and not _sound(spans, file.size):
         raise DamagedFile(f"{target} says that samples lie outside {file.path}: {remove}")
     return about, spans
 
@@ -149,10 +188,11 @@ def _sound(spans: Spans, size: int) -> bool:
 def _about(head: bytes, target: str) -> _About:
     try:
         said: Any = json.loads(head)
+        check = said.pop("check", None)
         about = _About(**said)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise DamagedFile(f"{target} is not an index, or a damaged one: remove it to have it made anew") from error
     numbers = (about.version, about.size, about.changed, about.count, about.upto)
-    if not all(type(number) is int and number >= 0 for number in numbers):
+    if check != _check_sum(asdict(about)) or not all(type(number) is int and number >= 0 for number in numbers):
         raise DamagedFile(f"{target} is a damaged index: remove it to have it made anew")
     return about

@@ -9,14 +9,14 @@ Encodings that could run code when they are read (`pkl`) are refused unless the 
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.stored.form import DamagedFile, Found, OpenFile, StoredFormat
+from headrace.sources.stored.form import DamagedFile, FileState, Found, OpenFile, StoredFormat
+from headrace.sources.stored.packed import is_packed
 from headrace.sources.stored.pickles import load_trusted
 from headrace.sources.stored.table import counted_table, spans_between
 
@@ -45,7 +45,7 @@ class Mds(StoredFormat):
         yield spans_between(counted_table(file), file)
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:
-        columns = _columns(file.path, file.size)
+        columns = _columns(file)
         varying = sum(column.size is None for column in columns)
         sizes = iter(np.frombuffer(data[: 4 * varying], "<u4").tolist())
         at = 4 * varying
@@ -69,25 +69,43 @@ def shards(folder: str) -> tuple[str, ...]:
         found = [(Path(folder) / shard["raw_data"]["basename"], shard.get("zip_data")) for shard in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFile(f"{index} is not the index of an MDS data set") from error
-    for path, packed in found:
-        if packed and not path.exists():
-            raise BadOption(f"{path.parent / packed['basename']} is compressed: decompress it to {path.name} first")
+    for path, _ in found:
         if path.parent.resolve() not in (Path(folder).resolve(), *path.parents) or ".." in path.parts:
             raise DamagedFile(f"{index} names a file outside its folder: {path}")
-    return tuple(str(path) for path, _ in found)
+    return tuple(str(_there(path, packed)) for path, packed in found)
 
 
-@lru_cache(maxsize=256)
-def _columns(path: str, size: int) -> tuple[MdsColumn, ...]:
-    with OpenFile(path) as file:
-        offsets = counted_table(file)
-        head = 4 * (len(offsets) + 1)
-        try:
-            said = json.loads(file.read(head, int(offsets[0]) - head))
-            columns = zip(said["column_names"], said["column_encodings"], said["column_sizes"], strict=True)
-            return tuple(MdsColumn(name, encoding, size or None) for name, encoding, size in columns)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFile(f"{path} is damaged: what it says about its columns cannot be read") from error
+def _there(path: Path, packed: Any) -> Path:
+    """A shard, or its compressed form where it is there in no other."""
+    if not packed or path.exists():
+        return path
+    found = path.parent / Path(packed["basename"]).name
+    if not is_packed(found.name):
+        raise BadOption(f"{found} is compressed in a way that is not read here: decompress it to {path.name} first")
+    return found
+
+
+_known: dict[tuple[str, FileState], tuple[MdsColumn, ...]] = {}
+"""What shards have said about their columns."""
+MANY = 4096
+
+
+def _columns(file: OpenFile) -> tuple[MdsColumn, ...]:
+    known = _known.get((file.path, file.state))
+    if known is not None:
+        return known
+    offsets = counted_table(file)
+    head = 4 * (len(offsets) + 1)
+    try:
+        said = json.loads(file.read(head, int(offsets[0]) - head))
+        columns = zip(said["column_names"], said["column_encodings"], said["column_sizes"], strict=True)
+        found = tuple(MdsColumn(name, encoding, size or None) for name, encoding, size in columns)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{file.path} is damaged: what it says about its columns cannot be read") from error
+    if len(_known) >= MANY:
+        _known.clear()
+    _known[file.path, file.state] = found
+    return found
 
 
 def decoded(data: bytes, encoding: str, trust: bool) -> Any:

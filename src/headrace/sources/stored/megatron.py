@@ -27,7 +27,7 @@ class Megatron(StoredFormat):
 
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:
         index = file.path.removesuffix(".bin") + ".idx"
-        dtype, count = _head(index)
+        dtype, count = token_type(index)
         with OpenFile(index) as stored:
             if stored.size < HEAD + 12 * count:
                 raise DamagedFile(f"{index} is cut off: {count} sequences need more than its {stored.size} bytes")
@@ -42,11 +42,11 @@ class Megatron(StoredFormat):
         yield Found(Spans(offsets, sizes), file.size)
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
-        return np.frombuffer(data, _head(file.path.removesuffix(".bin") + ".idx")[0])
+        return np.frombuffer(data, token_type(file.path.removesuffix(".bin") + ".idx")[0])
 
 
 @lru_cache(maxsize=256)
-def _head(index: str) -> tuple[str, int]:
+def token_type(index: str) -> tuple[str, int]:
     """The type of the tokens, and the number of sequences."""
     with OpenFile(index) as file:
         head = file.read(0, min(HEAD, file.size))

@@ -1,26 +1,33 @@
 """Stored files: the samples of many files of one form, any of them by its position.
 
 Files come in the order given, and so do the samples of each. A sample is one read of just its bytes, so whatever order
-a job asks for them in, and on however many ranks, every byte is read once an epoch.
+a job asks for them in, and on however many ranks, every byte is read once an epoch. Neighbours are cheaper to read than
+samples here and there, though, and a file is best opened by one rank: files are cut into units of some megabytes, which
+a shuffled order of large data keeps together (`plan.parts`).
 """
 
 import os
+from bisect import bisect_right
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.op import Source
+from headrace.observe.meter import planned
+from headrace.op import Here, Indexed, Source
+from headrace.plan.units import Units, arranged
 from headrace.sources.stored.form import FileState, Ints, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.index import spans_of
+from headrace.sources.stored.index import opened, spans_in
+from headrace.sources.stored.packed import HELD
 
-UNIT = 32 << 20
-"""Bytes that are cheap to read together: large files are cut into units of about so many."""
+UNIT = 4 << 20
+"""Bytes that are cheap to read together: large files are cut into units of about so many. Part of the order."""
 OPEN = 128
 """Files that a process keeps open."""
 
@@ -34,6 +41,7 @@ class StoredFiles(Source[Any]):
     folder: str | None = None
     states: tuple[FileState, ...] = ()
     """Of each file when the pipe was made: a file that changes while it is read is an error."""
+    known: "_Known" = field(default_factory=lambda: _Known(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.paths:
@@ -42,14 +50,14 @@ class StoredFiles(Source[Any]):
             object.__setattr__(self, "states", tuple(map(FileState.of, self.paths)))
 
     def size(self) -> int:
-        return int(self._catalog().ends[-1])
+        return self._catalog().ends[-1]
 
     def get(self, position: int) -> Any:
         catalog = self._catalog()
-        number = int(np.searchsorted(catalog.ends, position, side="right"))
+        number = bisect_right(catalog.ends, position)
         spans = catalog.spans[number]
-        row = position - (int(catalog.ends[number - 1]) if number else 0)
-        file = _files.open(self.paths[number], self.states[number])
+        row = position - (catalog.ends[number - 1] if number else 0)
+        file = _files.open(self.paths[number], self.states[number], self.form, self.folder)
         start, size = int(spans.starts[row]), int(spans.sizes[row])
         try:
             return self.form.decode(file.read(start, size), file, start)
@@ -57,21 +65,17 @@ class StoredFiles(Source[Any]):
             error.add_note(f"(sample {row} of {self.paths[number]}, at byte {start})")
             raise
 
-    def unit_ends(self) -> Ints:
-        """The first position after each unit of about UNIT bytes. A unit never crosses files."""
-        found = []
-        first = 0
-        for spans in self._catalog().spans:
-            count = len(spans.starts)
-            if count:
-                cuts = np.flatnonzero(np.diff(np.asarray(spans.starts) // UNIT)) + 1
-                found += [first + cuts, np.array([first + count])]
-            first += count
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        found = Source.index(self, inputs, here)
+        assert found is not None
+        found.units = self.units()
+        return found
 
-    def stored_bytes(self) -> int:
-        """Bytes of all samples."""
-        return sum(int(spans.sizes.sum()) for spans in self._catalog().spans)
+    def units(self) -> Units:
+        """Stretches of about UNIT bytes. A unit never crosses files."""
+        known = self._catalog()
+        hold = len(known.unit_ends) if not known.largest else HELD // known.largest
+        return Units(known.unit_ends, hold, known.total, known.largest, "stretches of files")
 
     def settle(self) -> None:
         self._catalog()
@@ -86,28 +90,59 @@ class StoredFiles(Source[Any]):
         said = repr(
             (self.form, [(name, state.size, n) for name, state, n in zip(names, self.states, counts, strict=True)])
         )
-        return ("stored", self.form.name, blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest())
+        digest = blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        return ("stored", self.form.name, digest, arranged(self.units()))
 
     @classmethod
     def name(cls) -> str:
         return "stored"
 
     def _catalog(self) -> "_Catalog":
-        found: _Catalog = _catalog(self.paths, self.states, self.form, self.folder)
-        return found
+        # (Not asked of the cache at every sample: it compares all paths.)
+        if self.known.catalog is None:
+            self.known.catalog = _catalog(self.paths, self.states, self.form, self.folder)
+        return self.known.catalog
+
+
+class _Known:
+    """The catalog, once this process has it: it does not travel."""
+
+    def __init__(self) -> None:
+        self.catalog: _Catalog | None = None
+
+    def __reduce__(self) -> tuple[type["_Known"], tuple[()]]:
+        return _Known, ()
 
 
 class _Catalog(NamedTuple):
-    """Where the samples of all files stand, and the first position after each file."""
+    """Where the samples of all files stand, and the first position after each file and after each unit."""
 
     spans: tuple[Spans, ...]
-    ends: Ints
+    ends: list[int]
+    unit_ends: Ints
+    total: int
+    """Bytes of all files, unpacked."""
+    largest: int
+    """Bytes that stay in memory while a unit is read, at the most."""
 
 
 @lru_cache(maxsize=16)
 def _catalog(paths: tuple[str, ...], states: tuple[FileState, ...], form: StoredFormat, folder: str | None) -> _Catalog:
-    spans = tuple(spans_of(path, form, folder, state) for path, state in zip(paths, states, strict=True))
-    return _Catalog(spans, np.cumsum([len(found.starts) for found in spans], dtype=np.int64))
+    spans: list[Spans] = []
+    unit_ends = [np.zeros(0, np.int64)]
+    first = total = largest = 0
+    for path, state in zip(paths, states, strict=True):
+        with opened(path, form, folder) as file:
+            file.check(state)
+            found = spans_in(file, form, folder)
+            inside = np.searchsorted(found.starts, file.cuts(UNIT))
+            total, largest = total + file.size, max(largest, file.held)
+        unit_ends.append(first + np.unique(inside[inside > 0]))
+        spans.append(found)
+        first += len(found.starts)
+    planned.note()
+    ends = list(accumulate(len(found.starts) for found in spans))
+    return _Catalog(tuple(spans), ends, np.concatenate(unit_ends), total, largest)
 
 
 class _OpenFiles:
@@ -117,10 +152,10 @@ class _OpenFiles:
         self._files: OrderedDict[tuple[str, FileState], OpenFile] = OrderedDict()
         self._lock = Lock()
 
-    def open(self, path: str, state: FileState) -> OpenFile:
+    def open(self, path: str, state: FileState, form: StoredFormat, folder: str | None) -> OpenFile:
         file = self._files.get((path, state))
         if file is None:
-            file = OpenFile(path)
+            file = opened(path, form, folder)
             file.check(state)
             with self._lock:
                 self._files[path, state] = file

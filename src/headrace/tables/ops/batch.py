@@ -88,7 +88,7 @@ class AsJax(Each[Any, Any]):
 
     consumer = True
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         from headrace.tables.forms import deliver
         from headrace.tables.frames import table_of
 

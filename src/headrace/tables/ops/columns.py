@@ -25,7 +25,7 @@ def pick(sample: Any, column: Column) -> tuple[Any, ...]:
     return (sample[column],)
 
 
-def put(sample: Any, input_col: Column, output_col: Column, value: Any) -> Any:
+def put(sample: Any, input_col: Column, output_col: Column, value: object) -> Any:
     """A copy of the sample with the new value in its place."""
     changed: Any = dict(sample) if isinstance(sample, MutableMapping) else list(sample)
     if output_col is None:
@@ -59,7 +59,7 @@ class MapColumns(Each[Any, Any]):
         if isinstance(self.output_col, list | tuple):
             object.__setattr__(self, "output_col", self.output_col[0])
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         return put(sample, self.input_col, self.output_col, self.fn(*pick(sample, self.input_col)))
 
     @classmethod
@@ -81,7 +81,7 @@ class FilterColumns(Flat[Any, Any]):
     def __post_init__(self) -> None:
         check_arity(self.fn, self.input_col)
 
-    def spread(self, sample: Any) -> Iterator[Any]:
+    def spread(self, sample: object) -> Iterator[Any]:
         verdict = self.fn(sample) if self.input_col is None else self.fn(*pick(sample, self.input_col))
         kept = rows_kept(sample, verdict)
         if kept is not None:
@@ -106,7 +106,7 @@ class FlatmapColumns(Flat[Any, Any]):
         if self.fn is not None:
             check_arity(self.fn, self.input_col)
 
-    def spread(self, sample: Any) -> Iterator[Any]:
+    def spread(self, sample: object) -> Iterator[Any]:
         yield from spread_columns(self.fn, self.input_col, sample)
 
     @classmethod
@@ -140,7 +140,7 @@ def rows_kept(sample: Any, verdict: Any) -> Any:
     )
 
 
-def close_streams(sample: Any) -> None:
+def close_streams(sample: object) -> None:
     """Close the files that a dropped sample holds."""
     if not isinstance(sample, int | float | str | bytes):
         from headrace.sources.stream import StreamWrapper

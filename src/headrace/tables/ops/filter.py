@@ -18,7 +18,7 @@ class Where(Flat[Any, Any]):
 
     expression: Any
 
-    def spread(self, sample: Any) -> Iterator[Any]:
+    def spread(self, sample: object) -> Iterator[Any]:
         from headrace.tables.forms import deliver
         from headrace.tables.matching import matching
         from headrace.tables.rows import table_of_rows

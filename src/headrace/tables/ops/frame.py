@@ -37,7 +37,7 @@ class ToFrame(Each[list[Any], Any]):
 class FrameRows(Flat[Any, dict[str, Any]]):
     """The rows of frames, tables and dicts of arrays, as dicts."""
 
-    def spread(self, sample: Any) -> Iterator[dict[str, Any]]:
+    def spread(self, sample: object) -> Iterator[dict[str, Any]]:
         table, _ = table_form(sample, "rows")
         for row in range(table.length):
             yield table.row(row)

@@ -17,7 +17,7 @@ class Join(Each[Any, Any]):
     on: tuple[str, ...]
     always: bool = False
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         from headrace.tables.forms import deliver
 
         if isinstance(sample, dict) and not _is_frame(sample):
@@ -26,7 +26,7 @@ class Join(Each[Any, Any]):
         table, form = table_form(sample, "join")
         return deliver(self._joined(table), form)
 
-    def _added(self, table: Any) -> Any:
+    def _added(self, table: object) -> Any:
         from headrace.tables.table import Table
 
         found = rows_of(self.lookup, table, self.on)
@@ -76,7 +76,7 @@ class Match(Flat[Any, Any]):
     lookup: Any
     on: tuple[str, ...]
 
-    def spread(self, sample: Any) -> Iterator[Any]:
+    def spread(self, sample: object) -> Iterator[Any]:
         from headrace.tables.forms import deliver
 
         if isinstance(sample, dict) and not _is_frame(sample):
@@ -103,7 +103,7 @@ def rows_of(lookup: Any, table: Any, on: tuple[str, ...]) -> Any:
     return lookup.find([table.columns[name] for name in on])
 
 
-def matched(lookup: Any, table: Any, on: tuple[str, ...]) -> Any:
+def matched(lookup: object, table: object, on: tuple[str, ...]) -> Any:
     """The rows of the table whose key is in the lookup."""
     import numpy as np
 

@@ -30,7 +30,7 @@ class LoadParquet(PerFile[Any]):
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
 
-    def spread(self, sample: Any) -> Iterator[Any]:
+    def spread(self, sample: object) -> Iterator[Any]:
         only = None
         if isinstance(sample, tuple) and len(sample) == 2 and isinstance(sample[1], int):
             sample, only = sample

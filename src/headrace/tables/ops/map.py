@@ -65,7 +65,7 @@ class MapRows(Each[Any, Any]):
         def get(position: int) -> Any:
             return take(np.array([position]), None).row(0)
 
-        return Indexed(inner.length, get, take)
+        return Indexed(inner.length, get, take).placed_as(inner)
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]

@@ -11,7 +11,7 @@ from headrace.errors import BadPipe
 from headrace.op import Each, Here, Indexed
 
 
-def table_form(sample: Any, verb: str) -> tuple[Any, str]:
+def table_form(sample: object, verb: str) -> tuple[Any, str]:
     """A frame as a table, and the form it was in."""
     from headrace.tables.forms import form_of
     from headrace.tables.frames import table_of
@@ -28,7 +28,7 @@ class Select(Each[Any, Any]):
 
     names: tuple[str, ...]
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         if isinstance(sample, dict):
             _check(self.names, sample)
             return {name: sample[name] for name in self.names}
@@ -53,7 +53,7 @@ class Rename(Each[Any, Any]):
 
     new: tuple[tuple[str, str], ...]
 
-    def apply(self, sample: Any) -> Any:
+    def apply(self, sample: object) -> Any:
         if isinstance(sample, dict):
             from headrace.tables.table import renamed
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.engine.program import Program
@@ -40,8 +40,8 @@ from headrace.engine.wire.messages import (
     Result,
     Slotted,
 )
-from headrace.engine.wire.shipping import unship
-from headrace.engine.workers.process import heap
+from headrace.engine.wire.unshipping import unship
+from headrace.engine.workers.process import heap, tokenizer_threads
 from headrace.engine.workers.process.handles import before_exit, received
 from headrace.engine.workers.task import Made, Task, failed
 from headrace.memory.arena import HEADER, MappedSlot, anonymous, lease_type, room, whole
@@ -123,7 +123,7 @@ class Child:
         self.task.executor.header[2] = PACKING
         return self._many(writer, made) if made.many else self._one(writer, made)
 
-    def _load(self, refs: Any) -> list[Any]:
+    def _load(self, refs: Iterable[tuple[int, int, int, int, int, int]]) -> list[Any]:
         """Samples of the stage before, out of their slots."""
         samples: list[Any] = []
         for slot, offset, size, writer_seq, first, stop in refs:
@@ -175,8 +175,12 @@ def _overflow(need: int) -> tuple[int, codec.Writer]:
 
 def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
     """Run tickets until the consumer says stop, or is gone."""
+    # An error must be able to travel even when no more files can be opened, not those of modules either.
+    import headrace.engine.wire.by_value  # noqa: F401
+
     _quiet_signals(extra.get("dump", -1))
     heap.keep()
+    tokenizer_threads.one_thread()
     if extra.get("bound"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if consumer >= 0:
@@ -259,21 +263,32 @@ def _quiet_signals(dump: int) -> None:
         faulthandler.register(signal.SIGUSR2, file=dump, all_threads=True)
 
 
-def main(sock: int, consumer: int, shipped: int, number: int, dump: int, bound: bool) -> None:
+def main(sock: int, consumer: int, dump: int, bound: bool) -> None:
     """Entry of a worker that was started as a new interpreter."""
     own_signals()
     connection = socket.socket(fileno=sock)
-    _unpack_and_serve(connection, consumer, shipped, number, dump, bound)
+    open_and_serve(connection, consumer, dump, bound)
     leave(0)
 
 
-def _unpack_and_serve(
-    connection: socket.socket, consumer: int, shipped: int, number: int, dump: int, bound: bool = False
+def open_and_serve(
+    connection: socket.socket,
+    consumer: int,
+    dump: int,
+    bound: bool = False,
+    surround: Callable[[str, dict[str, str]], None] | None = None,
 ) -> None:
+    """Wait for a program, open it, and run its tickets; `surround` takes over the consumer's folder and environment."""
+    packed, fds = wire.receive(connection)
+    if not packed:
+        return  # nobody needs this worker
+    number, authkey, surroundings = marshal.loads(packed)
+    shipped, *handles = fds
     try:
-        packed, fds = wire.receive(connection)
-        with received(fds, marshal.loads(packed)):
-            program, extra = unship(whole(shipped))
+        if surround is not None:
+            surround(*surroundings)
+        with received(handles, authkey):
+            program, extra = unship(memoryview(whole(shipped)))
     except BaseException as error:
         note = f"headrace: while the pipe was being opened in worker {number}; is a module missing there?"
         error.add_note(note)

@@ -8,25 +8,31 @@ as the consumer, not as long as the server.
 """
 
 import atexit
+import contextlib
 import marshal
 import os
 import select
 import socket
 import subprocess
+import sys
 import threading
 import time
 import weakref
+from collections import deque
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from headrace.engine.wire.shipping import search_path
+from headrace.engine.wire.unshipping import search_path
 from headrace.engine.workers.process.handles import Handles
-from headrace.engine.workers.process.start import Started, is_stopped, pair, python, send_handles, signals_wait
+from headrace.engine.workers.process.start import Started, is_stopped, pair, python, send_start, signals_wait
 from headrace.memory.arena import scratch
 
 DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
 SILENCE = 0.5
 """Seconds of silence after which the server is looked at. (That a process was stopped is no event one can wait for.)"""
+LARGE = ("numpy", "torch")
+"""Packages that take long to import, and that a worker rarely does without where its consumer has them."""
 GRACE = 0.3
 """Seconds for the server to end by itself when its consumer has hung up."""
 
@@ -52,29 +58,70 @@ class ForkServer:
         self.workers: weakref.WeakSet[Started] = weakref.WeakSet()
         self.modules: set[str] = set()
         """What it was asked to import."""
+        self._asked: deque[tuple[socket.socket, int]] = deque()
+        """Workers that it was asked for, and has not answered about yet: our end of the socket, and the dump."""
+        self._idle: list[Started] = []
+        """Workers that wait for a program."""
+        self._warmed: set[str] = set()
+        """Large packages that those have imported."""
         self._lock = threading.Lock()
 
     def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> Started:
-        """A new worker."""
-        ours, theirs = pair()
-        send_handles(ours, handles)
-        dump = scratch()
+        """A worker for the program `shipped`: one that waits, or a new one."""
+        if self._asked or self._idle:
+            with self._lock:
+                self._hear()
+            if not self._warmed.issuperset(large()):
+                self._let_idle_go()  # each would import by itself what the server imports once
+        started = self._idle.pop(0) if self._idle else self._new(modules)
+        self.workers.add(started)
+        with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its end is noticed as any other
+            # Server and worker may be older than this moment: what a worker inherits is what the consumer has now.
+            send_start(started.sock, number, shipped, handles, (os.getcwd(), dict(os.environ)))
+        return started
+
+    def _new(self, modules: list[str]) -> Started:
+        with self._lock:
+            self._request(modules)
+            self._hear()
+        return self._idle.pop()
+
+    def warm(self, workers: int, modules: list[str]) -> None:
+        """Ask for idle workers, without waiting for them."""
+        with self._lock:
+            for _ in range(workers - len(self._asked) - len(self._idle)):
+                self._request(modules)
+        self._warmed.update(large())
+
+    def _request(self, modules: list[str]) -> None:
         self.modules.update(modules)
-        # The server has started some time ago: what a worker inherits is what the consumer has now.
-        question = ("fork", number, modules, search_path(), os.getcwd(), dict(os.environ))
+        ours, theirs = pair()
+        dump = scratch()
+        self._asked.append((ours, dump))
         try:
-            answer, fds = self._ask(question, [theirs.fileno(), shipped, dump])
-            if answer[0] != "forked":
-                raise Threaded(f"the worker server could not fork: {answer[1]}")
-        except BaseException:
-            ours.close()
-            os.close(dump)
-            raise
+            self._send(("fork", modules, search_path()), [theirs.fileno(), dump])
         finally:
             theirs.close()
-        started = Started(answer[1], fds[0], ours, dump, self.status)
-        self.workers.add(started)
-        return started
+
+    def _hear(self) -> None:
+        """Read the answers about all workers that were asked for."""
+        refused = ""
+        while self._asked:
+            answer, fds = self._answer()
+            ours, dump = self._asked.popleft()
+            if answer[0] == "forked":
+                self._idle.append(Started(answer[1], fds[0], ours, dump, self.status))
+            else:
+                ours.close()
+                os.close(dump)
+                refused = answer[1]
+        if refused:
+            self._let_idle_go()
+            raise Threaded(f"the worker server could not fork: {refused}")
+
+    def _let_idle_go(self) -> None:
+        while self._idle:
+            self._idle.pop().close()  # it ends when its socket does
 
     def status(self, pid: int) -> int | None:
         """How a worker has ended; None if the server does not know, or is gone."""
@@ -86,22 +133,44 @@ class ForkServer:
 
     def _ask(self, question: tuple[Any, ...], fds: list[int]) -> tuple[Any, list[int]]:
         with self._lock:
-            try:
-                if self._stopped():
-                    raise ConnectionAbortedError("the worker server was stopped")
-                socket.send_fds(self.sock, [marshal.dumps(question)], fds)
-                self._await_answer()
-                data, got, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
-            except BaseException:
-                # A question without its answer: the next answer would be the wrong one. The next need starts a new one.
-                self.sock.close()
-                if self.process.poll() is None and self._stopped():
-                    self.process.kill()
-                    self.process.wait()
-                raise
-        if not data:
-            raise ConnectionResetError("the worker server is gone")
-        return marshal.loads(data), got
+            self._hear()
+            self._send(question, fds)
+            return self._answer()
+
+    def _send(self, question: tuple[Any, ...], fds: list[int]) -> None:
+        with self._whole():
+            if self._stopped():
+                raise ConnectionAbortedError("the worker server was stopped")
+            socket.send_fds(self.sock, [marshal.dumps(question)], fds)
+
+    def _answer(self) -> tuple[Any, list[int]]:
+        with self._whole():
+            self._await_answer()
+            data, got, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
+            if not data:
+                raise ConnectionResetError("the worker server is gone")
+            return marshal.loads(data), got
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A question without its answer: the next answer would be the wrong one. The next need starts a new server."""
+        try:
+            yield
+        except BaseException:
+            self.sock.close()
+            self._forget_workers()
+            if self.process.poll() is None and self._stopped():
+                self.process.kill()
+                self.process.wait()
+            raise
+
+    def _forget_workers(self) -> None:
+        """Close what belongs to workers that have no program."""
+        while self._asked:
+            ours, dump = self._asked.popleft()
+            ours.close()
+            os.close(dump)
+        self._let_idle_go()
 
     def _await_answer(self) -> None:
         answered = select.poll()
@@ -120,6 +189,7 @@ class ForkServer:
         return self.owner == os.getpid() and self.sock.fileno() >= 0 and self.process.poll() is None
 
     def close(self) -> None:
+        self._forget_workers()
         self.sock.close()
         if self.owner == os.getpid():
             if self.process.poll() is None and not _ends(self.process.pid):
@@ -136,6 +206,11 @@ def _ends(pid: int) -> bool:
         return bool(poll.poll(GRACE * 1000))
     finally:
         os.close(pidfd)
+
+
+def large() -> list[str]:
+    """Large packages that this process has imported."""
+    return [name for name in LARGE if name in sys.modules]
 
 
 class CommonServer:
@@ -159,6 +234,12 @@ class CommonServer:
         except ConnectionAbortedError:
             pass
         return cls.running(modules).start(number, shipped, modules, handles)
+
+    @classmethod
+    def begin(cls) -> None:
+        """Start the server, if there is none: it gets ready while the consumer packs the program."""
+        with contextlib.suppress(Threaded, OSError):  # (Whoever asks it for a worker hears what is wrong.)
+            cls.running([])
 
     @classmethod
     def running(cls, modules: list[str]) -> ForkServer:
@@ -192,5 +273,6 @@ class CommonServer:
         for server in (cls.now, *cls._former):
             if server is not None:
                 server.sock.close()
+                server._forget_workers()
         cls.now = None
         cls._former.clear()

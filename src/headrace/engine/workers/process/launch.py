@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
-from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.process import start
 from headrace.engine.workers.process.fork_server import CommonServer, ForkServer
 from headrace.engine.workers.process.handles import Handles
@@ -35,6 +34,10 @@ class WorkerLauncher:
             for node in program.pipe.nodes():
                 node.op.settle()
             return
+        from headrace.engine.wire.shipping import ship
+
+        if self._method == "server":
+            CommonServer.begin()
         data, self._modules = ship(program, self._extra, self._handles)
         self._shipped = anonymous(len(data))
         with open(self._shipped, "wb", closefd=False) as file:

@@ -36,11 +36,12 @@ class Placement:
         does not take all of the block.)
         """
         block, ticket.home = ticket.home, None
+        assert block is not None
         need = self._need.get(ticket.stage, 0)
         if need < GROWS or ticket.avoid or not self._ordered or ticket.stage != self._last:
             return None
-        slot: Slot = block.slot
-        if slot.spoiled:
+        slot = block.slot
+        if slot is None or slot.spoiled:
             return None
         if self._grows:
             counts = [stop - first for _, first, stop in ticket.payload[0]]
@@ -53,7 +54,7 @@ class Placement:
 
     def take_back(self, ticket: Ticket) -> None:
         """The slot that a ticket was lent is not used; that of a block stays the block's."""
-        if ticket.home is None:
+        if ticket.home is None and ticket.slot is not None:
             self._arena.give_back(ticket.slot)
 
     def moved(self, ticket: Ticket, fd: int) -> Slot:
@@ -67,5 +68,7 @@ class Placement:
 
     def made(self, ticket: Ticket, start: int) -> None:
         """A result lies in the slot of the ticket's first block, from `start` on."""
-        ticket.home.given = True
-        self._grows = start < ticket.home.end
+        block = ticket.home
+        assert block is not None
+        block.given = True
+        self._grows = start < block.end

@@ -11,9 +11,8 @@ import select
 import signal
 import socket
 import sys
-from typing import Any
 
-from headrace.engine.workers.process import child
+from headrace.engine.workers.process import child, heap
 
 
 def main(sock: int, consumer: int) -> None:
@@ -32,7 +31,7 @@ def main(sock: int, consumer: int) -> None:
         question = marshal.loads(data)
         try:
             if question[0] == "fork":
-                _fork(connection, consumer, fds, question, children)
+                _fork(connection, consumer, fds, question[1:], children)
             else:
                 connection.send(marshal.dumps(("status", _reap(question[1], children))))
         except (BrokenPipeError, ConnectionResetError):
@@ -43,9 +42,11 @@ def main(sock: int, consumer: int) -> None:
     os._exit(0)
 
 
-def _fork(connection: socket.socket, consumer: int, fds: list[int], question: Any, children: set[int]) -> None:
-    sock, shipped, dump = fds
-    _, number, modules, path, folder, environment = question
+def _fork(
+    connection: socket.socket, consumer: int, fds: list[int], question: tuple[list[str], list[str]], children: set[int]
+) -> None:
+    sock, dump = fds
+    modules, path = question
     sys.path.extend(entry for entry in path if entry not in sys.path)
     for name in modules:
         # A module that cannot be imported here is reported by the worker that needs it, with its own traceback.
@@ -59,10 +60,9 @@ def _fork(connection: socket.socket, consumer: int, fds: list[int], question: An
         if pid == 0:
             code = 1
             try:
+                heap.inherit()
                 connection.close()
-                os.chdir(folder)
-                _surround(environment)
-                child._unpack_and_serve(socket.socket(fileno=sock), consumer, shipped, number, dump)
+                child.open_and_serve(socket.socket(fileno=sock), consumer, dump, surround=_surround)
                 code = 0
             except SystemExit as left:
                 code = child.exit_code(left)
@@ -78,7 +78,8 @@ def _fork(connection: socket.socket, consumer: int, fds: list[int], question: An
         os.close(fd)
 
 
-def _surround(environment: dict[str, str]) -> None:
+def _surround(folder: str, environment: dict[str, str]) -> None:
+    os.chdir(folder)
     for name in os.environ.keys() - environment.keys() - {*child.THREAD_LIMITS}:
         del os.environ[name]
     os.environ.update(environment)

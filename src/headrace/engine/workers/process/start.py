@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.engine.program import Program
 from headrace.engine.wire import packets
-from headrace.engine.workers.process import child
+from headrace.engine.workers.process import child, heap
 from headrace.engine.workers.process.handles import Handles, after_fork, key
 from headrace.memory.arena import scratch
 
@@ -114,6 +114,7 @@ def by_fork(
     if pid == 0:
         code = 1
         try:
+            heap.inherit()
             ours.close()
             for fd in inherited:
                 with contextlib.suppress(OSError):
@@ -147,11 +148,11 @@ def _one_thread() -> None:
 def by_spawn(number: int, shipped: int, handles: Handles) -> Started:
     """A new interpreter."""
     ours, theirs = pair()
-    send_handles(ours, handles)
+    send_start(ours, number, shipped, handles, None)
     dump = scratch()
     consumer = os.pidfd_open(os.getpid())
-    fds = (theirs.fileno(), consumer, shipped, dump)
-    told = (theirs.fileno(), consumer, shipped, number, dump, _in_main_thread())
+    fds = (theirs.fileno(), consumer, dump)
+    told = (theirs.fileno(), consumer, dump, _in_main_thread())
     call = f"from headrace.engine.workers.process.child import main; main{told}"
     process = subprocess.Popen(python(call), pass_fds=fds, stdin=subprocess.DEVNULL)
     theirs.close()
@@ -160,9 +161,16 @@ def by_spawn(number: int, shipped: int, handles: Handles) -> Started:
     return Started(process.pid, pidfd, ours, dump, lambda pid: process.wait())
 
 
-def send_handles(sock: socket.socket, handles: Handles) -> None:
-    """The first message to a worker that opens a shipped program."""
-    packets.send(sock, marshal.dumps(key() if handles.fds else None), handles.fds)
+Surroundings = tuple[str, dict[str, str]]
+"""The working folder and the environment of the consumer: a worker that a server has forked may have older ones."""
+
+
+def send_start(
+    sock: socket.socket, number: int, shipped: int, handles: Handles, surroundings: Surroundings | None
+) -> None:
+    """The first message to a worker that opens a shipped program; until then it waits."""
+    told = (number, key() if handles.fds else None, surroundings)
+    packets.send(sock, marshal.dumps(told), [shipped, *handles.fds])
 
 
 def is_stopped(pid: int) -> bool:

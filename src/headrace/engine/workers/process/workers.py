@@ -254,7 +254,13 @@ class ProcessWorkers(Workers):
             worker.stop()
 
     def _reply(
-        self, worker: WorkerProcess, ticket: Ticket, kind: int, result: Any, held: tuple[int, ...], fds: list[int]
+        self,
+        worker: WorkerProcess,
+        ticket: Ticket,
+        kind: int,
+        result: tuple[object, ...],
+        held: tuple[int, ...],
+        fds: list[int],
     ) -> Reply:
         slot = self._placement.moved(ticket, fds[0]) if fds else ticket.slot
         reply = reply_to(ticket, kind, result, slot, worker.number)

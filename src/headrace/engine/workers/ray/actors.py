@@ -45,7 +45,7 @@ class ActorCall:
 
     __slots__ = ("actor", "early", "fetch", "ref", "samples", "tickets")
 
-    def __init__(self, actor: ActorState, ref: Any, tickets: list[Ticket], samples: Any = None) -> None:
+    def __init__(self, actor: ActorState, ref: object, tickets: list[Ticket], samples: object = None) -> None:
         self.actor = actor
         self.ref = ref
         self.tickets = tickets

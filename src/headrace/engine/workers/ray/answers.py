@@ -4,11 +4,11 @@ import time
 from typing import Any, NamedTuple
 
 from headrace.engine.wire import codec
-from headrace.engine.wire.messages import SLOTTED, Reply, Result, Slotted, Table, Ticket
+from headrace.engine.wire.messages import SLOTTED, Reply, Result, SampleTable, Slotted, Ticket
 from headrace.engine.workers.replies import reply_to
 from headrace.memory.arena import HEADER, Arena
 
-Packed = tuple[Table, Any]
+PackedSamples = tuple[SampleTable, Any]
 """Many samples: an array of bytes that looks like a slot, behind the place of its table."""
 
 
@@ -54,14 +54,14 @@ def reply_of(ticket: Ticket, worker: int, answer: RayAnswer, arena: Arena) -> tu
     reply = reply_to(ticket, kind, result, slot, worker)
     if reply.seconds:
         # When it began, on this machine's clock: that of another one says nothing here.
-        took, by_op, _ = reply.seconds
-        reply.seconds = (took, by_op, time.perf_counter() - took)
+        took, by_op, _, reads = reply.seconds
+        reply.seconds = (took, by_op, time.perf_counter() - took, reads)
     if kind != SLOTTED and beside is not None:
         fill(reply, beside, arena)
     return reply, missed
 
 
-def fill(reply: Reply, packed: Packed, arena: Arena) -> None:
+def fill(reply: Reply, packed: PackedSamples, arena: Arena) -> None:
     """Put packed samples into a slot of the reply."""
     (offset, size), image = packed
     reply.slot = slot = arena.lend(image.nbytes)

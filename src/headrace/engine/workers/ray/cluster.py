@@ -98,7 +98,7 @@ def last_seen(by: Any, seq: int) -> At | None:
     return None if told is None else At(*told)
 
 
-def said(ref: Any) -> Any:
+def said(ref: object) -> Any:
     """The answer of a call to an actor that is dead now, if there is one."""
     try:
         return ray.get(ref) if ray.wait([ref], timeout=0)[0] else None

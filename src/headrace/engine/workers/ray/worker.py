@@ -30,10 +30,10 @@ from headrace.engine.wire.messages import (
     Many,
     Slotted,
 )
-from headrace.engine.wire.shipping import unship
+from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap
 from headrace.engine.workers.process.child import _private
-from headrace.engine.workers.ray.answers import Packed, RayAnswer, RayTicket
+from headrace.engine.workers.ray.answers import PackedSamples, RayAnswer, RayTicket
 from headrace.engine.workers.ray.near import Nearby, Offer
 from headrace.engine.workers.task import Task, failed
 from headrace.memory.arena import HEADER, lease_type, scratch
@@ -43,7 +43,7 @@ PIECES = 8
 """Pieces of scratch memory: as many as results of one call that are alive at once."""
 Tell = Callable[[Any, int, int, bool], None]
 """Tells a watcher, which will outlive this process, at which position a ticket is, and whether it is being packed."""
-Started = tuple[int, int, int] | Failed
+StartReport = tuple[int, int, int] | Failed
 """READY, the pid, and the descriptor that stacks are written to."""
 
 
@@ -55,7 +55,7 @@ class RayWorker:
         self._scratch = Scratch()
         self._nearby = Nearby()
 
-    def start(self, shipped: Any, number: int) -> Started:
+    def start(self, shipped: bytes | memoryview, number: int) -> StartReport:
         """Open the program."""
         heap.keep()
         host = socket.gethostname()
@@ -76,15 +76,15 @@ class RayWorker:
     # --- tickets ------------------------------------------------------------------------------------------------------
 
     def deliver(
-        self, tickets: list[RayTicket], packs: Sequence[Packed | Failed], lent: Sequence[Offer | None] = ()
+        self, tickets: list[RayTicket], packs: Sequence[PackedSamples | Failed], lent: Sequence[Offer | None] = ()
     ) -> tuple[list[RayAnswer], bool]:
         """Answers with everything in them, or in the slots that were lent; whether this worker asks to be replaced."""
         pairs = zip_longest(tickets, lent)
         return [self._answer(ticket, packs, offered) for ticket, offered in pairs], self._spent(len(tickets))
 
     def keep(
-        self, ticket: RayTicket, packs: Sequence[Packed | Failed]
-    ) -> tuple[tuple[RayAnswer, bool], Packed | Failed]:
+        self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed]
+    ) -> tuple[tuple[RayAnswer, bool], PackedSamples | Failed]:
         """The answer without its samples, and the samples; or, twice, how it failed."""
         answer = self._answer(ticket, packs)
         spent = self._spent(1)
@@ -92,7 +92,7 @@ class RayWorker:
             return (answer, spent), answer.result
         return (answer._replace(beside=None), spent), answer.beside
 
-    def again(self, ticket: RayTicket, count: int) -> Packed:
+    def again(self, ticket: RayTicket, count: int) -> PackedSamples:
         """The first `count` samples of a strand from a state on: a block that was lost, made once more.
 
         How many samples a block of a strand holds depends on time, so the number is given. The strand that is open
@@ -111,7 +111,9 @@ class RayWorker:
                 raise RuntimeError(f"a stream gave {len(samples)} samples where it had given {count} before")
         return _pack(samples[:count])
 
-    def _answer(self, ticket: RayTicket, packs: Sequence[Packed | Failed], offered: Offer | None = None) -> RayAnswer:
+    def _answer(
+        self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed], offered: Offer | None = None
+    ) -> RayAnswer:
         self.task.executor.header = (
             [0, 0, 0] if ticket.watcher is None else _Told(self._tell, ticket.watcher, ticket.seq)
         )
@@ -125,7 +127,9 @@ class RayWorker:
         finally:
             place.allocate = None
 
-    def _run(self, ticket: RayTicket, packs: Sequence[Packed | Failed], writer: codec.Writer | None) -> RayAnswer:
+    def _run(
+        self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed], writer: codec.Writer | None
+    ) -> RayAnswer:
         task = self.task
         made = task.run(
             ticket, lambda refs: [s for which, first, stop in refs for s in _load(packs[which], first, stop)]
@@ -187,7 +191,7 @@ class Scratch:
 class _Told:
     """An executor's header that is told to a watcher before each sample, and before the reply is packed."""
 
-    def __init__(self, tell: Tell, watcher: Any, seq: int) -> None:
+    def __init__(self, tell: Tell, watcher: object, seq: int) -> None:
         self._tell = tell
         self._watcher = watcher
         self._seq = seq
@@ -202,7 +206,7 @@ class _Told:
             self._tell(self._watcher, self._seq, self._now[1], place == 2)
 
 
-def _pack(samples: list[Any]) -> Packed:
+def _pack(samples: list[Any]) -> PackedSamples:
     heads, buffers = codec.pack_many(samples)
     size = codec.need_many(codec.Writer(memoryview(b""), 0, HEADER), heads, buffers)
     image: Any = np.empty(size, np.uint8)
@@ -210,7 +214,7 @@ def _pack(samples: list[Any]) -> Packed:
     return codec.write_many(writer, heads, buffers), image
 
 
-def _load(packed: Packed | Failed, first: int, stop: int) -> list[Any]:
+def _load(packed: PackedSamples | Failed, first: int, stop: int) -> list[Any]:
     if isinstance(packed, Failed):
         error = load_error(packed.error)
         error.add_note("headrace: while samples that were lost with their node were made again")

@@ -210,7 +210,7 @@ class RayWorkers(Workers):
         else:
             self._started(call, answer)
 
-    def _failed(self, call: ActorCall, error: Any, replies: list[Reply]) -> None:
+    def _failed(self, call: ActorCall, error: object, replies: list[Reply]) -> None:
         """A call has ended with its actor, or because something that it needs, or what it made, is gone."""
         cause = cluster.loss(error)
         if call.fetch:
@@ -281,7 +281,7 @@ class RayWorkers(Workers):
             call.fetch = (reply, remote)
             self._fetch(call, call.samples)
 
-    def _fetch(self, call: ActorCall, samples: Any) -> None:
+    def _fetch(self, call: ActorCall, samples: object) -> None:
         call.samples = samples
         self._calls[samples] = call
 

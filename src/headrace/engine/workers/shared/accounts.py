@@ -5,6 +5,7 @@ from collections import deque
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from headrace.engine.wire.messages import Ticket
 from headrace.memory.arena import Arena, Slot
 
 OVER = 1 << 62
@@ -136,7 +137,7 @@ class RunningTicket:
         self.asked = asked
         self.waiters = [(consumer, asked)]
 
-    def let_go(self, ticket: Any) -> None:
+    def let_go(self, ticket: Ticket) -> None:
         """Nothing to do: the slots are released with the reply."""
 
 

@@ -38,7 +38,7 @@ class BorrowedArena(Arena):
         self.largest = max(self.largest, slot.size)
         return slot
 
-    def own(self, slot: Slot, head: Any, spans: tuple[int, ...]) -> tuple[Slot, Any, tuple[int, ...]]:
+    def own(self, slot: Slot, head: object, spans: tuple[int, ...]) -> tuple[Slot, Any, tuple[int, ...]]:
         """A private copy of a result; the slot goes back."""
         view = slot.view
         raw = [view[spans[k] : spans[k] + spans[k + 1]] for k in range(0, len(spans), 2)]

@@ -106,7 +106,7 @@ def await_word(sock: socket.socket, timeout: float | None) -> None:
             )
 
 
-def ask(address: str, *question: Any, timeout: float | None = None) -> Any:
+def ask(address: str, *question: object, timeout: float | None = None) -> Any:
     """One question to the server of a pool, by somebody who is no consumer."""
     with connect(address) as sock:
         try:

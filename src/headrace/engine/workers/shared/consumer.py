@@ -163,6 +163,7 @@ class SharedWorkers(Workers):
         ticket = self._tickets.pop(seq)
         self._flying[ticket.stage] -= 1
         if kind == channel.DROPPED:
+            assert ticket.owner is not None
             ticket.owner.let_go(ticket)
             self._fresh = True
             return
@@ -232,7 +233,7 @@ class SharedWorkers(Workers):
     def replace(self, number: int) -> bool:
         return number >= 0 and bool(self._ask(channel.REPLACE, number))
 
-    def _ask(self, *question: Any) -> Any:
+    def _ask(self, *question: object) -> Any:
         return channel.ask(self._address, *question, timeout=min(channel.SILENCE, self.policy.timeout or 1.0))
 
     def pids(self) -> list[int]:

@@ -43,6 +43,8 @@ class Dispatcher:
 
     def __init__(self, key: str, program: Program, policy: Policy, settings: PoolSettings) -> None:
         self.key = key
+        self.program_bytes = b""
+        """As the first consumer has shipped it."""
         self.program = program
         self.settings = settings
         self.consumers: list[ConsumerState] = []
@@ -270,7 +272,8 @@ class Dispatcher:
     # --- results ------------------------------------------------------------------------------------------------------
 
     def _answered(self, reply: Reply) -> None:
-        job: RunningTicket = reply.ticket.owner
+        job = reply.ticket.owner
+        assert isinstance(job, RunningTicket)
         asked, key = job.asked, job.asked.key
         for memory in asked.slots:
             self._release(memory)
@@ -345,4 +348,4 @@ def _twice() -> CachedResult:
         "two consumers of a shared pool have asked for the same samples of a stream: give each its own share with "
         "world=World(rank, ranks), or all of them the same stream with SharedPool(same=True)"
     )
-    return CachedResult((FAILED, (pack_error(error), ""), -1, None), ended=True)
+    return CachedResult((FAILED, (pack_error(error), "", ()), -1, None), ended=True)

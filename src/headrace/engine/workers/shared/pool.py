@@ -56,7 +56,7 @@ class Joined:
         return counted
 
 
-def joined(pool: Any) -> Joined:
+def joined(pool: object) -> Joined:
     """The pool that a loader was given, or that has this address."""
     if isinstance(pool, Joined):
         return pool
@@ -108,7 +108,7 @@ class SharedPool(Joined):
     def __enter__(self) -> "SharedPool":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

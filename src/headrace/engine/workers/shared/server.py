@@ -18,7 +18,7 @@ from collections import deque
 from typing import Any
 
 from headrace.engine.wire import packets as wire
-from headrace.engine.wire.shipping import unship
+from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import child
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import ConsumerState, PoolSettings
@@ -178,11 +178,13 @@ class PoolServer:
 
     def _hello(self, from_: Connection, message: tuple[Any, ...]) -> None:
         kind, key, *shipped = message
-        if self.dispatcher is not None and self.dispatcher.key != key and not self.dispatcher.consumers:
-            self._end(self.dispatcher)
-        if self.dispatcher is None and kind == channel.HELLO:
-            self._say(from_, (channel.NEED,))
-            return
+        if self.dispatcher is None or not self.dispatcher.consumers:
+            # The key says nothing of data and functions: what consumers that are gone have left is only for the same.
+            if kind == channel.HELLO:
+                self._say(from_, (channel.NEED,))
+                return
+            if self.dispatcher is not None and self.dispatcher.program_bytes != shipped[0]:
+                self._end(self.dispatcher)
         try:
             dispatcher = self.dispatcher or self._open(key, shipped[0])
             if dispatcher.key != key:
@@ -198,6 +200,7 @@ class PoolServer:
     def _open(self, key: str, shipped: bytes) -> Dispatcher:
         program, policy = unship(shipped)
         dispatcher = self.dispatcher = Dispatcher(key, program, policy, self.settings)
+        dispatcher.program_bytes = shipped
         self.poll.register(dispatcher.fileno(), select.EPOLLIN)
         return dispatcher
 

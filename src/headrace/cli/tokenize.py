@@ -1,0 +1,143 @@
+"""`headrace tokenize FILE ... --out PREFIX --tokenizer TOKENIZER`: text, tokenized once, as mapped token files.
+
+    headrace tokenize corpus/*.jsonl --out tokens/corpus --tokenizer tokenizer.json --eos 0 --workers 8
+
+It may be killed at any time and started again with the same words: it goes on where it was, and the files are the same
+to the byte for any number of workers and interruptions. Read them with `Pipe.tokens("tokens/corpus")`.
+"""
+
+import argparse
+import importlib
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from headrace.errors import BadOption, missing
+from headrace.loader import Loader
+from headrace.ops.text.store import SMALL, TokenWriter
+from headrace.ops.text.tokenize import fingerprint, vocabulary
+from headrace.pipe.graph import Pipe
+
+BATCH = 64
+"""Documents of one ticket."""
+MARK = 5.0
+"""Seconds between two marks: the most work that a kill costs."""
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="headrace tokenize", description="Tokenize text once, into mapped token files."
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="JSON lines or Parquet")
+    parser.add_argument("--out", required=True, metavar="PREFIX", help="writes PREFIX.bin and PREFIX.idx")
+    parser.add_argument(
+        "--tokenizer", required=True,
+        help="a tokenizer.json, tiktoken:NAME, bytes (a token a byte), or module:function",
+    )  # fmt: skip
+    parser.add_argument("--text", default="text", help="the field that holds the text (default: text)")
+    parser.add_argument("--eos", type=int, help="a token that ends every document")
+    parser.add_argument("--bos", type=int, help="a token that begins every document")
+    parser.add_argument("--workers", type=int, default=0, help="processes (default: 0, in this one)")
+    parser.add_argument("--dtype", choices=("uint16", "int32"), help="how a token is written (default: by vocabulary)")
+    args = parser.parse_args(argv)
+    tokenizer = load(args.tokenizer)
+    source = _source(args.files, args.text)
+    pipe = source.tokenize(tokenizer, args.text, eos=args.eos, bos=args.bos).batch(BATCH)
+    words = vocabulary(tokenizer)
+    least = max([0 if words is None else words - 1, args.eos or 0, args.bos or 0])
+    dtype = args.dtype or ("uint16" if (words is not None or args.tokenizer == "bytes") and least < SMALL else "int32")
+    about = {"pipe": pipe.fingerprint(), "tokenizer": fingerprint(tokenizer)}
+    writer = TokenWriter(args.out, dtype, about)
+    try:
+        made = _write(writer, pipe, args.workers, len(source))
+    finally:
+        writer.close()
+    print(f"{made}: {writer.documents} documents, {writer.tokens} tokens ({dtype})")
+    return 0
+
+
+def _write(writer: TokenWriter, pipe: Pipe[Any], workers: int, documents: int) -> str:
+    progress = TokenProgress(writer, documents, sys.stderr)
+    with Loader(pipe, workers=workers, kind="process" if workers else None) as loader:
+        if writer.place is not None:
+            loader.load_state_dict(writer.place)
+        marked = time.monotonic()
+        for batch in loader:
+            writer.append(batch)
+            if time.monotonic() - marked >= MARK:
+                writer.mark(loader.state_dict())
+                marked = time.monotonic()
+            progress.show()
+    progress.end()
+    return writer.finish()
+
+
+class TokenProgress:
+    """One line that is written over on a terminal, and a line now and then elsewhere."""
+
+    def __init__(self, writer: TokenWriter, documents: int, out: TextIO) -> None:
+        self._writer, self._documents, self._out = writer, documents, out
+        self._often = 0.2 if out.isatty() else 10.0
+        self._begun = self._shown = time.monotonic()
+        self._before = writer.tokens
+
+    def show(self) -> None:
+        now = time.monotonic()
+        if now - self._shown >= self._often:
+            self._shown = now
+            done = self._writer.documents / max(1, self._documents)
+            speed = (self._writer.tokens - self._before) / (now - self._begun)
+            bar = "#" * int(30 * done)
+            text = f"[{bar:30}] {100 * done:5.1f} %  {self._writer.tokens} tokens, {speed:,.0f} a second"
+            self._out.write(f"\r{text}" if self._out.isatty() else f"{text}\n")
+            self._out.flush()
+
+    def end(self) -> None:
+        if self._out.isatty():
+            self._out.write("\n")
+
+
+def load(said: str) -> Any:
+    """The tokenizer that a word of the command line means."""
+    if said == "bytes":
+        return byte_tokens
+    if said.startswith("tiktoken:"):
+        try:
+            import tiktoken
+        except ModuleNotFoundError as error:
+            raise missing("text", "tiktoken") from error
+        try:
+            return tiktoken.get_encoding(said.removeprefix("tiktoken:"))
+        except (KeyError, ValueError) as error:
+            raise BadOption(f"tiktoken knows no encoding {said.removeprefix('tiktoken:')!r}: {error}") from error
+    if Path(said).is_file():
+        try:
+            from tokenizers import Tokenizer
+        except ModuleNotFoundError as error:
+            raise missing("text", "tokenizers") from error
+        return Tokenizer.from_file(said)
+    module, _, name = said.partition(":")
+    if not name:
+        raise BadOption(
+            f"--tokenizer {said}: no such file; give a tokenizer.json, tiktoken:NAME, bytes or module:function"
+        )
+    sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise BadOption(f"--tokenizer {said}: {error}") from error
+
+
+def byte_tokens(text: str) -> list[int]:
+    """A token a byte of UTF-8."""
+    return list(text.encode())
+
+
+def _source(files: list[str], text: str) -> Pipe[Any]:
+    endings = {Path(file).suffix for file in files}
+    if endings <= {".jsonl", ".ndjson"}:
+        return Pipe.stored(files, "jsonl")
+    if endings == {".parquet"}:
+        return Pipe.parquet(files, columns=[text])
+    raise BadOption(f"{', '.join(sorted(endings))}: give files that all are .jsonl, or all are .parquet")

@@ -1,0 +1,38 @@
+"""What people who come from other loaders give to a Loader, and what they write here instead."""
+
+import inspect
+from collections.abc import Mapping
+
+from headrace.errors import BadOption, meant
+
+INSTEAD = {
+    "batch_sampler": "the pipe says which samples make a batch: pipe.shuffle().batch(n); a batch sampler of torch's "
+    "goes into headrace.DataLoader",
+    "batch_size": "the pipe makes batches: pipe.batch({value})",
+    "collate_fn": "the pipe joins samples: pipe.batch(n).collate({value})",
+    "dataset": "a Loader takes a pipe first: Loader(Pipe.of(dataset))",
+    "drop_last": "the pipe makes batches: pipe.batch(n, drop_last={value})",
+    "generator": "orders and random values follow from a number: seed=7",
+    "in_order": "ordered={value}",
+    "multiprocessing_context": "start_method='server', 'fork', 'forkserver' or 'spawn'",
+    "num_workers": "workers={value}",
+    "persistent_workers": "workers live until close(); leave it out",
+    "pin_memory": "headrace.ahead(loader, device) pins and copies ahead; or pipe.pin_memory()",
+    "prefetch_factor": "prefetch={value}",
+    "sampler": "the pipe says the order: pipe.shuffle(), pipe.weighted(weights); a sampler of torch's goes into "
+    "headrace.DataLoader",
+    "shuffle": "the pipe says the order: pipe.shuffle() before pipe.batch(n)",
+    "worker_init_fn": "worker_init={value}",
+}
+
+
+def refuse(given: Mapping[str, object], loader: type) -> None:
+    """The error about options that a loader does not have, if there are any."""
+    for name, value in given.items():
+        shown = getattr(value, "__name__", None) or repr(value)
+        if name in INSTEAD:
+            raise BadOption(f"Loader has no option {name!r}: {INSTEAD[name].format(value=shown)}")
+        parameters = inspect.signature(loader).parameters.values()
+        known = sorted(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        hint = meant(name, known, f"it has {', '.join(known)}")
+        raise BadOption(f"Loader has no option {name!r}{hint}")

@@ -1,0 +1,72 @@
+"""The tail of a pipe: ops that must see the whole stream after work was divided, opened in the consumer."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.places import RunPlace
+from headrace.engine.pool import Pool
+from headrace.observe.meter import RUN
+from headrace.op import InputCursor
+from headrace.pipe.cursor import Opening
+from headrace.pipe.graph import Pipe
+from headrace.plan.seed import BorrowedGlobals, seed_globals
+
+if TYPE_CHECKING:
+    from headrace.engine.epoch import Epoch
+
+
+def draws(pool: Pool) -> bool:
+    """Whether user code runs in the tail, and may draw from the global generators. (Threads never touch them.)"""
+    return pool.program.keyed and pool.policy.kind != "thread" and any(node.op.user for node in pool.program.tail)
+
+
+class LentTail(Iterator[Any]):
+    """The tail, with the user's generators put aside while it runs."""
+
+    def __init__(self, tail: Iterator[Any]) -> None:
+        self._tail = tail
+        self._borrowed = BorrowedGlobals()
+
+    def __next__(self) -> Any:
+        return self._borrowed.run(self._tail.__next__)
+
+
+class TailOpening(Opening):
+    """Opens the ops that run in the consumer on top of a run."""
+
+    def __init__(self, epoch: "Epoch[Any]") -> None:
+        program = epoch._pool.program
+        seeding = seed_globals if draws(epoch._pool) else None
+        super().__init__(
+            program.pipe.ordinals(), program.seed, epoch.epoch, seed_globals=seeding, clock=epoch._meter.tail
+        )
+        self._iterator = epoch
+        self._bottom = program.tail[0].inputs[0]
+
+    def open(self, node: Pipe[Any], state: Any = None, turn: int = 0, paired: bool = False) -> Any:
+        if node is not self._bottom:
+            return super().open(node, state, turn, paired)
+        return _Bottom(self._iterator, state, turn if state is None else state.turn)
+
+
+class _Bottom(InputCursor[Any]):
+    """A run, as the input of the first op of the tail."""
+
+    def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None, turn: int) -> None:
+        self._epoch = epoch
+        self._turn = turn
+        epoch._run = epoch._begin(at, turn)
+
+    def __next__(self) -> Any:
+        clock = self._epoch._meter.tail
+        return next(self._epoch._run) if clock is None else clock.note(RUN, self._epoch._run.__next__)
+
+    def state(self) -> RunPlace:
+        return replace(self._epoch._run.place(), turn=self._turn)
+
+    def again(self, turn: int) -> None:
+        """The whole run again, with other random choices."""
+        self._epoch._run.abandon()
+        self._turn = turn
+        self._epoch._run = self._epoch._begin(None, turn)

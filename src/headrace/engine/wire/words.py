@@ -1,0 +1,43 @@
+"""Words: what to do about something that cannot travel, as a loader says it and as each door does."""
+
+from dataclasses import dataclass
+
+from headrace.engine.wire import codec
+from headrace.errors import HeadraceError
+
+CURE = (
+    "make it where it is used (for example in __getitem__ or worker_init), or use start_method='fork', or kind='thread'"
+)
+"""What to do about a part of a pipe that cannot travel."""
+DATASET_CURE = (
+    "make it where it is used (for example in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
+)
+"""The same in torch's names, which more than one door has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What to do about an error, in the words of a door: `with words:` around what may raise it.
+
+    The options of doors have other names than those of a Loader. `there` is about something that cannot travel to a
+    worker, `back` about the way back; `others` are further phrases of a Loader's errors, and what a door says instead.
+    """
+
+    there: str = CURE
+    back: str = codec.CURE
+    others: tuple[tuple[str, str], ...] = ()
+
+    def retell(self, error: BaseException) -> None:
+        if isinstance(error, HeadraceError):
+            told = str(error)
+            for phrase, instead in ((CURE, self.there), (codec.CURE, self.back), *self.others):
+                told = told.replace(phrase, instead)
+            if told != str(error):
+                error.args = (told,)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.retell(error)

@@ -1,0 +1,73 @@
+"""Augment: random crops and flips of uint8 images, the same for any number of workers.
+
+Images are uint8 arrays of (height, width, channels), wherever they stand in a sample: the sample itself, or a field of
+a tuple, list or dict. What is drawn belongs to the sample (`headrace.rng()`), so all images of one sample are cut and
+turned alike.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.op import Each, place
+from headrace.ops.media.boxes import DRAWS, RandomBox, check_size, resized
+
+WHOLE_RANGE = RandomBox()
+
+
+@dataclass(frozen=True, slots=True)
+class RandomResizedCrop(Each[Any, Any]):
+    """A random part of each image, in one size."""
+
+    size: tuple[int, int]
+    random: RandomBox = WHOLE_RANGE
+    user = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", check_size(self.size))
+
+    def apply(self, sample: Any) -> Any:
+        draws = place.rng().random(DRAWS).tolist()
+
+        def cut(pixels: Any) -> Any:
+            box = self.random.box(pixels.shape[0], pixels.shape[1], self.size, draws)
+            return resized(pixels, box, self.size, place.row((*self.size, pixels.shape[2]), "u1"))
+
+        return on_images(cut, sample)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomFlip(Each[Any, Any]):
+    """Each image, or (with probability `p`) its mirror image."""
+
+    p: float = 0.5
+    user = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise BadOption(f"random_flip() takes a probability from 0 to 1, not {self.p!r}")
+
+    def apply(self, sample: Any) -> Any:
+        return on_images(_mirrored, sample) if place.rng().random() < self.p else sample
+
+
+def _mirrored(pixels: Any) -> Any:
+    out = place.row(pixels.shape, "u1")
+    out[...] = pixels[:, ::-1]
+    return out
+
+
+def on_images(change: Callable[[Any], Any], sample: Any) -> Any:
+    """The sample with its images changed."""
+    import numpy as np
+
+    def changed(part: Any) -> Any:
+        image = isinstance(part, np.ndarray) and part.dtype == np.uint8 and part.ndim == 3
+        return change(part) if image else part
+
+    if isinstance(sample, dict):
+        return {key: changed(part) for key, part in sample.items()}
+    if type(sample) is tuple or type(sample) is list:
+        return type(sample)([changed(part) for part in sample])
+    return changed(sample)

@@ -1,0 +1,146 @@
+"""Images: JPEG by libjpeg-turbo where simplejpeg is installed, all others by Pillow.
+
+Pixels do not depend on which of the two decodes. simplejpeg takes two thirds of Pillow's time, because it writes
+straight into an array: into the image's place in the batch, where the engine has one. What it cannot do as Pillow does
+(CMYK, damaged files, grey out of colour) is left to Pillow.
+
+With `size`, an image is decoded at 1/2, 1/4 or 1/8 where the box that is kept has pixels enough, then cut and resized.
+"""
+
+import importlib
+import io
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.op import place
+from headrace.ops.media.boxes import DRAWS, Box, RandomBox, chosen, reduction, resized
+from headrace.sources.extra import need
+
+IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))
+KINDS = ("JPEG", "PNG", "PPM", "BMP", "GIF", "TIFF")
+"""What an image may be, whatever its ending: a PNG called .jpg is common. Pillow knows more, such as PostScript, for
+which it starts another program. (WEBP too, where Pillow was built with it.)"""
+CROPS = ("center", "random", "stretch")
+_MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
+_CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
+log = logging.getLogger("headrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Decodes images. `form`: l8 rgb8 rgba8 (uint8), l rgb rgba (float32 from 0 to 1), pil pill pilrgb pilrgba.
+
+    Arrays are (height, width, channels); grey ones (height, width). With `size` all are of that (height, width).
+    """
+
+    form: str = "rgb8"
+    size: tuple[int, int] | None = None
+    crop: str | RandomBox = "center"
+
+    def __post_init__(self) -> None:
+        if self._mode() is None and self.form != "pil":
+            raise BadOption(
+                f"images={self.form!r} is none of l8 rgb8 rgba8 l rgb rgba pil pill pilrgb pilrgba"
+                + ("; take arrays and turn them into tensors with .map()" if self.form.startswith("torch") else "")
+            )
+        if self.crop == "random":
+            object.__setattr__(self, "crop", RandomBox())
+        if not isinstance(self.crop, RandomBox) and self.crop not in CROPS:
+            raise BadOption(f"crop={self.crop!r} is none of {' '.join(CROPS)}, and no RandomBox")
+        if self.size is not None and self.form.startswith("pil"):
+            raise BadOption("size= is for arrays: take images='rgb8', or resize Pillow's images in a .map()")
+
+    def _mode(self) -> str | None:
+        return _MODES.get(self.form.removeprefix("pil").removesuffix("8"))
+
+    def __call__(self, extension: str, data: Any) -> Any:
+        if extension not in IMAGE:
+            return None
+        mode = self._mode()
+        if self.form.startswith("pil") or mode is None:
+            with _opened(data) as opened:
+                return opened.convert(mode) if mode is not None else opened.copy()
+        array = self._by_turbo(data, mode) if data[:2] == b"\xff\xd8" else None
+        if array is None:
+            array = self._by_pillow(data, mode)
+        if self.form.endswith("8"):
+            return array
+        import numpy as np
+
+        return array.astype(np.float32) / np.float32(255)
+
+    def _by_turbo(self, data: Any, mode: str) -> Any:
+        turbo = _turbo()
+        if turbo is None or mode == "RGBA":
+            return None
+        try:
+            height, width, colors, *_ = turbo.decode_jpeg_header(data)
+            if colors != "Gray" and (colors != "YCbCr" or mode == "L"):
+                return None
+            box, by = self._box(height, width)
+            shape = (-(-height // by), -(-width // by), 1 if mode == "L" else 3)
+            space = "GRAY" if mode == "L" else "RGB"
+            if box is None:
+                out = self._out((height, width), mode)
+                turbo.decode_jpeg(data, colorspace=space, buffer=out)
+                return out
+            pixels = turbo.decode_jpeg(data, colorspace=space, min_height=shape[0], min_width=shape[1])
+        except ValueError:
+            return None  # damaged: Pillow says what is wrong
+        if pixels.shape != shape:
+            return None
+        return self._kept(pixels if mode == "RGB" else pixels[..., 0], box, by, mode)
+
+    def _by_pillow(self, data: Any, mode: str) -> Any:
+        import numpy as np
+
+        with _opened(data) as opened:
+            box, by = self._box(opened.height, opened.width)
+            reduced = (-(-opened.width // by), -(-opened.height // by))
+            if by > 1 and (opened.format != "JPEG" or opened.draft(None, reduced) is None or opened.size != reduced):
+                by = 1
+            pixels = np.asarray(opened.convert(mode))
+        return pixels if box is None else self._kept(pixels, box, by, mode)
+
+    def _box(self, height: int, width: int) -> tuple[Box | None, int]:
+        """What is kept of an image, and how many times smaller it may be decoded."""
+        if self.size is None:
+            return None, 1
+        draws: Sequence[float] = place.rng().random(DRAWS).tolist() if isinstance(self.crop, RandomBox) else ()
+        box = chosen(self.crop, height, width, self.size, draws)
+        return box, reduction(box, self.size)
+
+    def _kept(self, pixels: Any, box: Box, by: int, mode: str) -> Any:
+        assert self.size is not None
+        small = Box(*(edge / by for edge in box))
+        return resized(pixels, small, self.size, self._out(self.size, mode))
+
+    def _out(self, size: tuple[int, int], mode: str) -> Any:
+        shape = (*size, *_CHANNELS[mode])
+        if self.form.endswith("8"):
+            return place.row(shape, "u1")
+        import numpy as np
+
+        return np.empty(shape, np.uint8)
+
+
+def _opened(data: Any) -> Any:
+    return need("media", "PIL.Image").open(io.BytesIO(data), formats=_kinds())
+
+
+@cache
+def _turbo() -> Any:
+    try:
+        return importlib.import_module("simplejpeg")
+    except ImportError:
+        log.info("simplejpeg is not installed: Pillow decodes JPEG; faster with: pip install 'headrace[media]'")
+        return None
+
+
+@cache
+def _kinds() -> tuple[str, ...]:
+    return (*KINDS, "WEBP") if need("media", "PIL.features").check("webp") else KINDS

@@ -1,0 +1,148 @@
+"""Video: all frames, or a few of them by seeking to the key frame before each.
+
+mp4 and mov go to torchcodec where that and FFmpeg are installed, everything else to PyAV. Video is read as the
+container that its ending promises: left to guess, FFmpeg takes text for a playlist or a session description, and then
+opens the files and ports that the text names. PyAV can be told; torchcodec guesses, so it gets only data that begins
+with the box of an mp4 file, for which no other guess scores as high.
+"""
+
+import importlib
+import io
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from headrace.errors import BadOption
+from headrace.op import place
+from headrace.sources.extra import need
+
+CONTAINER = {
+    **dict.fromkeys(("mp4", "m4v", "mov"), "mov"),
+    **dict.fromkeys(("mkv", "webm"), "matroska"),
+    **dict.fromkeys(("mpg", "mpeg"), "mpeg"),
+    "avi": "avi",
+}
+VIDEO = frozenset(CONTAINER)
+PICKS = ("random", "even", "run")
+log = logging.getLogger("headrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Videos:
+    """Decodes video: `(frames, rate)`, uint8, (frames, height, width, 3).
+
+    `frames` of each, or all (None). `pick`: at "random" places, in order; "even"ly spread; a "run" of neighbours.
+    A video that has fewer gives some of them several times.
+    """
+
+    frames: int | None = None
+    pick: str = "random"
+
+    def __post_init__(self) -> None:
+        if self.frames is not None and (type(self.frames) is not int or self.frames < 1):
+            raise BadOption(f"frames= takes a whole number >= 1, not {self.frames!r}")
+        if self.pick not in PICKS:
+            raise BadOption(f"pick={self.pick!r} is none of {' '.join(PICKS)}")
+
+    def __call__(self, extension: str, data: Any) -> Any:
+        if extension not in VIDEO:
+            return None
+        if self.frames is None:
+            return _all(extension, data)
+        if CONTAINER[extension] == "mov" and data[:1] == b"\0" and data[4:8] == b"ftyp" and (codec := _torchcodec()):
+            return self._by_torchcodec(codec, data)
+        return self._by_seeking(extension, data)
+
+    def chosen(self, count: int) -> list[int]:
+        """The numbers of the frames that are taken, out of `count`."""
+        wanted = self.frames
+        assert wanted is not None
+        if wanted >= count or self.pick == "even":
+            return [min(count - 1, (2 * i + 1) * count // (2 * wanted)) for i in range(wanted)]
+        rng = place.rng()
+        if self.pick == "run":
+            first = int(rng.integers(count - wanted + 1))
+            return list(range(first, first + wanted))
+        return sorted(rng.choice(count, wanted, replace=False).tolist())
+
+    def _by_torchcodec(self, codec: Any, data: Any) -> Any:
+        try:
+            decoder = codec.VideoDecoder(data, dimension_order="NHWC", num_ffmpeg_threads=1)
+            found = decoder.get_frames_at(self.chosen(decoder.metadata.num_frames)).data.numpy()
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(f"the video cannot be decoded: {error}") from error
+        out = place.row(found.shape, found.dtype)
+        out[...] = found
+        return out, decoder.metadata.average_fps
+
+    def _by_seeking(self, extension: str, data: Any) -> Any:
+        with _container(extension, data) as container:
+            stream = container.streams.video[0]
+            packets = sorted((p.pts, p.is_keyframe) for p in container.demux(stream) if p.pts is not None)
+            if not packets:
+                return _nothing(stream)
+            keys = [pts for pts, is_key in packets if is_key]
+            targets = [packets[i][0] for i in self.chosen(len(packets))]
+            out: Any = None
+            at, frames, frame = -1, iter(()), None
+            for number, target in enumerate(targets):
+                key = max((pts for pts in keys if pts <= target), default=keys[0])
+                if frame is None or frame.pts > target or key > frame.pts:
+                    container.seek(key, stream=stream)
+                    frames = container.decode(stream)
+                    frame = next(frames)
+                while frame.pts is None or frame.pts < target:
+                    frame = next(frames)
+                if at != target:
+                    pixels, at = frame.to_ndarray(format="rgb24"), target
+                if out is None:
+                    out = place.row((len(targets), *pixels.shape), "u1")
+                out[number] = pixels
+            return out, _rate(stream)
+
+
+def _all(extension: str, data: Any) -> Any:
+    import numpy as np
+
+    with _container(extension, data) as container:
+        stream = container.streams.video[0]
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+        return (np.stack(frames), _rate(stream)) if frames else _nothing(stream)
+
+
+def _nothing(stream: Any) -> Any:
+    import numpy as np
+
+    return np.zeros((0, 0, 0, 3), np.uint8), _rate(stream)
+
+
+def _rate(stream: Any) -> float | None:
+    return float(stream.average_rate) if stream.average_rate else None
+
+
+@contextmanager
+def _container(extension: str, data: Any) -> Iterator[Any]:
+    av = need("media", "av")
+    kind = "mpegts" if CONTAINER[extension] == "mpeg" and data[:1] == b"G" else CONTAINER[extension]
+    try:
+        with av.open(io.BytesIO(data), format=kind, options={"protocol_whitelist": "none"}) as container:
+            yield container
+    except (av.FFmpegError, IndexError, StopIteration) as error:
+        raise ValueError(
+            f"the data is no {extension} video: {error}; what has another container than its ending says needs a "
+            "decoder of your own, given to .decode()"
+        ) from error
+
+
+@cache
+def _torchcodec() -> Any:
+    """torchcodec's decoders, or None where they are not installed, do not fit torch, or find no FFmpeg."""
+    try:
+        return importlib.import_module("torchcodec.decoders")
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        log.info("PyAV decodes video, torchcodec would be faster: %s", reason or type(error).__name__)
+        return None

@@ -1,0 +1,225 @@
+"""Pack: documents as rows of a fixed number of tokens. The rows depend on neither workers nor ranks.
+
+    PackRows      where the lengths of all documents are known (stored tokens): any row by its number, nothing is read
+                  that is not in it. Documents end to end in the order they are stored need no plan at all; in any other
+                  case the rows of each window are counted once for an order, at about 2 us a document.
+    PackWindows   where they are not (tokenized just before): the documents of a window of positions, whatever filters
+                  have left of them, are packed by themselves. A window is a unit of work, and the most that a resume
+                  reads again.
+
+Where documents may be lost (long="drop" or "truncate", drop_tail), every row says under `left_out` how many documents
+and tokens its window has lost, on the first row of the window, and 0 on the others: their sum is exact.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import BadOption
+from headrace.op import Here, Indexed, InputCursor, Lengths, Op, place
+from headrace.ops.text.windows import WindowOp
+from headrace.plan.packing import Packed, Packing, TokenBlocks
+from headrace.plan.seed import key
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headrace.ops.text.rows import RowLayout
+
+    Ints = np.ndarray[Any, np.dtype[np.int64]]
+PLANS = 8
+"""Windows that are kept planned."""
+TABLES = 4
+"""Orders of which the number of rows in each window is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackWindows(WindowOp[dict[str, Any]]):
+    """The rows of each window of documents, as a list."""
+
+    packing: Packing
+    layout: "RowLayout"
+
+    @property
+    def window(self) -> int:
+        return self.packing.window
+
+    def make(self, samples: list[Any], seed: int) -> list[dict[str, Any]]:
+        layout, size = self.layout, self.packing.size + self.packing.overlap
+        made = self.packing.window_rows([layout.length(one) for one in samples], seed)
+        rows = [layout.row(row, size, samples.__getitem__) for row in made.rows]
+        return [_counted(self.packing, row, made, first=not i) for i, row in enumerate(rows)]
+
+    def describe(self) -> str:
+        return _describe(self.packing, self.layout)
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("pack", repr(self.packing), repr(self.layout))
+
+
+@dataclass(frozen=True, slots=True)
+class PackRows(Op[Any, dict[str, Any]]):
+    """Any row by its number."""
+
+    packing: Packing
+    layout: "RowLayout"
+    rows: int | None = None
+    """How many there are, if that is the same in every epoch."""
+    quiet = True
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        if inner.lengths is None:
+            return None
+        in_blocks = self.packing.how == "split" and inner.lengths.ends is not None and self.layout.separator is None
+        return (self._blocks if in_blocks else self._windows)(inner, inner.lengths, here)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.rows
+
+    def _blocks(self, inner: Indexed, known: Lengths, here: Here) -> Indexed:
+        import numpy as np
+
+        assert known.ends is not None
+        blocks, size = TokenBlocks(known.ends, self.packing.size, self.packing.overlap), self.packing.size
+        count = blocks.count
+        left = blocks.tokens - count * size
+        tail = left > self.packing.overlap and not self.packing.drop_tail
+
+        def get(position: int) -> dict[str, Any]:
+            pieces = blocks.row(position) if position < count else blocks.rest
+            place.at(here, position)
+            row = self.layout.row(pieces, size + self.packing.overlap, inner.get)
+            lost = Packed((), 0, 0 if tail else left)
+            return _counted(self.packing, row, lost, first=position == count + tail - 1)
+
+        found = Indexed(count + tail, get)
+        full = size + self.packing.overlap
+        found.lengths = Lengths(
+            lambda some: np.where(some < count, full, left), count * size + left * tail, (*known.key, self)
+        )
+        found.remark = f"pack: {known.tokens} tokens, cut every {size}; nothing is planned"
+        return found
+
+    def _windows(self, inner: Indexed, known: Lengths, here: Here) -> Indexed:
+        import numpy as np
+
+        plans = _Plans(self.packing, self.layout.separator is not None, known, inner.length, here.seed)
+        ends = _tables.ends(plans)
+        size = self.packing.size + self.packing.overlap
+
+        def find(position: int) -> tuple[int, int, Packed]:
+            window = int(np.searchsorted(ends, position, side="right"))
+            return window, position - (int(ends[window - 1]) if window else 0), plans.window(window)
+
+        def get(position: int) -> dict[str, Any]:
+            window, number, plan = find(position)
+            first = window * self.packing.window
+            row = self.layout.row(plan.rows[number], size, lambda document: inner.get(first + document))
+            place.at(here, position)
+            return _counted(self.packing, row, plan, first=not number)
+
+        def sums(power: int, positions: "Ints") -> "Ints":
+            rows = (find(position) for position in positions.tolist())
+            return np.array([sum(piece.tokens**power for piece in plan.rows[n]) for _, n, plan in rows], np.int64)
+
+        found = Indexed(int(ends[-1]) if len(ends) else 0, get)
+        found.lengths = Lengths(partial(sums, 1), known.tokens, (*known.key, self, here.seed), partial(sums, 2))
+        found.remark = f"pack: {inner.length} documents in {len(ends)} windows are {found.length} rows"
+        return found
+
+    def flow(self, samples: InputCursor[Any], here: Here) -> Iterator[dict[str, Any]]:
+        indexed = samples.indexed()
+        found = None if indexed is None else self.index((indexed,), here)
+        if found is None:
+            raise BadOption("the lengths of these documents are not known any more: make the pipe anew")
+        for position in range(here.emitted, found.length):
+            yield found.get(position)
+
+    def describe(self) -> str:
+        return _describe(self.packing, self.layout)
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("pack", repr(self.packing), repr(self.layout))
+
+    @classmethod
+    def name(cls) -> str:
+        return "pack"
+
+
+MANY = 1 << 26
+"""Documents of which rows are not counted before they are made: a mixture without an end, for one."""
+
+
+def can_be_planned(packing: Packing, layout: "RowLayout", documents: Indexed | None) -> bool:
+    """Whether any row of these documents can be had by its number."""
+    if documents is None or documents.lengths is None:
+        return False
+    in_blocks = packing.how == "split" and documents.lengths.ends is not None and layout.separator is None
+    return in_blocks or documents.length <= MANY
+
+
+def pack_known(packing: Packing, layout: "RowLayout", documents: Indexed) -> PackRows:
+    """The op for documents of known lengths."""
+    op = PackRows(packing, layout)
+    if documents.lengths is not None and documents.lengths.ends is not None:  # as they are stored, in every epoch
+        found = op.index((documents,), Here(0, 0, 0))
+        return PackRows(packing, layout, None if found is None else found.length)
+    return op
+
+
+class _Plans:
+    """The rows of each window of an order of documents."""
+
+    def __init__(self, packing: Packing, separated: bool, known: Lengths, documents: int, seed: int) -> None:
+        self._packing, self._separated, self._known, self._documents, self._seed = (
+            packing, separated, known, documents, seed,
+        )  # fmt: skip
+        self.key = (packing, separated, known.key, documents)
+        # (How many rows a window has does not depend on the seed that mixes them.)
+        self.windows = -(-documents // packing.window)
+        self.window = lru_cache(maxsize=PLANS)(self._window)
+
+    def _window(self, number: int) -> Packed:
+        import numpy as np
+
+        size = self._packing.window
+        lengths = self._known.at(np.arange(number * size, min((number + 1) * size, self._documents)))
+        if self._separated:
+            lengths = lengths + (lengths > 0)
+        return self._packing.window_rows(lengths.tolist(), key(self._seed, "window", number))
+
+
+class _Tables:
+    """How many rows there are up to each window, of the orders used last: counting them is what costs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[object, ...], Ints] = {}
+
+    def ends(self, plans: _Plans) -> "Ints":
+        import numpy as np
+
+        found = self._kept.get(plans.key)
+        if found is None:
+            counts = [len(plans.window(number).rows) for number in range(plans.windows)]
+            found = self._kept[plans.key] = np.cumsum(counts, dtype=np.int64)
+            for old in list(self._kept)[:-TABLES]:
+                self._kept.pop(old, None)
+        return found
+
+
+_tables = _Tables()
+
+
+def _counted(packing: Packing, row: dict[str, Any], made: Packed, first: bool) -> dict[str, Any]:
+    """The row, with what its window has lost, where anything can be."""
+    if packing.long in ("drop", "truncate") or packing.drop_tail:
+        from headrace.ops.text.rows import left_out
+
+        row["left_out"] = left_out(made) if first else left_out(Packed((), 0, 0))
+    return row
+
+
+def _describe(packing: Packing, layout: "RowLayout") -> str:
+    return f"pack({packing.size}, how={packing.how!r}, window={packing.window}, form={layout.form!r})"

@@ -1,0 +1,66 @@
+"""Windows: ops that turn a window of consecutive samples into a list of something, each window by itself.
+
+Over random access a window is a run of positions, whatever filters have left of the samples there: so it depends on
+neither workers nor ranks, and any of them can be made by itself. Of a stream it is the next so many samples.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from headrace.op import Here, Indexed, InputCursor, Op, place
+from headrace.plan.seed import key
+
+Out = TypeVar("Out")
+
+
+class WindowOp(Op[Any, list[Out]]):
+    """Write `window` and `make`."""
+
+    __slots__ = ()
+    quiet = True
+    by_window = True
+
+    @property
+    @abstractmethod
+    def window(self) -> int:
+        """Samples, or positions of the input, that are taken together."""
+
+    @abstractmethod
+    def make(self, samples: list[Any], seed: int) -> list[Out]:
+        """What becomes of a window; `seed` is its own."""
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        size, fetch = self.window, inner.get
+
+        def get(position: int) -> list[Out]:
+            samples: list[Any] = []
+            for at in range(position * size, min((position + 1) * size, inner.length)):
+                try:
+                    samples += fetch(at)
+                except Exception as error:
+                    here.spot.skip(here.spot.here or here, at, error)
+            place.at(here, position)
+            return self.make(samples, key(here.seed, "window", position))
+
+        return Indexed(-(-inner.length // size), get)
+
+    def flow(self, samples: InputCursor[Any], here: Here) -> Iterator[list[Out]]:
+        gathered = samples.gathered()
+        if gathered is not None:
+            found = self.index((gathered,), here)
+            assert found is not None
+            for position in range(here.emitted, found.length):
+                yield found.get(position)
+            return
+        number = here.emitted
+        while window := list(islice(samples, self.window)):
+            place.at(here, number)
+            yield self.make(window, key(here.seed, "window", number))
+            number += 1
+
+    @property
+    def resume(self) -> str:
+        return "at most the window at hand"

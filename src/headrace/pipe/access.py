@@ -1,0 +1,53 @@
+"""Random access through a graph: from the sources up, as far as every op offers it."""
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.op import Each, Flat, Indexed, place, timed
+
+if TYPE_CHECKING:
+    from headrace.pipe.cursor import Opening
+    from headrace.pipe.graph import Pipe
+
+
+def random_access(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None:
+    """Random access to the samples of a node, in one of its turns, or None."""
+    below = []
+    for source in node.inputs:
+        inner = (gathered if node.op.by_window else random_access)(source, opening, turn)
+        if inner is None:
+            return None
+        below.append(inner)
+    found = node.op.index(tuple(below), opening.here(node, turn))
+    if found is not None:
+        found.again = lambda next_turn: random_access(node, opening, next_turn) or found
+    return found
+
+
+def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None:
+    """Random access to lists: what has become of each sample of the last node that has random access to samples."""
+    plain = random_access(node, opening, turn)
+    if plain is not None:
+        fetch = plain.get
+        found = Indexed(plain.length, lambda position: [fetch(position)])
+        found.lengths = plain.lengths
+        return found
+    op = node.op
+    if not isinstance(op, Each | Flat) or op.coarse or op.consumer:
+        return None
+    below = gathered(node.inputs[0], opening, turn)
+    if below is None:
+        return None
+    here, get_below = opening.here(node, turn), below.get
+    made = timed(op.spread if isinstance(op, Flat) else lambda sample: (op.apply(sample),), here)
+
+    def get(position: int) -> list[Any]:
+        out: list[Any] = []
+        for sample in get_below(position):
+            place.at(here, position)
+            try:
+                out.extend(made(sample))
+            except Exception as error:
+                here.spot.skip(here, position, error)
+        return out
+
+    return Indexed(below.length, get)

@@ -1,0 +1,108 @@
+"""Reweighting: other weights of a pipe's mixture, from a place that lies ahead of every rank.
+
+Every rank makes the same call, each at a moment of its own before that place. What comes before it does not change, so
+a rank throws away what its workers have prepared beyond the batch at hand, and goes on with the new weights: the
+samples are the same whenever it is called.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace.engine.feeds.positions import Position
+from headrace.engine.feeds.regrouped import Regrouped
+from headrace.engine.places import EpochPlace, RunPlace
+from headrace.engine.program import Program
+from headrace.errors import BadOption
+from headrace.op import Each, Flat
+from headrace.ops.branch.journal import Change, stages_in
+from headrace.ops.branch.mix import Mix
+from headrace.ops.order.shuffle import Shuffle
+from headrace.pipe.graph import Pipe
+from headrace.plan.mixture import Mixture
+from headrace.plan.world import World
+
+
+def reweighted(
+    pipe: Pipe[Any], program: Program, world: World, epoch: int, at: EpochPlace | None, weights: Sequence[float],
+    step: int | None, sample: int | None,
+) -> tuple[Pipe[Any], int]:  # fmt: skip
+    """The pipe with other weights from about this step, or sample of the mixture, of an epoch on; and from which sample
+    they hold: from the end of the block that it lies in."""
+    node, op = _mixture(pipe)
+    if len(weights) != len(node.inputs):
+        raise BadOption(f"the mixture has {len(node.inputs)} inputs, and got {len(weights)} weights")
+    if (step is None) == (sample is None):
+        raise BadOption(
+            "say from when on the weights hold: reweight(weights, at_step=) or reweight(weights, at_sample=)"
+        )
+    wanted = _sample(program, world, step) if step is not None else sample
+    if not isinstance(wanted, int) or wanted < 1:
+        raise BadOption(f"weights change at a step or sample after the first, not at {wanted!r}")
+    order = _order(node, op, epoch)
+    last = max([change.start for change in op.journal if change.epoch == epoch], default=0)
+    start = order.next_border(max(wanted, last + 1))
+    if start >= order.length:
+        raise BadOption(f"the mixture ends at sample {order.length}, before other weights could begin at {wanted}")
+    behind = _reached(program, at)
+    if behind > start:
+        raise BadOption(
+            f"{behind} samples of the mixture are delivered already: weights cannot change at sample {start}; choose a "
+            "later step, and call reweight() on every rank before that"
+        )
+    return pipe.replaced(node, replace(op, journal=(*op.journal, Change(epoch, start, op.weigh(weights))))), start
+
+
+def _order(node: Pipe[Any], op: "Mix[Any]", epoch: int) -> Mixture:
+    """The mixture, to ask it where its blocks end."""
+    lengths = [source.length() for source in node.inputs]
+    known = [n for n in lengths if n is not None]
+    made = op.mixture(known, 0, epoch) if len(known) == len(lengths) else None
+    return made or Mixture((1,) * len(lengths), stages_in(epoch, op.stages, op.journal), 0, "forever")
+
+
+def _sample(program: Program, world: World, step: int) -> int:
+    """The first sample of the mixture that a step of the epoch holds, where that is arithmetic."""
+    stage = program.stages[0]
+    if _per_position(program) != 1 or stage.group is None or len(program.stages) > 1:
+        raise BadOption(
+            "between the mixture and the batches of this pipe stands an op that changes counts (filter, pack), so a "
+            "step is no sample of the mixture: say at_sample= instead, the number of a sample of the mixture"
+        )
+    return step * stage.group * world.share_ranks
+
+
+def _reached(program: Program, at: EpochPlace | None) -> int:
+    """How many samples of the mixture are behind a place, begun ones included."""
+    if at is None:
+        return 0
+    place = at.place if isinstance(at, RunPlace) else None
+    begun = isinstance(at, RunPlace) and at.gone > 0
+    while isinstance(place, Regrouped):
+        begun, place = begun or place.offset > 0, place.source
+    each = _per_position(program)
+    if not isinstance(place, Position) or each is None:
+        raise BadOption(
+            "how far the ranks have come in the mixture cannot be told here: plan the change with mix(stages=), or "
+            "call reweight() before an epoch begins"
+        )
+    return place.position * each + begun * max(each, place.size * place.ranks)
+
+
+def _per_position(program: Program) -> int | None:
+    """Samples of the mixture in one position of the head, if that is a whole number of them, in order."""
+    node, _ = _mixture(program.pipe)
+    between, samples = program.head, 1
+    while between is not node:
+        each = 1 if isinstance(between.op, Each | Flat) else getattr(between.op, "window", None)
+        if len(between.inputs) != 1 or not isinstance(each, int) or isinstance(between.op, Shuffle):
+            return None
+        between, samples = between.inputs[0], samples * each
+    return samples if program.indexed else None
+
+
+def _mixture(pipe: Pipe[Any]) -> "tuple[Pipe[Any], Mix[Any]]":
+    found = [(node, node.op) for node in pipe.nodes() if isinstance(node.op, Mix)]
+    if len(found) != 1:
+        raise BadOption(f"reweight() is for a pipe with one mix(), and this one has {len(found)}")
+    return found[0]

@@ -1,0 +1,78 @@
+"""Listed: items that the training process lists itself, for workers to work on, one ticket each.
+
+A sampler of indices, file names out of a queue, prompts: the list is iterated where the loader is, so whatever it draws
+or holds stays there, and workers get one item at a time. A snapshot says how many items were delivered; whoever goes on
+from it asks for the list of that epoch again, from there on.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from headrace.errors import BadOption, BadPipe
+from headrace.op import Here, Source, place
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class ListOfItems(Protocol):
+    """A list of its own for each epoch."""
+
+    def open(self, epoch: int, number: int) -> Iterator[Any]:
+        """The items of an epoch, from this number on."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listing(Source[T]):
+    """What `items` lists in the training process."""
+
+    items: ListOfItems | Iterable[T]
+    listed = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.items, Iterator):
+            raise BadOption(
+                "listed() takes what can be iterated again each epoch, not an iterator: give the list itself"
+            )
+        if not isinstance(self.items, ListOfItems | Iterable):
+            raise BadOption(f"listed() takes a list, a sampler or any other iterable, not {type(self.items).__name__}")
+
+    def open(self, epoch: int, number: int) -> Iterator[T]:
+        """The items of an epoch, from this number on."""
+        if isinstance(self.items, ListOfItems):
+            return self.items.open(epoch, number)
+        return islice(self.items, number, None)
+
+    def flow(self, here: Here) -> Iterator[T]:
+        for position, item in enumerate(self.open(here.epoch, here.emitted), here.emitted):
+            place.at(here, position)
+            yield item
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        try:
+            return len(self.items)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+
+    @property
+    def resume(self) -> str:
+        return "the list is iterated again, nothing of it is read"
+
+    @classmethod
+    def name(cls) -> str:
+        return "listed"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Listing, (Elsewhere(),)
+
+
+class Elsewhere:
+    """Stands for the list in other processes."""
+
+    def open(self, epoch: int, number: int) -> Iterator[Any]:
+        raise BadPipe(
+            "a listed source stays in the training process, and an op behind it that must see the whole stream runs in "
+            "a worker: let it be the one source of its pipe"
+        )

@@ -1,0 +1,172 @@
+"""LitData chunks: samples are trees (dicts, lists, tuples) of leaves, whose types stand in the folder's `index.json`.
+
+    | number of samples | offsets | samples |
+    sample: the sizes of its leaves, 4 bytes each, then the leaves
+
+Tensors come as numpy arrays, pictures as the bytes that are stored. Leaves that could run code when they are read
+(`pickle`) are refused unless the files are trusted. Chunks of bare tokens are one array each.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.sources.stored.form import DamagedFile, Found, OpenFile, StoredFormat
+from headrace.sources.stored.pickles import load_trusted
+from headrace.sources.stored.table import counted_table, spans_between
+
+NUMPY = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "?")
+TORCH = (
+    "f4", "f4", "f8", "f8", "c8", "c8", "c16", "c16", "f2", "f2", "",
+    "u1", "i1", "i2", "i2", "i4", "i4", "i8", "i8", "?", "u2",
+)  # fmt: skip
+"""Types of arrays by their codes; bfloat16 is none of numpy's."""
+
+
+@dataclass(frozen=True, slots=True)
+class LitData(StoredFormat):
+    """`leaves` are the types of the leaves, `tree` says how they belong together, as JSON."""
+
+    leaves: tuple[str, ...]
+    tree: str
+    trust: bool = False
+    name = "litdata"
+    scanned = False
+
+    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+        yield spans_between(counted_table(file), file)
+
+    def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
+        count = len(self.leaves)
+        sizes = np.frombuffer(data[: 4 * count], "<u4").tolist()
+        if len(sizes) != count or 4 * count + sum(sizes) != len(data):
+            raise DamagedFile(f"{file.path} is damaged: the leaves of the sample at byte {start} do not fill it")
+        at, values = 4 * count, []
+        for size, kind in zip(sizes, self.leaves, strict=True):
+            values.append(_leaf(data[at : at + size], kind, self.trust))
+            at += size
+        return _grown(json.loads(self.tree), iter(values))
+
+
+def is_litdata(folder: str) -> bool:
+    """Whether the index of a folder is one of LitData."""
+    try:
+        return "chunks" in json.loads((Path(folder) / "index.json").read_bytes())
+    except (ValueError, OSError):
+        return False
+
+
+def chunks(folder: str) -> tuple[str, ...]:
+    """The chunks of a folder, in the order of its index."""
+    names = [chunk["filename"] for chunk in _index(folder)["chunks"]]
+    if any(Path(name).name != name for name in names):
+        raise DamagedFile(f"{folder}/index.json names a file outside its folder")
+    return tuple(str(Path(folder) / name) for name in names)
+
+
+def litdata(trust: bool, files: tuple[str, ...]) -> LitData:
+    """The format of these chunks, as the index beside them says."""
+    folder = str(Path(files[0]).parent)
+    said = _index(folder)["config"]
+    if said.get("encryption"):
+        raise BadOption(f"{folder} is encrypted: read it through litdata's StreamingDataset, as Pipe.of(dataset)")
+    if (said.get("item_loader") or "PyTreeLoader") != "PyTreeLoader":
+        raise BadOption(
+            f"{folder} was written for {said['item_loader']}: read it through litdata's StreamingDataset, as "
+            "Pipe.of(dataset)"
+        )
+    tree = json.loads(said["data_spec"])
+    if isinstance(tree, list):
+        tree = tree[1]  # (before it stands the version)
+    return LitData(tuple(said["data_format"]), json.dumps(_shape(tree)), trust)
+
+
+def _index(folder: str) -> Any:
+    path = Path(folder) / "index.json"
+    try:
+        said = json.loads(path.read_bytes())
+        if not isinstance(said["chunks"], list) or not isinstance(said["config"], dict):
+            raise TypeError("it has no chunks")
+        return said
+    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
+        raise DamagedFile(f"{path} is not the index of LitData chunks ({error})") from None
+
+
+def _shape(spec: Any) -> Any:
+    """How leaves belong together: None, [kind, shapes] or [kind, shapes, keys]."""
+    kind = spec.get("type")
+    if kind is None:
+        return None
+    inner = [_shape(child) for child in spec["children_spec"]]
+    if kind in ("builtins.list", "builtins.tuple"):
+        return [kind, inner]
+    if kind in ("builtins.dict", "collections.OrderedDict"):
+        keys = json.loads(spec["context"]) if isinstance(spec["context"], str) else spec["context"]
+        return ["builtins.dict", inner, keys]
+    raise BadOption(f"samples of LitData chunks that hold {kind} cannot be read: dicts, lists and tuples can")
+
+
+def _grown(shape: Any, values: Iterator[Any]) -> Any:
+    if shape is None:
+        return next(values)
+    kind, inner, *keys = shape
+    made = [_grown(one, values) for one in inner]
+    if kind == "builtins.dict":
+        return dict(zip(keys[0], made, strict=True))
+    return tuple(made) if kind == "builtins.tuple" else made
+
+
+def _leaf(data: bytes, kind: str, trust: bool) -> Any:
+    name, _, code = kind.partition(":")
+    if name == "no_header_numpy":
+        return np.frombuffer(data, _dtype(NUMPY, int(code)))
+    if name == "no_header_tensor":
+        return np.frombuffer(data, _dtype(TORCH, int(code)))
+    if name == "numpy":
+        return _array(data, "<u4", NUMPY)
+    if name == "tensor":
+        return _array(data, ">u4", TORCH)
+    if name == "pickle":
+        return load_trusted(data, trust, "a leaf of type 'pickle'")
+    if name in PLAIN:
+        return PLAIN[name](data)
+    raise BadOption(
+        f"leaves of LitData chunks of type {kind!r} cannot be read; those that can: {', '.join(PLAIN)}, arrays, tensors"
+    )
+
+
+def _dtype(types: tuple[str, ...], code: int) -> Any:
+    if not 0 <= code < len(types) or not types[code]:
+        raise BadOption(
+            f"arrays of LitData's type {code} are none of numpy's: read it through litdata, as Pipe.of(...)"
+        )
+    return np.dtype(types[code]).newbyteorder("<")
+
+
+def _array(data: bytes, number: str, types: tuple[str, ...]) -> Any:
+    code, dimensions = np.frombuffer(data[:8], number).tolist()
+    sides = np.frombuffer(data[8 : 8 + 4 * dimensions], number).tolist()
+    return np.frombuffer(data[8 + 4 * dimensions :], _dtype(types, code)).reshape(sides)
+
+
+def _bool(data: bytes) -> bool:
+    return data[0] != 0
+
+
+def _int(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _float(data: bytes) -> float:
+    return float(np.frombuffer(data, "<f8")[0])
+
+
+PLAIN: dict[str, Callable[[bytes], Any]] = {
+    "bool": _bool, "int": _int, "float": _float, "str": bytes.decode, "text": bytes.decode,
+    "bytes": bytes, "jpeg": bytes, "image": bytes, "file": bytes,
+}  # fmt: skip

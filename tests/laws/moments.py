@@ -1,0 +1,85 @@
+"""Moments: an exception at the n-th moment at which Python would hear a signal.
+
+A real signal is heard where Python looks for one: at the beginning of a function, after a call, and when a loop turns.
+A profile function is called at just these moments, the same ones in every run, so it can raise at the n-th of them.
+"""
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, TypeVar
+
+from tests.laws.pipes import shown
+
+T = TypeVar("T")
+
+
+class Interrupt(Exception):
+    """What a signal handler of the user's raises."""
+
+
+class Moment:
+    """Raises at the n-th moment, counted over all calls of one test; profile functions are of the thread at hand."""
+
+    def __init__(self, left: float, error: BaseException) -> None:
+        self.seen = 0
+        self._left = left
+        self._error = error
+        self._depth = 0
+        self._process = os.getpid()
+
+    def of(self, call: Callable[[], T]) -> T:
+        self._depth = 0
+        # (A name of its own: the interpreter drops the function while it is being called, once it has raised.)
+        look = self._look
+        # No exception leaves a callback of the collector either, and test tools install such callbacks.
+        callbacks, gc.callbacks[:] = gc.callbacks[:], []
+        sys.setprofile(look)
+        try:
+            return call()
+        finally:
+            sys.setprofile(None)
+            gc.callbacks[:] = callbacks
+
+    def _look(self, frame: FrameType, event: str, arg: object) -> None:
+        if event == "call":
+            self._depth += 1
+        elif event == "return":
+            self._depth -= 1
+        # Outside: what has been returned by then is the caller's. And no exception leaves a finalizer.
+        if self._depth < 2 or _in_finalizer(frame) or os.getpid() != self._process:
+            return
+        if event == "c_call" and getattr(arg, "__name__", "") == "release":
+            return  # no signal is heard between the last store and a call that is about to begin
+        self.seen += 1
+        if self.seen > self._left:
+            self._left = float("inf")
+            raise self._error
+
+
+def _in_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_name in ("__del__", "_freed", "_exit", "_remove"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def read_until(moment: Moment, samples: Any, got: list[str], limit: int | None = None) -> None:
+    while True:
+        try:
+            if limit is not None and got and len(got) % limit == 0:
+                samples.resume()
+            sample = moment.of(lambda: next(samples))
+        except StopIteration:
+            return
+        got.append(shown(sample))
+
+
+def moments_of(samples: Iterator[Any], limit: int | None = None) -> tuple[int, list[str]]:
+    """How many moments one epoch has, and what it delivers."""
+    counter, whole = Moment(float("inf"), Interrupt()), []
+    read_until(counter, samples, whole, limit)
+    return counter.seen, whole

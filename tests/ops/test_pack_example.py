@@ -1,0 +1,49 @@
+"""The example that pre-trains with DDP: killed on two ranks, gone on with on four, over the same rows."""
+
+import json
+import sys
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+from headrace import Loader
+from tests.depth import depth
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def global_steps(folder: Path, ranks: int) -> dict[int, list[str]]:
+    steps: dict[int, list[str]] = {}
+    for path in sorted(folder.glob(f"rows-*-of-{ranks}.json")):
+        steps.setdefault(int(path.name.split("-")[1]), []).extend(json.loads(path.read_text()))
+    return steps
+
+
+@pytest.mark.skipif(depth(0, 1) == 0, reason="two jobs with torch: runs under scripts/test --deep")
+@pytest.mark.timeout(400)
+def test_a_killed_job_goes_on_with_more_ranks_over_the_same_rows(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    import hashlib
+
+    import numpy as np
+
+    program = [sys.executable, str(ROOT / "examples" / "text_pretrain.py"), "--folder", str(tmp_path), "--steps", "16"]
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
+    killed = run([*program, "--ranks", "2", "--die-at", "12"], env=environment, capture_output=True, timeout=180)
+    assert b"SIGKILL" in killed.stderr
+    ended = run([*program, "--ranks", "4", "--port", "29513"], env=environment, capture_output=True, timeout=180)
+    assert ended.returncode == 0, ended.stderr.decode()
+    before, after = global_steps(tmp_path, 2), global_steps(tmp_path, 4)
+    assert sorted(before) == list(range(12))
+    assert sorted(after) == list(range(10, 16))  # from the checkpoint at step 10
+    assert all(before[step] == after[step] for step in (10, 11))
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        from text_pretrain import rows  # type: ignore[import-not-found]
+    finally:
+        sys.path.pop(0)
+    alone = Loader(rows([str(tmp_path / "web"), str(tmp_path / "books")], 8), seed=7)
+    for step, batch in zip(range(16), alone, strict=False):
+        digests = [hashlib.sha256(np.asarray(row).tobytes()).hexdigest()[:12] for row in batch["input"]]
+        assert (before | after)[step] == digests

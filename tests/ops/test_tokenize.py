@@ -1,0 +1,113 @@
+"""Tokenize: every kind of tokenizer, in workers of every kind; one thread in each of them."""
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import Loader, Pipe
+from headrace.errors import BadOption
+from headrace.ops.text.tokenize import Tokenize, fingerprint, vocabulary
+from tests.ops.text_data import letters, texts
+
+EXAMPLES = {"Tokenize": lambda of, at: of(texts(9)).tokenize(letters, eos=0)}
+
+
+def fast(words: Any = ("time", "year", "people")) -> Any:
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: i for i, word in enumerate([*words, "?"])}, unk_token="?")
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return made
+
+
+def bytes_of_tiktoken() -> Any:
+    tiktoken = pytest.importorskip("tiktoken")
+    ranks = {bytes([i]): i for i in range(256)}
+    return tiktoken.Encoding("bytes", pat_str=r"[\s\S]", mergeable_ranks=ranks, special_tokens={"<end>": 256})
+
+
+def environment(text: str) -> list[int]:
+    """A tokenizer that says what a worker's environment allows."""
+    return [int(os.environ.get("TOKENIZERS_PARALLELISM", "unset") == "false")]
+
+
+def test_a_function_tokenizes_and_every_document_begins_and_ends_as_told() -> None:
+    (tokens,) = Loader(Pipe.of(["a b"]).tokenize(letters, bos=90, eos=91))
+    assert tokens.tolist() == [90, 1, 2, 91]
+    assert tokens.dtype == np.int32
+
+
+def test_a_tokenizer_of_hugging_face_gives_its_ids_in_processes_too() -> None:
+    pipe = Pipe.of([{"text": "year time", "n": 1}, {"text": "people x", "n": 2}]).tokenize(fast(), "text")
+    with Loader(pipe, workers=1, kind="process") as loader:
+        assert [tokens.tolist() for tokens in loader] == [[1, 0], [2, 3]]
+    assert vocabulary(fast()) == 4
+
+
+def test_tiktoken_takes_text_that_looks_special_as_text() -> None:
+    pipe = Pipe.of(["a<end>"]).tokenize(bytes_of_tiktoken(), eos=256)
+    assert [tokens.tolist() for tokens in Loader(pipe)] == [[*b"a<end>", 256]]
+    assert vocabulary(bytes_of_tiktoken()) == 257
+
+
+def test_a_document_may_keep_its_other_fields() -> None:
+    (document,) = Loader(Pipe.of([{"text": "ab", "source": "x"}]).tokenize(letters, "text", keep=True))
+    assert document["source"] == "x"
+    assert document["tokens"].tolist() == [1, 2]
+    assert "text" not in document
+
+
+def test_the_fingerprint_is_what_a_tokenizer_does_not_what_it_was_set_to_last() -> None:
+    one, same, other = fast(), fast(), fast(("other", "words"))
+    same.enable_truncation(5)
+    assert fingerprint(one) == fingerprint(same) != fingerprint(other)
+    assert Tokenize(one).identity() == Tokenize(same).identity()
+    assert "bytes" in fingerprint(bytes_of_tiktoken())
+    assert fingerprint(letters) == "letters"
+
+
+@pytest.mark.parametrize("method", ["server", "fork"])
+def test_a_worker_tokenizes_with_one_thread(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    with Loader(Pipe.of(["x"]).tokenize(environment), workers=1, kind="process", start_method=method) as loader:
+        assert [tokens.tolist() for tokens in loader] == [[1]]
+
+
+def test_a_forked_worker_does_not_wait_for_threads_that_it_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    tokenizer = fast()
+    tokenizer.encode_batch(["time year"] * 64)  # the parent has a pool of threads now
+    encode = Batched(tokenizer)
+    with Loader(Pipe.of(["time"] * 4).tokenize(encode), workers=1, kind="process", start_method="fork") as loader:
+        assert [tokens.tolist() for tokens in loader] == [[0]] * 4
+
+
+class Batched:
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def __call__(self, text: str) -> list[int]:
+        return self.tokenizer.encode_batch([text] * 64)[0].ids  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("sample", "options", "said"),
+    [
+        ({"text": "a"}, {}, "say which one is the text"),
+        ({"text": "a"}, {"text": "body"}, "no such field, only text"),
+        (7, {}, "takes text, not int"),
+    ],
+)
+def test_what_is_no_text_is_an_error_that_says_what_to_do(sample: Any, options: Any, said: str) -> None:
+    with pytest.raises(BadOption, match=said):
+        list(Loader(Pipe.of([sample]).tokenize(letters, **options)))
+
+
+def test_what_is_no_tokenizer_is_refused_when_the_pipe_is_made() -> None:
+    with pytest.raises(BadOption, match="takes a tokenizer"):
+        Pipe.of(["a"]).tokenize(7)
+    with pytest.raises(BadOption, match="keep=True"):
+        Pipe.of(["a"]).tokenize(letters, keep=True)

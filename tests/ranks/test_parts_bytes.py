@@ -1,0 +1,137 @@
+"""Bytes that all ranks of a job read together, counted where files are read: about as many as there are."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import Loader, Pipe, World
+from headrace.observe.meter import Reads, planned
+from headrace.sources.stored import source
+from tests.depth import depth
+from tests.sources.stored import writers
+
+RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
+ROWS = 9600
+
+
+def stored(folder: Path, form: str) -> tuple[Pipe[Any], int]:
+    """Samples of about 100 bytes in twelve files, and their bytes."""
+    folder.mkdir()
+    text = ["x" * (60 + i % 40) for i in range(ROWS)]
+    lots = [range(first, first + ROWS // 12) for first in range(0, ROWS, ROWS // 12)]
+    if form == "jsonl":
+        for number, lot in enumerate(lots):
+            writers.jsonl(folder / f"{number:02}.jsonl", [{"n": i, "text": text[i]} for i in lot])
+        return Pipe.stored(f"{folder}/*.jsonl").map(lambda row: row["n"]), _bytes(folder)
+    if form == "tar":
+        for number, lot in enumerate(lots):
+            writers.tar(folder / f"{number:02}.tar", [{".n": str(i).encode(), ".txt": text[i].encode()} for i in lot])
+        return Pipe.stored(f"{folder}/*.tar").map(lambda sample: int(sample[".n"])), _bytes(folder)
+    rows = [[{"n": i.to_bytes(8, "little"), "s": text[i].encode()} for i in lot] for lot in lots]
+    made = writers.mds(folder / "m", {"n": ("int", 8), "s": ("str", None)}, rows)
+    return Pipe.stored(made).map(lambda row: row["n"]), _bytes(made)
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".index")
+
+
+def job(make: Callable[[], Pipe[Any]], ranks: int, batch: int, key: Any) -> tuple[list[Any], Reads]:
+    """What all ranks receive, in the order of the job, and what they have read of files. Each makes its own pipe."""
+    mine, reads = [], Reads()
+    for rank in range(ranks):
+        with Loader(make().batch(batch), seed=1, world=World(rank=rank, ranks=ranks)) as loader:
+            mine.append([x for b in loader for x in key(b)])
+            reads = reads.plus(loader.stats().reads)
+    return [of[i] for i in range(max(map(len, mine))) for of in mine if i < len(of)], reads
+
+
+@pytest.mark.parametrize("form", ["jsonl", "tar", "mds"])
+def test_all_ranks_together_read_stored_files_once_in_one_order(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "UNIT", 800)  # at least 20 units a part
+    pipe, total = stored(tmp_path / "data", form)
+    shuffled = pipe.shuffle(parts=48)
+    assert shuffled.inputs[0].inputs[0].op.units().count >= 960  # type: ignore[attr-defined]
+    orders = []
+    for ranks in depth((1, 3, 8, 16), RANKS):
+        for batch in (48 // ranks, 2 * (48 // ranks)):
+            order, reads = job(lambda: shuffled, ranks, batch, list)
+            assert 0.5 * total < reads.bytes <= 1.1 * total
+            assert ROWS <= reads.requests <= ROWS + 100  # (MDS: what the head of a shard says of its columns)
+            orders.append(order)
+    assert sorted(orders[0]) == list(range(ROWS))
+    assert orders[0] != sorted(orders[0])
+    assert all(order == orders[0] for order in orders)
+
+
+pa = pytest.importorskip("pyarrow", reason="not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="not installed")
+
+
+def parquet(folder: Path, groups: int) -> int:
+    """Four files of row groups of ten rows, 50 kB each; their bytes."""
+    chance = np.random.default_rng(0)
+    schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.list_(pa.float32(), 1250), False)])
+    for number in range(4):
+        keys = np.arange(groups // 4 * 10) + number * (groups // 4 * 10)
+        wide = pa.FixedSizeListArray.from_arrays(chance.random(len(keys) * 1250, np.float32), 1250)
+        pq.write_table(
+            pa.table([pa.array(keys), wide], schema=schema), folder / f"{number}.parquet", row_group_size=10,
+            write_statistics=False, compression=None, use_dictionary=False,
+        )  # fmt: skip
+    return _bytes(folder)
+
+
+def rchar() -> int:
+    """Bytes that this process has asked the system for."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def test_all_ranks_together_read_parquet_once_in_one_order(tmp_path: Path) -> None:
+    total = parquet(tmp_path, 960)
+    before = planned.reads
+
+    def make() -> Pipe[Any]:
+        return Pipe.parquet(tmp_path, memory=total // 2).shuffle(parts=48)
+
+    assert make().explain().count("192 of 960 row groups are open at a time") == 1
+    assert planned.reads.opens - before.opens == 4
+    first: list[int] | None = None
+    for ranks in depth((1, 8, 12), RANKS):
+        for batch in depth((240 // ranks,), (48 // ranks, 240 // ranks)):
+            began = rchar()
+            order, reads = job(make, ranks, batch, lambda b: b["k"].tolist())
+            asked = rchar() - began
+            first = order if first is None else first
+            assert order == first
+            assert 0.9 * total < reads.bytes <= 1.1 * total
+            assert abs(asked - reads.bytes) < 0.1 * total  # what the system has counted
+    assert sorted(first or []) == list(range(9600))
+
+
+def test_explain_computes_what_other_numbers_of_ranks_read(tmp_path: Path) -> None:
+    total = parquet(tmp_path, 96)
+    pipe = Pipe.parquet(tmp_path).shuffle(parts=48)
+    for ranks in (5, 12, 7):
+        indexed = pipe.indexed(1, 0)
+        assert indexed is not None
+        assert indexed.parts is not None
+        _, reads = job(lambda: Pipe.parquet(tmp_path).shuffle(parts=48), ranks, 16, lambda b: b["k"].tolist())
+        # Each rank holds in memory what it has open, so only what the order needs is read; beside it, footers.
+        assert abs(reads.bytes / total - indexed.parts.reads(ranks)) < 0.15 * indexed.parts.reads(ranks)
+
+
+def test_worker_processes_tell_what_they_read(tmp_path: Path) -> None:
+    path = writers.jsonl(tmp_path / "a.jsonl", [{"n": i} for i in range(100)])
+    with Loader(Pipe.stored(path).batch(10), workers=2) as loader:
+        assert len(list(loader)) == 10
+        assert loader.stats().reads.bytes == os.path.getsize(path) - 100  # without newlines
+        assert loader.stats().reads.requests == 100
+        assert 1 <= loader.stats().reads.opens <= 2
+        assert f"read by this rank: {os.path.getsize(path) - 100} bytes in 100 reads" in loader.explain()

@@ -1,0 +1,75 @@
+"""Items that the training process lists itself."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Loader, Pipe, World
+from headrace.errors import BadOption
+from tests.laws.pipes import KINDS
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+class ByEpoch:
+    """Another list each epoch."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def open(self, epoch: int, number: int) -> Iterator[int]:
+        self.asked.append((epoch, number))
+        return iter(range(10 * epoch + number, 10 * epoch + 6))
+
+
+@pytest.mark.parametrize("kind", ["inline", "thread3", "fork1"])
+def test_workers_get_what_the_consumer_lists_and_a_snapshot_says_how_many(kind: str) -> None:
+    items = ByEpoch()
+    pipe = Pipe.listed(items).map(double)
+    with Loader(pipe, **KINDS[kind]) as loader:
+        assert list(loader) == [0, 2, 4, 6, 8, 10]
+        samples = iter(loader)
+        got = [next(samples), next(samples)]
+        state = loader.state_dict()
+        assert "item 2 of the list" in str(at.describe() if (at := loader.place()[1]) else at)
+    with Loader(pipe) as loader:
+        loader.load_state_dict(state)
+        assert got + list(loader) == [20, 22, 24, 26, 28, 30]
+    assert items.asked[-1] == (1, 2), "of the same epoch, from there on"
+
+
+def test_batches_filters_and_shuffles_follow_a_list_as_any_source() -> None:
+    with Loader(Pipe.listed(range(10)).map(double).batch(4)) as loader:
+        assert list(loader) == [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18]]
+    with Loader(Pipe.listed(range(10)).shuffle(window=5), seed=3) as loader:
+        assert sorted(loader) == list(range(10))
+        assert len(loader) == 10
+        assert "IN THE CONSUMER" in loader.explain()
+
+
+def test_an_error_of_the_list_comes_in_its_place() -> None:
+    def items() -> Iterator[int]:
+        yield from range(3)
+        raise ValueError("no more")
+
+    class Items:
+        def __iter__(self) -> Iterator[int]:
+            return items()
+
+    with Loader(Pipe.listed(Items()).map(double), workers=1) as loader:
+        samples = iter(loader)
+        assert [next(samples) for _ in range(3)] == [0, 2, 4]
+        with pytest.raises(ValueError, match="no more"):
+            next(samples)
+        assert list(samples) == []
+
+
+def test_what_is_no_list_and_what_cannot_be_divided_is_refused() -> None:
+    with pytest.raises(BadOption, match="not an iterator"):
+        Pipe.listed(iter([1]))
+    with pytest.raises(BadOption, match="not int"):
+        Pipe.listed(3)  # type: ignore[arg-type]
+    with pytest.raises(BadOption, match="not divided among ranks"):
+        Loader(Pipe.listed([1, 2]), world=World(rank=0, ranks=2))

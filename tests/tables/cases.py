@@ -1,0 +1,305 @@
+"""Cases: a table through some verbs to a form, and who judges what comes out.
+
+A column `row` numbers the rows, so that whatever the verbs do, each row that comes out is compared with the one it was.
+A form may refuse a column only where docs/frames.md says so.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import strategies as st
+from polars import testing
+
+from headrace import Loader, Pipe
+from headrace.errors import BadOption, BadPipe
+from headrace.tables.objects import same as exactly_same
+from tests.tables import bits, judges
+from tests.tables.random_tables import ROWS
+
+FORMS = ("numpy", "torch", "pandas", "polars", "arrow")
+WORKERS: dict[str, dict[str, Any]] = {
+    "inline": {},
+    "thread": {"workers": 2, "kind": "thread"},
+    "process": {"workers": 2},
+}
+
+STEPS = ["shuffle", "filter", "isin", "select", "concat", "left", "inner", "rename"]
+Steps = st.lists(st.sampled_from(STEPS), max_size=3, unique=True)
+Ends = st.sampled_from([*FORMS, "rows", "rows of numpy", "rows of arrow"])
+
+
+def applied(pipe: Pipe[Any], steps: list[str], names: list[str]) -> Pipe[Any]:
+    """The pipe with these verbs."""
+    # Rows are chosen first: after a join and a new name a filter takes tables apart, as it says.
+    for step in sorted(steps, key=lambda step: step not in ("filter", "isin", "inner")):
+        if step == "shuffle":
+            pipe = pipe.shuffle()
+        elif step == "filter":
+            pipe = pipe.filter(pc.field("row") > 1)
+        elif step == "isin":
+            pipe = pipe.filter(pc.field("row").isin([0, 2, 3]))
+        elif step == "select":
+            pipe = pipe.select(*reversed(names))
+        elif step == "concat":
+            pipe = pipe.concat(pipe)
+        elif step == "rename":
+            pipe = pipe.rename(row="number").rename(number="row")
+        elif step == "left":
+            pipe = pipe.join({"row": np.arange(1, 4), "tenfold": np.arange(1, 4) * 10}, "row")
+        else:
+            pipe = pipe.join({"row": np.arange(2, 5), "square": np.arange(2, 5) ** 2}, "row", how="inner")
+    return pipe
+
+
+def surviving(steps: list[str]) -> list[int]:
+    """The numbers of the rows that must come out, in any order."""
+    kept = {"filter": {2, 3, 4, 5}, "isin": {0, 2, 3}, "inner": {2, 3, 4}}
+    rows = [row for row in range(ROWS) if all(row in kept[step] for step in steps if step in kept)]
+    return rows * 2 if "concat" in steps else rows
+
+
+def read(pipe: Pipe[Any], kind: str) -> list[Any]:
+    with Loader(pipe, seed=1, **WORKERS[kind]) as loader:
+        return list(loader)
+
+
+Judge = Callable[[list[Any] | None, str], None]
+"""Looks at what came out, or at None and the refusal."""
+Case = tuple[Callable[[], Pipe[Any]], Judge]
+"""A pipe, which may be refused when it is made, and who judges it."""
+
+
+def judged(case: Case, kind: str = "inline") -> bool:
+    """Run one pipe by itself; whether something came out."""
+    made, judge = case
+    try:
+        samples = read(made(), kind)
+    except (BadPipe, BadOption) as error:
+        judge(None, str(error))
+        return False
+    judge(samples, "")
+    return True
+
+
+def judged_together(cases: list[Case], kind: str) -> None:
+    """All pipes as one, in one set of workers; those that are refused are judged inline."""
+    taken = [case for case in cases if judged(case)]
+    if not taken:
+        return
+    first, *others = [made().map(partial(tagged, number)) for number, (made, _) in enumerate(taken)]
+    found: dict[int, list[Any]] = {number: [] for number in range(len(taken))}
+    for number, sample in read(first.concat(*others) if others else first, kind):
+        found[number].append(sample)
+    for (_, judge), samples in zip(taken, found.values(), strict=True):
+        judge(samples, "")
+
+
+def tagged(number: int, sample: Any) -> tuple[int, Any]:
+    return number, sample
+
+
+def ended(pipe: Pipe[Any], end: str) -> Pipe[Any]:
+    if end == "rows":
+        return pipe
+    if end.startswith("rows of"):
+        return pipe.batch(2, as_=end.removeprefix("rows of ")).rows()
+    return pipe.batch(4, as_=end)
+
+
+def numbers(batch: Any) -> list[int]:
+    return [row for row in as_list(batch["row"]) if row is not None]
+
+
+def as_list(column: Any) -> list[Any]:
+    """A column of integers in any form."""
+    listed = next(getattr(column, name) for name in ("to_pylist", "to_list", "tolist") if hasattr(column, name))()
+    return [None if value is None or value is pd.NA else int(value) for value in listed]
+
+
+def check_rows(samples: list[Any], rows: list[int], arrays: dict[str, Any]) -> None:
+    """Every row came once, each as its maker has it."""
+    assert sorted(int(row["row"]) for row in samples) == sorted(rows)
+    for row in samples:
+        for name, array in arrays.items():
+            (want,) = judges.wanted(array, [int(row["row"])])
+            assert judges.same(judges.of_numpy(row[name], array.type), want), name
+
+
+def check_joined(batch: Any, rows: list[int], steps: list[str]) -> None:
+    names = getattr(batch, "column_names", None) or list(batch.columns if hasattr(batch, "columns") else batch)
+    if "left" in steps and "tenfold" in names:  # unless a later select() left it out
+        assert as_list(batch["tenfold"]) == [row * 10 if 1 <= row < 4 else None for row in rows]
+    if "inner" in steps and "square" in names:
+        assert as_list(batch["square"]) == [row**2 for row in rows]
+
+
+def arrow_case(case: tuple[Any, dict[str, Any]], steps: list[str], end: str) -> Case:
+    table, arrays = case
+
+    def judge(samples: list[Any] | None, said: str) -> None:
+        rows = surviving(steps)
+        if samples is None:
+            assert may_refuse(end, arrays, steps), said
+            return
+        if end.startswith("rows"):
+            check_rows(samples, rows, arrays)
+            return
+        assert sorted(row for batch in samples for row in numbers(batch)) == sorted(rows)
+        for batch in samples:
+            found = numbers(batch)
+            check_joined(batch, found, steps)
+            for name, array in arrays.items():
+                check_column(end, batch[name], array, found)
+
+    return lambda: ended(applied(Pipe.of(table), steps, table.schema.names), end), judge
+
+
+def check_column(form: str, column: Any, array: Any, rows: list[int]) -> None:
+    if form == "polars":
+        plain = pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else array
+        whole = pl.from_arrow(pa.table({"x": plain}))["x"]
+        assert column.dtype == whole.dtype
+        testing.assert_series_equal(column, whole.gather(rows), check_names=False, categorical_as_str=True)
+        return
+    got, want = judges.given(form, column, array.type), judges.wanted(array, rows)
+    assert judges.same(got, want), (got, want)
+
+
+def may_refuse(form: str, arrays: dict[str, Any], steps: list[str]) -> bool:
+    """Whether the documentation says that this form refuses one of these columns."""
+    if form == "torch":
+        return "left" in steps or not all(judges.in_torch(array.type, array) for array in arrays.values())
+    return form == "polars" and not all(map(in_polars, arrays.values()))
+
+
+def in_polars(array: Any) -> bool:
+    refused = ("list_view", "union", "interval", "decimal256", "[0]")
+    kind = str(array.type)
+    decimals = ("decimal32" in kind or "decimal64" in kind) and (("struct" in kind[1:]) or "map" in kind)
+    return not decimals and not any(word in kind for word in refused)
+
+
+def pandas_case(frame: Any, steps: list[str], end: str) -> Case:
+    def judge(samples: list[Any] | None, said: str) -> None:
+        rows = surviving(steps)
+        if samples is None:
+            assert "cannot hold that" in said
+            assert end not in ("pandas", "numpy", "rows", "rows of numpy"), said
+            return
+        if end.startswith("rows"):
+            assert sorted(int(row["row"]) for row in samples) == sorted(rows)
+            for row in samples:
+                for name in frame.columns if end != "rows of arrow" else ():
+                    check_object(frame, name, int(row["row"]), row[name])
+            return
+        for batch in samples:
+            found = numbers(batch)
+            if end == "pandas":
+                want = frame.iloc[found].reset_index(drop=True)
+                pd.testing.assert_frame_equal(batch[list(frame.columns)], want)
+                for name in frame.columns:
+                    if frame[name].dtype == object:
+                        assert judges.same(batch[name].tolist(), want[name].tolist())
+            elif end in ("numpy", "arrow"):
+                for name in frame.columns:
+                    values = list(batch[name]) if end == "numpy" else batch[name].to_pylist()
+                    for number, value in zip(found, values, strict=True):
+                        check_object(frame, name, number, None if value is np.ma.masked else value)
+
+    return lambda: ended(applied(Pipe.of(frame), steps, list(frame.columns)), end), judge
+
+
+def check_object(frame: Any, name: str, number: int, value: Any) -> None:
+    """A Python object comes out as it was given; of other dtypes it is checked in pandas' own form."""
+    if frame[name].dtype == object:
+        given_ = frame[name].iloc[number]
+        assert judges.same(value, given_) or exactly_same(given_, value), (value, given_)
+
+
+def polars_case(frame: Any, steps: list[str], end: str) -> Case:
+    objects = any(dtype == pl.Object for dtype in frame.dtypes)
+
+    def judge(samples: list[Any] | None, said: str) -> None:
+        assert objects == ("which only polars can read" in said)
+        if objects:
+            return
+        rows = surviving(steps)
+        if samples is None:
+            assert end == "torch", said
+            assert "cannot hold that" in said
+            return
+        if end.startswith("rows"):
+            check_rows(samples, rows, {name: plainest(frame[name]) for name in frame.columns})
+            return
+        assert sorted(row for batch in samples for row in numbers(batch)) == sorted(rows)
+        for batch in samples:
+            found = numbers(batch)
+            if end == "polars":
+                testing.assert_frame_equal(batch.select(frame.columns), frame[found], check_exact=True)
+                continue
+            for name in frame.columns:
+                check_column(end, batch[name], plainest(frame[name]), found)
+
+    return lambda: ended(applied(Pipe.of(frame), steps, frame.columns), end), judge
+
+
+def plainest(series: Any) -> Any:
+    """What polars itself gives to Arrow."""
+    array = pa.table(pl.DataFrame({"x": series}))["x"].combine_chunks()
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def numpy_case(frame: Any, steps: list[str], end: str) -> Case:
+    columns = frame if isinstance(frame, dict) else {name: frame[name] for name in frame.dtype.names}
+
+    def judge(samples: list[Any] | None, said: str) -> None:
+        rows = surviving(steps)
+        if samples is None:
+            masked = any(isinstance(v, np.ma.MaskedArray) for v in columns.values()) or "left" in steps
+            assert any(refused(end, v) for v in columns.values()) or (end == "torch" and masked), said
+            return
+        assert not any(refused(end, v) for v in columns.values()), (end, [(v.dtype, v.shape) for v in columns.values()])
+        if end.startswith("rows"):
+            assert sorted(int(row["row"]) for row in samples) == sorted(rows)
+            for row in samples if end != "rows of arrow" else ():
+                for name, values in columns.items():
+                    bits.compare(row[name], values[int(row["row"])])
+            return
+        assert sorted(row for batch in samples for row in numbers(batch)) == sorted(rows)
+        for batch in samples:
+            for name, values in columns.items():
+                bits.check(end, batch[name], values[numbers(batch)])
+
+    return lambda: ended(applied(Pipe.of(frame), steps, list(columns)), end), judge
+
+
+def refused(form: str, values: Any) -> bool:
+    """Whether this form has no such dtype."""
+    form = form.removeprefix("rows of ")
+    kind, unit = values.dtype, np.datetime_data(values.dtype) if values.dtype.kind in "mM" else None
+    if form in ("numpy", "rows"):
+        return False
+    if form == "torch":
+        return kind.kind not in "biufc" or not kind.isnative or kind == np.longdouble
+    plain = values.ndim == 1 and not isinstance(values, np.ma.MaskedArray)
+    if form == "pandas" and plain and unit is None:
+        return False
+    if form == "polars" and (0 in values.shape or (unit is not None and unit[0] == "s" and far(values))):
+        return True
+    units = {("s", 1), ("ms", 1), ("us", 1), ("ns", 1)} | ({("D", 1)} if kind.kind == "M" else set())
+    if unit is not None:
+        return unit not in units or (unit == ("D", 1) and far(values, np.int32))
+    return kind.kind in "cV" or not kind.isnative or kind == np.longdouble
+
+
+def far(values: Any, width: Any = np.int64) -> bool:
+    """Whether a moment is too far away for milliseconds, or days for 32 bits."""
+    seen = np.ma.getdata(values)[~(np.ma.getmaskarray(values) | np.isnat(values))].view(np.int64)
+    scale = 1000 if width == np.int64 else 1
+    return any(not np.iinfo(width).min <= int(v) * scale <= np.iinfo(width).max for v in seen.ravel())
