@@ -25,3 +25,22 @@ set_up() {
     # The tree itself is what runs; nothing has to be built first.
     export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
 }
+
+# install_programs openmpi-bin:mpirun chromium:chromium
+#
+# installs the packages whose programs are missing where that is allowed (root, apt-get), and says how to elsewhere.
+install_programs() {
+    local wanted packages=()
+    for wanted in "$@"; do
+        command -v "${wanted#*:}" >/dev/null || packages+=("${wanted%:*}")
+    done
+    [[ ${#packages[@]} -eq 0 ]] && return
+    local install=(apt-get install -y --no-install-recommends "${packages[@]}")
+    if [[ "$(id -u)" -eq 0 ]] && command -v apt-get >/dev/null; then
+        echo "headrace: installing ${packages[*]}" >&2
+        export DEBIAN_FRONTEND=noninteractive
+        # (The lists of packages may be missing or old.)
+        "${install[@]}" >/dev/null 2>&1 || { apt-get update && "${install[@]}"; } >/dev/null 2>&1 && return
+    fi
+    echo "headrace: ${packages[*]} could not be installed: what needs it is skipped; try: sudo ${install[*]}" >&2
+}

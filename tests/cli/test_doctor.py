@@ -1,7 +1,6 @@
 """The doctor: who started us and why, what the machine allows, what to change."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from headrace.cli import machine
 from headrace.cli.doctor import advice, examine
 from tests.cli.conftest import Headrace
 from tests.conftest import SRC, RunScript
+from tests.programs import needs_mpirun
 
 DOCTOR = [sys.executable, "-m", "headrace.cli", "doctor", "--json"]
 
@@ -70,7 +70,8 @@ def test_it_names_headrace_run_and_its_replicas(headrace: Headrace) -> None:
         assert report["launcher"]["replicas"] == {"total": 4, "local": 2, "offset": 2 * rank}
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun (Open MPI) is not installed")
+@pytest.mark.integrations
+@needs_mpirun
 def test_it_names_open_mpi() -> None:
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "1", "-x", f"PYTHONPATH={SRC}", *DOCTOR]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, stdin=subprocess.DEVNULL)

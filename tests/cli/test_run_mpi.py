@@ -17,10 +17,10 @@ from headrace.launch.mpi import Pieces, mpirun_command
 from headrace.launch.output import Screen
 from tests.cli.conftest import SHOW, WAIT, Headrace, Start, wait_for
 from tests.depth import depth
+from tests.programs import needs_mpirun
 
-needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun (Open MPI) is not installed")
 
-
+@pytest.mark.integrations
 @needs_mpirun
 def test_each_process_knows_its_rank_and_its_replicas(headrace: Headrace) -> None:
     code = SHOW + "w = World.detect(); r = replicas(); print(w.rank, w.ranks, w.local_rank, w.local_ranks, w.nodes, r)"
@@ -32,6 +32,7 @@ def test_each_process_knows_its_rank_and_its_replicas(headrace: Headrace) -> Non
     ]
 
 
+@pytest.mark.integrations
 @needs_mpirun
 def test_lines_are_whole_and_tagged_also_with_bars_long_bursts_and_odd_bytes(
     headrace: Headrace, tmp_path: Path
@@ -59,6 +60,7 @@ def test_lines_are_whole_and_tagged_also_with_bars_long_bursts_and_odd_bytes(
     )
 
 
+@pytest.mark.integrations
 @needs_mpirun
 def test_the_first_failure_ends_all_gives_its_code_and_is_never_hidden(headrace: Headrace) -> None:
     script = f"echo out; echo why $RANK >&2; [ $RANK = 1 ] && exit 7; {WAIT}"
@@ -71,6 +73,7 @@ def test_the_first_failure_ends_all_gives_its_code_and_is_never_hidden(headrace:
     assert ("why 2" in done.stderr) <= ("a rank failed" in done.stderr)
 
 
+@pytest.mark.integrations
 @needs_mpirun
 def test_a_rank_that_dies_by_a_signal_gives_128_plus_its_number(headrace: Headrace) -> None:
     done = headrace(
@@ -80,6 +83,7 @@ def test_a_rank_that_dies_by_a_signal_gives_128_plus_its_number(headrace: Headra
     assert re.search(r"headrace: (rank 1 was ended by signal 9|a rank failed with exit code 137)", done.stderr)
 
 
+@pytest.mark.integrations
 @needs_mpirun
 @pytest.mark.parametrize("number", depth([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_ends_everything(start: Start, number: signal.Signals) -> None:
@@ -90,6 +94,7 @@ def test_a_signal_ends_everything(start: Start, number: signal.Signals) -> None:
     assert process.returncode == 128 + number, err
 
 
+@pytest.mark.integrations
 @needs_mpirun
 def test_a_killed_launcher_takes_its_ranks_with_it(start: Start) -> None:
     process = start("run", "--engine", "mpi", "--num-instances", "2", "sh", "-c", f"echo ready; {WAIT}")
@@ -98,6 +103,7 @@ def test_a_killed_launcher_takes_its_ranks_with_it(start: Start) -> None:
     process.wait(timeout=30)
 
 
+@pytest.mark.integrations
 @needs_mpirun
 def test_it_needs_no_torch(headrace: Headrace, tmp_path: Path) -> None:
     (tmp_path / "shadow").mkdir()
@@ -107,6 +113,7 @@ def test_it_needs_no_torch(headrace: Headrace, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "[1,0]<stdout>:hi\n"), done.stderr
 
 
+@pytest.mark.integrations
 @needs_mpirun
 def test_torch_programs_form_a_group(headrace: Headrace) -> None:
     pytest.importorskip("torch", reason="the program needs torch")

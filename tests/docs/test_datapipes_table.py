@@ -19,6 +19,7 @@ STRICT = "bytes that cannot be decoded are an error with file and line; `errors=
 HTTP = "by `requests`, timeout 60 s if none is given; a broken read goes on at the byte reached"
 TORCHARROW = "frames are pandas; `dtype` and `device` were torcharrow's and are refused"
 CLOSED = "streams are closed exactly once; a member that leads out of the archive's folder is refused"
+IOPATH = "by fsspec, as iopath is archived; `pathmgr` and `handler` are refused"
 COPY = "the sample is copied, never changed in place"
 
 NOTES: dict[str, tuple[str, str]] = {
@@ -45,6 +46,9 @@ NOTES: dict[str, tuple[str, str]] = {
     "HuggingFaceHubReader": ("same", "needs the package `datasets`"),
     "InBatchShuffler": (BETTER, "keyed by the batch's number: the same for any number of workers"),
     "InMemoryCacheHolder": (DIFFERENT, "keeps the stream of epoch 0, whichever epoch runs first; `size` is kept to"),
+    "IoPathFileLister": (DIFFERENT, IOPATH),
+    "IoPathFileOpener": (DIFFERENT, IOPATH),
+    "IoPathSaver": (DIFFERENT, f"{IOPATH}; files are written whole: there is no mode `a`"),
     "IterableWrapper": (DIFFERENT, "an iterator that is read a second time is an error, not an empty epoch"),
     "IterKeyZipper": (BETTER, "resumes in the middle of an epoch"),
     "LineReader": (DIFFERENT, STRICT),

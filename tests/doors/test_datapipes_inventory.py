@@ -91,6 +91,12 @@ def test_what_is_left_out_says_what_to_use_instead(name: str) -> None:
         getattr(streams, name)(IterableWrapper(["x"]))
 
 
+def test_a_path_manager_of_iopath_is_refused_by_name() -> None:
+    for make in (streams.IoPathFileLister, streams.IoPathFileOpener, streams.IoPathSaver):
+        with pytest.raises(ValueError, match="iopath, which is archived; paths are read by fsspec"):
+            make(IterableWrapper(["x"]), pathmgr=object())
+
+
 # --- examples ---------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +231,17 @@ EXAMPLES: dict[str, Example] = {
     "InBatchShuffler": (lambda f: streams.InBatchShuffler(numbers(6).batch(3)).map(sorted), [[0, 1, 2], [3, 4, 5]], 2),
     "InMemoryCacheHolder": (lambda f: streams.InMemoryCacheHolder(numbers(3)), [0, 1, 2], 3),
     "IndexAdder": (lambda f: streams.IndexAdder(dicts(), "i").map(lambda d: (d["a"], d["i"])), [(0, 0), (1, 1), (2, 2)], 3),
+    "IoPathFileLister": (
+        lambda f: streams.IoPathFileLister(str(f.path / "tree"), "*a.txt").map(lambda p: Path(p).name), ["a.txt"], UNKNOWN,
+    ),
+    "IoPathFileOpener": (
+        lambda f: streams.IoPathFileOpener(IterableWrapper([f.text]), "rb"), lambda f: [(f.text, b"one\ntwo\n")], 1,
+    ),
+    "IoPathSaver": (
+        lambda f: streams.IoPathSaver(IterableWrapper([("s", b"!")]), "wb", lambda n: str(f.path / "out" / n)),
+        lambda f: [str(f.path / "out" / "s")],
+        1,
+    ),
     "IterKeyZipper": (lambda f: streams.IterKeyZipper(numbers(2), numbers(2), identity), [(0, 0), (1, 1)], 2),
     "IterableWrapper": (lambda f: streams.IterableWrapper([1, [2]], deepcopy=True), [1, [2]], 2),
     "JsonParser": (lambda f: streams.JsonParser(f.opened(f.json)), lambda f: [(f.json, {"a": 1})], ...),

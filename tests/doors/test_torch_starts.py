@@ -1,7 +1,7 @@
-"""A training script with everything in one file: its ranks are started in every way that people use.
+"""A training script (DDP) with everything in one file: its ranks are started in every way that people use.
 
-Dataset, samples, collate_fn and worker_init_fn are defined in the script, each rank loads with workers of every start
-method, and what arrives is of the very classes that the rank knows.
+Dataset, samples, collate_fn and worker_init_fn are defined in the script, each rank loads its share with workers of
+every start method, what arrives is of the very classes that the rank knows, and the ranks average their gradients.
 """
 
 import textwrap
@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SRC, RunScript
+from tests.depth import depth
 
 SCRIPT = '''
     """Trains."""
-    import os, sys
+    import os, sys, tempfile
     from concurrent.futures import ProcessPoolExecutor
     from dataclasses import dataclass
 
     import torch
+    import torch.distributed as dist
     import torch.multiprocessing as mp
     from headrace import DataLoader
 
@@ -54,63 +56,89 @@ SCRIPT = '''
     SCALE = 3
 
 
-    def train(rank=0):
+    def train(rank, ranks, meeting):
+        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1, bias=False))
         for method in ("fork", "spawn"):
+            data = Data()
+            sampler = torch.utils.data.DistributedSampler(data, shuffle=False)
             loader = DataLoader(
-                Data(), 4, num_workers=1, collate_fn=collate, worker_init_fn=init, multiprocessing_context=method
+                data, 4, sampler=sampler, num_workers=1, collate_fn=collate, worker_init_fn=init,
+                multiprocessing_context=method,
             )
-            batches = list(loader)
-            if method == "spawn" or sys.modules["__main__"].__dict__.get("Batch") is Batch:
-                # (Not where Ray has brought the script's classes by value, and the workers are forked: pickle cannot
-                # name them. torch refuses such samples.)
-                assert [type(batch) for batch in batches] == [Batch] * 3, batches
-                assert {type(sample) for batch in batches for sample in batch} == {Sample}
-            assert [sample.value.item() for batch in batches for sample in batch] == list(range(0, 30, 3))
+            seen = []
+            for batch in loader:
+                if method == "spawn" or sys.modules["__main__"].__dict__.get("Batch") is Batch:
+                    # (Not where Ray has brought the script's classes by value, and the workers are forked: pickle
+                    # cannot name them. torch refuses such samples.)
+                    assert type(batch) is Batch, batch
+                    assert {type(sample) for sample in batch} == {Sample}
+                values = torch.stack([sample.value for sample in batch]).float()
+                model.zero_grad()
+                model(values[:, None]).mean().backward()
+                mean = values.mean()
+                dist.all_reduce(mean)
+                assert torch.isclose(model.module.weight.grad.squeeze(), mean / ranks)
+                seen += values.tolist()
+            assert seen == list(range(3 * rank, 30, 3 * ranks)), seen
+        dist.destroy_process_group()
         return rank
 
 
-    def start(way):
-        if way == "spawn":
-            mp.spawn(train, nprocs=1)
-        elif way == "forkserver":
-            mp.start_processes(train, nprocs=1, start_method="forkserver")
+    def start(way, ranks, folder):
+        meeting = f"file://{folder}/meeting"
+        if way in ("spawn", "forkserver"):
+            mp.start_processes(train, (ranks, meeting), nprocs=ranks, start_method=way)
         elif way == "executor":
-            with ProcessPoolExecutor(1, mp_context=mp.get_context("spawn")) as pool:
-                assert list(pool.map(train, range(2))) == [0, 1]
+            with ProcessPoolExecutor(ranks, mp_context=mp.get_context("spawn")) as pool:
+                for turn in "ab":  # (the second time, its processes have been at work before)
+                    done = pool.map(train, range(ranks), [ranks] * ranks, [meeting + turn] * ranks)
+                    assert list(done) == list(range(ranks))
         elif way == "ray":
             import ray
 
-            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-            assert ray.get([ray.remote(train).remote(rank) for rank in range(2)]) == [0, 1]
+            ray.init(num_cpus=ranks, include_dashboard=False, log_to_driver=False, logging_level="error")
+            task = ray.remote(train)
+            assert ray.get([task.remote(rank, ranks, meeting) for rank in range(ranks)]) == list(range(ranks))
             ray.shutdown()
         else:
-            train()
+            train(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "env://")
 
 
     if __name__ == "__main__":
-        start(sys.argv[1] if len(sys.argv) > 1 else "here")
-        print("trained", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            start(sys.argv[1], int(sys.argv[2]), folder)
+        if os.environ.get("RANK", "0") == "0":
+            print("trained", flush=True)
 '''
 
 
+pytestmark = pytest.mark.timeout(300)
 deep = pytest.mark.deep
+RANKS = depth(1, 2)
 
 
 @pytest.mark.parametrize("way", ["spawn", pytest.param("forkserver", marks=deep), pytest.param("executor", marks=deep)])
 def test_a_script_whose_ranks_are_started_by(way: str, run_script: RunScript) -> None:
-    done = run_script(SCRIPT, way)
+    done = run_script(SCRIPT, way, RANKS, timeout=240)
     assert (done.stdout, done.returncode) == ("trained\n", 0), done.stderr
 
 
 @pytest.mark.integrations
-@pytest.mark.timeout(300)
 def test_a_script_whose_ranks_are_ray_tasks(run_script: RunScript) -> None:
     pytest.importorskip("ray", reason="pip install 'headrace[ray]'")
-    done = run_script(SCRIPT, "ray", timeout=240)
+    done = run_script(SCRIPT, "ray", 2, timeout=240)
     assert (done.stdout, done.returncode) == ("trained\n", 0), done.stderr
 
 
-@pytest.mark.parametrize("target", [pytest.param("{script}", marks=deep), "-m job.train spawn"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "-m job.train env 0",
+        pytest.param("{script} env 0", marks=deep),
+        pytest.param("-m job.train spawn 1", marks=deep),  # each rank of torchrun's starts another
+    ],
+)
 def test_a_script_under_torchrun(target: str, run_script: RunScript, tmp_path: Path) -> None:
     package = tmp_path / "job"
     package.mkdir()
@@ -123,9 +151,10 @@ def test_a_script_under_torchrun(target: str, run_script: RunScript, tmp_path: P
     done = run_script(
         f"""
         import subprocess, sys
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1"]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "{RANKS}"]
         sys.exit(subprocess.run([*torchrun, *{words!r}]).returncode)
         """,
         env={"PYTHONPATH": f"{SRC}:{tmp_path}", "OMP_NUM_THREADS": "1"},
+        timeout=240,
     )
     assert (done.stdout, done.returncode) == ("trained\n", 0), done.stderr

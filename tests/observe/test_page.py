@@ -13,6 +13,7 @@ from headrace.loader import Loader
 from headrace.observe.drawing import curve, flame, timeline
 from headrace.observe.profile import Profile, profile
 from tests.observe.planted import plain, slow_map
+from tests.programs import needs_chromium
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +94,14 @@ def test_a_long_run_is_cut_to_what_a_browser_can_draw() -> None:
 
 
 @pytest.mark.integrations
+@needs_chromium
 @pytest.mark.may_leave("processes", reason="a browser's helpers take a moment to notice that it has ended")
 def test_a_browser_shows_the_timeline_and_zooms_into_it(seen: Profile, tmp_path: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'headrace[integrations]'")
     path = tmp_path / "profile.html"
     path.write_text(seen.html())
     with playwright.sync_playwright() as tools:
-        browser = tools.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        browser = tools.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1360, "height": 1600})
         trouble: list[str] = []
         asked: list[str] = []

@@ -6,7 +6,6 @@ The programs are the seed's. Only the data set is generated, and the imports of 
 """
 
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 
 from tests.conftest import RunScript
 from tests.depth import depth
+from tests.programs import needs_mpirun
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -143,7 +143,8 @@ def test_setting_the_replicas_by_hand_is_the_seeds_error(run_script: RunScript) 
     assert said == "RuntimeError: Cannot call replicationFactor with popdist.poptorch.Options"
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun (Open MPI) is not installed")
+@pytest.mark.integrations
+@needs_mpirun
 @pytest.mark.parametrize(("step", "lines"), depth(STEPS[-1:], STEPS))
 def test_the_same_over_mpirun(run_script: RunScript, course: Path, step: str, lines: list[str]) -> None:
     run = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -202,7 +202,8 @@ MIXINS: dict[str, type] = {
 }  # fmt: skip
 
 for _name in (
-    "CSVDictParser", "CSVParser", "Decompressor", "Extractor", "FSSpecFileLister", "Filter", "Grouper", "LineReader",
+    "CSVDictParser", "CSVParser", "Decompressor", "Extractor", "FSSpecFileLister", "Filter", "Grouper",
+    "IoPathFileLister", "LineReader",
     "MaxTokenBucketizer", "OnDiskCacheHolder", "ParagraphAggregator", "ParquetDataFrameLoader", "ShardExpander",
     "StreamReader", "UnBatcher", "WebDataset",
 ):  # fmt: skip
@@ -219,7 +220,9 @@ VERBS: dict[str, str] = {
     "FlatMapper": "flatmap", "Flattener": "flatten", "Forker": "fork", "FullSync": "fullsync",
     "GDriveReader": "read_from_gdrive", "Grouper": "groupby", "HashChecker": "check_hash", "Header": "header",
     "HttpReader": "read_from_http", "InBatchShuffler": "in_batch_shuffle", "InMemoryCacheHolder": "in_memory_cache",
-    "IndexAdder": "add_index", "IterKeyZipper": "zip_with_iter", "JsonParser": "parse_json_files",
+    "IndexAdder": "add_index", "IoPathFileLister": "list_files_by_iopath",
+    "IoPathFileOpener": "open_files_by_iopath", "IoPathSaver": "save_by_iopath", "IterKeyZipper": "zip_with_iter",
+    "JsonParser": "parse_json_files",
     "LengthSetter": "set_length", "LineReader": "readlines", "MapKeyZipper": "zip_with_map", "Mapper": "map",
     "MaxTokenBucketizer": "max_token_bucketize", "Multiplexer": "mux", "MultiplexerLongest": "mux_longest",
     "OnDiskCacheHolder": "on_disk_cache", "OnlineReader": "read_from_remote",
@@ -240,12 +243,19 @@ DIFFERENT: dict[str, Callable[..., Any]] = {
     "batch": verbs.batch, "collate": verbs.collate, "concat": verbs.concat, "dataframe": verbs.dataframe,
     "enumerate": verbs.enumerate_, "filter": verbs.filter_, "flatmap": verbs.flatmap,
     "list_files": verbs.list_files, "list_files_by_fsspec": verbs.list_files_by_fsspec,
+    "list_files_by_iopath": verbs.list_files_by_iopath, "open_files_by_iopath": verbs.open_files_by_iopath,
+    "save_by_iopath": verbs.save_by_iopath,
     "load_from_tfrecord": verbs.load_from_tfrecord, "load_parquet_as_df": verbs.load_parquet_as_df, "map": verbs.map_,
     "mux": verbs.mux,
     "mux_longest": verbs.mux_longest, "pin_memory": verbs.pin_memory, "shuffle": verbs.shuffle,
     "unbatch": verbs.unbatch, "zip": verbs.zip_, "zip_longest": verbs.zip_longest,
 }  # fmt: skip
 """Verbs whose arguments are not those of Pipe."""
+
+TAKES_MORE = {
+    "concat", "list_files", "list_files_by_fsspec", "list_files_by_iopath", "mux", "mux_longest", "zip", "zip_longest",
+}  # fmt: skip
+"""Those among them whose first argument is not one pipe."""
 
 SOURCES: dict[str, Callable[..., Any]] = {
     "HuggingFaceHubReader": verbs.huggingface, "IterableWrapper": verbs.wrap, "MapToIterConverter": verbs.to_iter,
@@ -256,9 +266,6 @@ SOURCES: dict[str, Callable[..., Any]] = {
 LEFT_OUT: dict[str, str] = {
     "AISFileLister": "AIStore speaks S3: use list_files_by_fsspec() with an s3:// URL and its endpoint",
     "AISFileLoader": "AIStore speaks S3: use open_files_by_fsspec() with an s3:// URL and its endpoint",
-    "IoPathFileLister": "iopath is archived: use list_files_by_fsspec()",
-    "IoPathFileOpener": "iopath is archived: use open_files_by_fsspec()",
-    "IoPathSaver": "iopath is archived: use save_by_fsspec()",
     "S3FileLister": "it was a compiled part of torchdata: use list_files_by_fsspec() with an s3:// URL",
     "S3FileLoader": "it was a compiled part of torchdata: use open_files_by_fsspec() with an s3:// URL",
 }
@@ -290,8 +297,7 @@ def _classes() -> dict[str, type[DataPipe[Any]]]:
     made: dict[str, type[DataPipe[Any]]] = {}
     for name, verb in VERBS.items():
         make = DIFFERENT.get(verb) or _with_pipe(getattr(Pipe, verb))
-        if verb in DIFFERENT and verb not in ("zip", "concat", "mux", "mux_longest", "zip_longest", "list_files",
-                                               "list_files_by_fsspec"):  # fmt: skip
+        if verb in DIFFERENT and verb not in TAKES_MORE:
             make = _with_pipe(make)
         mixins = (MIXINS[name],) if name in MIXINS else ()
         made[name] = make_class(name, make, IterDataPipe, MODULE, mixins, verb)

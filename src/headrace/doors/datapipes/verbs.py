@@ -77,6 +77,42 @@ def list_files_by_fsspec(root: Any, masks: Any = "", **options: Any) -> Made:
     return Pipe.list_files_by_fsspec(_roots(root), masks, **options)
 
 
+# iopath is archived. What its default path manager reads (local files, http, s3, ...) fsspec reads.
+
+
+def list_files_by_iopath(root: Any, masks: Any = "", *, pathmgr: object = None, handler: object = None) -> Made:
+    """The files of a folder, of several, or of the folders that a pipe names, by fsspec."""
+    _no_path_manager(pathmgr, handler)
+    return list_files_by_fsspec(root, masks)
+
+
+def open_files_by_iopath(self: Made, mode: str = "r", pathmgr: object = None, handler: object = None) -> Made:
+    """Each path as (path, stream), by fsspec."""
+    _no_path_manager(pathmgr, handler)
+    return Pipe.open_files_by_fsspec(self, mode)
+
+
+def save_by_iopath(
+    self: Made,
+    mode: str = "w",
+    filepath_fn: Callable[[Any], str] | None = None,
+    *,
+    pathmgr: object = None,
+    handler: object = None,
+) -> Made:
+    """Each (meta, data) written to the path `filepath_fn(meta)`, which is handed on, by fsspec."""
+    _no_path_manager(pathmgr, handler)
+    return Pipe.save_by_fsspec(self, mode, filepath_fn)
+
+
+def _no_path_manager(pathmgr: object, handler: object) -> None:
+    if pathmgr is not None or handler is not None:
+        raise BadOption(
+            "pathmgr and handler belong to iopath, which is archived; paths are read by fsspec: register a file system "
+            "there, and use its URLs"
+        )
+
+
 def _roots(root: object) -> Made:
     return as_pipe([root] if isinstance(root, str) or hasattr(root, "__fspath__") else root)
 
