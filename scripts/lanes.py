@@ -3,6 +3,8 @@
 A group is a folder of tests, or, in the folder of doors, the tests of one door. Each runs in a pytest of its own and in
 a session of its own, so that it knows which processes are its own. Whoever is free takes the next group, the longest
 first. A group that passes is one line; what a group says that does not is shown whole.
+
+Ctrl-C interrupts the tests that run at that moment, as it does under pytest, and what was counted until then is told.
 """
 
 import os
@@ -14,7 +16,9 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 LANES = max(2, len(os.sched_getaffinity(0)))
@@ -52,10 +56,16 @@ class Runs:
         self.running: set[subprocess.Popen[bytes]] = set()
         self.counts: Counter[str] = Counter()
         self.failed: list[str] = []
-        self.stopped = False
+        self.left: list[str] = []
+        """Groups that did not run to their end, because all was interrupted."""
+        self.stopped_by = 0
+        """The signal that ended the run before its end."""
+        # An environment without bytecode would compile this package again in each of the many interpreters.
+        self.environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
     def run(self, name: str, paths: list[Path]) -> None:
-        if self.stopped:
+        if self.stopped_by:
+            self.left.append(name)
             return
         started = time.monotonic()
         with tempfile.TemporaryFile("w+b") as output:
@@ -63,24 +73,40 @@ class Runs:
                 [sys.executable, "-m", "pytest", *self.options, *map(str, paths)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=self.environment,
                 start_new_session=True,
             )
             self.running.add(process)
+            if self.stopped_by:  # (between the look above and now)
+                process.send_signal(signal.SIGINT)
             code = process.wait()
             self.running.discard(process)
             output.seek(0)
             said = output.read().decode(errors="replace")
         last = next((line for line in reversed(said.splitlines()) if COUNTS.search(line)), "no summary")
-        self.counts.update({what.rstrip("s"): int(n) for n, what in COUNTS.findall(last)})
-        if code not in (0, NOTHING_TO_RUN):
+        counts = {what.rstrip("s"): int(n) for n, what in COUNTS.findall(last)}
+        self.counts.update(counts)
+        wrong = counts.get("failed", 0) + counts.get("error", 0)
+        if self.stopped_by:
+            self.left.append(name)
+        elif code not in (0, NOTHING_TO_RUN):
+            wrong = wrong or 1
+        if wrong:
             self.failed.append(name)
             print(said, flush=True)
         print(f"{name}: {last.strip('= ')} [{time.monotonic() - started:.0f} s]", flush=True)
 
-    def stop(self) -> None:
-        self.stopped = True
+    def stop(self, number: int, _: FrameType | None) -> None:
+        """Interrupts the groups that run: they clean up and tell what they counted. The second time it kills them."""
+        again, self.stopped_by = self.stopped_by, number
+        if not again:
+            print("\ninterrupted; the tests at hand are ending (once more kills them)", flush=True)
         for process in list(self.running):
-            os.killpg(process.pid, signal.SIGTERM)
+            if not again:
+                process.send_signal(signal.SIGINT)
+                continue
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def summary(self) -> str:
         wrong = self.counts["failed"] + self.counts["error"]
@@ -88,23 +114,20 @@ class Runs:
 
 
 def main(options: list[str]) -> int:
-    # Whoever runs this in the background may have told it to ignore Ctrl-C; tests that send it must not inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the groups, which are sessions, end too
     runs = Runs(options)
+    # The groups are sessions of their own and do not see the terminal's Ctrl-C. (Whoever runs this in the background
+    # may have told it to ignore Ctrl-C; a handler also keeps the tests, which send it, from inheriting that.)
+    signal.signal(signal.SIGINT, runs.stop)
+    signal.signal(signal.SIGTERM, runs.stop)
     with ThreadPoolExecutor(LANES) as lanes:
-        try:
-            for done in [lanes.submit(runs.run, *group) for group in groups().items()]:
-                done.result()
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
-            runs.failed.append("interrupted")
-        finally:
-            runs.stop()
+        for done in [lanes.submit(runs.run, *group) for group in groups().items()]:
+            done.result()
+    if runs.left:
+        print(f"interrupted, not run to the end: {', '.join(runs.left)}")
     if runs.failed:
         print(f"did not pass: {', '.join(runs.failed)}")
     print(runs.summary(), flush=True)
-    return 1 if runs.failed else 0
+    return 128 + runs.stopped_by if runs.stopped_by else int(bool(runs.failed))
 
 
 if __name__ == "__main__":
