@@ -294,6 +294,10 @@ class Source(Op[Any, Out]):
     def get(self, position: int) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define get()")
 
+    def locate(self, position: int) -> str | None:
+        """Where that sample lies, such as a file and an offset, for people who look for it; None: nothing to say."""
+        return None
+
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         size = self.size()
         if size is None:

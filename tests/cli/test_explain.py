@@ -34,16 +34,26 @@ def test_the_data_has_stages_and_ops(file: Path, headrace: Headrace) -> None:
     assert data["plan"]
 
 
-def test_a_torch_style_loader_is_told_in_words(tmp_path: Path, headrace: Headrace) -> None:
+def test_a_torch_style_loader_tells_what_its_arguments_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "torchy.py"
     path.write_text(
+        "from torch.utils.data import IterableDataset\n"
         "from headrace.doors.torch.loader import DataLoader\n"
+        "class Stream(IterableDataset):\n"
+        "    def __iter__(self): return iter(range(9))\n"
         "loader = DataLoader(list(range(10)), batch_size=2, num_workers=1)\n"
         "keyed = DataLoader(list(range(10)), batch_size=2, num_workers=1, reproducible=True)\n"
+        "each = DataLoader(Stream(), batch_size=2, num_workers=2)\n"
+        "once = DataLoader(Stream(), batch_size=2, num_workers=2, shard='auto')\n"
     )
-    done = headrace("explain", f"{path}:loader")
-    assert "batch k is fetched by worker k mod num_workers" in done.stdout, done.stderr
-    assert "any worker that is free" in headrace("explain", f"{path}:keyed").stdout
+    for name, words in {
+        "loader": "batch k is fetched by worker k mod num_workers",
+        "keyed": "any worker that is free fetches a batch",
+        "each": "every worker reads the dataset for itself",
+        "once": "the dataset is read once",
+    }.items():
+        assert main(["explain", f"{path}:{name}"]) == 0
+        assert words in capsys.readouterr().out
 
 
 def test_a_number_of_workers_that_makes_no_sense_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,13 @@
 
 import argparse
 import json
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.cli.subject import Subject, find
 from headrace.engine.program import cut
 from headrace.errors import BadOption
+
+SHOWN = "name a Pipe, a Loader, or a DataLoader of headrace's"
 
 
 def main(argv: list[str]) -> int:
@@ -26,14 +28,14 @@ def main(argv: list[str]) -> int:
 def text(subject: Subject, workers: int | None) -> str:
     pipe = subject.pipe
     if pipe is None:
-        return _foreign(subject.thing)
+        return _told_by(subject)
     return f"{pipe!r}\n\n{pipe.explain(workers=_workers(subject, workers))}"
 
 
 def data(subject: Subject, workers: int | None) -> dict[str, Any]:
     pipe = subject.pipe
     if pipe is None:
-        return {"loader": type(subject.thing).__name__, "plan": _foreign(subject.thing).splitlines()}
+        return {"loader": type(subject.thing).__name__, "plan": _told_by(subject).splitlines()}
     loader = subject.loader()
     program = cut(pipe, loader.seed)
     length = pipe.length()
@@ -71,26 +73,15 @@ def _workers(subject: Subject, asked: int | None) -> int:
     return own or 2
 
 
-def _foreign(loader: object) -> str:
-    """A DataLoader in torch's form: what its arguments mean for the engine."""
-    if not hasattr(loader, "dataset"):
-        return f"{type(loader).__name__}: it makes its plan when it starts, and has none to show before"
-    workers = getattr(loader, "num_workers", 0)
-    iterable = getattr(loader, "shard", None) is not None or not hasattr(loader.dataset, "__getitem__")
-    free = getattr(loader, "reproducible", False) or not getattr(loader, "in_order", True)
-    lines = [f"{type(loader).__name__} over {type(loader.dataset).__name__}, {workers} workers"]
-    if iterable and getattr(loader, "shard", None) == "auto":
-        lines.append("  the dataset is read once, in one worker; its batches are made in any worker")
-    elif iterable:
-        lines.append("  every worker reads the dataset for itself; batches are delivered in turn, one from each")
-    else:
-        lines.append("  the sampler runs in the consumer and lists the indices of each batch")
-        lines.append(
-            "  any worker that is free fetches a batch" if free else "  batch k is fetched by worker k mod num_workers"
-        )
-    lines.append(
-        "  random values hang on the batch"
-        if getattr(loader, "reproducible", False)
-        else "  random values hang on the worker, as torch's do; reproducible=True makes them hang on the batch"
-    )
-    return "\n".join(lines)
+@runtime_checkable
+class Explains(Protocol):
+    """What every door offers that makes its pipe only when it runs."""
+
+    def explain(self) -> str: ...
+
+
+def _told_by(subject: Subject) -> str:
+    """The plan of a loader that is not made from a pipe of the user's."""
+    if not isinstance(subject.thing, Explains):
+        raise BadOption(f"{subject.text} is of type {type(subject.thing).__name__}, which has no plan to show; {SHOWN}")
+    return subject.thing.explain()

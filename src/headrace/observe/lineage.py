@@ -26,7 +26,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire.messages import Skip
 from headrace.errors import BadOption
 from headrace.observe.meter import Meter
-from headrace.op import Indexed, Op, Spot
+from headrace.op import Indexed, Op, Source, Spot
 from headrace.plan.remainders import shared, shared_singly
 from headrace.plan.seed import BorrowedGlobals
 from headrace.plan.world import World
@@ -40,7 +40,7 @@ class Origin:
     position: int
     """Its number in the source."""
     where: str | None = None
-    """What the source's `locate(position)` says of it, such as a file and an offset, if it has such a method."""
+    """What `Source.locate(position)` says of it, such as a file and an offset."""
 
 
 class Redo(NamedTuple):
@@ -236,8 +236,8 @@ class Trail(Spot):
 
 
 def _origin(source: Op[Any, Any], position: int) -> Origin:
-    locate = getattr(source, "locate", None)
-    return Origin(source.describe(), position, None if locate is None else locate(position))
+    where = source.locate(position) if isinstance(source, Source) else None
+    return Origin(source.describe(), position, where)
 
 
 def rerun(program: Program, epoch: int, number: int, payload: object) -> list[Skip]:

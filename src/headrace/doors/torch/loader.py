@@ -240,8 +240,9 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         return now if self._earlier is None else now.after(self._earlier)
 
     def explain(self) -> str:
-        """Where the dataset is read and batches are made, and what has shown since about the use of workers."""
-        return self._now().explain()
+        """What the arguments mean, where the dataset is read and batches are made, and what workers have shown to be
+        worth since."""
+        return f"{plan.in_words(self)}\n{self._now().explain()}"
 
     def _now(self) -> Loader[Any]:
         """Who runs the last iterator, or would run the next one."""

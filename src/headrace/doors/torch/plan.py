@@ -45,6 +45,29 @@ def style(loader: Any) -> str:
     return "iterable" if loader.shard is None else "auto"
 
 
+def in_words(loader: Any) -> str:
+    """What the arguments mean: who reads the dataset, who makes which batch, and what random values depend on."""
+    if not is_iterable(loader):
+        lines = ["the sampler runs in the consumer and lists the indices of each batch"]
+        if loader.num_workers:
+            free = loader.reproducible or not loader.in_order
+            fetched = "any worker that is free fetches a batch"
+            lines.append(fetched if free else "batch k is fetched by worker k mod num_workers")
+    elif loader.shard == "auto":
+        lines = ["the dataset is read once, in one worker; its batches are made in any worker"]
+    elif loader.num_workers:
+        lines = ["every worker reads the dataset for itself; batches are delivered in turn, one from each"]
+    else:
+        lines = ["the consumer reads the dataset"]
+    lines.append(
+        "random values depend on the seed and the batch"
+        if loader.reproducible
+        else "random values go on from batch to batch, as torch's do; reproducible=True makes them depend on the batch"
+    )
+    workers = f"{loader.num_workers} worker{'' if loader.num_workers == 1 else 's'}"
+    return "\n  ".join([f"{type(loader).__name__} over {type(loader.dataset).__qualname__}, {workers}", *lines])
+
+
 def tells(loader: Any, workers: int) -> bool:
     """A place before the first batch holds the dataset's state: it is opened by `iter()`, or has a state of its own.
 
