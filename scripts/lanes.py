@@ -21,18 +21,23 @@ from pathlib import Path
 from types import FrameType
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-LANES = max(2, len(os.sched_getaffinity(0)))
+LANES = 2 * len(os.sched_getaffinity(0))
+"""Two for each core: half of the time a group waits for processes, locks and time-outs."""
 LONGEST = (
-    "ranks",
     "doors torch",
-    "laws",
+    "tables",
+    "ranks",
     "faults",
+    "cli",
+    "ops",
+    "laws",
     "workers",
     "doors dataloader2",
-    "cli",
-    "tables",
+    "seeds",
     "observe",
     "doors swift",
+    "docs",
+    "sources",
 )
 NOTHING_TO_RUN = 5
 """Exit code of pytest where every test of a group is deselected."""

@@ -4,7 +4,8 @@
   (tests/leaks.py). A test that must leave something says so: `@pytest.mark.may_leave("threads", reason="...")`.
 * `no_new_fds` (opt-in, because caches are legal) checks that sockets, memfds, pidfds and pipes are given back;
   calling it inside the test, after a warm-up, starts the count again.
-* `run_script(code, *args)` runs a Python program in a fresh interpreter that sees only src.
+* `run_script(code, *args)` runs a Python program in a fresh interpreter that sees only src; with `warm=True`, in a fork
+  of one that has imported torch.
 * `tests.depth.depth(reduced, deep)` picks a count.
 """
 
@@ -26,8 +27,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.depth import DEPTH
 from tests.leaks import DEADLINE, KINDS, describe, descriptors, in_session, kill, left, look
-
-SRC = Path(__file__).resolve().parent.parent / "src"
+from tests.warm import SRC
+from tests.warm import run as run_warm
 
 # Time limits belong to pytest-timeout; starting processes inside an example is slow by nature and means no harm.
 settings.register_profile(
@@ -120,7 +121,13 @@ def no_new_fds() -> Iterator[Callable[[], None]]:
 
 class RunScript(Protocol):
     def __call__(
-        self, code: str, *args: object, timeout: float = 60, piped: bool = False, env: dict[str, str] | None = None
+        self,
+        code: str,
+        *args: object,
+        timeout: float = 60,
+        piped: bool = False,
+        warm: bool = False,
+        env: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]: ...
 
 
@@ -128,17 +135,30 @@ class RunScript(Protocol):
 def run_script(tmp_path: Path) -> Iterator[RunScript]:
     """Runs `code` as a file in `tmp_path` (or through `python -` when piped), in a session of its own.
 
-    The program and all that it started are killed at the time-out. Nothing that it started may outlive it.
+    A `warm` program is a fork of a process that has imported torch (tests/warm.py). The program and all that it started
+    are killed at the time-out. Nothing that it started may outlive it.
     """
     sessions: list[int] = []
     numbers = count()
 
     def run(
-        code: str, *args: object, timeout: float = 60, piped: bool = False, env: dict[str, str] | None = None
+        code: str,
+        *args: object,
+        timeout: float = 60,
+        piped: bool = False,
+        warm: bool = False,
+        env: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         code = textwrap.dedent(code)
         program = tmp_path / f"program{next(numbers)}.py"
         program.write_text(code)
+        if warm:
+            try:
+                return run_warm(program, args, tmp_path, timeout, env, sessions.append)
+            except subprocess.TimeoutExpired as late:
+                pytest.fail(
+                    f"the program did not end within {timeout} s\nstdout:\n{late.output}\nstderr:\n{late.stderr}"
+                )
         process = subprocess.Popen(
             [sys.executable, "-" if piped else str(program), *map(str, args)],
             stdin=subprocess.PIPE if piped else subprocess.DEVNULL,

@@ -32,6 +32,7 @@ LONG_LIVED = (
     ("multiprocessing.resource_tracker", "_resource_tracker._pid"),
     ("multiprocessing.forkserver", "_forkserver._forkserver_pid"),
     ("headrace.engine.workers.process.fork_server", "CommonServer.now.process.pid"),
+    ("tests.warm", "Server.now.process.pid"),
 )
 
 

@@ -1,17 +1,12 @@
-"""Seed 000's Distributed and Multiprocessing + Distributed programs, on real gloo groups under torchrun."""
+"""Seed 000's Distributed and Multiprocessing + Distributed programs, on real gloo groups, as torchrun starts them."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.depth import depth
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.warm import torchrun
 
 PROGRAM = """
 import json, os, sys
@@ -66,14 +61,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     pytest.importorskip("torch.distributed.run")
     folder = tmp_path_factory.mktemp("ranks")
     (folder / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={request.param}",
-            str(folder / "program.py"), str(folder),
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=110,
-    )  # fmt: skip
+    done = torchrun(request.param, folder / "program.py", [folder], folder, timeout=110)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(request.param)]
 

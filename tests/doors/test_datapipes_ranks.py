@@ -1,15 +1,11 @@
 """Pipes on ranks that read streams of their own: nobody divides them again, and all make the same number of steps."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.warm import torchrun
 
 PROGRAM = """
 import json, sys
@@ -74,14 +70,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     pytest.importorskip("torch.distributed.run")
     folder = tmp_path_factory.mktemp("ranks")
     (folder / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-            str(folder / "program.py"), str(folder),
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=110,
-    )  # fmt: skip
+    done = torchrun(2, folder / "program.py", [folder], folder, timeout=110)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 

@@ -1,16 +1,12 @@
-"""Real ranks: gloo groups under torchrun share pipes disjointly, in equal steps, whatever the policy."""
+"""Real ranks: gloo groups, as torchrun starts them, share pipes disjointly, in equal steps, whatever the policy."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.depth import depth
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.warm import torchrun
 
 PROGRAM = """
 import json, sys
@@ -65,15 +61,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("ranks")
     program = folder / "program.py"
     program.write_text(PROGRAM)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(request.param)]
-    done = subprocess.run(
-        [*command, str(program), str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
-    )
+    done = torchrun(request.param, program, [folder], folder, timeout=100)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(request.param)]
 

@@ -72,7 +72,7 @@ def job(run_script: RunScript, tmp_path: Path) -> Any:
     """Runs `body(world)` on ranks; what each returns."""
 
     def run(ranks: int, body: str) -> list[Any]:
-        done = run_script(RANKS + body + "\nmain()\n", ranks, timeout=100, env={"OMP_NUM_THREADS": "1"})
+        done = run_script(RANKS + body + "\nmain()\n", ranks, timeout=100, warm=True)
         assert done.returncode == 0, done.stderr[-4000:]
         return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(ranks)]
 

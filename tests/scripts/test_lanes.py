@@ -22,9 +22,9 @@ WAITS = """
 import os, threading
 def test_first(): pass
 def test_waits():
-    with open({fifo!r}, "w") as begun:
-        begun.write("begun")
     try:
+        with open({fifo!r}, "w") as begun:
+            begun.write("begun")
         threading.Event().wait()
     finally:
         os.unlink({fifo!r})

@@ -1,13 +1,11 @@
-"""Seed 000's Distributed and Multiprocessing + Distributed programs, under torchrun; only the imports are ours.
+"""Seed 000's Distributed and Multiprocessing + Distributed programs, as under torchrun; only the imports are ours.
 
 Two CSV files of 45 and 46 rows on 2 and 3 ranks, with no workers and with 2: every rank makes the same number of steps
 in every epoch, whatever the policy for uneven ends, and 23 rows on 2 ranks never hang.
 """
 
 import json
-import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.depth import depth
+from tests.warm import torchrun
 
 pytest.importorskip("torch.distributed.run")
-ROOT = Path(__file__).resolve().parents[2]
 EPOCHS = depth(3, 10)
 RANKS = depth([2], [2, 3])
 POLICIES = ("short", "pad", "repeat", "drop")
@@ -101,24 +99,17 @@ def write(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def torchrun(folder: Path, ranks: int, code: str) -> "subprocess.CompletedProcess[str]":
+def job(folder: Path, ranks: int, code: str) -> "subprocess.CompletedProcess[str]":
     program = folder / "program.py"
     program.write_text(GRAPH + code)
-    return subprocess.run(
-        [
-            sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}",
-            str(program), str(folder), str(EPOCHS),
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=depth(80, 280), check=False,
-    )  # fmt: skip
+    return torchrun(ranks, program, [folder, EPOCHS], folder, timeout=depth(80, 280))
 
 
 @pytest.fixture(scope="module", params=RANKS)
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("seed000")
     write(folder)
-    done = torchrun(folder, request.param, PROGRAM)
+    done = job(folder, request.param, PROGRAM)
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(request.param)]
 
@@ -176,6 +167,6 @@ def test_single_rows_are_dealt_in_turn_and_the_surplus_is_left_out(ranks: list[d
 def test_a_rank_that_raises_ends_the_job_with_its_own_error(tmp_path: Path, filtered: bool) -> None:
     # The time-out of the service is half an hour: nobody waits for it.
     write(tmp_path)
-    done = torchrun(tmp_path, 2, f"FILTERED = {filtered}\n{FAILS}")
+    done = job(tmp_path, 2, f"FILTERED = {filtered}\n{FAILS}")
     assert done.returncode != 0
     assert "KeyError: 'this row is broken'" in done.stderr
