@@ -69,7 +69,7 @@ class Runs:
         self.environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
     def run(self, name: str, paths: list[Path]) -> None:
-        if self.stopped_by:
+        if self.stopped():
             self.left.append(name)
             return
         started = time.monotonic()
@@ -82,7 +82,7 @@ class Runs:
                 start_new_session=True,
             )
             self.running.add(process)
-            if self.stopped_by:  # (between the look above and now)
+            if self.stopped():  # (between the look above and now)
                 process.send_signal(signal.SIGINT)
             code = process.wait()
             self.running.discard(process)
@@ -92,7 +92,7 @@ class Runs:
         counts = {what.rstrip("s"): int(n) for n, what in COUNTS.findall(last)}
         self.counts.update(counts)
         wrong = counts.get("failed", 0) + counts.get("error", 0)
-        if self.stopped_by:
+        if self.stopped():
             self.left.append(name)
         elif code not in (0, NOTHING_TO_RUN):
             wrong = wrong or 1
@@ -100,6 +100,9 @@ class Runs:
             self.failed.append(name)
             print(said, flush=True)
         print(f"{name}: {last.strip('= ')} [{time.monotonic() - started:.0f} s]", flush=True)
+
+    def stopped(self) -> bool:
+        return self.stopped_by != 0
 
     def stop(self, number: int, _: FrameType | None) -> None:
         """Interrupts the groups that run: they clean up and tell what they counted. The second time it kills them."""
