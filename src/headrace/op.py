@@ -22,6 +22,7 @@ dropped. An op that does neither is resumed by replay from the start of the epoc
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headrace.context import Clock as Clock
@@ -194,9 +195,15 @@ class Op(Generic[In, Out]):
         """Called before workers are forked: what they will share is put into shared memory now, not copied by each."""
 
     def describe(self) -> str:
-        """The op in one line: its name and its fields."""
-        fields = getattr(self, "__dataclass_fields__", {})
-        return f"{self.name()}({', '.join(f'{f}={_short(getattr(self, f))}' for f in fields)})"
+        """The op in one line, as one would write it: what must be given, and what differs from its default."""
+        said = []
+        for name, field in getattr(self, "__dataclass_fields__", {}).items():
+            value = getattr(self, name)
+            if field.default is MISSING and field.default_factory is MISSING:
+                said.append(brief(value))
+            elif type(value) is not type(field.default) or brief(value) != brief(field.default):
+                said.append(f"{name}={brief(value)}")
+        return f"{self.name()}({', '.join(said)})"
 
     @classmethod
     def name(cls) -> str:
@@ -335,6 +342,17 @@ class Source(Op[Any, Out]):
                 here.spot.skip(here, position, error)
                 continue
             yield made
+
+
+def brief(value: Any) -> str:
+    """A value for a reader: functions by name, arrays and collections by kind and size."""
+    if (named := getattr(value, "__qualname__", None)) is not None:
+        return "lambda" if named.endswith("<lambda>") else str(named).rpartition("<locals>.")[2]
+    if (shape := getattr(value, "shape", None)) is not None and (kind := getattr(value, "dtype", None)) is not None:
+        return f"{type(value).__name__} {kind}{list(shape)}"
+    if isinstance(value, list | tuple | set | dict) and len(value) > 8:
+        return f"{type(value).__name__} of {len(value)}"
+    return repr(value) if isinstance(value, range) else _short(value)
 
 
 def _short(value: Any) -> str:

@@ -21,7 +21,7 @@ def file(tmp_path: Path) -> Path:
 def test_the_plan_is_printed(file: Path, headrace: Headrace) -> None:
     done = headrace("explain", f"{file}:pipe")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Pipe.sequence")
+    assert done.stdout.startswith("Pipe.of(range(0, 100))")
     assert "random access to 100 samples" in done.stdout
 
 

@@ -23,7 +23,7 @@ def test_each_process_knows_its_rank_and_its_replicas(headrace: Headrace) -> Non
     done = headrace("run", "--num-replicas", "8", "--num-instances", "4", sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
-        f"[1,{rank}]<stdout>:headrace run {rank} 4 {rank} 1 Replicas(total=8, local=2, offset={2 * rank})"
+        f"[rank {rank}] headrace run {rank} 4 {rank} 1 Replicas(total=8, local=2, offset={2 * rank})"
         for rank in range(4)
     ]
 
@@ -31,7 +31,7 @@ def test_each_process_knows_its_rank_and_its_replicas(headrace: Headrace) -> Non
 def test_any_program_runs_and_sees_its_arguments_as_they_were_typed(headrace: Headrace) -> None:
     done = headrace("run", "--num-instances", "2", "echo", "hi", "$$", "${local_rank}", "--num-instances", "-v")
     words = "hi $$ ${local_rank} --num-instances -v"
-    assert sorted(done.stdout.splitlines()) == [f"[1,{rank}]<stdout>:{words}" for rank in range(2)]
+    assert sorted(done.stdout.splitlines()) == [f"[rank {rank}] {words}" for rank in range(2)]
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -51,13 +51,13 @@ def test_lines_are_whole_and_tagged_also_with_bars_and_long_bursts(headrace: Hea
     done = headrace("run", "--num-instances", "3", sys.executable, str(program))
     assert done.returncode == 0, done.stderr
     for rank in range(3):
-        mine = [line.partition(">:")[2] for line in done.stdout.splitlines() if line.startswith(f"[1,{rank}]<stdout>:")]
+        mine = [line.partition("] ")[2] for line in done.stdout.splitlines() if line.startswith(f"[rank {rank}] ")]
         assert mine[:300] == [f"line {n} of {rank} " + str(rank) * 300 for n in range(300)]
         assert mine[-2:] == ["bar 49", "no end"]
     assert Counter(done.stderr.splitlines()) == Counter(
-        f"[1,{rank}]<stderr>:error {n} of {rank}" for n in range(300) for rank in range(3)
+        f"[rank {rank}] error {n} of {rank}" for n in range(300) for rank in range(3)
     )
-    assert all(re.match(r"\[1,[0-2]\]<stdout>:", line) for line in done.stdout.splitlines())
+    assert all(re.match(r"\[rank [0-2]\] ", line) for line in done.stdout.splitlines())
 
 
 def test_the_first_failure_ends_all_and_gives_its_exit_code(headrace: Headrace) -> None:
@@ -79,16 +79,16 @@ def test_a_failing_hidden_rank_still_says_why(headrace: Headrace) -> None:
     script = "echo out $RANK; echo why $RANK >&2; [ $RANK = 2 ] && exit 5; [ $RANK = 0 ] && exit 0; " + WAIT
     done = headrace("run", "--num-instances", "3", "--only-output-from-instance", "0", "sh", "-c", script)
     assert done.returncode == 5
-    assert done.stdout == "[1,0]<stdout>:out 0\n"
-    assert "[1,0]<stderr>:why 0\n" in done.stderr
-    assert "[1,2]<stderr>:why 2\n" in done.stderr
+    assert done.stdout == "[rank 0] out 0\n"
+    assert "[rank 0] why 0\n" in done.stderr
+    assert "[rank 2] why 2\n" in done.stderr
     assert "why 1" not in done.stderr
 
 
 def test_ranks_are_started_again_after_a_failure(headrace: Headrace) -> None:
     script = 'echo attempt $TORCHELASTIC_RESTART_COUNT; [ "$TORCHELASTIC_RESTART_COUNT" = 2 ] || exit 4'
     done = headrace("run", "--num-instances", "1", "--max-restarts", "2", "sh", "-c", script)
-    assert done.stdout.splitlines() == [f"[1,0]<stdout>:attempt {n}" for n in range(3)]
+    assert done.stdout.splitlines() == [f"[rank 0] attempt {n}" for n in range(3)]
     assert (done.returncode, done.stderr.count("failed with exit code 4")) == (0, 2)
     assert "(2 of 2)" in done.stderr
     spent = headrace("run", "--num-instances", "1", "--max-restarts", "1", "sh", "-c", script)
@@ -169,7 +169,7 @@ def test_two_launchers_meet_and_make_one_job(start: Start) -> None:
     assert [process.returncode for process in processes] == [0, 0], outs
     for node, (out, _) in enumerate(outs):
         assert sorted(out.splitlines()) == [
-            f"[1,{rank}]<stdout>:{rank} of 4 node {node} replica {2 * rank}" for rank in (2 * node, 2 * node + 1)
+            f"[rank {rank}] {rank} of 4 node {node} replica {2 * rank}" for rank in (2 * node, 2 * node + 1)
         ]
 
 
@@ -188,7 +188,7 @@ def test_options_reach_the_ranks(headrace: Headrace) -> None:
     script = "echo " + " ".join(f"{name}=$" + name for name in names)
     done = headrace("run", *options, "-v", "--numa-aware", "sh", "-c", script, environ={"FROM_HERE": "yes"})
     said = "COLOUR=red FROM_HERE=yes CUDA_VISIBLE_DEVICES= GLOO_SOCKET_IFNAME=lo MASTER_ADDR=127.0.0.1"
-    assert done.stdout == f"[1,0]<stdout>:{said}\n"
+    assert done.stdout == f"[rank 0] {said}\n"
     assert "headrace: rank 0: " in done.stderr
     assert "RANK=0" in done.stderr
 
@@ -199,7 +199,7 @@ def test_torch_programs_form_a_group(headrace: Headrace) -> None:
         "d.all_reduce(t); print(int(t)); d.destroy_process_group()"
     )
     done = headrace("run", "--num-instances", "2", sys.executable, "-c", code)
-    assert sorted(done.stdout.splitlines()) == ["[1,0]<stdout>:3", "[1,1]<stdout>:3"], done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[rank 0] 3", "[rank 1] 3"], done.stderr
 
 
 def test_without_torch_the_error_names_the_extra(headrace: Headrace, tmp_path: Path) -> None:
@@ -300,4 +300,4 @@ def test_a_file_with_something_unknown_is_refused(
 def test_a_program_may_come_from_a_file(headrace: Headrace, tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text('program = ["echo", "from file"]\nnum_instances = 1\n')
     done = headrace("run", "--import-config", "job.toml")
-    assert done.stdout == "[1,0]<stdout>:from file\n"
+    assert done.stdout == "[rank 0] from file\n"

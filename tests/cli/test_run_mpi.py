@@ -28,7 +28,7 @@ def test_each_process_knows_its_rank_and_its_replicas(headrace: Headrace) -> Non
     done = headrace("run", *options, sys.executable, "-c", code + "; assert os.environ['A'] == '1;2'")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
-        f"[1,{rank}]<stdout>:{rank} 4 {rank} 4 1 Replicas(total=8, local=2, offset={2 * rank})" for rank in range(4)
+        f"[rank {rank}] {rank} 4 {rank} 4 1 Replicas(total=8, local=2, offset={2 * rank})" for rank in range(4)
     ]
 
 
@@ -52,11 +52,11 @@ def test_lines_are_whole_and_tagged_also_with_bars_long_bursts_and_odd_bytes(
     done = headrace("run", "--engine", "mpi", "--num-instances", "3", sys.executable, str(program))
     assert done.returncode == 0, done.stderr
     for rank in range(3):
-        mine = [line.partition(">:")[2] for line in done.stdout.splitlines() if line.startswith(f"[1,{rank}]<stdout>:")]
+        mine = [line.partition("] ")[2] for line in done.stdout.splitlines() if line.startswith(f"[rank {rank}] ")]
         assert mine[:100] == [f"line {n} of {rank} <&> é " + str(rank) * 5000 for n in range(100)]
         assert mine[-2:] == ["bar 49", "no end"]
     assert Counter(done.stderr.splitlines()) == Counter(
-        f"[1,{rank}]<stderr>:error {n} of {rank}" for n in range(100) for rank in range(3)
+        f"[rank {rank}] error {n} of {rank}" for n in range(100) for rank in range(3)
     )
 
 
@@ -66,8 +66,8 @@ def test_the_first_failure_ends_all_gives_its_code_and_is_never_hidden(headrace:
     script = f"echo out; echo why $RANK >&2; [ $RANK = 1 ] && exit 7; {WAIT}"
     options = ("--engine", "mpi", "--num-instances", "3", "--only-output-from-instance", "0")
     done = headrace("run", *options, "sh", "-c", script)
-    assert (done.returncode, done.stdout) == (7, "[1,0]<stdout>:out\n")
-    assert "[1,1]<stderr>:why 1\n" in done.stderr
+    assert (done.returncode, done.stdout) == (7, "[rank 0] out\n")
+    assert "[rank 1] why 1\n" in done.stderr
     # mpirun does not always say which rank it was; then the others are shown too
     assert re.search(r"headrace: (rank 1|a rank) failed with exit code 7; the others were ended\n$", done.stderr)
     assert ("why 2" in done.stderr) <= ("a rank failed" in done.stderr)
@@ -110,7 +110,7 @@ def test_it_needs_no_torch(headrace: Headrace, tmp_path: Path) -> None:
     (tmp_path / "shadow" / "torch.py").write_text("raise ModuleNotFoundError('no torch', name='torch')\n")
     path = os.pathsep.join([str(tmp_path / "shadow"), str(Path(__file__).parents[2] / "src")])
     done = headrace("run", "--engine", "mpi", "--numa-aware", "echo", "hi", environ={"PYTHONPATH": path})
-    assert (done.returncode, done.stdout) == (0, "[1,0]<stdout>:hi\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "[rank 0] hi\n"), done.stderr
 
 
 @pytest.mark.integrations
@@ -122,7 +122,7 @@ def test_torch_programs_form_a_group(headrace: Headrace) -> None:
         "d.all_reduce(t); print(int(t)); d.destroy_process_group()"
     )
     done = headrace("run", "--engine", "mpi", "--num-instances", "2", sys.executable, "-c", code)
-    assert sorted(done.stdout.splitlines()) == ["[1,0]<stdout>:3", "[1,1]<stdout>:3"], done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[rank 0] 3", "[rank 1] 3"], done.stderr
 
 
 # --- the command, without running it ---------------------------------------------------------------------------------
@@ -186,8 +186,8 @@ def test_pieces_of_xml_are_put_together_however_they_are_cut(tmp_path: Path) -> 
                 pieces.feed(xml[start : start + size])
             pieces.finish()
             seen.add(((tmp_path / "out").read_bytes(), (tmp_path / "err").read_bytes()))
-    out_text = "[1,1]<stdout>:a <b> &é\0\n[1,1]<stdout>:end\n".encode()
-    assert seen == {(out_text, b"mpirun says\n[1,0]<stderr>:oh\n")}
+    out_text = "[rank 1] a <b> &é\0\n[rank 1] end\n".encode()
+    assert seen == {(out_text, b"mpirun says\n[rank 0] oh\n")}
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ def test_a_map_that_changes_what_the_dataset_holds_is_named(change: Any) -> None
     subject = Subject("x:pipe", Pipe.of(Kept()).shuffle().map(change).batch(4))
     proofs = {p.name: p for p in prove(subject, ProofOptions(workers=(1,), cuts=0))}
     assert proofs["in place"].holds is False
-    assert "sequence" in proofs["in place"].detail
+    assert "of(" in proofs["in place"].detail
     assert "copy" in proofs["in place"].detail
 
 

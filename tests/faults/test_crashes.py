@@ -173,5 +173,5 @@ def test_dump_shows_what_every_worker_is_doing(method: str, tmp_path: Path) -> N
         assert (tmp_path / "inside").read_bytes() == b"yes"
         told = dump()
     assert repr(loader) in told
-    assert re.search(r"worker \d \(process \d+\), at position 13, .*sequence\(data=<Numbers>\), batch of 24", told)
+    assert re.search(r"worker \d \(process \d+\), at position 13, .*of\(<Numbers>\), batch of 24", told)
     assert "in tells_and_hangs" in told

@@ -73,20 +73,27 @@ def test_a_bar_that_never_ends_does_not_fill_the_memory() -> None:
     assert len(lines._rest) < 10
 
 
-def screen(only: int | None = None) -> tuple[Screen, io.BytesIO, io.BytesIO]:
+def screen(only: int | None = None, mpi_tags: bool = False) -> tuple[Screen, io.BytesIO, io.BytesIO]:
     out, err = io.BytesIO(), io.BytesIO()
-    return Screen(out, err, only), out, err
+    return Screen(out, err, only, mpi_tags), out, err
 
 
-def test_each_line_carries_rank_and_stream_and_goes_to_its_own_stream() -> None:
+def test_the_tags_of_mpirun_name_the_stream_too() -> None:
+    page, out, err = screen(mpi_tags=True)
+    page.feed(2, "stdout", b"one\n")
+    page.feed(2, "stderr", b"oh\n")
+    assert (out.getvalue(), err.getvalue()) == (b"[1,2]<stdout>:one\n", b"[1,2]<stderr>:oh\n")
+
+
+def test_each_line_carries_its_rank_and_goes_to_its_own_stream() -> None:
     page, out, err = screen()
     page.feed(0, "stdout", b"one\ntw")
     page.feed(1, "stdout", b"other\n")
     page.feed(1, "stderr", b"oh\n")
     page.feed(0, "stdout", b"o\nend")
     page.finish(0, "stdout")
-    assert out.getvalue() == b"[1,0]<stdout>:one\n[1,1]<stdout>:other\n[1,0]<stdout>:two\n[1,0]<stdout>:end\n"
-    assert err.getvalue() == b"[1,1]<stderr>:oh\n"
+    assert out.getvalue() == b"[rank 0] one\n[rank 1] other\n[rank 0] two\n[rank 0] end\n"
+    assert err.getvalue() == b"[rank 1] oh\n"
 
 
 def test_a_hidden_rank_is_silent_until_it_is_revealed() -> None:
@@ -101,7 +108,7 @@ def test_a_hidden_rank_is_silent_until_it_is_revealed() -> None:
     page.forget()
     page.reveal(2)
     assert out.getvalue() == b""
-    assert err.getvalue() == b"[1,0]<stderr>:seen\n[1,1]<stderr>:why\n[1,1]<stderr>:I failed\n"
+    assert err.getvalue() == b"[rank 0] seen\n[rank 1] why\n[rank 1] I failed\n"
 
 
 def test_all_of_a_hidden_ranks_stderr_is_kept_however_long() -> None:
@@ -111,7 +118,7 @@ def test_all_of_a_hidden_ranks_stderr_is_kept_however_long() -> None:
     page.reveal(1)
     lines = err.getvalue().splitlines()
     assert len(lines) == 3000
-    assert lines[0].startswith(b"[1,1]<stderr>:0.")
+    assert lines[0].startswith(b"[rank 1] 0.")
 
 
 def test_a_reader_that_has_gone_is_noticed_once() -> None:

@@ -34,7 +34,7 @@ def test_what_was_written_before_drain_is_shown_though_the_writing_end_stays_ope
     writing = pump.stream(3, "stdout")
     os.write(writing, b"one\ntwo")
     pump.drain()
-    assert text(pump) == b"[1,3]<stdout>:one\n[1,3]<stdout>:two\n"
+    assert text(pump) == b"[rank 3] one\n[rank 3] two\n"
     os.close(writing)
 
 
@@ -44,7 +44,7 @@ def test_a_stream_ends_by_itself_when_nobody_can_write(pump: Pump) -> None:
         os.write(writing, b"%d" % number)
         os.close(writing)
     pump.drain()
-    assert sorted(text(pump).splitlines()) == sorted(b"[1,0]<stdout>:%d" % number for number in range(100))
+    assert sorted(text(pump).splitlines()) == sorted(b"[rank 0] %d" % number for number in range(100))
 
 
 def test_ranks_are_noted_in_the_order_of_their_end(pump: Pump) -> None:
@@ -78,4 +78,4 @@ def test_closing_twice_is_harmless(no_new_fds: object) -> None:
     pump.close()
     pump.close()
     os.close(writing)
-    assert text(pump) == b"[1,0]<stdout>:last words\n"
+    assert text(pump) == b"[rank 0] last words\n"

@@ -76,7 +76,7 @@ def test_origins_name_source_and_index_through_a_shuffle() -> None:
         origins = of(loader, step).origins()
         assert [len(o) for o in origins] == [1] * len(batch)
         assert [data[o[0].position] + 1 for o in origins] == batch
-        assert all("sequence" in o[0].source for o in origins)
+        assert all(o[0].source.startswith("of(") for o in origins)
 
 
 def test_a_sample_of_two_sources_has_two_origins() -> None:

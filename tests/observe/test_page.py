@@ -67,7 +67,7 @@ def test_every_ticket_and_every_turn_has_a_box(seen: Profile) -> None:
 
 def test_the_verdict_and_the_ops_are_in_the_text(seen: Profile) -> None:
     text = seen.html()
-    assert "The loader sets the pace: map(fn=tests.observe.planted.slow_map)" in text
+    assert "The loader sets the pace: map(slow_map)" in text
     for part in ("packing, in workers", "worker 1", "waiting for data", "shared memory, at most"):
         assert part in text
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.loader import Loader, Stats
-from headrace.observe.report import RichLine, TqdmLine, choose, progress, text, verdict
+from headrace.observe.report import PlainLine, RichLine, TqdmLine, choose, progress, text, verdict
 from headrace.pipe.graph import Pipe
 
 START = Stats(
@@ -98,12 +98,6 @@ def test_a_broken_off_epoch_closes_its_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert closed == ["closed"]
 
 
-def test_without_rich_and_tqdm_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("rich", "rich.console", "rich.live", "tqdm"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert choose(Terminal()) is None
-
-
 def test_a_notebook_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tqdm")
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
@@ -119,3 +113,22 @@ def test_a_pipe_of_unknown_length_has_no_total() -> None:
     with Loader(Pipe.of(lambda: iter(range(12))).batch(4)) as loader:
         assert len(list(progress(loader, file=terminal, every=0.0))) == 3
     assert "3/" not in terminal.getvalue()
+
+
+def test_without_rich_and_tqdm_a_terminal_gets_a_plain_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("rich", "rich.console", "rich.live", "tqdm"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setenv("COLUMNS", "11")
+    page = Terminal()
+    line = choose(page)
+    assert isinstance(line, PlainLine)
+    line.show("longer than the terminal")
+    line.show("short")
+    line.close()
+    assert page.getvalue() == "\rlonger tha\rshort     \n"
+
+
+def test_long_names_of_ops_lose_their_beginning() -> None:
+    name = f"map({'package.' * 9}decode)"
+    then = after(ops={f"3 {name}": 1.0}, busy={"s": 1.0})
+    assert verdict(START, then, 0.9) == f"the loader sets the pace: …{name[-39:]}"

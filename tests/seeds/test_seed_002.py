@@ -100,7 +100,7 @@ def test_a_step_on_four_processes_with_eight_replicas(
     """headrace run --num-replicas 8 --num-instances 4 python step.py"""
     run = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"
     program = [sys.executable, str(course / f"{step}.py")]
-    done = run_script(run, "run", "--num-replicas", 8, "--num-instances", 4, *program, timeout=150)
+    done = run_script(run, "run", "--tag-output", "--num-replicas", 8, "--num-instances", 4, *program, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
     assert dict(tagged(done.stdout)) == dict.fromkeys(range(4), lines)
     told = [line for line in done.stderr.splitlines() if "leaves out" in line]

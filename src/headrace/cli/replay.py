@@ -35,9 +35,7 @@ def replay(subject: Subject, file: Path) -> Iterator[Proof]:
         *_, last = runs
         raise BadOption(f"{file}: {_refusal(last, subject, loader)}")
     for about, entries in mine.items():
-        # What was the main program there is a module here.
-        renamed = [replace(entry, op=entry.op.replace("__main__.", f"{subject.module}.")) for entry in entries]
-        yield from _run(loader, World(rank=about.rank, ranks=about.ranks), renamed)
+        yield from _run(loader, World(rank=about.rank, ranks=about.ranks), entries)
     if not any(mine.values()):
         yield Proof("quarantine", None, f"{file} names no samples")
 

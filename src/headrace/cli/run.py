@@ -15,7 +15,7 @@ from headrace.cli import config
 from headrace.errors import BadOption, meant
 from headrace.launch.job import Job, launch
 
-_SWITCHES = ("numa-aware", "print-topology", "offline-mode", "overwrite-config")
+_SWITCHES = ("numa-aware", "print-topology", "tag-output", "offline-mode", "overwrite-config")
 _YES, _NO = ("yes", "1", "true", "on"), ("no", "0", "false", "off")
 
 _HARDWARE = "hardware is handed out by the scheduler, not by this launcher; leave it out"
@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headrace run",
         usage="headrace run [options] program [args ...]",
-        description="Start a program on many processes. Its output is tagged with rank and stream, line by line; "
+        description="Start a program on many processes. Its output is tagged with the rank, line by line; "
         "the first process that fails ends all others and gives the exit code.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
@@ -131,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--numa-aware", action=switch, help="bind processes to NUMA nodes, round robin")
     add("--print-topology", action=switch, help="print which machine runs which processes and replicas")
     add("--only-output-from-instance", type=int, metavar="N", help="show this one; of others, stderr if they fail")
+    add("--tag-output", action=switch, help="tag lines as PopRun does, [1,0]<stdout>:, instead of [rank 0]")
     add("--offline-mode", action=switch, help="hide all accelerators from the program")
     add("--env", action="append", metavar="NAME[=VALUE]", help="set, or pass on, a variable; may come several times")
     add("--import-config", metavar="FILE", help="read options from a TOML or JSON file; the command line wins")

@@ -1,12 +1,17 @@
 """Explain: the plan of a pipe as text - the stages, where each op runs and why, what it costs to resume."""
 
+import shutil
 from typing import Any
 
 from headrace.engine.program import Program, cut
 from headrace.op import Each, Flat, Indexed, Op
 from headrace.pipe.graph import Pipe
+from headrace.pipe.outline import shortened
 from headrace.plan.quality import quality
 from headrace.plan.units import PARTS, better
+
+NARROWEST = 20
+"""Columns that an op keeps however narrow the terminal is."""
 
 
 def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) -> str:
@@ -18,7 +23,7 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
         indexed = program.head.indexed(seed, 0)
         assert indexed is not None
         lines.append(f"head: random access to {indexed.length} samples; positions are dealt out, nothing is read ahead")
-        lines += _nodes(program.head.nodes(), where, "nothing: any position is fetched directly")
+        lines += _nodes(program.head.nodes(), where, "nothing")
         if indexed.remark:
             lines.append(f"  {indexed.remark}")
         lines += [f"  {said}" for said in reading(indexed, ranks)]
@@ -37,17 +42,37 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
         if stage.group is not None:
             last = program.assembled and stage is program.last
             place = "in the consumer, while it decodes" if last else where
-            drop = ", the last short one is dropped" if stage.drop_last else ""
-            lines.append(f"  batch({stage.group}) runs {place}{drop}; resume: the batch at hand")
+            drop = ", drop_last=True" if stage.drop_last else ""
+            lines.append(_line(f"batch({stage.group}{drop})", place, "the batch at hand"))
         lines += _nodes(list(stage.nodes), where, "the batch at hand")
     if program.tail:
         lines.append("tail: must see the whole stream after work was divided")
         lines += _nodes(list(program.tail), "IN THE CONSUMER", None)
-    return "\n".join([*lines, *_advice(program)])
+    return "\n".join([*_in_columns(lines), *_advice(program)])
 
 
 def _nodes(nodes: list[Pipe[Any]], place: str, cost: str | None) -> list[str]:
-    return [f"  {n.op.describe()} runs {place}; resume: {cost or resume_cost(n)}" for n in nodes]
+    return [_line(node.op.describe(), place, cost or resume_cost(node)) for node in nodes]
+
+
+def _line(op: str, place: str, cost: str) -> str:
+    return f"  {op}\t{place}\tresume: {cost}"
+
+
+def _in_columns(lines: list[str]) -> list[str]:
+    """Lines with tabs as a table within the terminal's width: ops are cut, where they run and what they cost is not."""
+    table = [line.split("\t") for line in lines if "\t" in line]
+    if not table:
+        return lines
+    width = shutil.get_terminal_size().columns
+    places = max(len(place) for _, place, _ in table)
+    costs = max(len(cost) for _, _, cost in table)
+    ops = min(max(len(op) for op, _, _ in table), max(width - places - costs - 4, NARROWEST))
+    made = []
+    for line in lines:
+        op, *rest = line.split("\t")
+        made.append(f"{shortened(op, ops):{ops}}  {rest[0]:{places}}  {rest[1]}" if rest else line)
+    return made
 
 
 def resume_cost(node: Pipe[Any]) -> str:

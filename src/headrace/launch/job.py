@@ -67,6 +67,7 @@ class Job:
     numa_aware: bool = False
     print_topology: bool = False
     only_output_from_instance: int | None = None
+    tag_output: bool = False  # lines as mpirun and PopRun tag them, [1,0]<stdout>:, instead of [rank 0]
     offline_mode: bool = False
     env: tuple[str, ...] = ()  # NAME=VALUE, or NAME for the value that it has here
     mpi_global_args: str = ""
@@ -221,7 +222,7 @@ def launch(job: Job, out: IO[bytes], err: IO[bytes]) -> int:
         raise BadOption(f"{env.OWN_RANK} is set and would make every rank the same one; unset it")
     if not job.program:
         raise BadOption("no program to run; write it after the options: headrace run --num-instances 2 python train.py")
-    screen = Screen(out, err, job.only_output_from_instance)
+    screen = Screen(out, err, job.only_output_from_instance, job.tag_output)
     if job.numa_aware and len(first_moments.numa_nodes()) == 1 and hosts.are_here(job.hosts):
         screen.say("headrace: --numa-aware: this machine has one NUMA node, so it changes nothing")
     if hosts.are_here(job.hosts) and shutil.which(job.program[0]) is None:

@@ -1,6 +1,7 @@
 """The output of all ranks, as whole tagged lines, in the order in which it arrives.
 
-    [1,2]<stdout>:epoch 1        rank 2 wrote "epoch 1"; its stderr is tagged <stderr> and goes to our stderr
+    [rank 2] epoch 1             rank 2 wrote "epoch 1"; what it writes to stderr goes to our stderr
+    [1,2]<stdout>:epoch 1        the same in mpirun's form, which tells the streams apart in one file
 
 A line is what ends with a newline (or with the end of the stream: then the newline is added). A carriage return starts
 the line again, as on a terminal: of a progress bar the last state is shown when its line ends, and until then its
@@ -71,9 +72,10 @@ def _last_state(line: bytes) -> bytes:
 class Screen:
     """Where tagged lines go. Several threads may write; each call writes whole lines."""
 
-    def __init__(self, out: IO[bytes], err: IO[bytes], only: int | None = None) -> None:
+    def __init__(self, out: IO[bytes], err: IO[bytes], only: int | None = None, mpi_tags: bool = False) -> None:
         self._streams = {"stdout": out, "stderr": err}
         self._only = only
+        self._mpi_tags = mpi_tags
         self.on_broken: Callable[[], None] = lambda: None
         self.broken: OSError | None = None  # why nothing is shown any more
         self._lock = threading.Lock()
@@ -123,7 +125,7 @@ class Screen:
     def _show(self, rank: int, stream: str, lines: list[bytes]) -> None:
         if not lines:
             return
-        tag = b"[1,%d]<%s>:" % (rank, stream.encode())
+        tag = b"[1,%d]<%s>:" % (rank, stream.encode()) if self._mpi_tags else b"[rank %d] " % rank
         text = b"".join(b"%s%s\n" % (tag, line) for line in lines)
         if self._only is None or rank == self._only:
             self._write(stream, text)

@@ -3,7 +3,7 @@
 JSON lines. One says whose samples follow, each other one names a sample:
 
     {"headrace": "quarantine", "version": 1, "pipe": ["3f2a...", ...], "seed": 7, "ranks": 1, "rank": 0}
-    {"epoch": 0, "stage": 0, "position": 1234, "op": "map(fn=decode)", "error": "OSError: truncated", "index": 77}
+    {"epoch": 0, "stage": 0, "position": 1234, "op": "map(decode)", "error": "OSError: truncated", "index": 77}
 
 `position` is the sample's place in the epoch, `index` which one of the dataset it is (null where nobody knows).
 

@@ -2,13 +2,14 @@
 
     for batch in progress(loader): train(batch)
 
-    epoch 0  120/5 000  3 840 samples/s  waiting 71 %  the loader sets the pace: map(fn=decode)
+    epoch 0  120/5 000  3 840 samples/s  waiting 71 %  the loader sets the pace: map(decode)
 
-The line is drawn by rich on a terminal, by tqdm in a notebook or where rich is not installed, and not at all where
-nobody looks: then the loader is iterated as it is. It is drawn between batches, at most four times a second, without a
-thread.
+The line is drawn by rich on a terminal, by tqdm in a notebook or where rich is not installed, plainly where neither
+is, and not at all where nobody looks: then the loader is iterated as it is. It is drawn between batches, at most four
+times a second, without a thread. Names of ops that are too long lose their beginning.
 """
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from headrace.observe.units import count, group_of
 
 T = TypeVar("T")
 EVERY = 0.25
+NAME = 40
+"""Columns for the name of an op."""
 WAITING = 0.15
 """A training loop that waits for less of its time than this sets the pace itself."""
 
@@ -99,8 +102,13 @@ def verdict(before: Stats, after: Stats, waiting: float) -> str:
     worst = max(spent, key=spent.__getitem__, default=None)
     # Few tickets are timed: right after the start nobody knows yet.
     return "the loader sets the pace" + (
-        "" if worst is None or spent[worst] <= 0 else f": {worst.lstrip('0123456789 ')}"
+        "" if worst is None or spent[worst] <= 0 else f": {_end_of(worst.lstrip('0123456789 '))}"
     )
+
+
+def _end_of(name: str) -> str:
+    """A long name without its beginning: what tells two functions of one module apart stands at the end."""
+    return name if len(name) <= NAME else f"…{name[1 - NAME :]}"
 
 
 # --- where the line is drawn ------------------------------------------------------------------------------------------
@@ -112,7 +120,7 @@ def choose(file: TextIO) -> ProgressLine | None:
         return _first(NotebookLine)
     if not file.isatty():
         return None
-    return _first(lambda: RichLine(file), lambda: TqdmLine(file))
+    return _first(lambda: RichLine(file), lambda: TqdmLine(file), lambda: PlainLine(file))
 
 
 def _first(*makers: Any) -> ProgressLine | None:
@@ -164,6 +172,25 @@ class TqdmLine:
 
     def close(self) -> None:
         self._bar.close()
+
+
+class PlainLine:
+    """A line of a terminal that is written over, without any package."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        self._file.write(f"\r{text[:width]:{width}}")
+        self._file.flush()
+        self._shown = True
+
+    def close(self) -> None:
+        if self._shown:
+            self._file.write("\n")
+            self._file.flush()
 
 
 class NotebookLine(TqdmLine):

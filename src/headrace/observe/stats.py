@@ -38,6 +38,36 @@ class Stats:
     autosave: str = ""
     """Why the last snapshot could not be written; empty while they can."""
 
+    def __str__(self) -> str:
+        """A table, without what there is nothing to say of."""
+        from headrace.observe.units import count, duration, size
+
+        rows = [
+            ("epochs", count(self.epochs)),
+            ("batches", count(self.batches)),
+            ("waited for data", duration(self.waited)),
+            *((f"busy in {name}", duration(spent)) for name, spent in self.busy.items()),
+            *((f"  {name.lstrip('0123456789 ')}", duration(spent)) for name, spent in self.ops.items()),
+            ("workers", f"{self.workers}, {self.prefetch} batches ahead each" if self.workers else "none"),
+            ("shared memory", f"{size(self.bytes)} in {self.slots} slots"),
+        ]
+        if self.reads.bytes or self.reads.opens:
+            read = f"{size(self.reads.bytes)} in {count(self.reads.requests)} reads, {count(self.reads.opens)} opens"
+            rows.append(("read from files", read))
+        rows += [
+            (name, count(number))
+            for name, number in (
+                ("batches copied out", self.copies),
+                ("workers replaced", self.retries),
+                ("samples skipped", self.skips),
+            )
+            if number
+        ]
+        rows += [(f"tried {n} workers", f"{rate:.1f} batches/s") for n, rate in sorted(self.tried.items())]
+        rows += [(name, text) for name, text in (("advice", self.advice), ("autosave", self.autosave)) if text]
+        wide = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:{wide}}  {text}" for name, text in rows)
+
     def after(self, earlier: "Stats") -> "Stats":
         """What this loader and one before it have done together; what there is now is this one's."""
         return replace(

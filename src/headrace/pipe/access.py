@@ -1,5 +1,6 @@
 """Random access through a graph: from the sources up, as far as every op offers it."""
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.op import Each, Flat, Indexed, place, timed
@@ -51,3 +52,13 @@ def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None
         return out
 
     return Indexed(below.length, get)
+
+
+def has_random_access(data: object) -> bool:
+    """Whether samples of `data` can be had by their number."""
+    if isinstance(data, Mapping | set | frozenset | Iterator):
+        return False
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        return False
+    # torch's IterableDataset inherits a __getitem__ that only raises; what iterates by itself is a stream.
+    return not any(c.__name__ == "IterableDataset" for c in type(data).__mro__)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, over
 
 from headrace.errors import BadOption, NoLength, meant
 from headrace.op import Clock, Indexed, Op, Spot
-from headrace.pipe.access import random_access
+from headrace.pipe.access import has_random_access, random_access
 from headrace.pipe.verbs.branches import BranchVerbs
 from headrace.pipe.verbs.callables import Columns
 from headrace.pipe.verbs.columns import ColumnVerbs
@@ -89,7 +89,7 @@ class Pipe(
             return Pipe(frame)
         if isinstance(data, str | bytes):
             raise BadOption("Pipe.of() takes samples, not one string; for files use Pipe.files(path)")
-        if _has_random_access(data):
+        if has_random_access(data):
             return Pipe(FromSequence(data))
         if hasattr(data, "__iter__") or callable(data):
             return Pipe(FromIterable(data))
@@ -359,16 +359,20 @@ class Pipe(
 
     def explain(self, **options: Any) -> str:
         """The plan as text: the stages, where each op runs and why, and what it costs to resume."""
-        # The one look upwards of this module: the plan is the engine's knowledge, the question is asked here.
+        # The one look upwards of this module: the engine knows the plan.
         from headrace.engine.explain import explain
 
         return explain(self, **options)
 
+    def __str__(self) -> str:
+        from headrace.pipe.outline import outline
+
+        return outline(self)
+
     def __repr__(self) -> str:
-        if not self.inputs:
-            return f"Pipe.{self.op.describe()}"
-        rest = "".join(f", {i!r}" for i in self.inputs[1:])
-        return f"{self.inputs[0]!r}.{self.op.describe()}{rest}"
+        from headrace.pipe.outline import in_one_line
+
+        return in_one_line(self)
 
     if not TYPE_CHECKING:
 
@@ -383,15 +387,6 @@ class Pipe(
 
 
 make_helpful(kind for kind in Pipe.__mro__ if kind.__module__.startswith(__package__))
-
-
-def _has_random_access(data: object) -> bool:
-    if isinstance(data, Mapping | set | frozenset | Iterator):
-        return False
-    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
-        return False
-    # torch's IterableDataset inherits a __getitem__ that only raises; what iterates by itself is a stream.
-    return not any(c.__name__ == "IterableDataset" for c in type(data).__mro__)
 
 
 def _function(fn: object, verb: str) -> Any:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
-from headrace.op import Here, Source, place
+from headrace.op import Here, Source, brief, place
 from headrace.ops.copies import ATOMS, copier, is_tensor
 
 T = TypeVar("T")
@@ -42,6 +42,9 @@ class FromSequence(Source[T]):
 
     def as_kept(self) -> Source[T]:
         return KeptSequence(self.data)
+
+    def describe(self) -> str:
+        return f"of({brief(self.data)})"
 
     @classmethod
     def name(cls) -> str:
@@ -86,6 +89,9 @@ class FromIterable(Source[T]):
             return len(self.data)  # type: ignore[arg-type]
         except TypeError:
             return None
+
+    def describe(self) -> str:
+        return f"of({brief(self.data)})"
 
     @classmethod
     def name(cls) -> str:
