@@ -10,9 +10,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from compat import environments, page, results
+from compat import environments, page, parts, results
 from compat.environments import ROOT, say
-from compat.losses import DEFECT, read, stale
+from compat.losses import DEFECT, classify, read, stale
 from compat.proof import prove
 from compat.running import Outcomes, Side, kill_group
 from compat.suites import SUITES, Suite
@@ -32,6 +32,8 @@ def arguments() -> argparse.Namespace:
         action="store_true",
         help="do not run the original again: its outcomes are kept from the last run on this machine",
     )
+    parser.add_argument("--part", type=part, metavar="K/N", help="only every N-th test, only with headrace: "
+                        "what is found is kept on this machine until all N parts of this commit are there")  # fmt: skip
     parser.add_argument("--try", dest="attempt", metavar="EXPRESSION", help="only tests that match (as pytest's -k), "
                         "only with headrace, with their output; nothing is stored")  # fmt: skip
     parser.add_argument("--original", action="store_true", help="with --try: with the original instead")
@@ -43,6 +45,14 @@ def arguments() -> argparse.Namespace:
     if asked.page == (asked.suite is not None) or (asked.suite and asked.checkout is None):
         parser.error("say SUITE and CHECKOUT, or --page")
     return asked
+
+
+def part(text: str) -> tuple[int, int]:
+    """`2/6`, as (2, 6)."""
+    number, _, many = text.partition("/")
+    if not (number.isdigit() and many.isdigit() and 1 <= int(number) <= int(many)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not K/N, such as 2/6")
+    return int(number), int(many)
 
 
 def tests_of(suite: Suite, checkout: Path, place: Path) -> Path:
@@ -89,19 +99,19 @@ def main() -> int:
         work = Path(temporary)
         if asked.attempt:
             return attempt(suite, asked.checkout, work, asked.attempt, asked.original)
-        return compare(suite, asked.checkout, work, asked.ours)
+        return compare(suite, asked.checkout, work, asked.ours, asked.part)
 
 
 def side(suite: Suite, checkout: Path, work: Path, python: Path, name: str) -> Side:
     return Side(python, tests_of(suite, checkout, work / f"tests-{name}"), work / f"{name}.log", suite.seconds)
 
 
-def compare(suite: Suite, checkout: Path, work: Path, only_ours: bool) -> int:
+def compare(suite: Suite, checkout: Path, work: Path, only_ours: bool, part: tuple[int, int] | None) -> int:
     witness = work / "witness"
     witness.mkdir()
     python = environments.for_ours(suite, work, witness)
     kept = environments.home() / f"original-{suite.name}.json"
-    if only_ours:
+    if only_ours or part is not None:
         if not kept.exists():
             raise SystemExit(f"compat: {suite.name} has not been run with the original here; leave --ours out once")
         original = Outcomes(**json.loads(kept.read_text()))
@@ -111,10 +121,20 @@ def compare(suite: Suite, checkout: Path, work: Path, only_ours: bool) -> int:
         # Kept at once: it takes long, and a run that is broken off later need not do it again.
         kept.write_text(json.dumps(asdict(original)))
         say(f"original: {original.counts()} in {original.seconds} s")
-    ours = side(suite, checkout, work, python, "ours").run(list(suite.tests))
+    tests = list(suite.tests) if part is None else sorted(original.outcome)[part[0] - 1 :: part[1]]
+    entries = read()
+    ours = side(suite, checkout, work, python, "ours").run(
+        tests, known=lambda test: classify(suite.name, test, entries).kind != DEFECT
+    )
     proof = prove(witness, suite.replaced)
     say(f"ours: {ours.counts()} in {ours.seconds} s; {proof.plain()}")
-    result = results.compare(suite, versions(python, suite, checkout), original, ours, proof)
+    found = versions(python, suite, checkout)
+    if part is not None:
+        whole = parts.kept(environments.home(), f"{suite.name}-{found['headrace']}", part, ours, proof)
+        if whole is None:
+            return 0
+        ours, proof = whole
+    result = results.compare(suite, found, original, ours, proof)
     code = report(suite, result)
     if proof.wrong:
         say("this run proves nothing, and is not stored: " + "; ".join(dict.fromkeys(proof.wrong)))

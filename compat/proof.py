@@ -22,6 +22,14 @@ class Proof:
     """Those in which torch's own DataPipes ran on torch's own workers, as docs/torch.md says."""
     wrong: list[str] = field(default_factory=list)
 
+    def add(self, other: "Proof") -> None:
+        """That of other processes."""
+        self.processes += other.processes
+        self.replaced += other.replaced
+        self.used += other.used
+        self.delegated += other.delegated
+        self.wrong += other.wrong
+
     def plain(self) -> dict[str, int]:
         return {name: value for name, value in asdict(self).items() if name != "wrong"}
 

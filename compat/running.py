@@ -7,7 +7,7 @@
             a new process runs the tests that are left
 
 What did not pass is run once more, apart from the rest: on a busy machine a test can fail for no fault of the loader's.
-What passes then has passed, and the results name it.
+What passes then has passed, and the results name it. What is known to fail is not repeated.
 """
 
 import json
@@ -17,6 +17,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +40,14 @@ class Outcomes:
     repeated: list[str] = field(default_factory=list)
     """Tests that passed only when they were repeated."""
     seconds: float = 0
+
+    def add(self, other: "Outcomes") -> None:
+        """Those of other tests of the same suite."""
+        self.outcome |= other.outcome
+        self.error |= other.error
+        self.broken |= other.broken
+        self.repeated += other.repeated
+        self.seconds += other.seconds
 
     def passed(self) -> set[str]:
         return {test for test, outcome in self.outcome.items() if outcome == "passed"}
@@ -64,13 +73,14 @@ class Side:
         options = ("-q", "-c", "/dev/null", "--rootdir", ".", "--continue-on-collection-errors")
         return [str(self.python), "-m", "pytest", *plugins, *options, *arguments]
 
-    def run(self, tests: list[str], repeat: bool = True) -> Outcomes:
+    def run(self, tests: list[str], known: Callable[[str], bool] = lambda test: False) -> Outcomes:
         outcomes, again = Outcomes(), Outcomes()
         begun = time.monotonic()
         while self._process(tests, outcomes):
             pass
-        failed = [test for test, outcome in outcomes.outcome.items() if outcome not in ("passed", "skipped")]
-        while repeat and failed and self._process(failed, again):
+        bad = [test for test, outcome in outcomes.outcome.items() if outcome not in ("passed", "skipped")]
+        failed = [test for test in bad if not known(test)]
+        while failed and self._process(failed, again):
             pass
         outcomes.repeated = sorted(again.passed())
         outcomes.outcome.update(dict.fromkeys(outcomes.repeated, "passed"))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from compat import environments, page, results
+from compat import environments, page, parts, results
 from compat.losses import DEFECT, DOCUMENTED, PRIVATE, Entry, classify, read, stale
-from compat.proof import prove
+from compat.proof import Proof, prove
 from compat.running import Outcomes, Side
 from compat.suites import SUITES, TORCH
 
@@ -53,19 +53,19 @@ def interpreter(tmp_path: Path) -> Callable[[list[str]], Path]:
 
 @pytest.fixture
 def side(tmp_path: Path, interpreter: Callable[[list[str]], Path]) -> Callable[..., Outcomes]:
-    def run(seconds: float, repeat: bool, **files: str) -> Outcomes:
+    def run(seconds: float, known: bool, **files: str) -> Outcomes:
         tests = tmp_path / "tests"
         tests.mkdir()
         for name, text in files.items():
             (tests / f"{name}.py").write_text(text)
         python = interpreter([str(ROOT / "compat" / "side")])
-        return Side(python, tests, tmp_path / "log", seconds).run(["."], repeat)
+        return Side(python, tests, tmp_path / "log", seconds).run(["."], lambda test: known)
 
     return run
 
 
 def test_every_test_has_an_outcome_whatever_hangs_or_dies(side: Callable[..., Outcomes]) -> None:
-    found = side(3, False, test_all=TESTS, test_broken="import nothing_of_that_name")
+    found = side(3, True, test_all=TESTS, test_broken="import nothing_of_that_name")
     assert {test.split("::")[-1]: outcome for test, outcome in found.outcome.items()} == {
         "test_passes": "passed",
         "test_fails": "failed",
@@ -80,9 +80,20 @@ def test_every_test_has_an_outcome_whatever_hangs_or_dies(side: Callable[..., Ou
 
 
 def test_what_passes_when_repeated_has_passed_and_is_named(side: Callable[..., Outcomes]) -> None:
-    found = side(30, True, test_once=ONCE)
+    found = side(30, False, test_once=ONCE)
     assert found.outcome == {"test_once.py::test_fails_the_first_time": "passed"}
     assert found.repeated == ["test_once.py::test_fails_the_first_time"]
+
+
+def test_a_run_in_parts_is_whole_when_the_last_part_is_there(tmp_path: Path) -> None:
+    found = [Outcomes({f"test_{k}": "passed"}, seconds=1.0) for k in (1, 2)]
+    assert parts.kept(tmp_path, "swift-abc", (2, 2), found[1], Proof(2, 2, 1)) is None
+    assert parts.kept(tmp_path, "swift-def", (1, 2), found[0], Proof(1, 1, 1)) is None, "of another commit"
+    whole = parts.kept(tmp_path, "swift-abc", (1, 2), found[0], Proof(3, 3, 2, wrong=["foreign"]))
+    assert whole == (
+        Outcomes({"test_1": "passed", "test_2": "passed"}, seconds=2.0),
+        Proof(5, 5, 3, wrong=["foreign"]),
+    )
 
 
 PROCESSES = """
