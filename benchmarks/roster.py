@@ -47,7 +47,7 @@ ROSTER: dict[str, Entry] = {
     "headrace": Entry(
         "headrace",
         "headrace",
-        ("batches", "filtered", "columns", "parquet", "tar", "resumable", "graph"),
+        ("batches", "filtered", "columns", "parquet", "tar", "resumable", "graph", "packed"),
     ),
     "headrace_threads": Entry(
         'headrace, `kind="thread"`',
@@ -111,9 +111,9 @@ ROSTER: dict[str, Entry] = {
     "grain": Entry(
         "Grain, processes",
         "grain",
-        ("batches", "resumable"),
+        ("batches", "resumable", "packed"),
         "peers",
-        ("grain==0.2.18",),
+        ("grain==0.2.18", "tokenizers==0.23.3"),
         lacks={
             "tar": NO_TAR,
             "columns": NO_TABLE,
@@ -191,9 +191,9 @@ ROSTER: dict[str, Entry] = {
     "hf": Entry(
         "HF datasets",
         "datasets",
-        ("batches", "columns", "parquet", "tar"),
+        ("batches", "columns", "parquet", "tar", "packed"),
         "peers",
-        ("datasets==5.2.0",),
+        ("datasets==5.2.0", "tokenizers==0.23.3"),
         lacks={
             **TORCH_INSIDE,
             "images_uint8": "keeps images compressed, see jpeg",

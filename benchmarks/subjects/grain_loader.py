@@ -13,6 +13,7 @@ from typing import Any
 import grain
 
 from benchmarks.case import Dataset, Start
+from benchmarks.text import Encode
 
 
 class Running:
@@ -36,7 +37,13 @@ class Running:
             close()
 
 
+BINS = 256
+"""Rows that are filled at a time where documents stay whole: its users say how many."""
+
+
 class Grain:
+    fits = True
+
     def __init__(self, processes: bool) -> None:
         self.processes = processes
 
@@ -45,6 +52,26 @@ class Grain:
 
     def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Any:
         return self._running(grain.MapDataset.source(dataset).shuffle(seed=7), size, workers, state)
+
+    @contextmanager
+    def packed(
+        self, sources: Any, weights: Any, tokenizer: Any, *, length: int, size: int, workers: int, how: str = "split"
+    ) -> Iterator[Any]:
+        parts = [grain.MapDataset.source(texts) for texts in sources]
+        if weights is not None:
+            parts = [grain.MapDataset.mix([part.shuffle(seed=i) for i, part in enumerate(parts)], weights)]
+        data = parts[0].repeat().map(Encode(tokenizer)).to_iter_dataset()
+        lengths = {"tokens": length}
+        if how == "split":
+            data = grain.experimental.ConcatThenSplitIterDataset(data, length_struct=lengths)
+        else:
+            data = grain.experimental.BestFitPackIterDataset(data, length_struct=lengths, num_packing_bins=BINS)
+        data = data.map(masked).batch(size)
+        running = iter(data.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers)) if workers else data)
+        try:
+            yield running
+        finally:
+            running.close()
 
     @contextmanager
     def _running(self, data: Any, size: int, workers: int, state: Any) -> Iterator[Running]:
@@ -62,6 +89,14 @@ class Grain:
             yield running
         finally:
             running.close()
+
+
+def masked(row: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a row that a model is trained on."""
+    segments = row["tokens_segment_ids"]
+    return {
+        "tokens": row["tokens"], "positions": row["tokens_positions"], "documents": segments, "mask": segments > 0
+    }  # fmt: skip
 
 
 SUBJECT = Grain(processes=True)

@@ -35,6 +35,7 @@ class Saved:
 
 class HeadraceLoader:
     share = staticmethod(share)
+    fits = True
 
     def batches(
         self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
@@ -71,6 +72,14 @@ class HeadraceLoader:
     ) -> AbstractContextManager[Epochs]:
         service = MultiProcessingReadingService(num_workers=workers) if workers else InProcessReadingService()
         return DataLoader2(graphs.build(name, IterableWrapper, paths, body, size), reading_service=service)
+
+    def packed(
+        self, sources: Sequence[list[str]], weights: Sequence[float] | None, tokenizer: Any, *, length: int, size: int,
+        workers: int, how: Literal["split", "fit"] = "split",
+    ) -> AbstractContextManager[Epochs]:  # fmt: skip
+        first, *others = (Pipe.of(texts) if weights is None else Pipe.of(texts).shuffle() for texts in sources)
+        texts: Pipe[Any] = first.mix(*others, weights=weights, ends="first") if others else first
+        return Loader(texts.tokenize(tokenizer).pack(length, how=how).batch(size).collate(), workers=workers)
 
     def _loader(
         self, pipe: Any, workers: int, start: Start, strands: int | None = None

@@ -16,6 +16,7 @@ from benchmarks.case import Dataset, Epochs, Start
 from benchmarks.stored import Files, Storage
 from benchmarks.subjects.torch_loader import METHOD, Running
 from benchmarks.tarfiles import Decode, FromDict
+from benchmarks.text import Encode, Joined
 
 datasets.disable_progress_bars()
 
@@ -78,6 +79,21 @@ class HuggingFace:
             persistent_workers=True,
         )
         return closing(Running(loader))
+
+    def packed(
+        self, sources: Any, weights: Any, tokenizer: Any, *, length: int, size: int, workers: int, how: str = "split"
+    ) -> AbstractContextManager[Epochs]:
+        parts = [datasets.Dataset.from_dict({"text": texts}) for texts in sources]
+        if weights is None:
+            data = parts[0].to_iterable_dataset(num_shards=max(1, workers))
+        else:
+            shuffled = [part.shuffle(seed=1).to_iterable_dataset(num_shards=max(1, workers)) for part in parts]
+            shares = [weight / sum(weights) for weight in weights]
+            data = datasets.interleave_datasets(shuffled, probabilities=shares, seed=1)
+        data = data.map(Encode(tokenizer).many, batched=True, remove_columns=["text"])
+        data = data.map(Joined(length), batched=True).with_format("torch")
+        options = {"num_workers": workers, "persistent_workers": True} if workers else {}
+        return closing(Running(DataLoader(data, batch_size=size, **options)))
 
     @contextmanager
     def parquet(self, paths: list[str], *, size: int, memory: int, rows: int) -> Iterator[Any]:

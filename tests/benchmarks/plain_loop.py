@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.case import Dataset, Epochs, Start
 from benchmarks.collate import stack
 from benchmarks.tarfiles import Decode, read
+from benchmarks.text import Encode, Joined
 
 
 class Loop:
@@ -58,6 +59,14 @@ class PlainLoop:
     @contextmanager
     def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Iterator[Any]:
         yield _Counted(dataset, size, state or 0)
+
+    def packed(
+        self, sources: Sequence[list[str]], weights: Any, tokenizer: Any, *, length: int, size: int, workers: int,
+        how: str = "split",
+    ) -> AbstractContextManager[Epochs]:  # fmt: skip
+        encode = Encode(tokenizer)
+        rows = Joined(length)({"tokens": [encode(text)["tokens"] for texts in sources for text in texts]})
+        return nullcontext(Loop(lambda: iter([{"tokens": np.array(row)} for row in rows["tokens"]]), size))
 
     def graph(
         self, name: str, paths: Sequence[str], body: Callable[[Any], Any], *, size: int, workers: int

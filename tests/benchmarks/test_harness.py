@@ -230,7 +230,8 @@ def test_every_case_measures_what_its_targets_name(name: str) -> None:
         pytest.importorskip("PIL")
     if name == "spawn_first_batch_torch":
         pytest.importorskip("torch")
-    for package in {"parquet": ["pyarrow"], "tabular_limit": ["pandas", "polars", "pyarrow"]}.get(name, []):
+    needed = {"parquet": ["pyarrow"], "tabular_limit": ["pandas", "polars", "pyarrow"]}
+    for package in needed.get(name, ["tokenizers"] if name.startswith("text_") else []):
         pytest.importorskip(package)
     case = cases.load(name).CASE
     measurement = in_process(TINY)(case, PLAIN, 1)
