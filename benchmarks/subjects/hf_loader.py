@@ -92,7 +92,7 @@ class HuggingFace:
             data = datasets.interleave_datasets(shuffled, probabilities=shares, seed=1)
         data = data.map(Encode(tokenizer).many, batched=True, remove_columns=["text"])
         data = data.map(Joined(length), batched=True).with_format("torch")
-        options = {"num_workers": workers, "persistent_workers": True} if workers else {}
+        options: dict[str, Any] = {"num_workers": workers, "persistent_workers": True} if workers else {}
         return closing(Running(DataLoader(data, batch_size=size, **options)))
 
     @contextmanager

@@ -47,15 +47,18 @@ class Indexed:
     """Random access to the output of an op: `get(position)` for 0 <= position < length.
 
     `take(positions, names)`, where samples are rows of a table, is the table of many rows at once: all its columns, or
-    those that are named. `again(turn)` is the same output with other random choices: what `cycle` reads next.
+    those that are named. `many(positions)`, where an op works on many samples at once, gives the same as `get` of each:
+    what raises in it is asked for again one by one. `again(turn)` is the same output with other random choices: what
+    `cycle` reads next.
     """
 
-    __slots__ = ("again", "get", "length", "lengths", "parts", "remark", "scattered", "take", "units")
+    __slots__ = ("again", "get", "length", "lengths", "many", "parts", "remark", "scattered", "take", "units")
 
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
         self.length = length
         self.get = get
         self.take = take
+        self.many: Many | None = None
         self.again: Callable[[int], Indexed] = lambda turn: self
         self.units: Units | None = None
         """Where positions that are cheap to read together end, when that is worth knowing."""
@@ -90,6 +93,7 @@ class Lengths(NamedTuple):
 
 
 Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Many = Callable[[Sequence[int]], list[Any]]
 Take = Callable[[Positions, tuple[str, ...] | None], Any]
 
 
@@ -222,9 +226,15 @@ class Each(Op[In, Out]):
     __slots__ = ()
     quiet = True
     accepts = is_count
+    together: ClassVar[bool] = False
+    """Many samples at once are cheaper than each by itself: `apply_all` is written too."""
 
     def apply(self, sample: In) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define apply()")
+
+    def apply_all(self, samples: Sequence[In]) -> list[Out]:
+        """The same as `apply` of each."""
+        return [self.apply(sample) for sample in samples]
 
     def flow(self, samples: Iterator[In], here: Here) -> Iterator[Out]:
         apply = self.apply
@@ -258,7 +268,20 @@ class Each(Op[In, Out]):
             spot.made = None  # the same position may be asked for again: it draws the same values again
             return apply(sample)
 
-        return Indexed(inner.length, get).placed_as(inner)
+        found = Indexed(inner.length, get).placed_as(inner)
+        if self.together:
+            found.many = self._many(inner, here)
+        return found
+
+    def _many(self, inner: Indexed, here: Here) -> Many:
+        fetch, fetch_many, apply_all = inner.get, inner.many, timed(self.apply_all, here)
+
+        def many(positions: Sequence[int]) -> list[Out]:
+            samples = [fetch(position) for position in positions] if fetch_many is None else fetch_many(positions)
+            place.at(here, positions[0])
+            return apply_all(samples)
+
+        return many
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]

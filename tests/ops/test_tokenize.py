@@ -85,6 +85,79 @@ def test_a_forked_worker_does_not_wait_for_threads_that_it_has_not(monkeypatch: 
         assert [tokens.tolist() for tokens in loader] == [[0]] * 4
 
 
+def letters_of_all(texts: list[str]) -> list[list[int]]:
+    return [letters(text) for text in texts]
+
+
+class Calls:
+    """A tokenizer of lists that counts how often it is called."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, texts: list[str]) -> list[list[int]]:
+        self.sizes.append(len(texts))
+        return letters_of_all(texts)
+
+
+def wordy(text: str) -> bool:
+    return len(text) % 3 != 0
+
+
+@pytest.mark.parametrize("kind", ["fast", "padding", "tiktoken", "callable", "batched"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_many_at_once_gives_the_same_tokens_as_one_by_one(kind: str, workers: int) -> None:
+    made: Any = {"fast": fast, "padding": fast, "tiktoken": bytes_of_tiktoken}.get(kind, lambda: letters)()
+    if kind == "padding":
+        made.enable_padding()
+    said = [text for text in texts(200) if text]
+    single = [Tokenize(made, eos=0).encode(text).tolist() for text in said]
+    options = {"batched": True} if kind == "batched" else {}
+    tokenizer = letters_of_all if kind == "batched" else made
+    of = Pipe.of(said)
+    for pipe in (of.batch(32).tokenize(tokenizer, eos=0, **options), of.tokenize(tokenizer, eos=0, **options).batch(9)):
+        with Loader(pipe, workers=workers, kind="process" if workers else None) as loader:
+            assert [tokens.tolist() for batch in loader for tokens in batch] == single
+    both = of.tokenize(tokenizer, eos=0, **options).shuffle().mix(of.filter(wordy).tokenize(made, eos=0), ends="drop")
+    rows = list(Loader(both.pack(64, form="flat", window=50)))
+    kept = [ids for ids, text in zip(single, said, strict=True) if wordy(text)]
+    assert sorted(np.concatenate([row["tokens"] for row in rows]).tolist()) == sorted(sum(single + kept, []))
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["alone", "mixed"])
+@pytest.mark.parametrize("filtered", [False, True], ids=["whole", "filtered"])
+def test_a_window_is_tokenized_in_few_calls_to_the_rows_of_single_ones(mixed: bool, filtered: bool) -> None:
+    def rows(tokenizer: Any, batched: bool) -> list[list[int]]:
+        source = Pipe.of(texts(150)).shuffle()
+        made = source.mix(Pipe.of(texts(90, 5)), weights=[2, 1]) if mixed else source
+        kept = made.filter(wordy) if filtered else made
+        packed = kept.tokenize(tokenizer, batched=batched).pack(32, window=128)
+        return [row["tokens"].tolist() for row in Loader(packed)]
+
+    calls = Calls()
+    assert rows(calls, True) == rows(letters, False)
+    assert len(calls.sizes) <= 2 + 240 // 64
+
+
+def test_a_text_that_fails_among_many_is_the_one_that_is_named_or_left_out() -> None:
+    pipe = Pipe.of(["ab", 7, "c"]).tokenize(letters).pack(8, form="flat")
+    with pytest.raises(BadOption, match="takes text, not int"):
+        list(Loader(pipe))
+    loader = Loader(pipe, on_error="skip")
+    assert [row["tokens"].tolist() for row in loader] == [[1, 2, 3]]
+
+
+def test_a_function_of_lists_must_give_one_for_each() -> None:
+    with pytest.raises(BadOption, match="0 lists of ids for 2 texts"):
+        list(Loader(Pipe.of(["a", "b"]).batch(2).tokenize(nothing, batched=True)))
+    with pytest.raises(BadOption, match="takes a list of texts"):
+        Pipe.of(["a"]).tokenize(fast(), batched=True)
+
+
+def nothing(texts: list[str]) -> list[list[int]]:
+    return []
+
+
 class Batched:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     tokenizer = load(args.tokenizer)
     source = _source(args.files, args.text)
-    pipe = source.tokenize(tokenizer, args.text, eos=args.eos, bos=args.bos).batch(BATCH)
+    pipe = source.batch(BATCH).tokenize(tokenizer, args.text, eos=args.eos, bos=args.bos)
     words = vocabulary(tokenizer)
     least = max([0 if words is None else words - 1, args.eos or 0, args.bos or 0])
     dtype = args.dtype or ("uint16" if (words is not None or args.tokenizer == "bytes") and least < SMALL else "int32")

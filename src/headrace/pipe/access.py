@@ -1,9 +1,10 @@
 """Random access through a graph: from the sources up, as far as every op offers it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from headrace.op import Each, Flat, Indexed, place, timed
+from headrace.op import Each, Flat, Here, Indexed, Many, place, timed
 
 if TYPE_CHECKING:
     from headrace.pipe.cursor import Opening
@@ -31,6 +32,8 @@ def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None
         fetch = plain.get
         found = Indexed(plain.length, lambda position: [fetch(position)])
         found.lengths = plain.lengths
+        if (fetch_many := plain.many) is not None:
+            found.many = lambda positions: [[sample] for sample in fetch_many(positions)]
         return found
     op = node.op
     if not isinstance(op, Each | Flat) or op.coarse or op.consumer:
@@ -51,7 +54,23 @@ def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None
                 here.spot.skip(here, position, error)
         return out
 
-    return Indexed(below.length, get)
+    found = Indexed(below.length, get)
+    if isinstance(op, Each) and op.together:
+        found.many = _many(op, below, here)
+    return found
+
+
+def _many(op: Each[Any, Any], below: Indexed, here: Here) -> Many:
+    """What an op makes of all lists at these positions in one call."""
+    get_below, many_below, apply_all = below.get, below.many, timed(op.apply_all, here)
+
+    def many(positions: Sequence[int]) -> list[list[Any]]:
+        lists = [get_below(position) for position in positions] if many_below is None else many_below(positions)
+        place.at(here, positions[0])
+        made = iter(apply_all([sample for samples in lists for sample in samples]))
+        return [list(islice(made, len(samples))) for samples in lists]
+
+    return many
 
 
 def has_random_access(data: object) -> bool:

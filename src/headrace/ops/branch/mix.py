@@ -8,7 +8,7 @@ Weights may change in a running job (`Loader.reweight`). Those changes are the *
 the pipe, and kept in snapshots (`ops.branch.journal`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -71,15 +71,24 @@ class Mix(Op[T, T]):
         opened = [lru_cache(maxsize=2)(inner.again) for inner in inputs]
         sizes, locate, drawn = made.lengths, made.locate, lru_cache(maxsize=BLOCKS)(made.drawn)
 
-        def get(position: int) -> T:
+        def find(position: int) -> tuple[int, int, int]:
+            """Source, turn through it, row."""
             stage, block, place = locate(position)
             held = drawn(stage, block)
             source = int(held.source[place])
-            turn, row = divmod(int(held.number[place]), sizes[source])
-            sample: T = (opened[source](turn) if turn else inputs[source]).get(row)
+            return source, *divmod(int(held.number[place]), sizes[source])
+
+        def opened_in(source: int, turn: int) -> Indexed:
+            return opened[source](turn) if turn else inputs[source]
+
+        def get(position: int) -> T:
+            source, turn, row = find(position)
+            sample: T = opened_in(source, turn).get(row)
             return sample
 
         found = Indexed(made.length, get)
+        if any(inner.many is not None for inner in inputs):
+            found.many = partial(_many, find, opened_in)
         known = [inner.lengths for inner in inputs if inner.lengths is not None]
         if len(known) == len(inputs):
             tokens, keys = sum(one.tokens for one in known), tuple(one.key for one in known)
@@ -184,6 +193,24 @@ class Mix(Op[T, T]):
     def weigh(self, weights: Sequence[float]) -> tuple[int, ...]:
         """Weights as the user gives them (those of tokens, if the mixture was made with these), as whole numbers."""
         return in_samples(weights, self.means, LIVE)
+
+
+def _many(
+    find: Callable[[int], tuple[int, int, int]], opened: Callable[[int, int], Indexed], positions: Sequence[int]
+) -> list[Any]:
+    """The samples at these positions, those of one input in one call."""
+    rows: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for place, position in enumerate(positions):
+        source, turn, row = find(position)
+        rows.setdefault((source, turn), []).append((place, row))
+    out: list[Any] = [None] * len(positions)
+    for where, wanted in rows.items():
+        inner = opened(*where)
+        asked = [row for _, row in wanted]
+        samples = [inner.get(row) for row in asked] if inner.many is None else inner.many(asked)
+        for (place, _), sample in zip(wanted, samples, strict=True):
+            out[place] = sample
+    return out
 
 
 class Openable(Protocol):

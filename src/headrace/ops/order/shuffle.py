@@ -82,6 +82,8 @@ class Shuffle(Op[T, T]):
                 lambda some: known.at(order(some)), known.tokens, (*known.key, self, here.seed),
                 None if work is None else lambda some: work(order(some)),
             )  # fmt: skip
+        if (fetch_many := inner.many) is not None:
+            found.many = lambda positions: fetch_many([at(position) for position in positions])
         found.parts, found.scattered = parts, units if parts is None else None
         if units is not None and self.window is None:
             found.remark = _remark(units, plan)

@@ -6,7 +6,7 @@ neither workers nor ranks, and any of them can be made by itself. Of a stream it
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from headrace.op import Here, Indexed, InputCursor, Op, place
@@ -33,15 +33,11 @@ class WindowOp(Op[Any, list[Out]]):
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        size, fetch = self.window, inner.get
+        size = self.window
 
         def get(position: int) -> list[Out]:
-            samples: list[Any] = []
-            for at in range(position * size, min((position + 1) * size, inner.length)):
-                try:
-                    samples += fetch(at)
-                except Exception as error:
-                    here.spot.skip(here.spot.here or here, at, error)
+            stop = min((position + 1) * size, inner.length)
+            samples = _gather(inner, range(position * size, stop), here)
             place.at(here, position)
             return self.make(samples, key(here.seed, "window", position))
 
@@ -64,3 +60,26 @@ class WindowOp(Op[Any, list[Out]]):
     @property
     def resume(self) -> str:
         return "at most the window at hand"
+
+
+TOGETHER = 64
+"""Samples that are made in one call, where an op takes many at once."""
+
+
+def _gather(inner: Indexed, positions: range, here: Here) -> list[Any]:
+    """All samples of the lists at these positions."""
+    samples: list[Any] = []
+    many = None if here.lenient else inner.many  # what is left out has to be counted one by one
+    if many is not None:
+        try:
+            for start in range(0, len(positions), TOGETHER):
+                samples += chain.from_iterable(many(positions[start : start + TOGETHER]))
+            return samples
+        except Exception:
+            samples.clear()  # once more, each by itself: so the error names the sample
+    for at in positions:
+        try:
+            samples += inner.get(at)
+        except Exception as error:
+            here.spot.skip(here.spot.here or here, at, error)
+    return samples

@@ -34,14 +34,16 @@ class TextVerbs:
         bos: int | None = None,
         special: bool = False,
         keep: bool = False,
+        batched: bool = False,
     ) -> "Pipe[Any]":
         """The tokens of each text, or of the field `text` of each document, as an array; `eos` ends every document.
 
-        Takes tokenizers of Hugging Face (`special`: with their own special tokens), of tiktoken, and any function.
+        Takes tokenizers of Hugging Face (`special`: with their own special tokens), of tiktoken, and any function, with
+        `batched` one that takes a list of texts. A batch of documents is tokenized in one call, to the same ids.
         """
         from headrace.ops.text.tokenize import Tokenize
 
-        return grow(self, Tokenize(tokenizer, text, eos, bos, special, keep))
+        return grow(self, Tokenize(tokenizer, text, eos, bos, special, keep, batched))
 
     def sized(self, lengths: Sequence[int]) -> "Pipe[Any]":
         """The same documents, of which it is known how many tokens each has (one number for each position)."""
