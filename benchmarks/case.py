@@ -77,8 +77,8 @@ class Subject(Protocol):
         self, sources: Sequence[list[str]], weights: Sequence[float] | None, tokenizer: Any, *, length: int, size: int,
         workers: int, how: Literal["split", "fit"] = "split",
     ) -> AbstractContextManager[Epochs]:  # fmt: skip
-        """Batches of rows of `length` tokens: `tokens`, and `mask` where rows are filled up. Of one source in its order,
-        or of several, each shuffled, mixed by weight. A subject with `fits = True` has `how="fit"` as well."""
+        """Batches of rows of `length` tokens: `tokens`, and `mask` where rows are filled up. Of one source in its
+        order, or of several, each shuffled, mixed by weight. A subject with `fits = True` has `how="fit"` as well."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Documents and a tokenizer for the cases of the text path: the same in every process, whatever loader reads them.
 
-Words are drawn by rank, as in a language; documents have lognormal lengths. The tokenizer is a byte-level BPE of Hugging
-Face's tokenizers, trained on some of the documents.
+Words are drawn by rank, as in a language; documents have lognormal lengths. The tokenizer is a byte-level BPE of
+Hugging Face's tokenizers, trained on some of the documents.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ def words() -> Any:
 
 
 def documents(count: int, seed: int) -> list[str]:
-    """Texts of about 130 tokens in the mean, some of them far longer."""
+    """Texts of about 130 tokens in the mean, some of them far longer, none above 1024."""
     chance = np.random.default_rng(seed)
-    lengths = np.clip(chance.lognormal(4, 1, count), 4, 2000).astype(int)
+    lengths = np.clip(chance.lognormal(4, 1, count), 4, 700).astype(int)
     ranks = np.minimum(chance.zipf(1.3, int(lengths.sum())), WORDS) - 1
     said = words()[ranks].tolist()
     ends = np.cumsum(lengths).tolist()

@@ -230,20 +230,6 @@ def test_token_files_are_read_as_they_are(tmp_path: Path) -> None:
         StoredTokens(source.paths, source.states).size()
 
 
-def test_weights_of_tokens_are_kept_to_within_a_document() -> None:
-    short = [np.full(n, 1) for n in np.random.default_rng(1).integers(1, 20, 2048)]
-    long = [np.full(n, 2) for n in np.random.default_rng(2).integers(1, 200, 2048)]
-    pipe = known(short).mix(known(long), weights=[1, 1], by="tokens", ends="forever")
-    weights = pipe.op.stages[0].weights  # type: ignore[attr-defined]
-    period = sum(weights) * 2048 // np.gcd(sum(weights), 2048)
-    means = [np.mean([len(d) for d in of]) for of in (short, long)]
-    assert weights[0] * means[0] / (weights[1] * means[1]) == pytest.approx(1, abs=0.001)
-    given = np.zeros(3)
-    for document in islice(iter(Loader(pipe)), min(period, 20_480)):
-        given[document[0]] += len(document)
-    assert given[1] / given[2] == pytest.approx(1, abs=0.02)
-
-
 class Ends:
     """The ends of 1.4 billion simulated documents: looked up, never held."""
 

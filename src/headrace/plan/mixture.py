@@ -36,11 +36,13 @@ from operator import attrgetter
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.plan.order import Ints, Windowed
 from headrace.plan.seed import key as derive
 
+Floats = NDArray[np.float64]
 Ends = Literal["first", "all", "drop", "forever"]
 PERIOD = 1 << 16
 """The largest sum of weights: products stay below 2**63 up to 2**47 samples."""
@@ -171,6 +173,15 @@ class Drawn(NamedTuple):
     number: Ints
 
 
+def counted(source: Ints) -> Ints:
+    """How many of the same source come before each."""
+    number = np.empty_like(source)
+    for i in np.unique(source).tolist():
+        same = np.flatnonzero(source == i)
+        number[same] = np.arange(len(same))
+    return number
+
+
 @dataclass(frozen=True, slots=True)
 class Mixture:
     lengths: tuple[int, ...]
@@ -236,11 +247,7 @@ class Mixture:
         mixed = Windowed(stop - stage.start, self.block, derive(self.key, "mixture", stage.start))
         source = stage.schedule.at(mixed(np.arange(first, last))).source
         # Each source goes on where it stood before the block: how many of the same source come before, in this order.
-        number = (stage.given + stage.schedule.given(first))[source]
-        for i in np.unique(source).tolist():
-            same = np.flatnonzero(source == i)
-            number[same] += np.arange(len(same))
-        return Drawn(source, number)
+        return Drawn(source, (stage.given + stage.schedule.given(first))[source] + counted(source))
 
     def given(self, samples: int) -> Ints:
         """How many samples of each source are among the first so many, where those end a block."""

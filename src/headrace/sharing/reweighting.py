@@ -7,7 +7,7 @@ samples are the same whenever it is called.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
@@ -18,9 +18,14 @@ from headrace.op import Each, Flat
 from headrace.ops.branch.journal import Change, stages_in
 from headrace.ops.branch.mix import Mix
 from headrace.ops.order.shuffle import Shuffle
+from headrace.pipe.access import random_access
+from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
 from headrace.plan.mixture import Mixture
 from headrace.plan.world import World
+
+if TYPE_CHECKING:
+    from headrace.plan.token_mixture import TokenMixture
 
 
 def reweighted(
@@ -39,7 +44,7 @@ def reweighted(
     wanted = _sample(program, world, step) if step is not None else sample
     if not isinstance(wanted, int) or wanted < 1:
         raise BadOption(f"weights change at a step or sample after the first, not at {wanted!r}")
-    order = _order(node, op, epoch)
+    order = _by_tokens(pipe, node, op, program.seed, epoch) if op.by_tokens else _order(node, op, epoch)
     last = max([change.start for change in op.journal if change.epoch == epoch], default=0)
     start = order.next_border(max(wanted, last + 1))
     if start >= order.length:
@@ -59,6 +64,16 @@ def _order(node: Pipe[Any], op: "Mix[Any]", epoch: int) -> Mixture:
     known = [n for n in lengths if n is not None]
     made = op.mixture(known, 0, epoch) if len(known) == len(lengths) else None
     return made or Mixture((1,) * len(lengths), stages_in(epoch, op.stages, op.journal), 0, "forever")
+
+
+def _by_tokens(pipe: Pipe[Any], node: Pipe[Any], op: "Mix[Any]", seed: int, epoch: int) -> "Mixture | TokenMixture":
+    """The same, where the ends of blocks follow from the lengths of the documents in the order of this epoch."""
+    opening = Opening(pipe.ordinals(), seed, epoch)
+    opened = [random_access(source, opening, 0) for source in node.inputs]
+    made = op.order([one for one in opened if one is not None], opening.here(node, 0))
+    if made is None:
+        raise BadOption("the mixture is empty: there are no samples that other weights could be for")
+    return made
 
 
 def _sample(program: Program, world: World, step: int) -> int:

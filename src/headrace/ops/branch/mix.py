@@ -20,10 +20,13 @@ from headrace.plan.mixture import NEVER, Ends, Mixture, WeightStage, whole_weigh
 
 if TYPE_CHECKING:
     from headrace.plan.order import Ints
+    from headrace.plan.token_mixture import TokenMixture
 
 T = TypeVar("T")
 BLOCKS = 64
 """Blocks of the mixture that are kept worked out."""
+PLANS = 4
+"""Orders by tokens that are kept planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,8 @@ class Mix(Op[T, T]):
     ends: Ends = "drop"
     journal: Journal = ()
     """Changes of weights that were made while it ran."""
-    means: tuple[float, ...] | None = None
-    """Tokens of a sample of each input in the mean, where weights are those of tokens."""
+    by_tokens: bool = False
+    """Weights are shares of tokens, not of samples."""
     quiet = True
 
     def __post_init__(self) -> None:
@@ -57,15 +60,23 @@ class Mix(Op[T, T]):
             lengths = [max(1, n) for n in lengths]
         return Mixture(tuple(lengths), stages, key, self.ends)
 
+    def order(self, inputs: Sequence[Indexed], here: Here) -> "Mixture | TokenMixture | None":
+        """The order of an epoch over these inputs; None if there is nothing in them."""
+        lengths = [inner.length for inner in inputs]
+        made = self.mixture(lengths, here.seed, here.epoch)
+        if made is None or not self.by_tokens:
+            return made
+        return _plans.of(made, self.ends, inputs, here.seed)
+
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         known = [n for n in inputs if n is not None]
-        if len(known) < len(inputs):
+        if len(known) < len(inputs) or (self.by_tokens and self.ends != "drop"):
             return None
         made = self.mixture(known, 0, self.journal[-1].epoch if self.journal else 0)
         return 0 if made is None else made.length if made.length < NEVER else None
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        made = self.mixture([inner.length for inner in inputs], here.seed, here.epoch)
+        made = self.order(inputs, here)
         if made is None:
             return Indexed(0, _nothing)
         opened = [lru_cache(maxsize=2)(inner.again) for inner in inputs]
@@ -92,10 +103,12 @@ class Mix(Op[T, T]):
         known = [inner.lengths for inner in inputs if inner.lengths is not None]
         if len(known) == len(inputs):
             tokens, keys = sum(one.tokens for one in known), tuple(one.key for one in known)
-            found.lengths = Lengths(partial(self._lengths, made, inputs), tokens, (*keys, made))
+            stages = stages_in(here.epoch, self.stages, self.journal)
+            mine = (stages, here.seed, self.ends, self.by_tokens)
+            found.lengths = Lengths(partial(self._lengths, made, inputs), tokens, (*keys, mine))
         return found
 
-    def _lengths(self, made: Mixture, inputs: tuple[Indexed, ...], positions: "Ints") -> "Ints":
+    def _lengths(self, made: "Mixture | TokenMixture", inputs: tuple[Indexed, ...], positions: "Ints") -> "Ints":
         import numpy as np
 
         drawn = made(positions)
@@ -183,16 +196,48 @@ class Mix(Op[T, T]):
         )
 
     def identity(self) -> tuple[Any, ...]:
-        return ("mix", tuple((start, *weights) for start, weights in self.stages), self.ends)
+        stages = tuple((start, *weights) for start, weights in self.stages)
+        return ("mix", stages, self.ends, *(["tokens"] if self.by_tokens else []))
 
     def describe(self) -> str:
         (_, first), *later = self.stages
         more = "".join(f", {start}: {weights}" for start, weights in later)
-        return f"mix({':'.join(map(str, first))}{more}, ends={self.ends!r})"
+        by = ", by='tokens'" if self.by_tokens else ""
+        return f"mix({':'.join(map(str, first))}{more}, ends={self.ends!r}{by})"
 
     def weigh(self, weights: Sequence[float]) -> tuple[int, ...]:
-        """Weights as the user gives them (those of tokens, if the mixture was made with these), as whole numbers."""
-        return in_samples(weights, self.means, LIVE)
+        """Weights as the user gives them, as whole numbers."""
+        return whole_weights(weights, LIVE)
+
+
+class _Plans:
+    """Mixtures by tokens, which are planned from lengths: a pipe is opened more often than its order changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[object, ...], TokenMixture] = {}
+
+    def of(self, made: Mixture, ends: Ends, inputs: Sequence[Indexed], seed: int) -> "TokenMixture":
+        from headrace.plan.token_mixture import TokenMixture
+
+        known = [inner.lengths for inner in inputs]
+        if not all(known):
+            raise BadOption("the lengths of these documents are not known any more: make the pipe anew")
+        key = (tuple(one.key for one in known if one is not None), made.lengths, made.stages, ends, seed)
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = TokenMixture(made.lengths, made.stages, seed, ends, partial(_tokens, inputs))
+            for old in list(self._kept)[:-PLANS]:
+                self._kept.pop(old, None)
+        return found
+
+
+_plans = _Plans()
+
+
+def _tokens(inputs: Sequence[Indexed], source: int, turn: int, rows: "Ints") -> "Ints":
+    known = (inputs[source].again(turn) if turn else inputs[source]).lengths
+    assert known is not None
+    return known.at(rows)
 
 
 def _many(
@@ -229,31 +274,25 @@ def mixed(
     """The op that mixes these pipes, from what a user says about it."""
     if by not in ("samples", "tokens"):
         raise BadOption(f"mix(by={by!r}): weights are those of 'samples' or of 'tokens'")
-    means = [_mean(i, pipe.indexed(0, 0)) for i, pipe in enumerate(pipes)] if by == "tokens" else None
+    if by == "tokens":
+        for number, pipe in enumerate(pipes):
+            _check_known(number, pipe.indexed(0, 0))
     given = {0: weights if weights is not None else [1.0] * len(pipes), **(stages or {})}
     for one in given.values():
         if len(one) != len(pipes):
             raise BadOption(f"mix() joins {len(pipes)} pipes but got {len(one)} weights")
-    return Mix(
-        tuple(WeightStage(start, in_samples(given[start], means)) for start in sorted(given)),
-        ends,
-        means=None if means is None else tuple(means),
-    )
+    stages_given = tuple(WeightStage(start, whole_weights(given[start])) for start in sorted(given))
+    return Mix(stages_given, ends, by_tokens=by == "tokens")
 
 
-def _mean(number: int, indexed: Indexed | None) -> float:
+def _check_known(number: int, indexed: Indexed | None) -> None:
     if indexed is None or indexed.lengths is None:
         raise BadOption(
             f"mix(by='tokens'): the lengths of the samples of input {number} are not known without reading them; store "
             "its tokens first (headrace tokenize), or pack every input to rows of one length and mix these by samples"
         )
-    return indexed.lengths.tokens / max(1, indexed.length)
-
-
-def in_samples(weights: Sequence[float], means: Sequence[float] | None, period: int | None = None) -> tuple[int, ...]:
-    """Whole weights of samples; with `means`, the tokens of a sample of each input, the weights are those of tokens."""
-    given = list(weights) if means is None else [w / mean for w, mean in zip(weights, means, strict=True)]
-    return whole_weights(given) if period is None else whole_weights(given, period)
+    if indexed.length and not indexed.lengths.tokens:
+        raise BadOption(f"mix(by='tokens'): all samples of input {number} are empty, so no share of tokens can be its")
 
 
 def _whole(value: object) -> bool:

@@ -6,8 +6,8 @@
     any callable              text -> a sequence of ints; with `batched`, a list of texts -> a list of them
 
 A list of documents (a batch) is tokenized in one call, as are the documents of a window that is packed: the ids are the
-same as one by one. A tokenizer travels to workers as itself. Worker processes set TOKENIZERS_PARALLELISM to false unless the user has set
-it: there are as many workers as there is work, and threads of a pool do not survive a fork.
+same as one by one. A tokenizer travels to workers as itself. Worker processes set TOKENIZERS_PARALLELISM to false
+unless the user has set it: there are as many workers as there is work, and threads of a pool do not survive a fork.
 """
 
 import json

@@ -1,0 +1,219 @@
+"""Token mixture: shares of tokens, kept to within a document, where the lengths of all documents are known.
+
+The documents of each source lie end to end; source i is read at the speed w_i. A document comes when the middle of it
+is reached, so at any moment each source is within half a document of its share:
+
+    weights 1 : 1     source 0    |---- 6 ----|---- 6 ----|         comes at    6,      18
+                      source 1    |-2-|-2-|-2-|-2-|-2-|-2-|                     2, 6, 10, 14, 18, 22
+
+The order is cut into blocks of about 1024 documents, each where the source that is furthest from its share is nearest
+to it; inside a block a keyed permutation mixes the sources, and each gives its documents in its own order. Weights
+change where a block ends: what a source has too much or too little is carried over, so shares stay exact however often
+that happens. A change asked for in the middle of a block holds from its end on.
+
+Blocks are planned one after the other, from lengths only, as far as they are asked for: about 0.3 us a document.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+
+from headrace.errors import BadOption
+from headrace.plan.mixture import BLOCK, NEVER, Drawn, Ends, Floats, WeightStage, counted
+from headrace.plan.order import Ints, permutation
+from headrace.plan.seed import key as derive
+
+LengthsOf = Callable[[int, int, Ints], Ints]
+"""Tokens of the documents at these rows of a source, in a turn through it."""
+
+
+class TokenBlock(NamedTuple):
+    """Some consecutive documents of the mixture."""
+
+    start: int
+    given: Ints
+    """Documents of each source that come before."""
+    counts: Ints
+    """Documents of each source in it."""
+
+
+class TokenMixture:
+    """Which source each sample comes from, by shares of tokens. Answers what `Mixture` does."""
+
+    def __init__(
+        self, lengths: tuple[int, ...], stages: tuple[WeightStage, ...], key: int, ends: Ends, tokens_of: LengthsOf
+    ) -> None:
+        self.lengths, self.stages, self.ends = lengths, stages, ends
+        self._key, self._tokens_of = key, tokens_of
+        self._lock = Lock()
+        self._blocks: list[TokenBlock] = []
+        self._starts: list[int] = []
+        self._position = 0
+        self._given = np.zeros(len(lengths), np.int64)
+        self._over: Floats = np.zeros(len(lengths))
+        """Tokens of each source beyond its share."""
+        self._ahead = [np.zeros(0, np.int64) for _ in lengths]
+        """Lengths of the documents that come next, as far as they were looked at."""
+        self._horizon = 1.0
+        self._ended = False
+
+    @property
+    def length(self) -> int:
+        """NEVER, if it has no end."""
+        if self.ends == "forever":
+            return NEVER
+        self._plan(NEVER)
+        return self._position
+
+    def locate(self, position: int) -> tuple[int, int, int]:
+        """A stage, which does not matter here, the block that a position lies in, and its place in the block."""
+        self._plan(position + 1)
+        if not 0 <= position < self._position:
+            raise IndexError(f"a position is outside a mixture of {self._position} samples")
+        block = bisect_right(self._starts, position) - 1
+        return 0, block, position - self._starts[block]
+
+    def drawn(self, index: int, block: int) -> Drawn:
+        """All that a block holds."""
+        _, given, counts = self._blocks[block]
+        in_turn = np.repeat(np.arange(len(counts)), counts)
+        source: Ints = in_turn[list(permutation(len(in_turn), derive(self._key, "token mixture", block)))]
+        return Drawn(source, given[source] + counted(source))
+
+    def __call__(self, positions: Ints) -> Drawn:
+        """The source and the number of the sample at each position."""
+        source, number = np.empty_like(positions), np.empty_like(positions)
+        blocks = np.array([self.locate(position)[1] for position in positions.tolist()], np.int64)
+        for block in np.unique(blocks).tolist():
+            among = blocks == block
+            drawn, places = self.drawn(0, block), positions[among] - self._starts[block]
+            source[among], number[among] = drawn.source[places], drawn.number[places]
+        return Drawn(source, number)
+
+    def rows(self, drawn: Drawn) -> tuple[Ints, Ints]:
+        """Turns through its source before each sample, and its row in this one."""
+        lengths = np.array(self.lengths, np.int64)[drawn.source]
+        return drawn.number // lengths, drawn.number % lengths
+
+    def next_border(self, position: int) -> int:
+        """The first end of a block at or behind a position."""
+        self._plan(position)
+        if position >= self._position:
+            return self._position
+        block = bisect_right(self._starts, position) - 1
+        if self._starts[block] == position:
+            return position
+        return self._starts[block + 1] if block + 1 < len(self._starts) else self._position
+
+    # --- planning ---------------------------------------------------------------------------------------------------
+
+    def _plan(self, position: int) -> None:
+        """Blocks up to a position, or to the end."""
+        if self._position < position and not self._ended:
+            with self._lock:
+                while self._position < position and not self._ended:
+                    self._next_block()
+
+    def _next_block(self) -> None:
+        weights = np.array(self.stages[bisect_right(self.stages, self._position, key=_start) - 1].weights, np.float64)
+        if self.ends in ("drop", "first"):
+            weights = weights * (self._given < self.lengths)
+        if not weights.any():
+            self._close(weights)
+            return
+        share: Floats = weights / weights.sum()
+        source, tokens = self._in_turn(share)
+        size, last = self._cut(share, source, tokens)
+        counts = np.bincount(source[:size], minlength=len(share))
+        taken = np.array([int(self._ahead[i][: counts[i]].sum()) for i in range(len(share))], np.int64)
+        self._blocks.append(TokenBlock(self._position, self._given.copy(), counts))
+        self._starts.append(self._position)
+        self._over = self._over + taken - share * int(taken.sum())
+        self._ahead = [ahead[count:] for ahead, count in zip(self._ahead, counts.tolist(), strict=True)]
+        self._given = self._given + counts
+        self._position += size
+        self._ended = last
+
+    def _close(self, weights: Floats) -> None:
+        """Nothing can be drawn with the weights of now: go on with those of the next stage, if there is one."""
+        later = [stage for stage in self.stages if stage.start > self._position]
+        if not later:
+            self._ended = True
+            return
+        self.stages = (
+            *(stage for stage in self.stages if stage.start <= self._position),
+            WeightStage(self._position, later[0].weights),
+            *later[1:],
+        )
+
+    def _in_turn(self, share: Floats) -> tuple[Ints, Ints]:
+        """The documents that come next: their sources and lengths, in turn; at least a block and a half, if there are
+        as many."""
+        while True:
+            times: list[Floats] = []
+            for i in np.flatnonzero(share).tolist():
+                middles = self._middles(i, share)
+                while (not len(middles) or middles[-1] < self._horizon) and self._look_ahead(i):
+                    middles = self._middles(i, share)
+                times.append(middles[: np.searchsorted(middles, self._horizon, side="right")])
+            found = sum(map(len, times))
+            if found >= 3 * BLOCK // 2 or found == sum(len(self._ahead[i]) for i in np.flatnonzero(share)):
+                break
+            self._horizon *= 2 if found < BLOCK // 2 else 1.5 * BLOCK / found + 0.1
+        active = np.flatnonzero(share).tolist()
+        order = np.argsort(np.concatenate(times), kind="stable")[: 3 * BLOCK // 2]
+        source = np.repeat(active, [len(some) for some in times])[order]
+        tokens = np.concatenate([self._ahead[i][: len(some)] for i, some in zip(active, times, strict=True)])[order]
+        return source, tokens
+
+    def _middles(self, i: int, share: Floats) -> Floats:
+        """When the middle of each document that was looked at is reached, in tokens of the whole mixture from here."""
+        ahead = self._ahead[i]
+        found: Floats = (self._over[i] + np.cumsum(ahead) - ahead / 2) / share[i]
+        return found
+
+    def _look_ahead(self, i: int) -> bool:
+        """Some more lengths of a source; False: it has no more."""
+        first, size = int(self._given[i]) + len(self._ahead[i]), self.lengths[i]
+        turn, row = divmod(first, size)
+        if turn and self.ends in ("drop", "first"):
+            return False
+        found = self._tokens_of(i, turn, np.arange(row, min(size, row + BLOCK)))
+        self._ahead[i] = np.concatenate([self._ahead[i], found])
+        return True
+
+    def _cut(self, share: Floats, source: Ints, tokens: Ints) -> tuple[int, bool]:
+        """How many of these documents make up the block, and whether it is the last."""
+        done = [
+            int(at[left - 1]) + 1
+            for i, left in enumerate((np.array(self.lengths) - self._given).tolist())
+            if left > 0 and len(at := np.flatnonzero(source == i)) >= left
+        ]
+        if done and self.ends in ("drop", "first"):  # a source ends
+            return min(done), self.ends == "first"
+        missing = int((self._given < self.lengths).sum())
+        if self.ends == "all" and len(done) == missing:
+            return max(done, default=0), True
+        if self.ends == "all" and not any((self._given < self.lengths) & (share > 0)) and self._last_stage:
+            never = int(np.flatnonzero(self._given < self.lengths)[0])
+            raise BadOption(
+                f"source {never} has weight 0 from now on, so ends='all' would never come: use 'first' or 'drop'"
+            )
+        total = np.cumsum(tokens)
+        furthest = np.zeros(len(tokens))
+        for i in range(len(share)):
+            beyond = self._over[i] + np.cumsum(np.where(source == i, tokens, 0)) - share[i] * total
+            furthest = np.maximum(furthest, np.abs(beyond))
+        least = min(BLOCK // 2, len(tokens) - 1)
+        return least + int(np.argmin(furthest[least:])) + 1, False
+
+    @property
+    def _last_stage(self) -> bool:
+        return self.stages[-1].start <= self._position
+
+
+def _start(stage: WeightStage) -> int:
+    return stage.start
