@@ -65,6 +65,23 @@ def test_tails_as_they_are_worked_out_by_hand() -> None:
     assert sum(row["left_out"][1] for row in Loader(dropped)) == 2
 
 
+@pytest.mark.parametrize("made", ["unknown", "known", "shuffled", "stream"])
+@pytest.mark.parametrize("count", [320, 333])
+def test_concat_and_split_loses_at_most_the_last_row(made: str, count: int) -> None:
+    of = documents(count)
+    source = {
+        "unknown": lambda: Pipe.of(of).shuffle(),
+        "known": lambda: known(of),
+        "shuffled": lambda: known(of).shuffle(),
+        "stream": lambda: Pipe.of(lambda: iter(of)),
+    }[made]()
+    rows = list(Loader(source.pack(32, window=64, drop_tail=True)))
+    kept = sum(int(row["mask"].sum()) for row in rows)
+    lost = sum(map(len, of)) - kept
+    assert 0 <= lost < 32
+    assert sum(int(row["left_out"][1]) for row in rows) == lost
+
+
 def test_fitting_as_it_is_worked_out_by_hand() -> None:
     of = [[10 * i + t for t in range(n)] for i, n in enumerate([3, 5, 2, 4, 1, 6])]
     made = sorted(rows(Pipe.of(of).pack(8, how="fit", form="flat")))

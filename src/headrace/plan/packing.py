@@ -158,7 +158,7 @@ class Packing:
     """Tokens of the next row that a row shows too, for labels that are shifted by one; only where documents are split
     wherever a row ends."""
     drop_tail: bool = False
-    """A last row that is not full is left out."""
+    """The last row of all is left out if it is not full. (Rows at the ends of other windows are filled up.)"""
     window: int = WINDOW
 
     def __post_init__(self) -> None:
@@ -175,8 +175,8 @@ class Packing:
                 raise BadOption(f"pack({name}=): give a whole number of at least 1, not {value!r}")
         TokenBlocks((), self.size, self.overlap)
 
-    def window_rows(self, lengths: Sequence[int], key: int) -> Packed:
-        """The rows of one window. Where documents stay whole, the fullest rows are made first: `key` mixes them."""
+    def window_rows(self, lengths: Sequence[int], key: int, last: bool = True) -> Packed:
+        """The rows of one window, the last one or another. Where documents stay whole, the fullest rows are made first: `key` mixes them."""
         if self.how == "fit":
             made = best_fit(lengths, self.size, self.long)
             mixed = tuple(made.rows[i] for i in permutation(len(made.rows), key))
@@ -184,6 +184,7 @@ class Packing:
         blocks = TokenBlocks(np.cumsum(lengths, dtype=np.int64).tolist(), self.size, self.overlap)
         rows = [blocks.row(number) for number in range(blocks.count)]
         left = sum(piece.tokens for piece in blocks.rest)
-        if left > self.overlap and not self.drop_tail:
+        dropped = self.drop_tail and last
+        if left > self.overlap and not dropped:
             rows.append(blocks.rest)
-        return Packed(tuple(rows), 0, left if self.drop_tail else 0)
+        return Packed(tuple(rows), 0, left if dropped else 0)

@@ -24,7 +24,7 @@ class BucketWindows(WindowOp[list[Any]]):
     def window(self) -> int:
         return self.plan.window
 
-    def make(self, samples: list[Any], seed: int) -> list[list[Any]]:
+    def make(self, samples: list[Any], seed: int, last: bool) -> list[list[Any]]:
         lengths = [self._length(sample) for sample in samples]
         return [[samples[i] for i in step] for step in self.plan.window_steps(lengths, seed)]
 

@@ -45,9 +45,9 @@ class PackWindows(WindowOp[dict[str, Any]]):
     def window(self) -> int:
         return self.packing.window
 
-    def make(self, samples: list[Any], seed: int) -> list[dict[str, Any]]:
+    def make(self, samples: list[Any], seed: int, last: bool) -> list[dict[str, Any]]:
         layout, size = self.layout, self.packing.size + self.packing.overlap
-        made = self.packing.window_rows([layout.length(one) for one in samples], seed)
+        made = self.packing.window_rows([layout.length(one) for one in samples], seed, last)
         rows = [layout.row(row, size, samples.__getitem__) for row in made.rows]
         return [_counted(self.packing, row, made, first=not i) for i, row in enumerate(rows)]
 
@@ -188,7 +188,8 @@ class _Plans:
         lengths = self._known.at(np.arange(number * size, min((number + 1) * size, self._documents)))
         if self._separated:
             lengths = lengths + (lengths > 0)
-        return self._packing.window_rows(lengths.tolist(), key(self._seed, "window", number))
+        seed = key(self._seed, "window", number)
+        return self._packing.window_rows(lengths.tolist(), seed, number == self.windows - 1)
 
 
 class _Tables:

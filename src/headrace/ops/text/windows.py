@@ -28,8 +28,8 @@ class WindowOp(Op[Any, list[Out]]):
         """Samples, or positions of the input, that are taken together."""
 
     @abstractmethod
-    def make(self, samples: list[Any], seed: int) -> list[Out]:
-        """What becomes of a window; `seed` is its own."""
+    def make(self, samples: list[Any], seed: int, last: bool) -> list[Out]:
+        """What becomes of a window; `seed` is its own. `last`: there is none behind it."""
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -39,7 +39,7 @@ class WindowOp(Op[Any, list[Out]]):
             stop = min((position + 1) * size, inner.length)
             samples = _gather(inner, range(position * size, stop), here)
             place.at(here, position)
-            return self.make(samples, key(here.seed, "window", position))
+            return self.make(samples, key(here.seed, "window", position), stop == inner.length)
 
         return Indexed(-(-inner.length // size), get)
 
@@ -54,7 +54,8 @@ class WindowOp(Op[Any, list[Out]]):
         number = here.emitted
         while window := list(islice(samples, self.window)):
             place.at(here, number)
-            yield self.make(window, key(here.seed, "window", number))
+            # (A stream that ends with a whole window has no last one: to look ahead would be to hold a sample.)
+            yield self.make(window, key(here.seed, "window", number), len(window) < self.window)
             number += 1
 
     @property
