@@ -1,15 +1,22 @@
 """The law of the text path: stopped at any step, gone on with other workers and ranks, the same tokens come.
 
-Ranks are simulated in this process, over workers that answer in any order. Where lengths are known (stored tokens) the
-rows of all ranks together are one sequence, whatever the world. Where text is tokenized on the way, windows are packed
-where they are read: the rows are the same ones, each comes exactly once, and each rank gets its windows in order.
+Ranks are simulated in this process, over workers that answer in any order; every token is another one, so rows cannot
+be mistaken for each other. The sequence is that of the windows, and of the rows in each: one rank alone delivers it.
+
+    lengths known       the steps of all ranks, one after the other, are the sequence, before and after any stop, in any
+                        world: row s x R + r is the same whatever R is
+    tokenized on the    how many rows a window has is known only to whoever makes it. Ranks take windows in turn, and
+    way, filtered       each delivers its windows in the order of the sequence, so that all together, by window, are
+                        the sequence. With as many ranks as before, each rank's own sequence is that of a run without a
+                        stop; with other ranks what is left is dealt anew, and which rows make up a step is another
+                        matter: that would take every window on every rank, or rows that travel between ranks
 """
 
 import json
 import random
 from collections.abc import Iterator
-from itertools import islice
-from typing import Any
+from itertools import islice, zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,10 +33,23 @@ from headrace.observe.meter import Meter
 from headrace.sharing.arithmetic import FEW, with_passing
 from tests.depth import depth
 from tests.engine.scripted import Script, ScriptedWorkers
-from tests.ops.text_data import letters, texts
 
 SEED = 3
-SOURCES = [texts(40, 1), texts(60, 2), texts(50, 3)]
+
+
+def words(source: int, count: int) -> list[str]:
+    """Documents of other lengths, each with its number in front."""
+    chance = random.Random(source)
+    return [f"{1000 * source + n} {'x' * chance.randint(1, 60)}" for n in range(count)]
+
+
+def letters(text: str) -> list[int]:
+    """A tokenizer of which every token is another one."""
+    number, _, said = text.partition(" ")
+    return [int(number) * 100 + place for place in range(len(said))]
+
+
+SOURCES = [words(1, 40), words(2, 60), words(3, 50)]
 
 
 def long_enough(text: str) -> bool:
@@ -43,7 +63,7 @@ def mixture(sources: list[Pipe[Any]], ends: Any = "drop") -> Pipe[Any]:
 
 def tokenized() -> Pipe[Any]:
     made = mixture([Pipe.of(source).shuffle() for source in SOURCES]).filter(long_enough)
-    return made.tokenize(letters, eos=0)
+    return made.tokenize(letters)
 
 
 def known(source: list[str]) -> Pipe[Any]:
@@ -102,73 +122,105 @@ def read(samples: Iterator[Any], most: int) -> list[list[bytes]]:
     return [bare(sample) for sample in islice(samples, most)]
 
 
-def steps_of(
-    made: Any, ranks: int, steps: int, place: str | None, chance: random.Random
-) -> tuple[list[bytes], str | None, int]:
-    """The rows of so many steps of all ranks, step by step; where the job stands then; and steps that all have made."""
+class Part(NamedTuple):
+    """What a job has delivered from one place to another."""
+
+    by_rank: list[list[list[bytes]]]
+    """The rows of each step of each rank."""
+    place: str | None
+    """Where the job stands then; None: at its end."""
+
+    @property
+    def steps(self) -> list[bytes]:
+        """The rows of all ranks, step by step."""
+        return [row for step in zip_longest(*self.by_rank, fillvalue=[]) for batch in step for row in batch]
+
+    def rows(self, rank: int) -> list[bytes]:
+        return [row for batch in self.by_rank[rank] for row in batch]
+
+
+def part_of(made: Any, ranks: int, steps: int, place: str | None, chance: random.Random) -> Part:
+    """So many steps of all ranks."""
     at = None if place is None else RunPlace.read(json.loads(place))
     everyone = [Rank(made(ranks), at, rank, ranks, chance) for rank in range(ranks)]
     delivered = [read(one.run, steps) for one in everyone]
-    rows = [row for step in zip(*delivered, strict=False) for batch in step for row in batch]
-    made_by_all = min(map(len, delivered))
-    rows += [row for mine in delivered for batch in mine[made_by_all:] for row in batch]
-    if made_by_all < steps:
-        return rows, None, made_by_all
+    if min(map(len, delivered)) < steps:
+        return Part(delivered, None)
     if everyone[0].known:
         places = {json.dumps(plain_epoch_place(one.run.place())) for one in everyone}
         assert len(places) == 1
-        return rows, places.pop(), steps
+        return Part(delivered, places.pop())
     dealing = everyone[0].dealing
     assert dealing is not None
     joint = dealing.place([dealing.progress_of(one.run.place()) for one in everyone], steps, 0)
     state = snapshot(made(ranks), SEED, 0, joint)
     assert len(json.dumps(state)) <= 1024 + 40 * len(SOURCES)
-    return rows, json.dumps(plain_epoch_place(joint)), steps
+    return Part(delivered, json.dumps(plain_epoch_place(joint)))
 
 
-@pytest.mark.timeout(depth(60, 3000))
+@pytest.mark.timeout(depth(60, 6000))
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_rows_of_text_that_is_tokenized_on_the_way_come_once_in_any_world(name: str) -> None:
-    whole, _, _ = steps_of(UNKNOWN[name], 1, 10**6, None, random.Random(0))
-    alone = [row for batch in Loader(UNKNOWN[name](1), seed=SEED) for row in bare(batch)]
-    assert whole == alone  # of one rank the sequence is the same too, for any workers
+def test_rows_of_text_that_is_tokenized_on_the_way_are_one_sequence_by_window(name: str) -> None:
+    made = UNKNOWN[name]
+    whole = part_of(made, 1, 10**6, None, random.Random(0)).steps
+    assert whole == [row for batch in Loader(made(1), seed=SEED) for row in bare(batch)]
+    number = {row: i for i, row in enumerate(whole)}
+    assert len(number) == len(whole)
+    without_stop = {ranks: part_of(made, ranks, 10**6, None, random.Random(1)) for ranks in range(1, 5)}
     for case in range(depth(10, 1700)):
         chance = random.Random(case)
         ranks, others, steps = chance.randint(1, 4), chance.randint(1, 4), chance.randint(1, 8)
-        first, place, _ = steps_of(UNKNOWN[name], ranks, steps, None, chance)
-        rest = [] if place is None else steps_of(UNKNOWN[name], others, 10**6, place, chance)[0]
-        assert sorted(first + rest) == sorted(whole), f"case {case}: {ranks} ranks, {steps} steps, then {others}"
-        if ranks == others == 1:
-            assert first + rest == whole
+        said = f"case {case}: {ranks} ranks, {steps} steps, then {others}"
+        first = part_of(made, ranks, steps, None, chance)
+        rest = Part([[]] * others, None) if first.place is None else part_of(made, others, 10**6, first.place, chance)
+        for part in (first, rest):
+            for rank in range(len(part.by_rank)):
+                mine = [number[row] for row in part.rows(rank)]
+                assert mine == sorted(mine), said
+        assert sorted(number[row] for row in first.steps + rest.steps) == list(range(len(whole))), said
+        if ranks == others:
+            for rank in range(ranks):
+                assert first.rows(rank) + rest.rows(rank) == without_stop[ranks].rows(rank), said
 
 
 @pytest.mark.timeout(depth(60, 3000))
 @pytest.mark.parametrize("name", KNOWN)
 def test_rows_of_known_lengths_are_one_sequence_in_any_world(name: str) -> None:
-    whole, _, _ = steps_of(KNOWN[name], 1, 10**6, None, random.Random(0))
+    made = KNOWN[name]
+    whole = part_of(made, 1, 10**6, None, random.Random(0)).steps
     for case in range(depth(8, 1300)):
         chance = random.Random(case)
         ranks, others, steps = chance.choice([1, 2, 3, 4]), chance.choice([1, 2, 3, 4]), chance.randint(1, 5)
-        first, place, made = steps_of(KNOWN[name], ranks, steps, None, chance)
-        assert made == steps
-        assert place is not None
-        rest, _, _ = steps_of(KNOWN[name], others, 10**6, place, chance)
+        first = part_of(made, ranks, steps, None, chance)
+        assert first.place is not None
+        rest = part_of(made, others, 10**6, first.place, chance)
         if name == "balance":  # a step is dealt by cost: within it the order is that of ranks
-            assert sorted(first) == sorted(whole[: 12 * steps])
-            assert sorted(rest) == sorted(whole[12 * steps :])
+            assert sorted(first.steps) == sorted(whole[: 12 * steps])
+            assert sorted(rest.steps) == sorted(whole[12 * steps :])
         else:
-            assert first + rest == whole, f"case {case}: {ranks} ranks, {steps} steps, then {others}"
+            assert first.steps + rest.steps == whole, f"case {case}: {ranks} ranks, {steps} steps, then {others}"
 
 
-@pytest.mark.timeout(depth(60, 3000))
-def test_worker_processes_give_the_same_rows_after_a_change_of_workers() -> None:
-    pipe = UNKNOWN["fit"](1)
-    whole = [row for batch in Loader(pipe, seed=SEED) for row in bare(batch)]
-    for case in range(depth(2, 300)):
+def processes(made: Any, ranks: int, steps: int, state: str | None, chance: random.Random) -> tuple[list[bytes], str]:
+    """The rows of so many steps of all ranks, with worker processes; and the snapshot that all of them take then."""
+    delivered, states = [], set()
+    for rank in range(ranks):
+        world = World(rank=rank, ranks=ranks)
+        with Loader(made(ranks), seed=SEED, world=world, workers=chance.randint(1, 3), kind="process") as loader:
+            if state is not None:
+                loader.load_state_dict(json.loads(state))
+            delivered.append(read(iter(loader), steps))
+            states.add(json.dumps(loader.state_dict()))
+    assert len(states) == 1
+    return Part(delivered, None).steps, states.pop()
+
+
+@pytest.mark.timeout(depth(60, 6000))
+@pytest.mark.parametrize(("made", "most"), [(UNKNOWN["fit"], 1), (KNOWN["fit"], 3)], ids=["tokenized", "known"])
+def test_worker_processes_give_the_same_rows_after_a_change_of_workers_and_ranks(made: Any, most: int) -> None:
+    whole = [row for batch in Loader(made(1), seed=SEED) for row in bare(batch)]
+    for case in range(depth(1, 150)):
         chance = random.Random(case)
-        with Loader(pipe, seed=SEED, workers=chance.randint(1, 3), kind="process") as loader:
-            first = [row for batch in islice(iter(loader), chance.randint(1, 12)) for row in bare(batch)]
-            state = json.loads(json.dumps(loader.state_dict()))
-        with Loader(pipe, seed=SEED, workers=chance.randint(1, 3), kind="process") as loader:
-            loader.load_state_dict(state)
-            assert first + [row for batch in loader for row in bare(batch)] == whole
+        first, state = processes(made, chance.randint(1, most), chance.randint(1, 6), None, chance)
+        rest, _ = processes(made, chance.randint(1, most), 10**6, state, chance)
+        assert first + rest == whole, f"case {case}"
