@@ -176,8 +176,8 @@ class Packing:
         TokenBlocks((), self.size, self.overlap)
 
     def window_rows(self, lengths: Sequence[int], key: int, last: bool = True) -> Packed:
-        """The rows of one window. Where documents stay whole, the fullest rows are made first: `key` mixes them. `last`:
-        no window comes behind it."""
+        """The rows of one window. Where documents stay whole, the fullest rows are made first: `key` mixes them.
+        `last`: no window comes behind it."""
         if self.how == "fit":
             made = best_fit(lengths, self.size, self.long)
             mixed = tuple(made.rows[i] for i in permutation(len(made.rows), key))
