@@ -49,10 +49,6 @@ def read_what_there_is(batches: Any) -> None:
     ("bad", "options", "kind", "place"),
     [
         (deadly.raises, {}, KeyError, r"in sequence\(.*at position 13, in worker"),
-        # What is no Exception arrives as itself too, as it does without workers.
-        (deadly.calls_sys_exit, {}, SystemExit, "at position 13, in worker"),
-        (deadly.interrupts_itself, {}, KeyboardInterrupt, "at position 13, in worker"),
-        (deadly.gives_up, {}, deadly.GivenUp, "at position 13, in worker"),
         (deadly.NotPickled, {}, ValueError, "while its results were being packed, in worker"),
         (deadly.takes_all_memory, {"worker_init": deadly.little_memory}, MemoryError, "at position 13, in worker"),
         (

@@ -86,7 +86,7 @@ def test_a_rank_that_takes_blocks_from_a_counter_may_be_interrupted_at_any_momen
     moments, _ = moments_of(job.epochs[0])
     job.close()
     chance = random.Random(shape)
-    for _ in range(depth(6, 200)):
+    for _ in range(depth(6, 400)):
         moment = Moment(chance.randrange(moments), chance.choice([KeyboardInterrupt(), Interrupt()]))
         job, got = Job(pipe, RANKS), []
         for _ in range(chance.randrange(9)):

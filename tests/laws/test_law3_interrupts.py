@@ -24,14 +24,14 @@ PIPES: dict[str, Pipe[Any]] = {
 
 
 @pytest.mark.timeout(depth(60, 1500))
-@pytest.mark.parametrize("kind", ["inline", "thread3", "fork1"])
+@pytest.mark.parametrize("kind", depth(["inline", "thread3", "fork1"], ["inline", "thread3", "fork1", "server3"]))
 @pytest.mark.parametrize("name", list(PIPES))
 def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, kind: str) -> None:
     chance = random.Random(f"{name} {kind}")
     how = KINDS[kind]
     with Loader(PIPES[name], seed=3, **how) as loader:
         moments, whole = moments_of(iter(loader))
-    for _ in range(depth(12, 700) if kind == "inline" else depth(2, 30)):
+    for _ in range(depth(12 if kind == "inline" else 2, 350)):
         error = chance.choice([KeyboardInterrupt(), Interrupt()])
         moment = Moment(chance.randrange(moments), error)
         got: list[str] = []
@@ -64,7 +64,7 @@ def test_an_interrupt_inside_a_dataloader2_loses_and_repeats_nothing(limit: int 
 
     moments, whole = moments_of(epoch(DataLoader2(graph())), limit)
     chance = random.Random(f"dataloader2 {limit}")
-    for _ in range(depth(20, 500)):
+    for _ in range(depth(20, 1000)):
         loader: DataLoader2[Any] = DataLoader2(graph())
         got: list[str] = []
         moment = Moment(chance.randrange(moments), KeyboardInterrupt())

@@ -40,8 +40,10 @@ Chain = list[tuple[Here, Callable[[Any], Any], bool]]
 class Executor:
     """Runs tickets."""
 
-    def __init__(self, program: Program, seeds: bool) -> None:
+    def __init__(self, program: Program, seeds: bool, held: type[BaseException] = BaseException) -> None:
+        """`held`: errors of a stream that wait until the samples before them are handed on."""
         self.program = program
+        self._holds = held
         self.spot = Spot()
         if program.skips:
             self.spot.leave_out = self._skip
@@ -122,7 +124,7 @@ class Executor:
                     break
         except StopIteration:
             ended = True
-        except Exception as error:
+        except self._holds as error:
             if not samples or cursor.emitted != begun + len(samples):
                 raise  # (An exception that came from outside can come between a sample and its counting.)
             # What came before it is handed on first; the next block of this strand is the error.
@@ -307,7 +309,7 @@ class Executor:
 class _Held(NamedTuple):
     """An error of a strand that waits for the next block, and where it came."""
 
-    error: Exception
+    error: BaseException
     here: Here | None
     position: int
 

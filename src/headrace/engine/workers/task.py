@@ -44,12 +44,15 @@ class Made(NamedTuple):
 class Task:
     """Runs the tickets of one program, one after the other.
 
-    `packed` says that payloads have travelled: states of streams and listed items are bytes, there and back.
+    `packed` says that payloads have travelled: states of streams and listed items are bytes, there and back. `inline`:
+    this is the caller's own thread, where Ctrl-C may come at any moment and must go up at once.
     """
 
-    def __init__(self, program: Program, where: str, *, seeds: bool = True, packed: bool = True) -> None:
+    def __init__(
+        self, program: Program, where: str, *, seeds: bool = True, packed: bool = True, inline: bool = False
+    ) -> None:
         self.program = program
-        self.executor = Executor(program, seeds)
+        self.executor = Executor(program, seeds, Exception if inline else BaseException)
         self._where = where
         self._packed = packed
         last = program.last.number

@@ -1,5 +1,7 @@
 """What the dispatcher of a shared pool keeps account of: consumers, what they ask for, results, and lent memory."""
 
+from __future__ import annotations
+
 import marshal
 from collections import deque
 from hashlib import blake2b
@@ -53,8 +55,8 @@ class SharedSlot:
         self.key = key
         """None: no other consumer will ever have it."""
         self.uses = 0
-        self.read: set[int] = set()
-        """The numbers of the tickets that have read it."""
+        self.read: dict[int, ConsumerState] = {}
+        """The numbers of the tickets that have read it, and whose they were: one that failed is run again in parts."""
 
 
 class CachedResult:

@@ -206,7 +206,8 @@ class Dispatcher:
                 return False
         if reading is not None and (asked.number != reading.next[asked.strand] or reading.lost[asked.strand]):
             return False
-        if not self.settings.same and any(asked.number in memory.read for memory in asked.slots):
+        others = (memory.read.get(asked.number, consumer) is not consumer for memory in asked.slots)
+        if not self.settings.same and any(others):
             self._tell(consumer, asked, _twice())
             return True
         job = RunningTicket(asked, consumer)
@@ -214,7 +215,7 @@ class Dispatcher:
             return False
         for memory in asked.slots:
             memory.uses += 1
-            memory.read.add(asked.number)
+            memory.read[asked.number] = consumer
         self.run += 1
         if key is not None:
             self._running[key] = job
