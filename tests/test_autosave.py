@@ -206,3 +206,16 @@ def test_a_file_of_another_rank_is_enough_to_know_that_rank_zero_is_behind(tmp_p
     path.unlink()
     with Loader(PIPE, world=World(rank=1, ranks=2), autosave=path) as loader:
         assert loader.state_dict()["at"] is None, "without the file that was named the epoch begins anew"
+
+
+@pytest.mark.parametrize("pipe", [PIPE, Pipe.of(Numbers(12)), Pipe.of(Numbers(40)).filter(lambda x: x % 2 == 0).batch(4)])
+def test_a_loader_killed_behind_the_last_batch_goes_on_with_the_next_epoch(pipe: Pipe[Any], tmp_path: Path) -> None:
+    with Loader(pipe, seed=1, autosave=tmp_path / "a.json", every=1) as loader:
+        batches = iter(loader)
+        for _ in range(len(list(Loader(pipe, seed=1)))):
+            next(batches)
+    with Loader(pipe, seed=1, autosave=tmp_path / "a.json", every=1) as loader:
+        assert loader.epoch == 1
+        assert [repr(b) for b in loader] == [repr(b) for b in Loader(pipe, seed=1, epoch=1)]
+    with Loader(pipe, seed=1, autosave=tmp_path / "a.json", every=1) as loader:
+        assert loader.epoch == 2, "steps are counted from the start of that one"

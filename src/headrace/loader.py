@@ -12,7 +12,6 @@ stands when all have made as many steps as this one.
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar
 
@@ -34,7 +33,7 @@ from headrace.plan.world import World
 from headrace.ranks.detect import warn_if_ranks
 from headrace.ranks.env import job
 from headrace.ranks.mesh import Mesh, as_world
-from headrace.sharing import make, without_sync
+from headrace.sharing import make, on_ranks, without_sync
 from headrace.sharing.arithmetic import FEW, Sharing, with_passing
 from headrace.tracebacks import brief
 
@@ -114,9 +113,7 @@ class Loader(Generic[T]):
             warn_if_ranks(stacklevel=3)  # whoever called the constructor
         self.world = as_world(world)
         self.ends = ends
-        if sharding == "dynamic" and policy.window is None:
-            # A slow rank must not hold many blocks that others could do.
-            policy = replace(policy, window=policy.workers + 1, stretch=False)
+        policy = on_ranks(policy, self.world, sharding)
         plain, sync = without_sync(pipe)
         program = cut(
             plain,
@@ -159,6 +156,9 @@ class Loader(Generic[T]):
             self._autosave, saved = saving.Autosave.of(autosave, every, self.world.rank, writing, job())
             if saved is not None:
                 self.load_state_dict(saved)
+                if self._sharing.over(self._epoch, self._resume):  # killed behind its last batch
+                    self.set_epoch(self._epoch + 1)
+                    self._autosave.next_epoch()
         _LIVE.add(self)
 
     # --- iterating ----------------------------------------------------------------------------------------------------

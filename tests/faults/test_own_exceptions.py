@@ -134,7 +134,7 @@ def loading(kind: str, request: pytest.FixtureRequest) -> Iterator[Callable[[Pip
         yield lambda pipe: Loader(pipe, timeout=60, **STARTED[kind])  # type: ignore[arg-type]
 
 
-@pytest.mark.timeout(depth(60, 300))
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["threads", "fork", "server", "pool", *LARGE])
 def test_what_user_code_raises_arrives_as_itself_and_costs_nothing_else(
     kind: str, request: pytest.FixtureRequest

@@ -199,6 +199,10 @@ class Autosave:
             )  # fmt: skip
         self.trouble = f"{self._mine}: {error}"
 
+    def next_epoch(self) -> None:
+        """Nothing is left of the epoch that was found: the next one begins at its start."""
+        self._steps = 0
+
     def leave(self) -> None:
         """A loader is closed. (A door makes one loader after the other, and goes on counting.)"""
         if self.form is None:

@@ -38,6 +38,17 @@ class Delivery:
         return RunPlace(self.ticket.before.place(), taken, self._kept[0])
 
 
+def no_stop(error: BaseException) -> BaseException:
+    """The error of a ticket as it can be raised: a StopIteration would end the epoch in silence, and data be missing."""
+    if not isinstance(error, StopIteration):
+        return error
+    ended = RuntimeError("code of the pipe raised StopIteration")
+    for note in getattr(error, "__notes__", ()):
+        ended.add_note(note)
+    ended.__cause__ = error
+    return ended
+
+
 def open_one(reply: Reply, arena: Arena) -> Any:
     """The one output of a ticket."""
     if reply.slot is None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from headrace.engine.program import Program, Stage
 from headrace.engine.wire.independent import independent
-from headrace.engine.wire.messages import Skip
+from headrace.engine.wire.messages import GROUPED, Skip
 from headrace.nested import rough_bytes
 from headrace.op import Clock, Each, Flat, Here, Indexed, Source, Spot, Take, place, timed
 from headrace.ops.copies import ATOMS
@@ -176,6 +176,7 @@ class Executor:
                 get = place.in_rows(get, len(wanted), opened.ordinals[id(self.program.head)])
             group = self._fetch(get, wanted) if not stage.columnar else self._take(opened.indexed.take, wanted, number)
             self.spot.index = None  # a whole batch from here on
+            self.header[2] = GROUPED
             return self._push(chain, group, number) if group else []
         if not chain:
             return self._fetch(get, wanted, independent)
@@ -218,6 +219,7 @@ class Executor:
             return None
         assert take is not None
         self._note(wanted[0])
+        self.header[2] = GROUPED
         try:
             return take(np.array(wanted, dtype=np.int64), None)
         except Exception as error:
@@ -246,6 +248,7 @@ class Executor:
                 done += self._push(inner, sample, position)
         if stage.group is None:
             return done
+        self.header[2] = GROUPED
         return self._push(chain, done, number) if done else []
 
     def _push(self, chain: Chain, unit: object, position: int) -> list[Any]:

@@ -36,6 +36,20 @@ class OpState:
         return {"emitted": self.emitted, "skip": self.skip, "note": self.note, "turn": self.turn}
 
 
+class Ahead(NamedTuple):
+    """Batches that were delivered before their turn (ordered=False)."""
+
+    size: int
+    """Samples of a batch: counted in others, these numbers would mean something else."""
+    tickets: tuple[int, ...]
+    """Which ones, counted from the place."""
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        size, tickets = record(value, ("size", "tickets"), "what a snapshot says of batches that came before their turn")
+        return cls(whole(size), tuple(whole(ticket) for ticket in rows(tickets)))
+
+
 @dataclass(frozen=True, slots=True)
 class RunPlace:
     """Where one process stands in an epoch."""
@@ -51,15 +65,19 @@ class RunPlace:
     """How often a `cycle` in the consumer has started the run again."""
     ops: tuple[OpState, ...] = ()
     """Of the ops that run in the consumer, the last one first."""
+    ahead: Ahead | None = None
+    """Batches behind that place that were delivered all the same."""
 
     @classmethod
     def read(cls, value: object) -> Self:
-        place, gone, skipped, turn, ops = record(
-            value, ("place", "gone", "skipped", "turn", "ops"), "the place of a snapshot"
+        names = ["place", "gone", "skipped", "turn", "ops"]
+        early = isinstance(value, dict) and "ahead" in value
+        place, gone, skipped, turn, ops, *ahead = record(
+            value, [*names, "ahead"] if early else names, "the place of a snapshot"
         )
         return cls(
             None if place is None else read_place(place), whole(gone), whole(skipped), whole(turn),
-            tuple(OpState.read(op) for op in rows(ops)),
+            tuple(OpState.read(op) for op in rows(ops)), Ahead.read(*ahead) if ahead else None,
         )  # fmt: skip
 
     def plain(self) -> dict[str, Any]:
@@ -70,6 +88,7 @@ class RunPlace:
             "skipped": self.skipped,
             "turn": self.turn,
             "ops": [op.plain() for op in self.ops],
+            **({} if self.ahead is None else {"ahead": self.ahead._asdict()}),
         }
 
     def fit(self, program: Program) -> Self:
@@ -81,10 +100,18 @@ class RunPlace:
             )
         if self.place is not None:
             self.place.fit(program, len(program.stages) - 1)
+        last = program.last
+        if self.ahead is not None and not (program.indexed and last.single and last.group == self.ahead.size):
+            raise SnapshotRefused(
+                f"the snapshot was taken with ordered=False, when some batches of {self.ahead.size} had come before "
+                "their turn: go on with batches of that size"
+            )
         return self
 
     def describe(self) -> str:
         words = "the start of the epoch" if self.place is None else self.place.describe()
+        if self.ahead is not None:
+            words += f", and {len(self.ahead.tickets)} batches that came before their turn"
         if self.gone:
             words += f", and {self.gone} more outputs of the ticket there"
         words += f"; {self.skipped} samples left out so far" if self.skipped else ""
@@ -103,7 +130,7 @@ class RunPlace:
             ops.append(OpState(emitted, skip, note, turn))
         bottom: Any = state
         assert isinstance(bottom, RunPlace)
-        return RunPlace(bottom.place, bottom.gone, bottom.skipped, bottom.turn, tuple(ops))
+        return RunPlace(bottom.place, bottom.gone, bottom.skipped, bottom.turn, tuple(ops), bottom.ahead)
 
     def cursors(self) -> State:
         """The states of cursors that such a place came from."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from headrace.errors import BadOption, meant
+from headrace.errors import BadOption, TooManyErrors, meant
 
 Kind = Literal["inline", "thread", "process", "ray"]
 """The kinds of workers: `engine/pool.py` makes a set of each."""
@@ -38,6 +38,13 @@ class Budget:
             return True
         return self.fraction is not None and skipped > self.fraction * max(seen, 100)
 
+    def exceeded(self, skipped: int, position: int, op: str, error: str) -> TooManyErrors:
+        """The error that ends an epoch; what the last of the failures was."""
+        return TooManyErrors(
+            f"{skipped} samples have failed, more than on_error={self} allows; the last one at position {position} in "
+            f"{op}: {error}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -48,6 +55,8 @@ class Policy:
     prefetch: int = 2
     """Tickets that wait in a worker's own queue."""
     ordered: bool = True
+    """False: batches as they come. Single samples, streams in several stages, and ranks that share by arithmetic or
+    votes keep their order: where they stand could not be said."""
     timeout: float | None = None
     """Seconds to wait for the next batch before WorkerStuck is raised."""
     start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None

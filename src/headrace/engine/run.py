@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from headrace.engine.any_order import AnyOrder
 from headrace.engine.assembled import Assembled
-from headrace.engine.delivery import Delivery, open_many, open_one
+from headrace.engine.delivery import Delivery, no_stop, open_many, open_one
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
@@ -26,7 +27,7 @@ from headrace.engine.stuck import replace_or_raise
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
 from headrace.engine.workers.protocol import Workers
-from headrace.errors import Closed, SnapshotRefused, TooManyErrors
+from headrace.errors import Closed, SnapshotRefused
 from headrace.observe.meter import Meter
 from headrace.plan.world import World
 
@@ -62,6 +63,9 @@ class Run:
         setting = Setting(program, policy, epoch, world, ends, workers.release)
         self._feeds: list[Feed] = open_feeds(at.place, setting, first)
         self._streamed = self._feeds[0].streamed
+        self._unordered = not policy.ordered and not self._streamed and program.last.single  # (batches only)
+        told = first is not None or program.stages[0].feed == "listed"  # who made the tickets counts them
+        self._any = None if told or not (self._unordered or at.ahead) else AnyOrder(at, program.last.group or 0)
         self._groups = [feed for feed in self._feeds[1:] if isinstance(feed, Regroup)]
         """Of each stage but the last, the feed that its results go to."""
         self._pending: list[Ticket | None] = [None] * len(program.stages)
@@ -90,7 +94,7 @@ class Run:
         """Until when the workers have enough to do, as far as one can tell."""
         self._owner = os.getpid()
         self.sound = True
-        """False while the loop is inside: whoever finds it so after an error must not use these workers again."""
+        """False while the loop is inside: after an error there these workers must not be used again."""
         workers.begin()
 
     # --- delivery -----------------------------------------------------------------------------------------------------
@@ -122,7 +126,8 @@ class Run:
             self._delivered += 1
             if self.workers.concurrent and (not self.workers.rest or time.perf_counter() > self._looked):
                 self._keep_busy()
-            self.delivery, self.taken = Delivery(item.ticket, item.kept), 0
+            delivery = Delivery if self._any is None else self._any.delivery
+            self.delivery, self.taken = delivery(item.ticket, item.kept), 0
             self.skipped = item.skips
             if item.error is not None:
                 self._raise(item)
@@ -144,13 +149,7 @@ class Run:
         self.delivery.many = 0
         self.failed = True
         try:
-            if isinstance(error, StopIteration):
-                # It would end the epoch in silence, and the rest of the data would be missing.
-                ended = RuntimeError("code of the pipe raised StopIteration")
-                for note in getattr(error, "__notes__", ()):
-                    ended.add_note(note)
-                raise ended from error
-            raise error
+            raise no_stop(error)
         finally:
             del error  # or traceback and frame would keep each other, and the workers, until gc finds them
 
@@ -220,12 +219,9 @@ class Run:
                         self._close(stage)
                     break
                 ticket.order = self._issued[stage]
-                if ticket.error is not None:
-                    failed = Reply(ticket)
-                    failed.error = ticket.error
-                    self._issued[stage] += 1
-                    self._windows[stage][ticket.order] = failed
-                    self._settle(stage)
+                gone = stage == self._last and self._any is not None and not self._any.begins(ticket)
+                if gone or ticket.error is not None:
+                    self._answer(ticket, None if gone else ticket.error)
                     continue
                 if self._assembled and stage == self._last:
                     self._issued[stage] += 1
@@ -240,6 +236,16 @@ class Run:
                 self._pending[stage] = None
                 self._issued[stage] += 1
                 self._outstanding += 1
+
+    def _answer(self, ticket: Ticket, error: BaseException | None) -> None:
+        """Nobody has to run this ticket: it stands for an error of the stage before, or was delivered already."""
+        if error is None:
+            self.let_go(ticket)
+        reply = Reply(ticket)
+        reply.outputs, reply.error = [], error
+        self._issued[ticket.stage] += 1
+        self._windows[ticket.stage][ticket.order] = reply
+        self._settle(ticket.stage)
 
     def _room(self, stage: int, limit: int) -> bool:
         if stage == self._last:
@@ -264,7 +270,7 @@ class Run:
             self._groups[stage].closed = True
 
     def _all_ended(self) -> bool:
-        settled = self._expect == self._issued and self._pending == [None] * len(self._pending)
+        settled = self._expect == self._issued and not any(self._pending)
         return settled and all(feed.ended for feed in self._feeds)
 
     def _accept(self, reply: Reply) -> None:
@@ -289,7 +295,7 @@ class Run:
     def _settle(self, stage: int) -> None:
         """Hand on what is next in order."""
         window = self._windows[stage]
-        if stage == self._last and not self.policy.ordered and not self._streamed:
+        if stage == self._last and self._unordered:
             for order in list(window):
                 reply = window.pop(order)
                 if reply.error is not None:
@@ -355,13 +361,8 @@ class Run:
         if not reply.skipped:
             return
         self.meter.skip(self.epoch, stage, reply.skipped)
-        budget = self.policy.on_error
-        if isinstance(budget, Budget) and budget.spent(reply.skips, self._inputs[stage]):
-            position, op, error, _ = reply.skipped[-1]
-            reply.error = TooManyErrors(
-                f"{reply.skips} samples have failed, more than on_error={budget} allows; the last one at position "
-                f"{position} in {op}: {error}"
-            )
+        if isinstance(budget := self.policy.on_error, Budget) and budget.spent(reply.skips, self._inputs[stage]):
+            reply.error = budget.exceeded(reply.skips, *reply.skipped[-1][:3])
 
     def place(self) -> RunPlace:
         """Where the epoch stands: at the ticket at hand, with so many of its outputs gone."""

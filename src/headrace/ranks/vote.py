@@ -137,6 +137,10 @@ class VoteThread:
         self._open: deque[PendingVote] = deque()
         """Those that somebody may wait for."""
         self._thread: threading.Thread | None = None
+        """The one that casts them, once it does."""
+        self._serving = threading.Lock()
+        """Held for good by that thread. (An interrupt inside `Thread.start()` leaves one that runs or one that never
+        will, and does not say which: whoever comes first serves, and any other one ends at once.)"""
         self._closed = False
 
     def begin(self, epoch: int) -> EpochVotes:
@@ -163,10 +167,9 @@ class VoteThread:
         answer = PendingVote(self._timeout)
         self._open.append(answer)
         self._votes.put((vote, answer))
-        if self._thread is None:
+        if not self._serving.locked():
             # It must never keep a program from ending, whatever the other ranks do.
-            self._thread = threading.Thread(target=self._serve, name="headrace votes", daemon=True)
-            self._thread.start()
+            threading.Thread(target=self._serve, name="headrace votes", daemon=True).start()
         return answer
 
     def close(self) -> None:
@@ -177,14 +180,17 @@ class VoteThread:
         for answer in list(self._open):
             answer.fail(_closed())  # another thread may be reading
         self._votes.put(None)
-        if self._thread is None or not self._thread.is_alive():  # (An interrupt may have come before its start.)
+        if self._serving.acquire(blocking=False):
             self._group.close()
-        elif self._thread is not threading.current_thread():  # the collector runs anywhere
+        elif self._thread is not None and self._thread is not threading.current_thread():  # the collector runs anywhere
             self._thread.join(min(self._timeout, GRACE))
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
+        if not self._serving.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
         broken: BaseException | None = None
         try:
             while (asked := self._votes.get()) is not None:

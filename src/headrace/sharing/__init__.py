@@ -8,6 +8,7 @@ A loader asks its sharing to begin an epoch at a place (None: at its start) and 
 A place is where the job stands, the same on every rank, and loads in another world.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.policy import Policy
@@ -63,6 +64,15 @@ def _check_dynamic(program: Program, policy: Policy, world: World, ends: str, ti
             "sharding='dynamic' with ordered=False needs batches that are made of one block each, and this pipe "
             "regroups samples: leave ordered=True"
         )
+
+
+def on_ranks(policy: Policy, world: World, sharding: str) -> Policy:
+    """The policy, as ranks that share an epoch in this way can follow it."""
+    if sharding == "dynamic":
+        # A slow rank must not hold many blocks that others could do.
+        return policy if policy.window else replace(policy, window=policy.workers + 1, stretch=False)
+    # What one rank has received before its turn, others would not know of: no snapshot would be one of all.
+    return policy if world.share_ranks == 1 else replace(policy, ordered=True)
 
 
 def without_sync(pipe: Pipe[Any]) -> tuple[Pipe[Any], float | None]:

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple, NoReturn
 
 from headrace.engine.epoch import Epoch, StartWatch
 from headrace.engine.feeds.elastic import InTurns
-from headrace.engine.feeds.place import Feed
+from headrace.engine.feeds.place import Feed, Setting, chain
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
 from headrace.engine.plain import Json
+from headrace.engine.policy import Policy
 from headrace.engine.program import Program, Stage
+from headrace.engine.wire.messages import Ticket
 from headrace.engine.worlds import in_turns, in_world
 from headrace.errors import BadOption, NoLength, SnapshotRefused
 from headrace.op import Each
@@ -70,6 +72,11 @@ class Sharing:
             return at.fit(self.program)
         if at is None:
             return None
+        if at.ahead is not None and self._world.share_ranks > 1:
+            raise SnapshotRefused(
+                "the snapshot was taken with ordered=False in one process, when some batches had come before their "
+                "turn: what is left cannot be shared by arithmetic; finish the epoch there, or take it with ordered=True"
+            )
         if self.program.steps_known:
             at = in_world(at, self.program, self._world)
         if isinstance(at.place, Regrouped):
@@ -79,6 +86,16 @@ class Sharing:
             # Of a loader that handed samples on one by one without looking.
             at = RunPlace(Regrouped(at.place, at.gone), 0, at.skipped)
         return at.fit(self.program)
+
+    def over(self, epoch: int, at: EpochPlace | None) -> bool:
+        """Whether nothing is left of an epoch behind this place, as far as arithmetic can tell."""
+        if not isinstance(at, RunPlace) or at.place is None or at.gone or at.ahead or at.ops:
+            return False
+        first, *later = chain(at.place)
+        if not isinstance(first, Position) or any(isinstance(p, Regrouped) and p.offset for p in later):
+            return False
+        setting = Setting(self.program, Policy(), epoch, self._world, self._ends, lambda slot: None)
+        return first.open(setting, 0).next(_Nobody()) is None
 
     def first(self, number: int) -> int:
         """What rank 0 gives, on all ranks; all ask before the same epoch. Without a connection it is what was given."""
@@ -180,6 +197,13 @@ class Sharing:
             "place where ranks part this pipe does more than filter, map and batch once, so what each rank held cannot "
             f"be given to others; go on with {ranks} ranks, or start the epoch anew"
         )
+
+
+class _Nobody:
+    """Makes a ticket only to see whether there is one."""
+
+    def let_go(self, ticket: Ticket) -> None:
+        pass
 
 
 FEW = 8

@@ -45,7 +45,7 @@ class Counted(Sharing):
         if at is None or (isinstance(at, RunPlace) and at.place is None):
             return None
         place = at.place if isinstance(at, RunPlace) else None
-        if isinstance(at, RunPlace) and isinstance(place, Position) and not at.gone:
+        if isinstance(at, RunPlace) and isinstance(place, Position) and not at.gone and not at.ahead:
             # Taken with static sharding, which had come to one position everywhere.
             return RunPlace(Finished(((0, place.position),) if place.position else ()), 0, at.skipped)
         if not isinstance(place, Finished):

@@ -1,7 +1,8 @@
 """Deaths: how a worker ended, what it was doing then, and how often one sample may do that.
 
 A sample that was at hand at two deaths is **poison**: one error that names it, or, with on_poison="skip", the ticket
-runs again without it. Only the ticket that was running counts, never those that were queued.
+runs again without it. Only the ticket that was running counts, never those that were queued; and once it is answered,
+its samples have done nothing wrong. An op on a whole batch (a collate) is held against the batch, not against a sample.
 
 A worker process writes the position at hand into the header of its ticket's slot, where it can be read after a death.
 Where no memory can be read (Ray), the first death in a ticket names no sample; from then on the ticket is *watched*:
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import BEGUN, PACKING, Ticket
+from headrace.engine.wire.messages import BEGUN, GROUPED, PACKING, Ticket
 from headrace.errors import PoisonSample
 
 STREAM_DEATHS = 5
@@ -36,6 +37,8 @@ class At(NamedTuple):
     position: int
     packing: bool
     """All its samples were made, and the reply was being packed."""
+    grouped: bool = False
+    """They were, and an op had them all in hand."""
 
 
 class Deaths:
@@ -44,7 +47,15 @@ class Deaths:
     def __init__(self, on_poison: str) -> None:
         self._on_poison = on_poison
         self._blocks: Counter[tuple[int, int, int | None, int]] = Counter()
-        self._samples: Counter[tuple[int, int, int]] = Counter()
+        self._samples: dict[tuple[int, int, int | None, int], Counter[At]] = {}
+        """Of each ticket that a worker has died in: where."""
+
+    def survived(self, ticket: Ticket) -> None:
+        """The ticket is answered."""
+        if self._blocks:  # (Asked after every ticket.)
+            name = _name(ticket)
+            self._blocks.pop(name, None)
+            self._samples.pop(name, None)
 
     def watched(self, ticket: Ticket) -> bool:
         """A worker has died while it ran this ticket."""
@@ -64,22 +75,39 @@ class Deaths:
             return
         if at is None:
             return
-        # Which sample of a ticket it was that could not be packed is not known: that is held against the ticket.
-        sample = (ticket.stage, ticket.epoch, -1 - ticket.number if at.packing else at.position)
-        self._samples[sample] += 1
-        if self._samples[sample] < 2:
+        if at.packing or at.grouped:
+            at = at._replace(position=-1)  # which sample it was is not known: that is held against the ticket
+        seen = self._samples.setdefault(name, Counter())
+        seen[at] += 1
+        if seen[at] < 2:
             return
         if at.packing:
             raise PoisonSample(
                 f"a worker {why}, twice, while it was packing what it had made ({ticket}): a sample there ends the "
                 f"process that pickles it; look at it with workers=0, or return plain data and arrays"
             )
+        if at.grouped:
+            if self._on_poison == "raise":
+                raise PoisonSample(
+                    f"an op on a whole batch ended its worker twice: it {why} ({ticket}); look at it with workers=0, or "
+                    f"leave such batches out with on_poison='skip'"
+                )
+            ticket.avoid = _positions(ticket)
+            return
         if self._on_poison == "raise":
             raise PoisonSample(
                 f"the sample at position {at.position} ended its worker twice: it {why} ({ticket}); "
                 f"look at it with workers=0, or leave such samples out with on_poison='skip'"
             )
         ticket.avoid = (*ticket.avoid, at.position)
+
+
+def _positions(ticket: Ticket) -> tuple[int, ...]:
+    """Everything that a batch is made of."""
+    first, then, last = ticket.payload
+    if isinstance(first, list):  # (references to samples, the number of the first, and how far they lie apart)
+        return tuple(range(then, then + ticket.inputs() * last, last))
+    return (*range(first, then), *last)
 
 
 def _name(ticket: Ticket) -> tuple[int, int, int | None, int]:
@@ -91,8 +119,8 @@ def at_hand(tickets: Iterable[Ticket]) -> tuple[Ticket, At] | None:
     for ticket in tickets:
         assert ticket.slot is not None
         seq, position, begun = _HEADER.unpack_from(ticket.slot.map, 0)
-        if seq == ticket.seq and begun in (BEGUN, PACKING):
-            return ticket, At(position, begun == PACKING)
+        if seq == ticket.seq and begun in (BEGUN, PACKING, GROUPED):
+            return ticket, At(position, begun == PACKING, begun == GROUPED)
     return None
 
 
@@ -103,7 +131,9 @@ def doing(tickets: Iterable[Ticket], program: Program) -> str:
     if found is None:
         return f"{tickets[0]}, not begun"
     ticket, at = found
-    where = "packing its results" if at.packing else f"at position {at.position}"
+    where = f"at position {at.position}"
+    if at.packing or at.grouped:
+        where = "packing its results" if at.packing else "with a whole batch in hand"
     return f"{where}, {ticket}: {program.ops(ticket.stage)}"
 
 

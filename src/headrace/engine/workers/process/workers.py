@@ -269,6 +269,7 @@ class ProcessWorkers(Workers):
         elif kind == SLOTTED and ticket.home is not None:
             self._placement.made(ticket, reply.spans[0])
         ticket.slot = None
+        self._deaths.survived(ticket)
         if reply.state is not None:
             self._strands.note(ticket, reply.state)
         for number in held:

@@ -243,6 +243,8 @@ class RayWorkers(Workers):
             return
         del worker.calls[call.ref]
         worker.load -= len(call.tickets)
+        for ticket in call.tickets:
+            self._deaths.survived(ticket)
         body, spent = answer
         if call.samples is not None:
             self._kept(call, body, replies)
