@@ -208,7 +208,9 @@ def test_a_file_of_another_rank_is_enough_to_know_that_rank_zero_is_behind(tmp_p
         assert loader.state_dict()["at"] is None, "without the file that was named the epoch begins anew"
 
 
-@pytest.mark.parametrize("pipe", [PIPE, Pipe.of(Numbers(12)), Pipe.of(Numbers(40)).filter(lambda x: x % 2 == 0).batch(4)])
+@pytest.mark.parametrize(
+    "pipe", [PIPE, Pipe.of(Numbers(12)), Pipe.of(Numbers(40)).filter(lambda x: x % 2 == 0).batch(4)]
+)
 def test_a_loader_killed_behind_the_last_batch_goes_on_with_the_next_epoch(pipe: Pipe[Any], tmp_path: Path) -> None:
     with Loader(pipe, seed=1, autosave=tmp_path / "a.json", every=1) as loader:
         batches = iter(loader)

@@ -103,6 +103,18 @@ def test_a_death_inside_a_sample_names_the_sample_and_how(method: str, bad: Any,
 
 
 @pytest.mark.parametrize("on_poison", ["raise", "skip"])
+def test_a_death_inside_an_op_on_a_batch_is_held_against_the_batch(method: str, on_poison: str) -> None:
+    for pipe in (Pipe.of(Numbers()).batch(4), Pipe.of(Numbers()).filter(deadly.is_number).batch(4)):
+        how: Any = {"workers": METHODS[method], "start_method": method, "timeout": 30, "on_poison": on_poison}
+        with Loader(pipe.map(deadly.ends_with_the_bad_one), **how) as loader:
+            if on_poison == "skip":
+                assert list(loader) == [*BATCHES[:3], *BATCHES[4:]]
+            else:
+                with pytest.raises(PoisonSample, match="whole batch ended its worker twice: it exited with code 3"):
+                    read_what_there_is(iter(loader))
+
+
+@pytest.mark.parametrize("on_poison", ["raise", "skip"])
 def test_a_death_while_a_result_is_pickled_is_not_blamed_on_another_sample(method: str, on_poison: str) -> None:
     with load(method, deadly.DeadlyToPickle, on_poison=on_poison) as loader:
         batches = iter(loader)

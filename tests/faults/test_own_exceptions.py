@@ -1,6 +1,6 @@
 """What user code raises arrives as itself from every kind of worker: also what is no `Exception`.
 
-It is the answer of one batch, or of one sample where nothing is batched: those before it come first, and those behind it
+It is the answer of one batch, or of one sample where nothing is batched: those before it come first, those behind it
 afterwards. Without workers it goes up at once, as an interrupt does, and a snapshot stands before it.
 """
 

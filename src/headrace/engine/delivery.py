@@ -39,7 +39,7 @@ class Delivery:
 
 
 def no_stop(error: BaseException) -> BaseException:
-    """The error of a ticket as it can be raised: a StopIteration would end the epoch in silence, and data be missing."""
+    """The error of a ticket as it can be raised: a StopIteration would end the epoch in silence, with data missing."""
     if not isinstance(error, StopIteration):
         return error
     ended = RuntimeError("code of the pipe raised StopIteration")

@@ -46,7 +46,9 @@ class Ahead(NamedTuple):
 
     @classmethod
     def read(cls, value: object) -> Self:
-        size, tickets = record(value, ("size", "tickets"), "what a snapshot says of batches that came before their turn")
+        size, tickets = record(
+            value, ("size", "tickets"), "what a snapshot says of batches that came before their turn"
+        )
         return cls(whole(size), tuple(whole(ticket) for ticket in rows(tickets)))
 
 

@@ -69,8 +69,7 @@ class Run:
         self._groups = [feed for feed in self._feeds[1:] if isinstance(feed, Regroup)]
         """Of each stage but the last, the feed that its results go to."""
         self._pending: list[Ticket | None] = [None] * len(program.stages)
-        self._issued = [0] * len(program.stages)
-        self._expect = [0] * len(program.stages)
+        self._issued, self._expect = [0] * len(program.stages), [0] * len(program.stages)
         self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
         self._outstanding = 0
         self._singly = [Singly() for _ in program.stages]

@@ -75,7 +75,7 @@ class Sharing:
         if at.ahead is not None and self._world.share_ranks > 1:
             raise SnapshotRefused(
                 "the snapshot was taken with ordered=False in one process, when some batches had come before their "
-                "turn: what is left cannot be shared by arithmetic; finish the epoch there, or take it with ordered=True"
+                "turn: what is left cannot be shared by arithmetic; finish the epoch there, or use ordered=True"
             )
         if self.program.steps_known:
             at = in_world(at, self.program, self._world)

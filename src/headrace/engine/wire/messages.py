@@ -30,7 +30,7 @@ from headrace.tracebacks import Call
 TICKETS, STOP = range(2)
 READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
 BEGUN, DONE, PACKING, GROUPED = 1, 2, 3, 4
-"""What a slot's header says of its ticket: inside a sample, answered, making the reply, or inside an op on the batch."""
+"""What a slot's header says of its ticket: inside a sample, answered, making the reply, or inside an op on a batch."""
 
 Skip = tuple[int, str, str, int | None]
 """A sample that failed and was left out: its position, the op, the error, and which one of its source it is."""

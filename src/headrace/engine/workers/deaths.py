@@ -89,8 +89,8 @@ class Deaths:
         if at.grouped:
             if self._on_poison == "raise":
                 raise PoisonSample(
-                    f"an op on a whole batch ended its worker twice: it {why} ({ticket}); look at it with workers=0, or "
-                    f"leave such batches out with on_poison='skip'"
+                    f"an op on a whole batch ended its worker twice: it {why} ({ticket}); look at it with workers=0, "
+                    f"or leave such batches out with on_poison='skip'"
                 )
             ticket.avoid = _positions(ticket)
             return
