@@ -77,4 +77,5 @@ class OutOfOrder(Delivery):
     def place(self, taken: int) -> RunPlace:
         delivered = taken >= self.many
         now = self._then if delivered else self._until
-        return RunPlace(now.place and now.place.place(), 0, now.kept + self._kept[delivered], ahead=now.ahead)
+        place = None if now.place is None else now.place.place()
+        return RunPlace(place, 0, now.kept + self._kept[delivered], ahead=now.ahead)
