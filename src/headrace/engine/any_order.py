@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from headrace.engine.delivery import Delivery
 from headrace.engine.feeds.place import Placed
-from headrace.engine.places import Ahead, RunPlace
+from headrace.engine.places import Overtaken, RunPlace
 from headrace.engine.wire.messages import Ticket
 
 
@@ -19,7 +19,7 @@ class _Now(NamedTuple):
     """Where the epoch stands, what is ahead of that, and how many samples earlier stages have left out before it."""
 
     place: Placed | None
-    ahead: Ahead | None
+    ahead: Overtaken | None
     kept: int
 
 
@@ -51,7 +51,7 @@ class AnyOrder:
             self._oldest += 1
         ahead = None
         if self._gone:
-            ahead = Ahead(self._size, tuple(sorted(order - self._oldest for order in self._gone)))
+            ahead = Overtaken(self._size, tuple(sorted(order - self._oldest for order in self._gone)))
         oldest = self._begun.get(self._oldest)
         then = (
             _Now(self._last.after, ahead, self._last.kept[1])

@@ -36,7 +36,7 @@ class OpState:
         return {"emitted": self.emitted, "skip": self.skip, "note": self.note, "turn": self.turn}
 
 
-class Ahead(NamedTuple):
+class Overtaken(NamedTuple):
     """Batches that were delivered before their turn (ordered=False)."""
 
     size: int
@@ -67,7 +67,7 @@ class RunPlace:
     """How often a `cycle` in the consumer has started the run again."""
     ops: tuple[OpState, ...] = ()
     """Of the ops that run in the consumer, the last one first."""
-    ahead: Ahead | None = None
+    ahead: Overtaken | None = None
     """Batches behind that place that were delivered all the same."""
 
     @classmethod
@@ -79,7 +79,7 @@ class RunPlace:
         )
         return cls(
             None if place is None else read_place(place), whole(gone), whole(skipped), whole(turn),
-            tuple(OpState.read(op) for op in rows(ops)), Ahead.read(*ahead) if ahead else None,
+            tuple(OpState.read(op) for op in rows(ops)), Overtaken.read(*ahead) if ahead else None,
         )  # fmt: skip
 
     def plain(self) -> dict[str, Any]:
