@@ -195,6 +195,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "this iterator belongs to process": in_a_copy,
     "worker ... (process ...) ...;": lambda: read(Pipe.of([1]).map(dies), restarts=0, **FORK),
     "the sample at position ... ended its worker twice": lambda: read(Pipe.of([1]).map(dies), **FORK),
+    "an op on a whole batch ended its worker twice": lambda: read(Pipe.of([1]).batch(1).map(dies), **FORK),
     "the worker that reads a stream": lambda: read(Pipe.of(deadly), **FORK),
     "nothing arrived within ... seconds": lambda: read(Pipe.of([1]).map(hangs), timeout=0.3, **FORK),
     "... samples have failed": lambda: read(Pipe.of([1, 2]).map(fails), on_error=Budget(count=1)),

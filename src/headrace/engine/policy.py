@@ -38,12 +38,13 @@ class Budget:
             return True
         return self.fraction is not None and skipped > self.fraction * max(seen, 100)
 
-    def exceeded(self, skipped: int, position: int, op: str, error: str) -> TooManyErrors:
-        """The error that ends an epoch; what the last of the failures was."""
-        return TooManyErrors(
-            f"{skipped} samples have failed, more than on_error={self} allows; the last one at position {position} in "
-            f"{op}: {error}"
-        )
+
+def too_many(budget: Budget, skipped: int, position: int, op: str, error: str) -> TooManyErrors:
+    """The budget is spent; what the last of the failures was."""
+    return TooManyErrors(
+        f"{skipped} samples have failed, more than on_error={budget} allows; the last one at position {position} in "
+        f"{op}: {error}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

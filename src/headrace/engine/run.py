@@ -20,7 +20,7 @@ from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
 from headrace.engine.places import RunPlace
-from headrace.engine.policy import STRETCH, Budget, Policy
+from headrace.engine.policy import STRETCH, Budget, Policy, too_many
 from headrace.engine.program import Program
 from headrace.engine.singly import Singly
 from headrace.engine.stuck import replace_or_raise
@@ -361,7 +361,7 @@ class Run:
             return
         self.meter.skip(self.epoch, stage, reply.skipped)
         if isinstance(budget := self.policy.on_error, Budget) and budget.spent(reply.skips, self._inputs[stage]):
-            reply.error = budget.exceeded(reply.skips, *reply.skipped[-1][:3])
+            reply.error = too_many(budget, reply.skips, *reply.skipped[-1][:3])
 
     def place(self) -> RunPlace:
         """Where the epoch stands: at the ticket at hand, with so many of its outputs gone."""
