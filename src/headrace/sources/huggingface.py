@@ -1,11 +1,54 @@
-"""Hugging Face: a data set of the hub, as a stream."""
+"""Hugging Face: streams of data sets, of the hub or made in the program (`IterableDataset`).
 
+A stream resumes by its own `state_dict`, taken every so many samples; what came since is read again and dropped. One
+with a shuffle buffer does not say what the buffer holds, so it is read again from its start: nothing is lost.
+"""
+
+import copy
+import importlib.util
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 from headrace.errors import MissingExtra
 from headrace.op import Here, Source, place
+
+OFTEN = 256
+"""Samples between two states: taking one costs about as much as several samples."""
+
+
+class Streamed(Protocol):
+    """What is asked of an `IterableDataset`."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+
+def is_stream(data: object) -> bool:
+    """Whether this is an `IterableDataset`. (Who has one has imported its module.)"""
+    module: Any = sys.modules.get("datasets")
+    return module is not None and isinstance(data, module.IterableDataset)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HuggingFaceStream(Source[Any]):
+    """The samples of an `IterableDataset`."""
+
+    data: Streamed
+    user = True
+
+    def flow(self, here: Here) -> Iterator[Any]:
+        # A copy: a data set keeps its state in itself, and several strands may read it in one process.
+        return read_on(copy.deepcopy(self.data), here)
+
+    def accepts(self, note: object) -> bool:
+        return is_note(note)
+
+    @classmethod
+    def name(cls) -> str:
+        return "huggingface"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +59,58 @@ class HuggingFace(Source[Any]):
     options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        import importlib.util
-
         if importlib.util.find_spec("datasets") is None:
             raise MissingExtra("datasets is not installed; it comes with: pip install datasets")
 
     def flow(self, here: Here) -> Iterator[Any]:
-        import importlib
-
         loaded = importlib.import_module("datasets").load_dataset(
             path=self.path, **{"streaming": True, **dict(self.options)}
         )
-        for position, sample in enumerate(loaded):
-            place.at(here, position)
-            if position % here.strands == here.strand:
-                yield sample
+        return read_on(loaded, here)
+
+    def accepts(self, note: object) -> bool:
+        return is_note(note)
 
     @classmethod
     def name(cls) -> str:
         return "huggingface"
+
+
+def read_on(data: object, here: Here) -> Iterator[Any]:
+    """The samples of this strand, from where `here` says it was."""
+    stream = cast(Streamed, data) if is_stream(data) and not _has_buffer(data) else None
+    first = 0
+    if stream is not None and here.note is not None:
+        state, first = here.note
+        stream.load_state_dict(state)
+    for number, sample in enumerate(cast(Streamed, data), first):
+        if number % here.strands == here.strand:
+            place.at(here, number)
+            yield sample
+        if stream is not None and (number + 1) % OFTEN == 0:
+            here.rest([stream.state_dict(), number + 1])
+
+
+def is_note(note: object) -> bool:
+    """Nothing, or a state and how many samples came before it."""
+    if note is None:
+        return True
+    return (
+        isinstance(note, list)
+        and len(note) == 2
+        and isinstance(note[0], dict)
+        and isinstance(note[1], int)
+        and note[1] >= 0
+    )
+
+
+def _has_buffer(data: object) -> bool:
+    """Whether samples wait in a shuffle buffer, which a state leaves out."""
+    left = [getattr(data, "_ex_iterable", None)]
+    while left:
+        step = left.pop()
+        if type(step).__name__.startswith("BufferShuffled"):
+            return True
+        left += [inner for inner in (getattr(step, "ex_iterable", None),) if inner is not None]
+        left += list(getattr(step, "ex_iterables", ()))
+    return False

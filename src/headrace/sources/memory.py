@@ -63,8 +63,8 @@ class KeptSequence(FromSequence[T]):
 class FromIterable(Source[T]):
     """Anything that can be iterated; each epoch calls `iter()` on it again.
 
-    A function without arguments is called for a fresh iterable each epoch. An object with `state_dict` and
-    `load_state_dict` resumes by them; any other is read again up to the position.
+    A function without arguments is called for a fresh iterable each epoch. It resumes by being read again up to the
+    position.
     """
 
     data: Iterable[T] | Callable[[], Iterable[T]]

@@ -8,6 +8,7 @@ from headrace.errors import BadOption
 from headrace.observe.meter import files, planned
 from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
+from headrace.tables.arrow_stream import MAGIC, ArrowStream
 from headrace.tables.packages import package
 
 READERS = 16
@@ -109,8 +110,11 @@ def open_parquet(path: str) -> Any:
 
 
 def open_arrow(path: str) -> Any:
+    """An Arrow file, or a file that holds an Arrow stream."""
     pa = package("pyarrow")
     if is_remote(path):
         return pa.ipc.open_file(open_path(path))
     files.opened()
-    return pa.ipc.open_file(pa.memory_map(local(path)))
+    name = local(path)
+    source = pa.memory_map(name)
+    return pa.ipc.open_file(source) if source.read(len(MAGIC)) in (MAGIC, b"") else ArrowStream(name)

@@ -18,9 +18,10 @@ def from_frame(data: object) -> Source[Any] | None:
     if not _may_be_frame(data):
         return None
     if _package(data) == "datasets":
+        from headrace.sources.huggingface import HuggingFaceStream, is_stream
         from headrace.tables.stored import from_hf
 
-        return from_hf(data)
+        return HuggingFaceStream(data) if is_stream(data) else from_hf(data)  # type: ignore[arg-type]
     if _is_dataset(data):
         from headrace.tables.stored import from_dataset
 

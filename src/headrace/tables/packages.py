@@ -10,7 +10,7 @@ from headrace.errors import BadPipe, missing
 EXTRAS = {"pyarrow": "arrow", "pandas": "frames", "polars": "frames", "torch": "torch", "jax": "jax"}
 
 
-THREADED = ("polars",)
+THREADED = ("polars", "lance", "array_record")
 """Packages with threads of their own, which do not come along when a process is forked: the next call waits forever."""
 _lost: set[str] = set()
 
@@ -29,6 +29,9 @@ def check_threads(name: str) -> None:
         raise BadPipe(
             f"a forked worker cannot make {name} frames: {name} was loaded before the fork and lost its threads in it; "
             f"use start_method='server' or 'spawn', kind='thread', or batch(as_='arrow') and make the frame yourself"
+            if name == "polars"
+            else f"a forked worker cannot read through {name}: it was loaded before the fork and lost its threads in "
+            "it; use start_method='server' or 'spawn', or kind='thread'"
         )
 
 

@@ -71,6 +71,9 @@ class OpenFile:
         files.opened()
         self.state = FileState.of(self._fd)
         self.size = self.state.size
+        """The first place after all samples. Places are bytes, of a packed file those of what is packed into it."""
+        self.bytes = self.size
+        """Bytes of all of it, as they lie in memory."""
 
     held = 0
     """Bytes that stay in memory while a unit of it is read."""
@@ -124,6 +127,10 @@ class StoredFormat(ABC):
     name: ClassVar[str]
     scanned: ClassVar[bool] = True
     """Finding the spans means reading through the file, so they are kept beside it."""
+
+    def open(self, path: str) -> OpenFile:
+        """A file of this format, to be read at any place."""
+        return OpenFile(path)
 
     @abstractmethod
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:

@@ -3,12 +3,15 @@
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.errors import BadOption, meant
+from headrace.op import Source
+from headrace.sources.extra import demand
 from headrace.sources.listing import expand
 from headrace.sources.open import is_remote
 from headrace.sources.stored import litdata, mds
+from headrace.sources.stored.array_record import ArrayRecords
 from headrace.sources.stored.bag import Bag
 from headrace.sources.stored.form import StoredFormat
 from headrace.sources.stored.jsonl import JsonLines
@@ -18,6 +21,8 @@ from headrace.sources.stored.packed import ENDINGS
 from headrace.sources.stored.source import StoredFiles
 from headrace.sources.stored.tar import TarShards
 from headrace.sources.stored.tfrecord import TfRecords
+from headrace.tables.hf_folder import from_hf_folder, is_hf_folder
+from headrace.tables.lance import from_lance, is_lance
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -28,7 +33,13 @@ class Known(NamedTuple):
     endings: tuple[str, ...]
 
 
+def _array_records(trust: bool, files: tuple[str, ...]) -> ArrayRecords:
+    demand("arrayrecord", "array_record")
+    return ArrayRecords()
+
+
 FORMATS: dict[str, Known] = {
+    "arrayrecord": Known(_array_records, (".array_record", ".arrayrecord")),
     "bag": Known(lambda trust, files: Bag(), (".bag",)),
     "jsonl": Known(lambda trust, files: JsonLines(), (".jsonl", ".ndjson")),
     "litdata": Known(litdata.litdata, ()),
@@ -39,14 +50,44 @@ FORMATS: dict[str, Known] = {
 }
 
 
-def stored(paths: Paths, format: str | None, index: str | os.PathLike[str] | None, trust: bool) -> StoredFiles:
+class KnownFolder(NamedTuple):
+    """A format whose samples are rows of tables: one folder is one data set."""
+
+    is_one: Callable[[str], bool]
+    make: Callable[[str], Source[Any]]
+
+
+FOLDERS: dict[str, KnownFolder] = {
+    "datasets": KnownFolder(is_hf_folder, from_hf_folder),
+    "lance": KnownFolder(is_lance, from_lance),
+}
+
+
+def stored(paths: Paths, format: str | None, index: str | os.PathLike[str] | None, trust: bool) -> Source[Any]:
     """A source of all samples of these files."""
-    if format is not None and format not in FORMATS:
-        raise BadOption(f"format={format!r}: choose one of {', '.join(FORMATS)}{meant(format, FORMATS)}")
+    names = [*FORMATS, *FOLDERS]
+    if format is not None and format not in names:
+        raise BadOption(f"format={format!r}: choose one of {', '.join(names)}{meant(format, names)}")
+    if (folder := _folder(paths, format)) is not None:
+        return folder
     files = _files(paths)
     name = format if format is not None else _by_ending(files)
-    folder = None if index is None else os.fspath(index)
-    return StoredFiles(files, FORMATS[name].make(trust, files), folder)
+    return StoredFiles(files, FORMATS[name].make(trust, files), None if index is None else os.fspath(index))
+
+
+def _folder(paths: Paths, format: str | None) -> Source[Any] | None:
+    """A data set that is a folder of tables, if this is one."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    for path in (os.fspath(one) for one in given):
+        name = format if format in FOLDERS else next((n for n, known in FOLDERS.items() if known.is_one(path)), None)
+        if name is None or format not in (None, name):
+            continue
+        if len(given) > 1:
+            raise BadOption(f"{path} is a whole data set: make a pipe of each, and put them together with concat()")
+        if not FOLDERS[name].is_one(path):
+            raise BadOption(f"{path} is not a folder of the format {name!r}")
+        return FOLDERS[name].make(path)
+    return None
 
 
 def _files(paths: Paths) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class UnpackedFile(OpenFile):
             self._unpacked_size(*span) for span in zip(members.starts.tolist(), members.sizes.tolist(), strict=True)
         ]
         self._ends: Ints = np.cumsum(np.array(sizes, np.int64)) if sizes else np.zeros(0, np.int64)
-        self.size = sum(sizes)
+        self.size = self.bytes = sum(sizes)
         self.held = max(sizes, default=0)
         if self.held > LARGEST:
             raise DamagedFile(

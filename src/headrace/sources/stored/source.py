@@ -136,7 +136,7 @@ def _catalog(paths: tuple[str, ...], states: tuple[FileState, ...], form: Stored
             file.check(state)
             found = spans_in(file, form, folder)
             inside = np.searchsorted(found.starts, file.cuts(UNIT))
-            total, largest = total + file.size, max(largest, file.held)
+            total, largest = total + file.bytes, max(largest, file.held)
         unit_ends.append(first + np.unique(inside[inside > 0]))
         spans.append(found)
         first += len(found.starts)
