@@ -152,7 +152,7 @@ def test_a_scan_that_was_killed_goes_on(tmp_path: Path, run_script: RunScript, w
     program = """
         import os, signal, sys
         from headrace.sources.stored import index, jsonl
-        jsonl.PIECE, jsonl.OFTEN, index.OFTEN = 1000, 100, 4000
+        jsonl.PIECE, index.OFTEN = 1000, 4000
         write, left = index._write_at, [int(sys.argv[2])]
         def dying(*given):
             write(*given)

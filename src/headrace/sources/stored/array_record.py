@@ -83,9 +83,12 @@ class _Reader:
         try:
             self._file: Any = module.ArrayRecordReader(path, OPTIONS)
             self.count = int(self._file.num_records())
-            found = re.search(r"group_size:(\d+)", self._file.writer_options_string() or "")
+            options = self._file.writer_options_string()
+            if not self._file.ok() or (options is None and not self.count):
+                raise ValueError("its footer cannot be read")  # (the reader itself says: no records)
         except (RuntimeError, ValueError, IndexError) as error:
             raise DamagedFile(f"{path} is not an ArrayRecord file, or a damaged one ({error})") from None
+        found = re.search(r"group_size:(\d+)", options or "")
         self.group = int(found[1]) if found else 1
         self._groups: dict[int, list[bytes]] = {}
 

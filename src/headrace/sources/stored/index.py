@@ -4,8 +4,8 @@
 
 An index belongs to one file as it was: its size and the time of its last change are in the index, and a file that has
 changed since is refused, because positions would point at other samples. One process scans, the others wait for it.
-While it runs, what it finds is appended every few hundred megabytes, and then the head says how much of it counts: a
-scan that was killed goes on from there.
+While it runs, what it finds is appended, and every few hundred megabytes the head says how much of it counts: a scan
+that was killed goes on from there.
 """
 
 import json
@@ -107,29 +107,24 @@ def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_About, 
     fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.ftruncate(fd, HEAD + 16 * about.count)  # (what was appended when the scan was killed does not count)
-        parts: list[Spans] = []
+        count = about.count
         for found in form.find(file, about.upto):
-            parts.append(found.spans)
+            # At once, while it is in the processor's cache.
+            _write_at(fd, _rows(found.spans), HEAD + 16 * count)
+            count += len(found.spans.starts)
             if found.upto - about.upto >= OFTEN:
-                about = _append(fd, about, parts, found.upto)
-                parts = []
+                about = replace(about, count=count, upto=found.upto)
+                _write_at(fd, memoryview(_head(about)), 0)
                 log.info("indexing %s: %d %%", file.path, 100 * about.upto // max(1, file.size))
-        _append(fd, about, parts, file.size)
+        _write_at(fd, memoryview(_head(replace(about, count=count, upto=file.size))), 0)
     finally:
         os.close(fd)
 
 
-def _append(fd: int, about: _About, parts: list[Spans], upto: int) -> _About:
-    """Write down what was found, then say so."""
-    count = about.count
-    for part in parts:
-        rows = np.empty((len(part.starts), 2), "<i8")
-        rows[:, 0], rows[:, 1] = part.starts, part.sizes
-        _write_at(fd, rows.reshape(-1).view(np.uint8).data, HEAD + 16 * count)
-        count += len(rows)
-    about = replace(about, count=count, upto=upto)
-    _write_at(fd, memoryview(_head(about)), 0)
-    return about
+def _rows(spans: Spans) -> memoryview:
+    rows = np.empty((len(spans.starts), 2), "<i8")
+    rows[:, 0], rows[:, 1] = spans.starts, spans.sizes
+    return rows.reshape(-1).view(np.uint8).data
 
 
 def _write_at(fd: int, data: memoryview, offset: int) -> None:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.sources.stored.form import DamagedFile, Found, Ints, OpenFile, Spans, StoredFormat, joined
+from headrace.sources.stored.form import DamagedFile, Found, Ints, OpenFile, Spans, StoredFormat
 
 PIECE = 1 << 20
 """Bytes that are looked at together: few enough that they stay in the processor's cache."""
-OFTEN = 1 << 18
-"""Lines that are told at a time."""
 NEWLINE = 0x0A
-BLANK = np.isin(np.arange(256), np.frombuffer(b" \t\r\v\f", np.uint8))
+BLANK = 0x20
+"""The last of the letters that a blank line may hold; a document begins with a later one."""
 MARK = b"\xef\xbb\xbf"
 """What some programs write at the start of text in UTF-8."""
 COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
@@ -35,8 +34,6 @@ class JsonLines(StoredFormat):
                     "Pipe.files(...).open_files().decompress().readlines()"
                 )
         line = at = start or (len(MARK) if head.startswith(MARK) else 0)
-        lines: list[Spans] = []
-        count = 0
         while at < file.size:
             data = file.read(at, min(PIECE, file.size - at))
             letters = np.frombuffer(data, np.uint8)
@@ -44,13 +41,10 @@ class JsonLines(StoredFormat):
             if at + len(data) == file.size and data[-1] != NEWLINE:
                 ends = np.append(ends, len(data))
             if len(ends):
-                lines.append(_lines(file, letters, ends, at, line))
-                count += len(ends)
+                lines = _lines(file, letters, ends, at, line)
                 line = at + int(ends[-1]) + 1
+                yield Found(lines, min(line, file.size))
             at += len(data)
-            if lines and (count >= OFTEN or at == file.size):
-                yield Found(joined(lines), min(line, file.size))
-                lines, count = [], 0
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
         return json.loads(data)
@@ -63,10 +57,12 @@ def _lines(file: OpenFile, letters: NDArray[np.uint8], ends: Ints, at: int, line
     np.add(ends[:-1], 1, out=starts[1:])
     sizes = ends - starts
     # Blank lines are looked for only among those that begin with a blank, or in an earlier piece.
-    first = np.minimum(starts, len(letters) - 1)
-    first[0] = max(first[0], 0)
-    doubtful = BLANK[letters[first]]
-    doubtful[0] |= starts[0] < 0
+    begun_before = line < at
+    if begun_before:
+        starts[0] = 0
+    doubtful = letters[starts] <= BLANK
+    if begun_before:
+        starts[0], doubtful[0] = line - at, True
     starts += at
     if doubtful.any() or not sizes.all():
         kept = sizes > 0
