@@ -5,90 +5,100 @@ and after that are cut off again, in several chunks), so that whatever offset is
 """
 
 import datetime as dt
-import decimal
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from tests.tables.random_values import (
+    BITS,
+    DATES,
+    MOMENTS,
+    TEXT,
+    TIMES,
+    Seeds,
+    Value,
+    changed,
+    decimals,
+    floating,
+    many,
+    octets,
+    whole,
+)
+
 ROWS = 6
 INTS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 UNSIGNED = {pa.uint8(): 8, pa.uint16(): 16, pa.uint32(): 32, pa.uint64(): 64}
-MOMENTS = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=4)
-SCALARS: dict[Any, st.SearchStrategy[Any]] = {
-    pa.bool_(): st.booleans(),
-    **{kind: st.integers(-(1 << bits), (1 << bits) - 1) for kind, bits in INTS.items()},
-    **{kind: st.integers(0, (1 << bits) - 1) for kind, bits in UNSIGNED.items()},
-    pa.float16(): st.floats(width=16),
-    pa.float32(): st.floats(width=32),
-    pa.float64(): st.floats(),
-    pa.timestamp("s"): MOMENTS.map(lambda t: t.replace(microsecond=0)),
-    pa.timestamp("ms"): MOMENTS.map(lambda t: t.replace(microsecond=0)),
+SCALARS: dict[Any, Value] = {
+    pa.bool_(): BITS,
+    **{kind: whole(-(1 << bits), (1 << bits) - 1) for kind, bits in INTS.items()},
+    **{kind: whole(0, (1 << bits) - 1) for kind, bits in UNSIGNED.items()},
+    **{kind: floating(kind.bit_width) for kind in (pa.float16(), pa.float32(), pa.float64())},
+    pa.timestamp("s"): changed(MOMENTS, lambda t: t.replace(microsecond=0)),
+    pa.timestamp("ms"): changed(MOMENTS, lambda t: t.replace(microsecond=0)),
     pa.timestamp("us"): MOMENTS,
-    pa.timestamp("us", "Europe/Zurich"): MOMENTS.map(lambda t: t.replace(tzinfo=dt.UTC)),
-    pa.timestamp("ns"): st.integers(-(10**18), 10**18),
-    pa.date32(): st.dates(dt.date(1900, 1, 1), dt.date(2200, 1, 1)),
-    pa.date64(): st.dates(dt.date(1900, 1, 1), dt.date(2200, 1, 1)),
-    pa.time32("s"): st.integers(0, 86_399),
-    pa.time32("ms"): st.integers(0, 86_399_999),
-    pa.time64("us"): st.times(),
-    pa.time64("ns"): st.integers(0, 86_399_999_999_999),
-    pa.duration("s"): st.integers(-(10**9), 10**9),
-    pa.duration("ms"): st.integers(-(10**12), 10**12),
-    pa.duration("us"): st.integers(-(10**15), 10**15),
-    pa.duration("ns"): st.integers(-(10**18), 10**18),
-    pa.month_day_nano_interval(): st.tuples(*[st.integers(-99, 99)] * 3).map(lambda t: pa.MonthDayNano(t)),
+    pa.timestamp("us", "Europe/Zurich"): changed(MOMENTS, lambda t: t.replace(tzinfo=dt.UTC)),
+    pa.timestamp("ns"): whole(-(10**18), 10**18),
+    pa.date32(): DATES,
+    pa.date64(): DATES,
+    pa.time32("s"): whole(0, 86_399),
+    pa.time32("ms"): whole(0, 86_399_999),
+    pa.time64("us"): TIMES,
+    pa.time64("ns"): whole(0, 86_399_999_999_999),
+    pa.duration("s"): whole(-(10**9), 10**9),
+    pa.duration("ms"): whole(-(10**12), 10**12),
+    pa.duration("us"): whole(-(10**15), 10**15),
+    pa.duration("ns"): whole(-(10**18), 10**18),
+    pa.month_day_nano_interval(): changed(many(whole(-99, 99), 3, 3), pa.MonthDayNano),
     **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), TEXT),
-    **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), st.binary(max_size=4)),
-    pa.binary(2): st.binary(min_size=2, max_size=2),
-    **{t: st.integers(-999, 999).map(lambda n: decimal.Decimal(n).scaleb(-2)) for t in (pa.decimal32(5, 2),)},
-    **{t: st.integers(-(10**6), 10**6).map(lambda n: decimal.Decimal(n).scaleb(-2)) for t in (pa.decimal64(9, 2),)},
-    pa.decimal128(20, 2): st.integers(-(10**9), 10**9).map(lambda n: decimal.Decimal(n).scaleb(-2)),
-    pa.decimal256(50, 2): st.integers(-(10**9), 10**9).map(lambda n: decimal.Decimal(n).scaleb(-2)),
+    **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), octets(0, 4)),
+    pa.binary(2): octets(2, 2),
+    pa.decimal32(5, 2): decimals(-999, 999),
+    pa.decimal64(9, 2): decimals(-(10**6), 10**6),
+    pa.decimal128(20, 2): decimals(-(10**9), 10**9),
+    pa.decimal256(50, 2): decimals(-(10**9), 10**9),
 }
 PLAIN = [pa.bool_(), pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.timestamp("us"), pa.date32()]
 PLAIN += [pa.time32("s"), pa.duration("ns")]
 
 
-def values_of(kind: Any, holes: bool = True) -> st.SearchStrategy[Any]:
-    """Values that pa.array(..., kind) takes; with `holes`, of some types they may have None inside."""
+def value_of(kind: Any, draw: Random, holes: bool = True) -> Any:
+    """A value that pa.array(..., kind) takes; with `holes`, of some types it may have None inside."""
     types = pa.types
 
-    def inside(part: Any) -> st.SearchStrategy[Any]:
-        values = values_of(part, holes)
-        return values | values | values | st.none() if holes else values
+    def inside(part: Any) -> Any:
+        return None if holes and draw.random() < 0.25 else value_of(part, draw, holes)
 
     if kind in SCALARS:
-        return SCALARS[kind]
+        return SCALARS[kind](draw)
     if types.is_null(kind):
-        return st.none()
+        return None
     if types.is_union(kind):
-        return SCALARS[pa.int64()] | TEXT
+        return draw.choice([SCALARS[pa.int64()], TEXT])(draw)
     if isinstance(kind, pa.BaseExtensionType):
-        return _extension_values(kind)
+        return _extension_value(kind, draw)
     if types.is_fixed_size_list(kind):
-        return st.lists(inside(kind.value_type), min_size=kind.list_size, max_size=kind.list_size)
+        return [inside(kind.value_type) for _ in range(kind.list_size)]
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        return values_of(kind.value_type)
+        return value_of(kind.value_type, draw)
     if types.is_map(kind):
-        return st.lists(st.tuples(values_of(kind.key_type), inside(kind.item_type)), max_size=2)
+        return [(value_of(kind.key_type, draw), inside(kind.item_type)) for _ in range(draw.randint(0, 2))]
     if types.is_struct(kind):
-        return st.fixed_dictionaries({field.name: inside(field.type) for field in kind})
-    return st.lists(inside(kind.value_type), max_size=3)
+        return {field.name: inside(field.type) for field in kind}
+    return [inside(kind.value_type) for _ in range(draw.randint(0, 3))]
 
 
-def _extension_values(kind: Any) -> st.SearchStrategy[Any]:
+def _extension_value(kind: Any, draw: Random) -> Any:
     if kind.extension_name == "arrow.uuid":
-        return st.uuids().map(lambda u: u.bytes)
+        return draw.randbytes(16)
     if kind.extension_name == "arrow.bool8":
-        return st.integers(0, 1)
+        return draw.randint(0, 1)
     if kind.extension_name == "arrow.json":
-        return st.sampled_from(['{"a": 1}', "[]", "3", "null"])
+        return draw.choice(['{"a": 1}', "[]", "3", "null"])
     if kind.extension_name == "arrow.fixed_shape_tensor":
-        inner = values_of(kind.value_type)
-        return st.lists(inner, min_size=kind.storage_type.list_size, max_size=kind.storage_type.list_size)
-    return values_of(kind.storage_type)
+        return [value_of(kind.value_type, draw) for _ in range(kind.storage_type.list_size)]
+    return value_of(kind.storage_type, draw)
 
 
 def _union(mode: str, values: list[Any]) -> Any:
@@ -184,34 +194,32 @@ def dictionary_with_null(array: Any) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(codes, array.type.index_type), grown, ordered=array.type.ordered)
 
 
-@st.composite
-def columns(draw: st.DrawFn, rows: int = ROWS, kinds: st.SearchStrategy[Any] = TYPES) -> tuple[Any, Any]:
-    """A chunked array of one type, and the plainest array of the same values."""
-    kind = draw(kinds)
-    values = draw(st.lists(values_of(kind, draw(st.booleans())), min_size=rows, max_size=rows))
-    for row in draw(st.sets(st.integers(0, rows - 1), max_size=rows)) if draw(st.booleans()) else ():
+def column_of(kind: Any, draw: Random, rows: int = ROWS, pieces: bool = True) -> tuple[Any, Any]:
+    """A chunked array of this type, and the plainest array of the same values."""
+    holes = draw.random() < 0.5
+    values = [value_of(kind, draw, holes) for _ in range(rows)]
+    for row in draw.sample(range(rows), draw.randint(0, rows)) if draw.random() < 0.5 else ():
         values[row] = None
-    whole = array_of(kind, values)
-    before, after = draw(st.integers(0, 2)), draw(st.integers(0, 1))
-    cuts = sorted(draw(st.lists(st.integers(0, rows), max_size=2))) if not pa.types.is_null(kind) else []
+    before, after = draw.randint(0, 2), draw.randint(0, 1)
+    cut = draw.randint(0, 2) if pieces and not pa.types.is_null(kind) else 0
+    cuts = sorted(draw.randint(0, rows) for _ in range(cut))
     chunks = []
     for start, stop in zip([0, *cuts], [*cuts, rows], strict=True):
-        padded = values[start:stop]
-        padded = [*(values[:1] * before), *padded, *(values[-1:] * after)]
-        chunk = shifted(array_of(kind, padded)) if draw(st.booleans()) else array_of(kind, padded)
-        if pa.types.is_dictionary(kind) and draw(st.booleans()):
+        padded = [*(values[:1] * before), *values[start:stop], *(values[-1:] * after)]
+        chunk = shifted(array_of(kind, padded)) if draw.random() < 0.5 else array_of(kind, padded)
+        if pa.types.is_dictionary(kind) and draw.random() < 0.5:
             chunk = dictionary_with_null(chunk)
         chunks.append(chunk.slice(before, stop - start))
-    return pa.chunked_array(chunks, kind), whole
+    return pa.chunked_array(chunks, kind), array_of(kind, values)
 
 
 @st.composite
 def arrow_tables(draw: st.DrawFn, width: int = 2) -> tuple[Any, dict[str, Any]]:
     """A table with a column `row` that numbers its rows, and its columns as the plainest arrays."""
-    made = {f"c{i}": draw(columns()) for i in range(draw(st.integers(1, width)))}
+    kinds, values = draw(st.lists(TYPES, min_size=1, max_size=width)), draw(Seeds)
+    made = {f"c{i}": column_of(kind, values) for i, kind in enumerate(kinds)}
     numbers = pa.array(range(ROWS))
     table = pa.table({"row": numbers, **{name: chunked for name, (chunked, _) in made.items()}})
-    if draw(st.booleans()):  # as a part of a longer one
-        whole = pa.concat_tables([table.slice(0, 1), table, table.slice(ROWS - 1)])
-        table = whole.slice(1, ROWS)
+    if values.random() < 0.5:  # as a part of a longer one
+        table = pa.concat_tables([table.slice(0, 1), table, table.slice(ROWS - 1)]).slice(1, ROWS)
     return table, {"row": numbers, **{name: whole for name, (_, whole) in made.items()}}
