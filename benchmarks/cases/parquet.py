@@ -1,6 +1,6 @@
 """Parquet ten times as large as the memory for it: shuffled rows a second, beside Ray Data and HF datasets.
 
-    headrace   a permutation of all rows, by lanes (`shuffle()`), two threads
+    headrace   a permutation of all rows, with few row groups open (`shuffle(quality=)`), two threads
     ray        blocks in random order, and a buffer of as many rows as fit (`iter_batches(local_shuffle_buffer_size=)`)
     hf         files in random order, and a buffer of as many rows (`streaming=True`, `shuffle(buffer_size=)`)
 
