@@ -12,6 +12,7 @@ import pytest
 from headrace.loader import Loader
 from headrace.observe.drawing import curve, flame, timeline
 from headrace.observe.profile import Profile, profile
+from headrace.pipe.graph import Pipe
 from tests.observe.planted import plain, slow_map
 from tests.programs import needs_chromium
 
@@ -62,7 +63,13 @@ def test_every_ticket_and_every_turn_has_a_box(seen: Profile) -> None:
     boxes = [attrs["class"] for tag, attrs in found if tag == "rect"]
     assert boxes.count("stage0") == len(seen.record.recorder.spans)
     assert boxes.count("step") == 40
-    assert boxes.count("wait") == sum(turn.waited > 0 for turn in seen.record.turns)
+    assert boxes.count("start") == 1
+    assert boxes.count("wait") == sum(turn.waited > 0 for turn in seen.record.turns[1:])
+
+
+def test_curves_without_anything_in_them_are_left_out() -> None:
+    with Loader(Pipe.of(range(40)).batch(4)) as loader:
+        assert "<figure>" not in profile(loader, batches=5).html()
 
 
 def test_the_verdict_and_the_ops_are_in_the_text(seen: Profile) -> None:

@@ -28,6 +28,7 @@ svg { width: 100%; display: block; } svg text { font-size: 12px; fill: #fff; poi
 .lane { flex: 1; overflow: hidden; cursor: grab; touch-action: none; }
 figure { margin: .6rem 0 0 7.4rem; }
 .legend i { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; }
+.start { fill: var(--soft); background: var(--soft); }
 .wait { fill: var(--wait); background: var(--wait); } .take { fill: var(--take); background: var(--take); }
 .step, .room-step { fill: var(--step); background: var(--step); } .all { fill: var(--soft); }
 .stage0, .room-work { fill: var(--s0); background: var(--s0); }
@@ -119,6 +120,7 @@ def _parts(data: Mapping[str, Any]) -> str:
 
 def _legend(data: Mapping[str, Any]) -> str:
     kinds = [
+        ("start", "start-up"),
         ("wait", "waiting"),
         ("take", "taking a batch"),
         ("step", "training step"),
@@ -135,7 +137,9 @@ def _curves(levels: Sequence[tuple[float, int, int, int]], end: float) -> str:
         (2, "slots", f"slots, at most {max(level[2] for level in levels)}"),
         (3, "ready", f"batches ready, at most {max(level[3] for level in levels)}"),
     ]
-    return "".join(curve([(level[0], level[n]) for level in levels], end, kind, told) for n, kind, told in drawn)
+    # A curve that never leaves zero (no shared memory without workers) says nothing.
+    worth = [it for it in drawn if any(level[it[0]] for level in levels)]
+    return "".join(curve([(level[0], level[n]) for level in levels], end, kind, told) for n, kind, told in worth)
 
 
 def _workers(data: Mapping[str, Any]) -> str:
