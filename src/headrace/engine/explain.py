@@ -87,7 +87,11 @@ def usual_cost(kind: type[Op[Any, Any]], counted: bool) -> str:
         return "nothing of its own"
     if counted:
         return "at most 1000 samples"
-    return "the input sample at hand" if issubclass(kind, Flat) else "everything before the position, in this epoch"
+    if issubclass(kind, Flat):
+        return "the input sample at hand"
+    if "rest" in getattr(kind.flow, "__code__", usual_cost.__code__).co_names:
+        return "what it read since it last called here.rest(); check_op() measures it"
+    return "everything before the position, in this epoch"
 
 
 def _advice(program: Program) -> list[str]:

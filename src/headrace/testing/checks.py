@@ -16,7 +16,7 @@ Each raises AssertionError with what is wrong:
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, product
 from typing import Any
 
@@ -34,14 +34,15 @@ SEED = 11
 Equality = Callable[[Any, Any], bool]
 
 
-def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Equality | None = None, workers: bool = True) -> None:
-    """An op, over the given inputs (sequences or pipes)."""
+def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Equality | None = None, workers: bool = True) -> int:
+    """An op, over the given inputs (sequences or pipes). Returns how many of their samples a resume read again."""
     pipes = [given if isinstance(given, Pipe) else Pipe.of(list(given)) for given in inputs]
     check_pipe(Pipe(op, *pipes), same=same, workers=workers)
     _check_emitted(Pipe(op, *pipes), same)
     streams = [Pipe.of(_Again(list(pipe))) for pipe in pipes]
     if streams:
         check_pipe(Pipe(op, *streams), same=same, workers=workers)
+    return _read_again(op, [list(pipe) for pipe in pipes])
 
 
 def check_source(source: Source[Any], same: Equality | None = None, workers: bool = True) -> None:
@@ -77,6 +78,42 @@ class _Again:
 
     def __iter__(self) -> Any:
         return iter(self._samples)
+
+
+class _Counted(Sequence[Any]):
+    """A list that counts how often it is read."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self._samples = samples
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, position: Any) -> Any:
+        self.reads += 1
+        return self._samples[position]
+
+
+def _read_again(op: Op[Any, Any], inputs: list[list[Any]]) -> int:
+    """The most that was read twice by a reading that stopped after some sample and another one that went on there."""
+    counted = [_Counted(samples) for samples in inputs]
+    pipe: Pipe[Any] = Pipe(op, *(Pipe.of(samples) for samples in counted))
+    if not counted or pipe.indexed(SEED, 0) is not None:
+        return 0
+
+    def reads() -> int:
+        return sum(each.reads for each in counted)
+
+    emitted = len(_read(pipe))
+    whole, most = reads(), 0
+    for at in range(emitted):
+        begun = reads()
+        cursor = _open(pipe, checkpoint=1)
+        list(islice(cursor, at))
+        list(_open(pipe, cursor.state(), checkpoint=1))
+        most = max(most, reads() - begun - whole)
+    return most
 
 
 def _open(pipe: Pipe[Any], state: Any = None, checkpoint: int | None = None) -> Any:
