@@ -1,8 +1,11 @@
 """The page about the design names what exists: every folder, every word, every step of a sample."""
 
 import ast
+import json
 import re
 from pathlib import Path
+
+from tests.conftest import RunScript
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src" / "headrace"
@@ -47,3 +50,54 @@ def test_a_sample_goes_the_way_that_the_page_shows_through_few_files() -> None:
     wrong = [(room, function) for room, function in steps if function not in defined(SRC / room)]
     assert not wrong
     assert len({room for room, _ in steps}) <= MOST_FILES
+
+
+TRACED = """
+import json, sys
+import numpy as np
+from headrace import Loader, Pipe
+
+met = {}
+
+def note(frame, event, _):
+    _, ours, room = frame.f_code.co_filename.partition("/headrace/")
+    if event == "call" and ours:
+        met.setdefault(room, []).append(frame.f_code.co_qualname)
+
+def stop(where):
+    sys.setprofile(None)
+    with open(where, "w") as file:
+        json.dump(met, file)
+
+class Data:
+    def __len__(self):
+        return 400
+    def __getitem__(self, i):
+        if i == 200:
+            sys.setprofile(note)
+        if i == 320:
+            stop("worker.json")
+        return {"x": np.full(100, i)}
+
+with Loader(Pipe.of(Data()).batch(8).collate(), workers=1, start_method="fork") as loader:
+    for number, batch in enumerate(loader):
+        if number == 20:
+            sys.setprofile(note)
+        if number == 40:
+            stop("consumer.json")
+"""
+USERS = ("op.py", "ops/", "sources/")
+"""Where the user's own ops and sources would stand."""
+
+
+def test_in_the_middle_of_an_epoch_a_sample_goes_that_way_and_no_other(run_script: RunScript, tmp_path: Path) -> None:
+    done = run_script(TRACED)
+    assert done.returncode == 0, done.stderr
+    met: dict[str, set[str]] = {}
+    for side in ("worker", "consumer"):
+        for room, functions in json.loads((tmp_path / f"{side}.json").read_text()).items():
+            met.setdefault(room, set()).update(functions)
+    steps = {(room, function) for room, function, *_ in map(str.split, part("walk"))}
+    assert not {(room, function) for room, function in steps if function not in met.get(room, ())}
+    named = {room for room, _ in steps} | {line.split()[0] for line in part("beside")}
+    assert {room for room in met if not room.startswith(USERS)} == named

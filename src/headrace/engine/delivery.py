@@ -49,40 +49,9 @@ def no_stop(error: BaseException) -> BaseException:
     return ended
 
 
-def open_one(reply: Reply, arena: Arena) -> Any:
-    """The one output of a ticket."""
-    if reply.slot is None:
-        if isinstance(reply.outputs, list):
-            return reply.outputs[0]
-        return codec.load(reply.outputs, ())
-    return _decode(reply, arena)
-
-
 def open_many(reply: Reply | Assembled, arena: Arena) -> list[Any]:
     """All outputs of a ticket."""
     if isinstance(reply, Assembled):
         return reply.open(arena)
-    if reply.slot is None:
-        outputs = reply.outputs if isinstance(reply.outputs, list) else codec.load(reply.outputs, ())
-    else:
-        outputs = _decode(reply, arena)
+    outputs = codec.open_reply(reply, arena)
     return [outputs] if reply.count == 1 and not isinstance(reply.outputs, list) else outputs
-
-
-def _decode(reply: Reply, arena: Arena) -> Any:
-    slot = reply.slot
-    assert slot is not None
-    head, spans = reply.outputs, reply.spans
-    if arena.crowded():
-        arena.copies += 1
-        memory: Any = slot.view
-        buffers = [bytearray(memory[spans[k] : spans[k] + spans[k + 1]]) for k in range(0, len(spans), 2)]
-        if type(head) is tuple:
-            head = bytes(memory[head[0] : head[0] + head[1]])
-        arena.give_back(slot)
-        return codec.load(head, buffers)
-    memory = arena.lease(slot)
-    buffers = [memory[spans[k] : spans[k] + spans[k + 1]] for k in range(0, len(spans), 2)]
-    if type(head) is tuple:
-        head = memory[head[0] : head[0] + head[1]]
-    return codec.load(head, buffers)

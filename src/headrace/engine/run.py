@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from headrace.engine.any_order import AnyOrder
 from headrace.engine.assembled import Assembled
-from headrace.engine.delivery import Delivery, no_stop, open_many, open_one
+from headrace.engine.delivery import Delivery, no_stop, open_many
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
@@ -24,6 +24,7 @@ from headrace.engine.policy import STRETCH, Budget, Policy, too_many
 from headrace.engine.program import Program
 from headrace.engine.singly import Singly
 from headrace.engine.stuck import replace_or_raise
+from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
 from headrace.engine.workers.protocol import Workers
@@ -115,9 +116,7 @@ class Run:
                     if self._abandoned:
                         raise Closed("this loader was closed while it was being read")
                     if self._skip:
-                        raise SnapshotRefused(
-                            f"the snapshot stands {self._skip} samples beyond the end of the data as it is now"
-                        )
+                        raise SnapshotRefused(f"the snapshot stands {self._skip} samples beyond the end of the data")
                     raise StopIteration
                 self._pump()
                 continue
@@ -133,7 +132,7 @@ class Run:
             try:
                 if item.count == 1 and not self._skip:
                     self.taken = 1
-                    return open_one(item, self._arena)
+                    return codec.open_one(item, self._arena)
                 outputs = open_many(item, self._arena)
             except Exception:  # what came cannot be unpickled here
                 self.failed = True

@@ -18,7 +18,9 @@ from typing import Any
 
 from headrace.engine.wire import fold, tensors
 from headrace.engine.wire.fold import IN_BAND
+from headrace.engine.wire.messages import Reply
 from headrace.errors import NotPicklable
+from headrace.memory.arena import Arena
 
 ALIGN = 64
 PICKLE = 0x80
@@ -98,6 +100,36 @@ def load(head: Any, buffers: Sequence[Any]) -> Any:
     if head[0] != PICKLE:
         return fold.load(head, buffers)
     return pickle.loads(head, buffers=buffers)
+
+
+def open_one(reply: Reply, arena: Arena) -> Any:
+    """The one output of a ticket."""
+    outputs = open_reply(reply, arena)
+    return outputs[0] if type(reply.outputs) is list else outputs
+
+
+def open_reply(reply: Reply, arena: Arena) -> Any:
+    """What a reply holds: one output, or several as a list.
+
+    Arrays look into the reply's slot, which is lent until the last of them is gone. Where slots are scarce they are
+    copied, and the slot is free at once.
+    """
+    slot, head, spans = reply.slot, reply.outputs, reply.spans
+    if slot is None:
+        return head if isinstance(head, list) else load(head, ())
+    if arena.crowded():
+        arena.copies += 1
+        memory: Any = slot.view
+        buffers = [bytearray(memory[spans[k] : spans[k] + spans[k + 1]]) for k in range(0, len(spans), 2)]
+        if type(head) is tuple:
+            head = bytes(memory[head[0] : head[0] + head[1]])
+        arena.give_back(slot)
+        return load(head, buffers)
+    memory = arena.lease(slot)
+    buffers = [memory[spans[k] : spans[k] + spans[k + 1]] for k in range(0, len(spans), 2)]
+    if type(head) is tuple:
+        head = memory[head[0] : head[0] + head[1]]
+    return load(head, buffers)
 
 
 class Writer:
