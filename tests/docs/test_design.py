@@ -100,4 +100,6 @@ def test_in_the_middle_of_an_epoch_a_sample_goes_that_way_and_no_other(run_scrip
     steps = {(room, function) for room, function, *_ in map(str.split, part("walk"))}
     assert not {(room, function) for room, function in steps if function not in met.get(room, ())}
     named = {room for room, _ in steps} | {line.split()[0] for line in part("beside")}
-    assert {room for room in met if not room.startswith(USERS)} == named
+    assert {room for room in met if not room.startswith(USERS)} == named, (
+        "docs/design.md, 'The way of one sample': name what is called for each ticket, there or in the list behind it"
+    )
