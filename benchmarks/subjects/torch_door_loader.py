@@ -1,9 +1,9 @@
-"""`headrace.DataLoader`: torch's subject with one import changed; `reproducible=True` where samples are uneven."""
+"""`headrace.DataLoader`: torch's subject with one import changed."""
 
 from contextlib import AbstractContextManager
 from typing import Any
 
-from benchmarks.case import Dataset, Epochs, Resumable
+from benchmarks.case import Dataset, Resumable
 from benchmarks.subjects.torch_loader import TorchLoader
 from headrace import DataLoader, share
 
@@ -11,10 +11,6 @@ from headrace import DataLoader, share
 class TorchDoor(TorchLoader):
     loader = DataLoader
     share = staticmethod(share)
-
-    def uneven(self, dataset: Dataset, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
-        """Work is stolen only where random values do not hang on the worker."""
-        return self._running(dataset, size, workers, "fork", reproducible=True)
 
     def resumable(
         self, dataset: Dataset, *, size: int, workers: int, state: Any = None

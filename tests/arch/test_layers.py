@@ -86,7 +86,8 @@ DANGERS: dict[str, Danger] = {
     ),
     "chance": Danger(
         ("random", "numpy.random"),
-        rooms=("plan/seed.py", "doors/torch/seeds.py", "doors/torch/crew.py"),  # the torch door seeds as torch does
+        # The torch door seeds as torch does, and notices who draws.
+        rooms=("plan/seed.py", "doors/torch/seeds.py", "doors/torch/crew.py", "doors/torch/watch.py"),
         harmless=("numpy.random.Generator",),  # the type that users receive
     ),
     "torch": Danger(

@@ -26,7 +26,10 @@ from headrace.errors import BadOption, NotPicklable, WorkerStuck
 from tests.conftest import SRC, RunScript
 from tests.doors import torch_datasets as data
 
-OURS = {"reproducible": False, "shard": None, "shuffle_window": None, "world": None, "autosave": None, "every": 1000}
+OURS = {
+    "reproducible": False, "stealing": True, "shard": None, "shuffle_window": None, "world": None, "autosave": None,
+    "every": 1000,
+}  # fmt: skip
 
 stream = data.Span(0, 4)
 REFUSED: list[dict[str, Any]] = [

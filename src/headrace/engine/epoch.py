@@ -236,6 +236,16 @@ class Epoch(Iterator[T], Generic[T]):
         else:
             self.received = self.handed
 
+    def redo(self) -> None:
+        """What `take()` has given out is no batch: make all behind the one received last once more, on these workers.
+
+        Of listed items the list is opened again, at the first of them.
+        """
+        self.pass_over(stay=True)
+        at = self.state()
+        self._run.abandon()
+        self._build(at)
+
     @property
     def workers(self) -> Workers | None:
         """Who runs it; None at its end."""

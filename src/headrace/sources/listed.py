@@ -8,12 +8,19 @@ from it asks for the list of that epoch again, from there on.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Here, Source, place
 
 T = TypeVar("T")
+
+
+class Pinned(NamedTuple):
+    """An item that only one worker may work on: number `worker` modulo how many there are."""
+
+    item: Any
+    worker: int
 
 
 @runtime_checkable

@@ -31,6 +31,8 @@ class Crew:
     """Only worker 0 reads the dataset, and reads all of it."""
     own: Mapping[str, Any] | None = None
     """What the map-style dataset of each worker, by number, goes on from."""
+    watched: bool = False
+    """A worker may make what belongs to another one, as long as that makes no difference (see `watch`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +60,10 @@ class Setup:
             crew.init_fn(number)
         if crew.own is not None and str(number) in crew.own:
             crew.dataset.load_state_dict(crew.own[str(number)])
+        if crew.watched:
+            from headrace.doors.torch.watch import Watch
+
+            Watch.now = Watch(crew, number)
 
 
 def seed_others(base: int, worker: int) -> None:

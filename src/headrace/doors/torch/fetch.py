@@ -1,14 +1,16 @@
 """Fetch: the samples of one batch of indices from a map-style dataset, collated.
 
-A ticket is `(first, index)`: `index` is what the batch sampler gave (or, without batches, the sampler), `first` the
-number of the batch's first sample in the epoch, which `headrace.rng()` is keyed by. An error gains a note that names
-the index.
+A ticket is `(first, index, own)`: `index` is what the batch sampler gave (or, without batches, the sampler), `first`
+the number of the batch's first sample in the epoch, which `headrace.rng()` is keyed by, and `own` says that it goes to
+the worker that it belongs to (see `watch`). An error gains a note that names the index.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+from headrace.doors.torch.watch import Watch
 from headrace.op import Each, place
 
 SHOWN = 8
@@ -45,7 +47,10 @@ class Fetch(Each[Any, Any]):
     def apply(self, sample: Any) -> Any:
         if sample is SKIP:
             return Skipped()
-        batch = self._batch(*sample)
+        first, index, own = sample
+        if Watch.now is not None:
+            return Watch.now.make(partial(self._batch, first, index), own)
+        batch = self._batch(first, index)
         return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
 
     def _batch(self, first: int, index: object) -> Any:

@@ -8,10 +8,10 @@ and the sampler's own are left where an uninterrupted run would have them.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
-from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
@@ -21,10 +21,11 @@ from headrace.doors.torch.fetch import SKIP
 from headrace.doors.torch.orders import KNOWN, order_of
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
+from headrace.sources.listed import Pinned
 
 
 class Indices(Iterator[Any]):
-    """Tickets `(first, index)` of one epoch."""
+    """Tickets `(first, index, own)` of one epoch."""
 
     def __init__(self, index_sampler: Any, iterator: Any, batched: bool, keep: int) -> None:
         self._iterator = iterator
@@ -37,11 +38,42 @@ class Indices(Iterator[Any]):
         self._first = self._number = 0
         self._marks: deque[tuple[int, int, Any]] = deque([(0, 0, None)], maxlen=keep)
         """After each of the last batches: its number, the samples until then, the state of the sampler's iterator."""
-        self._ahead: deque[Callable[[], Any]] = deque()
+        self._ahead: deque[Any] = deque()
+        self._given: deque[Any] = deque(maxlen=keep)
+        """Those given out last."""
+        self._out = 0
+        """The number of the one that is given out next."""
         self._avoid: frozenset[int] = frozenset()
+        self.pins = False
+        """Each belongs to the worker that torch would give it to."""
+        self.free = False
+        """Anybody may make it."""
 
     def __next__(self) -> Any:
-        return self._ahead.popleft()() if self._ahead else self._draw()
+        drawn = self._ahead.popleft() if self._ahead else self._drawn()
+        self._given.append(drawn)
+        number, self._out = self._out, self._out + 1
+        if isinstance(drawn, Exception):
+            raise drawn
+        if drawn is SKIP:
+            return SKIP
+        item = (*drawn, not self.free)
+        return Pinned(item, number) if self.pins else item
+
+    def again(self, number: int) -> None:
+        """Give out once more what was given out, from this number on."""
+        back = [self._given.pop() for _ in range(self._out - number)]
+        self._ahead.extendleft(back)
+        self._out = number
+
+    def _drawn(self) -> Any:
+        """The next one, or the error that is raised in its place."""
+        try:
+            return self._draw()
+        except StopIteration:
+            raise
+        except Exception as error:
+            return error
 
     def _draw(self) -> Any:
         try:
@@ -95,7 +127,7 @@ class Indices(Iterator[Any]):
                         f"the snapshot stands at batch {number}, but the sampler gives only {passed} now"
                     )
                 self._first += _length(index) if self._batched else 1
-        self._number = number
+        self._number = self._out = number
         self._avoid = frozenset(done)
         self._mark()
         if peek:
@@ -104,14 +136,8 @@ class Indices(Iterator[Any]):
     def peek(self) -> None:
         """Draw the next index now: samplers that draw random numbers at their first index draw them all then."""
         if not self._ahead:
-            try:
-                drawn = self._draw()
-            except StopIteration:
-                return
-            except Exception as error:
-                self._ahead.append(partial(_raise, error))
-            else:
-                self._ahead.append(lambda: drawn)
+            with suppress(StopIteration):
+                self._ahead.append(self._drawn())
 
 
 class IndexLists:
@@ -122,6 +148,7 @@ class IndexLists:
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:
         assert self.now is not None
+        self.now.again(number)
         return self.now
 
 
@@ -145,10 +172,6 @@ class _Later:
 
 
 _END: Any = object()
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
 
 
 def _length(index: Any) -> int:

@@ -5,6 +5,7 @@ torch is installed, so trainers that look at a loader, or build another one like
 their order, random values and errors are torch's to the bit. What is added are keywords with defaults, and a state:
 
     reproducible    random values in workers hang on the batch, not on the worker: the same for any number of workers
+    stealing        False: worker k mod num_workers makes batch k even where nobody could tell who made it
     shard="auto"    an iterable-style dataset is divided exactly among workers and ranks
     num_workers     may be "auto": another number each epoch, until the best one is found
     shuffle_window  an iterable-style dataset is shuffled inside windows of so many samples
@@ -44,6 +45,7 @@ from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
 from headrace.doors.torch.seeds import global_torch
 from headrace.doors.torch.state import LoaderProgress, check, snapshot
+from headrace.doors.torch.watch import ADVICE, Evidence
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
@@ -67,6 +69,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     """Loads batches of a dataset."""
 
     reproducible: bool
+    stealing: bool
     shard: str | None
     shuffle_window: int | None
     _tuner: Tuner | None
@@ -79,6 +82,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     order_goes_on: bool
     """A state between epochs holds the global generator that the next order is drawn from."""
     _autosave: Autosave | None
+    _evidence: Evidence
     _resume: dict[str, Any] | None
     _loaded: dict[str, Any]
 
@@ -105,6 +109,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             pin_memory_device: str = "",
             in_order: bool = True,
             reproducible: bool = False,
+            stealing: bool = True,
             shard: str | None = None,
             shuffle_window: int | None = None,
             world: World | None = None,
@@ -115,13 +120,14 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     else:
 
         def __init__(
-            self, *args, reproducible=False, shard=None, shuffle_window=None, world=None, autosave=None, every=1000,
-            **kwargs,
+            self, *args, reproducible=False, stealing=True, shard=None, shuffle_window=None, world=None, autosave=None,
+            every=1000, **kwargs,
         ):  # fmt: skip
             self._resume, self._loaded = None, {}
             self._progress = self._engine = self._earlier = self._autosave = None
             self.order_goes_on = False
             self.autosave, self.every = autosave, every
+            self.stealing, self._evidence = stealing, Evidence()
             self.reproducible, self.shard, self.shuffle_window, self.world = reproducible, shard, shuffle_window, world
             _check_ours(self)
             args, kwargs, self._tuner = without_auto(args, kwargs)
@@ -137,6 +143,8 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
                     )
                 raise
             self.__dict__["dataset"] = unwrapped(self.dataset)  # (torch does not let an attribute be set again)
+            if self.num_workers and kwargs.get("prefetch_factor") is None:
+                self.prefetch_factor = plan.Usual(self.prefetch_factor)
             if not hasattr(self, "in_order"):  # torch before 2.6
                 self.in_order = True
             if autosave is not None:
@@ -237,12 +245,15 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         now = self._now().stats()
         if self._tuner is not None:
             now = replace(now, tried=dict(self._tuner.rates))
+        if self._evidence.carries and self.stealing:
+            now = replace(now, advice="\n".join(filter(None, (ADVICE, now.advice))))
         return now if self._earlier is None else now.after(self._earlier)
 
     def explain(self) -> str:
         """What the arguments mean, where the dataset is read and batches are made, and what workers have shown to be
         worth since."""
-        return f"{plan.in_words(self)}\n{self._now().explain()}"
+        advice = f"\nadvice: {ADVICE}" if self._evidence.carries and self.stealing else ""
+        return f"{plan.in_words(self)}\n{self._now().explain()}{advice}"
 
     def _now(self) -> Loader[Any]:
         """Who runs the last iterator, or would run the next one."""
@@ -262,8 +273,9 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
 
 
 def _check_ours(loader: Any) -> None:
-    if not isinstance(loader.reproducible, bool):
-        raise BadOption(f"reproducible must be True or False, not {loader.reproducible!r}")
+    for name in ("reproducible", "stealing"):
+        if not isinstance(value := getattr(loader, name), bool):
+            raise BadOption(f"{name} must be True or False, not {value!r}")
     if loader.shard not in (None, "auto"):
         raise BadOption(f"shard must be None or 'auto', not {loader.shard!r}")
     window = loader.shuffle_window
@@ -313,6 +325,7 @@ def _signature() -> inspect.Signature:
     keyword = inspect.Parameter.KEYWORD_ONLY
     ours = [
         inspect.Parameter("reproducible", keyword, default=False, annotation=bool),
+        inspect.Parameter("stealing", keyword, default=True, annotation=bool),
         inspect.Parameter("shard", keyword, default=None, annotation="str | None"),
         inspect.Parameter("shuffle_window", keyword, default=None, annotation="int | None"),
         inspect.Parameter("world", keyword, default=None, annotation="World | None"),

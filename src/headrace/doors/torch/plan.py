@@ -1,7 +1,7 @@
 """What a DataLoader's arguments mean: a pipe, and the options of the `Loader` that runs it.
 
 map-style       batches of indices are listed by the consumer; worker k mod num_workers fetches batch k, or any worker
-                that is free (`reproducible=True`, `in_order=False`)
+                that is free (`reproducible=True`, `in_order=False`, and by default as long as nobody can tell)
 iterable-style  one strand per worker, delivered in turn; with `shard="auto"` one strand in all
 """
 
@@ -26,6 +26,7 @@ from headrace.doors.torch.shard import (
     as_it_is,
 )
 from headrace.doors.torch.stream import Stream, stateful
+from headrace.doors.torch.watch import holds_generator
 from headrace.engine.autosave import Autosave
 from headrace.loader import Loader
 from headrace.ops.shape.batch import Batch
@@ -96,7 +97,7 @@ def crew_of(loader: Any, base_seed: int, recorded: int | None = None, own: Mappi
     played = is_iterable(loader) and not auto and count != loader.num_workers
     return Crew(
         loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, count, played=played, reader=auto,
-        own=own if keeps_state(loader) else None,
+        own=own if keeps_state(loader) else None, watched=steals(loader),
     )  # fmt: skip
 
 
@@ -140,7 +141,7 @@ def options(loader: Any, crew: Crew) -> dict[str, Any]:
     workers: int = loader.num_workers
     if workers == 0:
         return {}
-    free = loader.reproducible or not loader.in_order or loader.shard == "auto"
+    free = loader.reproducible or not loader.in_order or loader.shard == "auto" or crew.watched
     strands = max(crew.count, 1) if is_iterable(loader) and loader.shard != "auto" else 0
     ahead: int = loader.prefetch_factor
     return {
@@ -156,6 +157,27 @@ def options(loader: Any, crew: Crew) -> dict[str, Any]:
         "stretch": free or _indifferent(loader),
         "stealing": free,
     }
+
+
+class Usual(int):
+    """A `prefetch_factor` that nobody has given; a loader that is built from the attributes of another has it too."""
+
+
+def steals(loader: Any) -> bool:
+    """Whether a worker may make what belongs to another one, as long as that makes no difference (see `watch`)."""
+    return bool(
+        loader.stealing
+        and loader.num_workers > 1
+        and not is_iterable(loader)
+        and loader.in_order
+        and not loader.reproducible
+        and loader.worker_init_fn is None
+        and type(loader.prefetch_factor) is Usual
+        and _indifferent(loader)
+        and not loader._evidence.carries
+        and not stateful(loader.dataset)
+        and not holds_generator(loader.dataset, loader.collate_fn)
+    )
 
 
 def _indifferent(loader: Any) -> bool:

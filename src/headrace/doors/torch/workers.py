@@ -16,6 +16,7 @@ from torch.utils.data._utils import worker as torchs
 from headrace.doors.torch.collate import use_everywhere
 from headrace.doors.torch.crew import Crew, seed_others
 from headrace.doors.torch.seeds import Globals
+from headrace.doors.torch.watch import Watch
 from headrace.errors import SnapshotRefused
 
 
@@ -26,12 +27,39 @@ def enter(crew: Crew, number: int) -> None:
     if not crew.played:
         torch.manual_seed(crew.base_seed + number)
         torchs._worker_info = _info(crew, number, crew.dataset)
+    if crew.watched:
+        torch.initial_seed = torch.random.initial_seed = _initial_seed
+        if Watch.now is not None:
+            Watch.now.torch_came()
+
+
+class _NoticedInfo(torchs.WorkerInfo):
+    """A worker info that tells when somebody asks which worker this is."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("id", "seed", "rng") and Watch.now is not None:
+            Watch.now.asked = True
+        return super().__getattribute__(name)
+
+
+_NoticedInfo.__name__ = _NoticedInfo.__qualname__ = "WorkerInfo"
+_initial_seed_of_torch = torch.initial_seed
+
+
+def _initial_seed() -> int:
+    """`torch.initial_seed`: another one in each worker."""
+    if Watch.now is not None:
+        Watch.now.asked = True
+    return _initial_seed_of_torch()
 
 
 def _info(crew: Crew, number: int, dataset: Any) -> Any:
     """The worker info; only what every version of torch has is given."""
     place, count = (0, 1) if crew.reader and number == 0 else (number, crew.count)
-    return torchs.WorkerInfo(id=place, num_workers=count, seed=crew.base_seed + number, dataset=dataset)
+    kind = _NoticedInfo if crew.watched else torchs.WorkerInfo
+    return kind(id=place, num_workers=count, seed=crew.base_seed + number, dataset=dataset)
 
 
 class Replica:

@@ -9,6 +9,7 @@ from headrace.engine.plain import record, whole
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.plan.world import World
+from headrace.sources.listed import Listing, Pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,6 @@ class Item(Place):
         return self.number
 
     def open(self, setting: Setting, stage: int) -> Feed:
-        from headrace.sources.listed import Listing
-
         source = setting.program.head.op
         assert isinstance(source, Listing)
         pinned = not setting.policy.stealing
@@ -76,10 +75,12 @@ class Listed(Feed):
             return None
         except Exception as error:
             failed = error  # it is raised in its place: what was listed before it is delivered first
+        pin = self._number if self._pinned else None
+        if type(item) is Pinned:
+            item, pin = item
         ticket = Ticket(owner, 0, self._epoch, self._number, item)
         ticket.error = failed
-        if self._pinned:
-            ticket.pin = self._number
+        ticket.pin = pin
         ticket.before = _Before(self._number)
         self._number += 1
         ticket.after = _Before(self._number)
