@@ -9,7 +9,6 @@ from headrace.engine.plain import record, whole
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.plan.world import World
-from headrace.sources.listed import Listing, Pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,8 @@ class Item(Place):
         return self.number
 
     def open(self, setting: Setting, stage: int) -> Feed:
+        from headrace.sources.listed import Listing
+
         source = setting.program.head.op
         assert isinstance(source, Listing)
         pinned = not setting.policy.stealing
@@ -60,7 +61,10 @@ class Listed(Feed):
     """
 
     def __init__(self, items: Iterator[Any], epoch: int, start: int = 0, *, pinned: bool = False) -> None:
+        from headrace.sources.listed import Pinned  # (Most loaders have no list: they need not import this.)
+
         self._items = items
+        self._pinned_item = Pinned
         self._pinned = pinned
         self._epoch = epoch
         self._number = start
@@ -76,7 +80,7 @@ class Listed(Feed):
         except Exception as error:
             failed = error  # it is raised in its place: what was listed before it is delivered first
         pin = self._number if self._pinned else None
-        if type(item) is Pinned:
+        if type(item) is self._pinned_item:
             item, pin = item
         ticket = Ticket(owner, 0, self._epoch, self._number, item)
         ticket.error = failed
