@@ -53,7 +53,10 @@ def in_words(loader: Any) -> str:
         if loader.num_workers:
             free = loader.reproducible or not loader.in_order
             fetched = "any worker that is free fetches a batch"
-            lines.append(fetched if free else "batch k is fetched by worker k mod num_workers")
+            owned = "batch k is fetched by worker k mod num_workers"
+            if steals(loader):
+                owned += ", or by any that is free as long as nobody can tell the difference"
+            lines.append(fetched if free else owned)
     elif loader.shard == "auto":
         lines = ["the dataset is read once, in one worker; its batches are made in any worker"]
     elif loader.num_workers:
