@@ -61,9 +61,9 @@ class Setup:
         if crew.own is not None and str(number) in crew.own:
             crew.dataset.load_state_dict(crew.own[str(number)])
         if crew.watched:
-            from headrace.doors.torch.watch import Watch
+            from headrace.doors.torch.watch import WorkerWatch
 
-            Watch.now = Watch(crew, number)
+            WorkerWatch.now = WorkerWatch(crew, number)
 
 
 def seed_others(base: int, worker: int) -> None:

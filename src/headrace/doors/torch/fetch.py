@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from headrace.doors.torch.watch import Watch
+from headrace.doors.torch.watch import WorkerWatch
 from headrace.op import Each, place
 
 SHOWN = 8
@@ -48,8 +48,8 @@ class Fetch(Each[Any, Any]):
         if sample is SKIP:
             return Skipped()
         first, index, own = sample
-        if Watch.now is not None:
-            return Watch.now.make(partial(self._batch, first, index), own)
+        if WorkerWatch.now is not None:
+            return WorkerWatch.now.make(partial(self._batch, first, index), own)
         batch = self._batch(first, index)
         return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
 

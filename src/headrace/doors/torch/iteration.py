@@ -28,7 +28,7 @@ from headrace.doors.torch.seeds import base_seed, set_global_torch
 from headrace.doors.torch.state import Counts, LoaderProgress, counted, number_of, refuse_states, restore
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.doors.torch.twins import Twins, too_long
-from headrace.doors.torch.watch import Carried, Evidence, Refused
+from headrace.doors.torch.watch import Carried, Evidence, ForOwner
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import RunPlace
@@ -217,7 +217,7 @@ class Iteration(_BaseDataLoaderIter):
         evidence = self._evidence
         if kind is Carried:
             evidence.carries = True
-        elif kind is Refused:
+        elif kind is ForOwner:
             evidence.carries = True
             self._share_work(free=False)
             epoch.redo()
@@ -274,7 +274,7 @@ class Iteration(_BaseDataLoaderIter):
                 continue
             if self._crew.watched:
                 self._hear(kind, epoch)
-                if kind is Refused:
+                if kind is ForOwner:
                     continue
                 if kind is Carried:
                     data = data.batch

@@ -6,7 +6,7 @@ comes to a worker either as its *own*, in torch's order, or as *anybody's*:
 
     own        made in any case; the first that leaves something behind comes as `Carried`. From then on the worker
                makes its own batches only
-    anybody's  `Refused`, and nothing is left behind, if there would be: its owner has to make it, in torch's order
+    anybody's  `ForOwner`, and nothing is left behind, if there would be: its owner has to make it, in torch's order
 
 What is noticed: draws from the global generators of `random`, numpy and torch; questions for the worker's number or
 seed; attributes that are set anew in the objects that the dataset and `collate_fn` consist of. (One that was missing or
@@ -45,7 +45,7 @@ class Carried(NamedTuple):
     batch: Any
 
 
-class Refused:
+class ForOwner:
     """In place of anybody's batch that has to be made by the worker it belongs to."""
 
 
@@ -66,10 +66,10 @@ ADVICE = (
 )
 
 
-class Watch:
+class WorkerWatch:
     """What one worker compares before and after its batches."""
 
-    now: "ClassVar[Watch | None]" = None
+    now: "ClassVar[WorkerWatch | None]" = None
     """Of this process, if it is a worker that may make anybody's batches."""
 
     def __init__(self, crew: Crew, number: int) -> None:
@@ -93,7 +93,7 @@ class Watch:
     def make(self, batch: Callable[[], Any], own: bool) -> Any:
         """The batch, or what stands for it."""
         if self._carries:
-            return batch() if own else Refused()
+            return batch() if own else ForOwner()
         try:
             made = batch()
         except BaseException:
@@ -120,7 +120,7 @@ class Watch:
             or any(_set_anew(now, before) for now, before in self._attributes)
         )
 
-    def _refused(self) -> Refused:
+    def _refused(self) -> ForOwner:
         """Everything is as it was at the start of this worker."""
         self.asked = False
         _LEGACY._bit_generator = self._bits
@@ -130,7 +130,7 @@ class Watch:
         for now, before in self._attributes:
             now.clear()
             now.update(before)
-        return Refused()
+        return ForOwner()
 
 
 def _set_anew(now: dict[str, Any], before: dict[str, Any]) -> bool:

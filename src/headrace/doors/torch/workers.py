@@ -16,7 +16,7 @@ from torch.utils.data._utils import worker as torchs
 from headrace.doors.torch.collate import use_everywhere
 from headrace.doors.torch.crew import Crew, seed_others
 from headrace.doors.torch.seeds import Globals
-from headrace.doors.torch.watch import Watch
+from headrace.doors.torch.watch import WorkerWatch
 from headrace.errors import SnapshotRefused
 
 
@@ -29,8 +29,8 @@ def enter(crew: Crew, number: int) -> None:
         torchs._worker_info = _info(crew, number, crew.dataset)
     if crew.watched:
         torch.initial_seed = torch.random.initial_seed = _initial_seed
-        if Watch.now is not None:
-            Watch.now.torch_came()
+        if WorkerWatch.now is not None:
+            WorkerWatch.now.torch_came()
 
 
 class _NoticedInfo(torchs.WorkerInfo):
@@ -39,8 +39,8 @@ class _NoticedInfo(torchs.WorkerInfo):
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("id", "seed", "rng") and Watch.now is not None:
-            Watch.now.asked = True
+        if name in ("id", "seed", "rng") and WorkerWatch.now is not None:
+            WorkerWatch.now.asked = True
         return super().__getattribute__(name)
 
 
@@ -50,8 +50,8 @@ _initial_seed_of_torch = torch.initial_seed
 
 def _initial_seed() -> int:
     """`torch.initial_seed`: another one in each worker."""
-    if Watch.now is not None:
-        Watch.now.asked = True
+    if WorkerWatch.now is not None:
+        WorkerWatch.now.asked = True
     return _initial_seed_of_torch()
 
 
