@@ -22,13 +22,14 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import Stopwatch
 from headrace.doors.torch.fetch import Skipped, WithState
+from headrace.doors.torch.freedom import Freedom
 from headrace.doors.torch.indices import IndexLists, Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch.processes import ShownProcess, processes
 from headrace.doors.torch.seeds import base_seed, set_global_torch
 from headrace.doors.torch.state import Counts, LoaderProgress, counted, number_of, refuse_states, restore
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.doors.torch.twins import Twins, too_long
-from headrace.doors.torch.watch import Carried, Evidence, ForOwner
+from headrace.doors.torch.watch import Carried
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import RunPlace
@@ -103,7 +104,7 @@ class Iteration(_BaseDataLoaderIter):
 
     def _build(self, loader: Any, recorded: int | None, own: Any = None) -> None:
         self._crew = plan.crew_of(loader, self._base_seed, recorded, own)
-        self._evidence: Evidence = loader._evidence
+        self._watched: Freedom | None = None
         self._own: dict[str, Any] = dict(own or {})
         self._lists = IndexLists()
         self._loader = plan.build(loader, self._crew, self._lists, self._number, loader._autosave)
@@ -132,8 +133,9 @@ class Iteration(_BaseDataLoaderIter):
             here = None if place is None else RunPlace.read(place)
         else:
             self._lists.now = self._list(loader, start, at, first)
-            self._lists.now.pins = self._crew.watched
-            self._share_work(self._evidence.clean and not self._evidence.carries)
+            self._watched = (
+                Freedom(loader._evidence, self._lists.now, self._num_workers) if self._crew.watched else None
+            )
             here = None if at is None else RunPlace(Item(at["batches"]))
         if here is not None:
             self._loader.go_to(self._number, here)
@@ -200,33 +202,6 @@ class Iteration(_BaseDataLoaderIter):
             indices.go_to(at["batches"], at["samples"], at["done"], at["iterator"])
         return indices
 
-    def _share_work(self, free: bool) -> None:
-        """From the next batch that is listed on, anybody may make it, or only the worker that torch would give it to.
-
-        Only the first batches of each worker can tell whether that makes a difference.
-        """
-        indices = self._lists.now
-        assert indices is not None
-        self._proofs = 0
-        """Batches that have come, each from its own worker, and have left nothing behind."""
-        if self._crew.watched:
-            indices.free, indices.pins = free, not free
-
-    def _hear(self, kind: type, epoch: Epoch[Any]) -> None:
-        """What came says something about who may make batches."""
-        evidence = self._evidence
-        if kind is Carried:
-            evidence.carries = True
-        elif kind is ForOwner:
-            evidence.carries = True
-            self._share_work(free=False)
-            epoch.redo()
-        elif not evidence.clean and not evidence.carries:
-            self._proofs += 1
-            if self._proofs == self._num_workers:
-                evidence.clean = True
-                self._share_work(free=True)
-
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """The next epoch, with the same workers."""
         self._leave()
@@ -272,12 +247,11 @@ class Iteration(_BaseDataLoaderIter):
                 self._due = max(0, self._due - 1)
                 epoch.pass_over(stay=False)
                 continue
-            if self._crew.watched:
-                self._hear(kind, epoch)
-                if kind is ForOwner:
-                    continue
-                if kind is Carried:
-                    data = data.batch
+            if self._watched is not None and self._watched.hear(kind):
+                epoch.redo()
+                continue
+            if kind is Carried:
+                data = data.batch
             if kind is Raised:
                 if not held:
                     epoch.pass_over(stay=True)

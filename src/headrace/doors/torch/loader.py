@@ -40,12 +40,12 @@ from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.accelerate import FINISHED, TAKEN, dispatches, go_back
 from headrace.doors.torch.auto import Stopwatch, without_auto
+from headrace.doors.torch.freedom import ADVICE, Evidence
 from headrace.doors.torch.indices import IndexLists, pass_epoch, start_of
 from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
 from headrace.doors.torch.seeds import global_torch
 from headrace.doors.torch.state import LoaderProgress, check, snapshot
-from headrace.doors.torch.watch import ADVICE, Evidence
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)

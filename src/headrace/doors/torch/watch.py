@@ -49,23 +49,6 @@ class ForOwner:
     """In place of anybody's batch that has to be made by the worker it belongs to."""
 
 
-class Evidence:
-    """What the batches of a DataLoader have shown so far."""
-
-    def __init__(self) -> None:
-        self.clean = False
-        """One of each worker has left nothing behind."""
-        self.carries = False
-        """One has: from now on each is made by the worker that it belongs to."""
-
-
-ADVICE = (
-    "batches leave something behind in their workers (they draw random numbers, or ask which worker they are in), so "
-    "batch k waits for worker k mod num_workers as in torch, and slow samples hold the others up; "
-    "DataLoader(..., reproducible=True) lets whoever is free take the next batch"
-)
-
-
 class WorkerWatch:
     """What one worker compares before and after its batches."""
 
