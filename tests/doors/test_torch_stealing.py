@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, ConcatDataset, Dataset, Sampler, Subset, get_worker_info
 
@@ -114,6 +114,7 @@ traces = st.dictionaries(st.integers(0, 59), st.sampled_from(sorted(TRACES)), ma
 
 
 @settings(max_examples=depth(2, 400), deadline=None)
+@example(12, 1, 2, False, False, {9: "gauss"}, {}, frozenset({8}), False)  # an error, then what must be made again
 @given(
     length=st.integers(1, 60), size=st.integers(1, 3), workers=st.integers(2, 4), shuffle=st.booleans(),
     persistent=st.booleans(), samples=traces, batches=traces, fails=st.frozensets(st.integers(0, 59), max_size=1),

@@ -237,14 +237,16 @@ class Epoch(Iterator[T], Generic[T]):
             self.received = self.handed
 
     def redo(self) -> None:
-        """What `take()` has given out is no batch: make all behind the one received last once more, on these workers.
+        """What `take()` has given out is no batch: make it, and all behind it, once more, on these workers.
 
-        Of listed items the list is opened again, at the first of them.
+        Of listed items the list is opened again, at this one.
         """
+        at = self._run.delivery.place(0)
         self.pass_over(stay=True)
-        at = self.state()
+        last = self._last
         self._run.abandon()
         self._build(at)
+        self._last = last  # (Between the two may be errors: they are not raised again, and not passed yet.)
 
     @property
     def workers(self) -> Workers | None:
