@@ -1,5 +1,6 @@
 """Compressed members and LitData chunks: the samples of the plain files, any of them by its position."""
 
+import bz2
 import gzip
 import json
 import random
@@ -36,12 +37,12 @@ def unsized(data: bytes) -> bytes:
 def in_members(pack: Callable[[bytes], bytes], count: int) -> bytes:
     """Cut anywhere, also inside lines; between members of zstd stands a note."""
     size = -(-len(TEXT) // count)
-    note = b"" if pack is gzip.compress else struct.pack("<II", 0x184D2A53, 5) + b"hello"
+    note = b"" if pack in (gzip.compress, bz2.compress) else struct.pack("<II", 0x184D2A53, 5) + b"hello"
     return note.join(pack(TEXT[at : at + size]) for at in range(0, len(TEXT), size))
 
 
 PACKS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "gzip": (gzip.compress, "gz"), "zstd": (zstd, "zst"), "unsized zstd": (unsized, "zst"),
+    "gzip": (gzip.compress, "gz"), "bzip2": (bz2.compress, "bz2"), "zstd": (zstd, "zst"), "unsized zstd": (unsized, "zst"),
 }  # fmt: skip
 
 

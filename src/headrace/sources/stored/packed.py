@@ -1,17 +1,19 @@
 """Packed files: compressed files that are read by position, member by member.
 
-A gzip or zstd file is one or several members end to end, each of which can be unpacked by itself. Where they begin is
-found once and kept like any index. A position means a byte of the unpacked text; the members that hold it are unpacked,
+A gzip, zstd or bzip2 file is one or several members end to end, each of which can be unpacked by itself. Where they
+begin is found once and kept like any index. A position means a byte of the unpacked text; the members that hold it are unpacked,
 and those used last stay in memory. A file of a single large member has to be unpacked whole for any sample of it, so
 above a size it is refused: programs such as `bgzip` or `zstd --target-compressed-block-size`, or several smaller files,
 make members.
 """
 
+import bz2
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 
@@ -23,10 +25,10 @@ HELD = 256 << 20
 LARGEST = 512 << 20
 """Bytes that a member may have unpacked."""
 PIECE = 1 << 20
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+GZIP, ZSTD, BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh"
 
 
-ENDINGS = (".gz", ".zst", ".zstd", ".zstd.bin")
+ENDINGS = (".gz", ".bz2", ".zst", ".zstd", ".zstd.bin")
 
 
 def is_packed(path: str) -> bool:
@@ -45,7 +47,9 @@ class Members(StoredFormat):
         while at < file.size:
             head = file.read(at, min(4, file.size - at))
             if head.startswith(GZIP):
-                stop = _gzip_end(file, at)
+                stop = _member_end(file, at, zlib.decompressobj(31))
+            elif head.startswith(BZIP2):
+                stop = _member_end(file, at, bz2.BZ2Decompressor())
             elif head == ZSTD:
                 stop = _zstd_end(file, at)
             elif len(head) == 4 and head[1:] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50:
@@ -119,7 +123,7 @@ class UnpackedFile(OpenFile):
         head = OpenFile.read(self, start, min(18, size))
         if head.startswith(GZIP):
             return int.from_bytes(OpenFile.read(self, start + size - 4, 4), "little")
-        known = _zstd_head(head, self.path, start)[1]
+        known = None if head.startswith(BZIP2) else _zstd_head(head, self.path, start)[1]
         return known if known is not None else len(_unpack(OpenFile.read(self, start, size), self.path, start))
 
 
@@ -154,19 +158,28 @@ def _unpack(data: bytes, path: str, start: int) -> bytes:
     try:
         if data.startswith(GZIP):
             return zlib.decompress(data, 31)
+        if data.startswith(BZIP2):
+            return bz2.decompress(data)
         found: bytes = need("zstd", "zstandard").ZstdDecompressor().decompressobj().decompress(data)
         return found
     except Exception as error:
-        if type(error).__name__ not in ("error", "ZstdError"):
+        if type(error).__name__ not in ("error", "ZstdError") and not data.startswith(BZIP2):
             raise
         raise DamagedFile(
             f"{path} is damaged: the compressed member at byte {start} cannot be unpacked ({error})"
         ) from None
 
 
-def _gzip_end(file: OpenFile, start: int) -> int:
-    """The first byte after a member. Only unpacking it tells."""
-    unpacker = zlib.decompressobj(31)
+class _Unpacker(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _member_end(file: OpenFile, start: int, unpacker: _Unpacker) -> int:
+    """The first byte after a member of gzip or bzip2. Only unpacking it tells."""
     at = start
     while not unpacker.eof:
         if at >= file.size:
@@ -175,7 +188,7 @@ def _gzip_end(file: OpenFile, start: int) -> int:
         at += len(data)
         try:
             unpacker.decompress(data)
-        except zlib.error as error:
+        except (zlib.error, OSError, ValueError) as error:
             raise DamagedFile(f"{file.path} is damaged in the member that begins at byte {start} ({error})") from None
     return at - len(unpacker.unused_data)
 
