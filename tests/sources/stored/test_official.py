@@ -274,11 +274,13 @@ import numpy as np, torch
 from litdata import StreamingDataset
 from litdata.streaming.writer import BinaryWriter
 out = {}
-for kind in (None, "zstd"):
-    name = folder + "/" + str(kind)
-    writer = BinaryWriter(name, chunk_bytes=4096, compression=kind)
+for kind, level in ((None, None), ("zstd", "chunk"), ("zstd", "batch"), ("zstd", "sample"), (None, "rows")):
+    name = folder + "/" + str(level)
+    writer = BinaryWriter(
+        name, chunk_bytes=4096, compression=kind, compression_level=level if kind else None
+    )
     for i in range(COUNT):
-        writer[i] = {
+        writer[i] = {"i": i, "s": "x"} if level == "rows" else {
             "i": -i, "f": i / 3, "s": "é" * (i % 4), "y": bytes([i % 256]) * (i % 30), "z": i % 2 == 0,
             "n": np.arange(i % 7 + 1), "m": np.full((2, 3), i, np.float32), "t": torch.arange(i % 5 + 1),
             "u": torch.full((2, 2), i / 2), "l": [i, (i + 1, "x")],
@@ -300,8 +302,12 @@ for kind in (None, "zstd"):
 @pytest.mark.timeout(1500)
 def test_chunks_beside_litdata(tmp_path: Path) -> None:
     found = theirs("litdata", LITDATA.replace("COUNT", str(depth(60, 1000))), tmp_path, "zstd")
-    assert len(found) == 2
+    assert len(found) == 5
     for name, samples in found.items():
+        if name.endswith(("batch", "sample", "rows")):
+            with pytest.raises(BadOption, match="read it through litdata"):
+                Pipe.stored(name).length()
+            continue
         assert ours(name) == multiset(samples), name
         assert len(samples) == depth(60, 1000)
 

@@ -42,7 +42,8 @@ def in_members(pack: Callable[[bytes], bytes], count: int) -> bytes:
 
 
 PACKS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "gzip": (gzip.compress, "gz"), "bzip2": (bz2.compress, "bz2"), "zstd": (zstd, "zst"), "unsized zstd": (unsized, "zst"),
+    "gzip": (gzip.compress, "gz"), "bzip2": (bz2.compress, "bz2"),
+    "zstd": (zstd, "zst"), "unsized zstd": (unsized, "zst"),
 }  # fmt: skip
 
 

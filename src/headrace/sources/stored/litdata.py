@@ -26,6 +26,7 @@ TORCH = (
     "u1", "i1", "i2", "i2", "i4", "i4", "i8", "i8", "?", "u2",
 )  # fmt: skip
 """Types of arrays by their codes; bfloat16 is none of numpy's."""
+THROUGH_LITDATA = "read it through litdata's StreamingDataset, as Pipe.of(dataset)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,13 @@ class LitData(StoredFormat):
     scanned = False
 
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:
-        yield spans_between(counted_table(file), file)
+        offsets = counted_table(file)
+        if len(offsets) > 1 and offsets[0] == offsets[-1] < file.size:
+            raise BadOption(
+                f"{file.path} holds its samples as an Arrow table, as LitData writes rows of plain values: "
+                f"{THROUGH_LITDATA}"
+            )
+        yield spans_between(offsets, file)
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
         count = len(self.leaves)
@@ -74,12 +81,14 @@ def litdata(trust: bool, files: tuple[str, ...]) -> LitData:
     folder = str(Path(files[0]).parent)
     said = _index(folder)["config"]
     if said.get("encryption"):
-        raise BadOption(f"{folder} is encrypted: read it through litdata's StreamingDataset, as Pipe.of(dataset)")
-    if (said.get("item_loader") or "PyTreeLoader") != "PyTreeLoader":
+        raise BadOption(f"{folder} is encrypted: {THROUGH_LITDATA}")
+    if said.get("compression_level") not in (None, "chunk"):
         raise BadOption(
-            f"{folder} was written for {said['item_loader']}: read it through litdata's StreamingDataset, as "
-            "Pipe.of(dataset)"
+            f"{folder} is compressed inside its chunks (compression_level={said['compression_level']!r}): write it "
+            f"with compression_level='chunk', or {THROUGH_LITDATA}"
         )
+    if (said.get("item_loader") or "PyTreeLoader") != "PyTreeLoader":
+        raise BadOption(f"{folder} was written for {said['item_loader']}: {THROUGH_LITDATA}")
     tree = json.loads(said["data_spec"])
     if isinstance(tree, list):
         tree = tree[1]  # (before it stands the version)
