@@ -270,6 +270,7 @@ def test_mds_beside_mosaicml_streaming(tmp_path: Path) -> None:
 
 
 LITDATA = """
+import shutil
 import numpy as np, torch
 from litdata import StreamingDataset
 from litdata.streaming.writer import BinaryWriter
@@ -287,7 +288,8 @@ for kind, level in ((None, None), ("zstd", "chunk"), ("zstd", "batch"), ("zstd",
         }
     writer.done()
     writer.merge()
-    data = StreamingDataset(name)
+    shutil.copytree(name, name + "-read")  # (it removes what it has unpacked)
+    data = StreamingDataset(name + "-read")
     out[name] = [
         {
             key: value.numpy() if isinstance(value, torch.Tensor) else bytes(value) if key == "y" else value

@@ -1,10 +1,10 @@
 """Packed files: compressed files that are read by position, member by member.
 
 A gzip, zstd or bzip2 file is one or several members end to end, each of which can be unpacked by itself. Where they
-begin is found once and kept like any index. A position means a byte of the unpacked text; the members that hold it are unpacked,
-and those used last stay in memory. A file of a single large member has to be unpacked whole for any sample of it, so
-above a size it is refused: programs such as `bgzip` or `zstd --target-compressed-block-size`, or several smaller files,
-make members.
+begin is found once and kept like any index. A position means a byte of the unpacked text; the members that hold it are
+unpacked, and those used last stay in memory. A file of a single large member has to be unpacked whole for any sample of
+it, so above a size it is refused: programs such as `bgzip` or `zstd --target-compressed-block-size`, or several smaller
+files, make members.
 """
 
 import bz2
