@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.depth import DEPTH
 from tests.leaks import DEADLINE, KINDS, describe, descriptors, in_session, kill, left, look
-from tests.warm import SRC
+from tests.warm import ALONE, SRC
 from tests.warm import run as run_warm
 
 # Time limits belong to pytest-timeout; starting processes inside an example is slow by nature and means no harm.
@@ -154,7 +154,7 @@ def run_script(tmp_path: Path) -> Iterator[RunScript]:
         program.write_text(code)
         if warm:
             try:
-                return run_warm(program, args, tmp_path, timeout, env, sessions.append)
+                return run_warm(program, args, tmp_path, timeout, ALONE | os.environ | (env or {}), sessions.append)
             except subprocess.TimeoutExpired as late:
                 pytest.fail(
                     f"the program did not end within {timeout} s\nstdout:\n{late.output}\nstderr:\n{late.stderr}"

@@ -14,7 +14,9 @@ from typing import Protocol
 import psutil
 import pytest
 
+from headrace import cli
 from headrace.ranks import env
+from tests import warm
 from tests.conftest import SRC
 
 SHOW = "import os; from headrace.ranks.env import replicas; from headrace.plan.world import World; "
@@ -46,12 +48,21 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    mark = uuid.uuid4().hex
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+def surroundings(mark: str, more: dict[str, str] | None) -> dict[str, str]:
+    """The environment of a command: no launcher's, and marked."""
+    clean = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
+    return {**clean, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", MARK: mark, **(more or {})}
+
+
+@pytest.fixture
+def start(tmp_path: Path, mark: str) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(*args: str, environ: dict[str, str] | None = None) -> "subprocess.Popen[str]":
-        clean = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
         process = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli", *args],
             stdin=subprocess.DEVNULL,
@@ -59,7 +70,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
-            env={**clean, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", MARK: mark, **(environ or {})},
+            env=surroundings(mark, environ),
         )
         started.append(process)
         return process
@@ -77,10 +88,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def headrace(start: Start) -> Headrace:
+def headrace(start: Start, mark: str, tmp_path: Path) -> Headrace:
+    """(The launcher imports torch, which costs more than all else it does: `run` is a fork of a process that has.)"""
+
     def run(
         *args: str, environ: dict[str, str] | None = None, timeout: float = 50
     ) -> "subprocess.CompletedProcess[str]":
+        if args[0] == "run" and "torch" in sys.modules:
+            command = Path(cli.__file__).with_name("__main__.py")
+            return warm.run(command, args, tmp_path, timeout, surroundings(mark, environ))
         process = start(*args, environ=environ)
         out, err = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)

@@ -43,9 +43,9 @@ def table(first: int, rows: int) -> Any:
     )
 
 
-def write(folder: Path, format: str, files: int = 3, group: int = 100) -> list[str]:
+def write(folder: Path, format: str, files: int = 3, group: int = 100, rows: int = ROWS) -> list[str]:
     paths = []
-    share = ROWS // files
+    share = rows // files
     for number in range(files):
         path = folder / f"{number}.{format}"
         part = table(number * share, share)
@@ -62,6 +62,14 @@ def write(folder: Path, format: str, files: int = 3, group: int = 100) -> list[s
 def pipe(request: pytest.FixtureRequest, tmp_path: Path) -> Pipe[Any]:
     """Files of which about a quarter fits in memory."""
     return getattr(Pipe, request.param)(write(tmp_path, request.param), memory=30_000)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=FORMATS)
+def small(request: pytest.FixtureRequest, tmp_path: Path) -> Pipe[Any]:
+    """The same with fewer row groups: a full shuffle of them reads one anew for most rows."""
+    rows = depth(900, ROWS)
+    paths = write(tmp_path, request.param, rows=rows)
+    return getattr(Pipe, request.param)(paths, memory=10 * rows)  # type: ignore[no-any-return]
 
 
 def keys(batches: Any, name: str = "k") -> list[int]:
@@ -208,10 +216,10 @@ def test_a_quality_that_means_nothing_is_refused(quality: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["thread3", "fork2", "server3", "spawn2"])
-def test_the_stream_is_the_same_on_every_kind_of_worker(pipe: Pipe[Any], kind: str) -> None:
-    shuffled = pipe.shuffle().map(lambda c: {**c, "r": np.random.rand(len(c["k"]))}, batched=True).batch(50)
+def test_the_stream_is_the_same_on_every_kind_of_worker(small: Pipe[Any], kind: str) -> None:
+    shuffled = small.shuffle().map(lambda c: {**c, "r": np.random.rand(len(c["k"]))}, batched=True).batch(50)
     if kind.startswith("thread"):
-        shuffled = pipe.shuffle().batch(50)  # threads do not touch the global generators
+        shuffled = small.shuffle().batch(50)  # threads do not touch the global generators
     assert read(shuffled, 2, **KINDS[kind]) == read(shuffled, 2)
 
 
@@ -223,8 +231,8 @@ def test_workers_share_what_they_read(pipe: Pipe[Any]) -> None:
     assert (slots._units >= 0).sum() == slots.count
 
 
-def test_a_snapshot_is_small_and_loads_anywhere(pipe: Pipe[Any]) -> None:
-    shuffled = pipe.shuffle()
+def test_a_snapshot_is_small_and_loads_anywhere(small: Pipe[Any]) -> None:
+    shuffled = small.shuffle()
     order = keys(Loader(shuffled.batch(8), seed=3))
     with Loader(shuffled.batch(8), seed=3, workers=2) as loader:
         samples = iter(loader)
@@ -247,13 +255,13 @@ def test_a_snapshot_of_other_row_groups_is_refused(tmp_path: Path) -> None:
         Loader(two.shuffle().batch(4)).load_state_dict(Loader(one.shuffle().batch(4)).state_dict())
 
 
-def test_killed_workers_do_not_change_the_stream(pipe: Pipe[Any]) -> None:
-    shuffled = pipe.shuffle().batch(16)
+def test_killed_workers_do_not_change_the_stream(small: Pipe[Any]) -> None:
+    shuffled = small.shuffle().batch(16)
     want, got = read(shuffled), []
     with Loader(shuffled, seed=3, workers=2, start_method="fork") as loader:
         for i, batch in enumerate(loader):
             got.append(shown(batch))
-            if i % 40 == 7:
+            if i % depth(10, 40) == 7:
                 workers = [w for group in loader._pool.all() for w in group._workers]
                 os.kill(workers[i % 2].started.pid, signal.SIGKILL)
         assert loader.stats().retries > 2

@@ -26,6 +26,8 @@ from pathlib import Path
 from tests.depth import DEPTH
 
 SRC = Path(__file__).resolve().parents[2] / "src"
+ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""A process with threads must not fork: libraries start none."""
 LARGEST = 1 << 18
 """Bytes of a request: mostly the environment."""
 
@@ -39,13 +41,11 @@ class Server:
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGEST)
-        # Forks share the threads of what is imported here: none.
-        alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).parent / "server.py"), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **alone, "PYTHONPATH": str(SRC)},
+                env={**os.environ, **ALONE, "PYTHONPATH": str(SRC)},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -65,11 +65,12 @@ def run(
     env: Mapping[str, str] | None = None,
     begun: Callable[[int], None] = lambda pid: None,
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs a program to its end; `begun` is told its process number. At the time-out its session is killed."""
+    """Runs a program to its end, in this environment; `begun` is told its process number.
+
+    At the time-out its session is killed.
+    """
     words = [str(path), *map(str, args)]
-    wanted = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", **(env or {})}
-    if wanted["PYTHONPATH"] != str(SRC):
-        raise ValueError("a warm program has the path of its server; run this one in an interpreter of its own")
+    wanted = {**(ALONE | os.environ if env is None else env), "PYTHONPATH": str(SRC)}
     request = json.dumps({"argv": words, "folder": str(folder), "env": wanted}).encode()
     with Server.lock, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         channel = Server.get().socket
@@ -99,7 +100,7 @@ def torchrun(
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(path)]
     return subprocess.run(
         [*command, *map(str, args)],
-        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **ALONE, "PYTHONPATH": str(SRC)},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -1,5 +1,6 @@
 """The process that has imported torch, and forks a program for each request (see the package)."""
 
+import gc
 import json
 import os
 import socket
@@ -14,6 +15,8 @@ def serve(channel: socket.socket) -> list[str]:
     """Forks for each request and never returns; in the fork it returns the program's command line."""
     for module in MODULES:
         __import__(module)
+    gc.collect()
+    gc.freeze()  # a fork neither looks through what is imported, nor copies it for that
     while True:
         data, descriptors, _, _ = socket.recv_fds(channel, LARGEST, 2)
         if not data:
