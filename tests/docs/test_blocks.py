@@ -41,7 +41,8 @@ WITH_BLOCKS = [page for page in PAGES if blocks(page, "python") and page != VERB
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=map(name, WITH_BLOCKS))
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, run_script: RunScript) -> None:
-    done = run_script("\n\n".join(blocks(page, "python")), timeout=150)
+    code = "\n\n".join(blocks(page, "python"))
+    done = run_script(code, timeout=150, warm="torch" in code)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

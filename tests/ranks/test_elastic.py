@@ -1,9 +1,6 @@
 """A job of real processes: 3 ranks stop in mid-epoch, 2 go on, then 4, with other workers; nothing twice or lost."""
 
 import json
-import os
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,7 @@ import pytest
 
 from headrace import Loader
 from headrace.launch.hosts import free_port
-from tests.conftest import SRC
+from tests import warm
 
 pytest.importorskip("torch", reason="ranks that vote need torch.distributed")
 
@@ -86,11 +83,7 @@ def phases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[An
     folder = tmp_path_factory.mktemp("elastic")
     (folder / "program.py").write_text(PROGRAM)
     jobs = json.dumps([(ranks, str(free_port()), steps, workers) for ranks, steps, workers in JOBS])
-    done = subprocess.run(
-        [sys.executable, str(folder / "program.py"), str(folder), jobs],
-        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=150, check=False,
-    )  # fmt: skip
+    done = warm.run(folder / "program.py", [folder, jobs], folder, timeout=150)
     assert done.returncode == 0, done.stderr[-4000:]
     got = [
         [json.loads((folder / f"{phase} {rank}").read_text()) for rank in range(ranks)]

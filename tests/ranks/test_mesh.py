@@ -47,7 +47,7 @@ def test_data_is_shared_along_the_data_dimensions_and_what_does_not_name_them_is
         ([2, 2], ["tp", "pp"], None),
         ([2, 2], ["dp", "island"], None),
     ]
-    done = run_script(PROGRAM, json.dumps(cases))
+    done = run_script(PROGRAM, json.dumps(cases), warm=True)
     assert done.returncode == 0, done.stderr
     outer, part, flat, nameless, no_data, unknown = json.loads(done.stdout.splitlines()[-1])
     # pp is the outermost dimension: ranks of one share are not consecutive

@@ -104,7 +104,7 @@ def printed(values: list[int]) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_programs_of_the_note_print_what_it_prints(form: str, run_script: RunScript, tmp_path: Any) -> None:
-    done = run_script(PROGRAM.format(**FORMS[form]), tmp_path / "told")
+    done = run_script(PROGRAM.format(**FORMS[form]), tmp_path / "told", warm=True)
     assert done.returncode == 0, done.stderr
     by_index, undivided, itself, divided = done.stdout.splitlines()
     assert by_index == printed(list(range(3, 100)))
