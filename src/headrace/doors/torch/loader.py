@@ -149,6 +149,8 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
                 self.in_order = True
             if autosave is not None:
                 self._go_on_from(Path(autosave), every)
+            if self.num_workers:
+                import headrace.engine.workers.process.workers  # noqa: F401 - `iter()` does not wait for it then
 
     def _go_on_from(self, path: Path, every: int) -> None:
         if World.detect().ranks > 1:

@@ -175,9 +175,6 @@ def _overflow(need: int) -> tuple[int, codec.Writer]:
 
 def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
     """Run tickets until the consumer says stop, or is gone."""
-    # An error must be able to travel even when no more files can be opened, not those of modules either.
-    import headrace.engine.wire.by_value  # noqa: F401
-
     _quiet_signals(extra.get("dump", -1))
     heap.keep()
     tokenizer_threads.one_thread()
@@ -214,6 +211,10 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         for slot, fd in zip([slot for told in message[1] for slot in Lent._make(told).new], fds, strict=True):
             child.slots[slot] = MappedSlot(fd)
         child.handle_all(message[1], message[2])
+        if not handled:
+            # An error must be able to travel even when no more files can be opened, not those of modules either; but
+            # the first batch does not wait for this.
+            import headrace.engine.wire.by_value  # noqa: F401
         handled += len(message[1])
         if (recycle is not None and handled >= recycle) or (limit is not None and _private() > limit):
             # Ask to be replaced; tickets that are already on their way here are run first.
