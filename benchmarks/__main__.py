@@ -3,6 +3,8 @@
     python -m benchmarks                              Headrace, its DataLoader and torch: the table of the README
     python -m benchmarks small 'images*'              these cases only; '*' is every case
     python -m benchmarks --report docs/benchmarks.md  every case, every subject, as a page; installs the peers
+    python -m benchmarks 'growth_*' --scaling docs/scaling.md   how cost grows: a page with curves
+    python -m benchmarks --of A.json B.json --picture OUT.svg   measure nothing, draw the bars of what was measured
     --quick                                           the same in minutes: shorter data, three rounds or fewer
 
 Every figure goes to a JSON file in `benchmarks/results/` (or OUT), with a Markdown table beside it. The exit code is 1
@@ -14,11 +16,12 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from benchmarks import cases, environments, harness, machine, pages, report, roster, subjects
+from benchmarks import cases, environments, harness, machine, pages, report, roster, scaling, subjects
 from benchmarks.case import Effort
 from benchmarks.harness import Measurement
 
@@ -38,6 +41,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="OUT", help="where the results go (default: benchmarks/results/)")
     parser.add_argument("--readme", type=Path, help="put the table between the marks of this file")
     parser.add_argument("--report", type=Path, help="write the page that compares all subjects in all cases")
+    parser.add_argument("--scaling", type=Path, help="write the page of how cost grows, out of the cases growth_*")
+    parser.add_argument("--picture", type=Path, help="draw the bars of the cases that look like training")
+    parser.add_argument("--of", type=Path, nargs="+", metavar="RESULTS", help="measure nothing: draw these results")
     return parser
 
 
@@ -53,6 +59,8 @@ def _without_json(given: Sequence[str]) -> list[str]:
 def main(given: Sequence[str] | None = None) -> int:
     parser = arguments()
     options = parser.parse_args(given)
+    if options.of:
+        return draw_stored(options)
     page: Path | None = options.report
     usual = "all" if page else ",".join(roster.TABLE)
     asked = options.subjects or usual
@@ -100,17 +108,18 @@ def main(given: Sequence[str] | None = None) -> int:
     out.with_suffix(".md").write_text(text)
     if options.readme:
         report.into_readme(options.readme, text)
+    about = {
+        "command": shlex.join(["scripts/bench", *_without_json(sys.argv[1:] if given is None else given)]),
+        "hardware": hardware,
+        "versions": by_subject,
+        "python": versions["python"],
+        "torch": environments.TORCH,
+        "when": when,
+        "commit": versions.get("commit", "unknown"),
+    }
     if page:
-        about = {
-            "command": shlex.join(["scripts/bench", *_without_json(sys.argv[1:] if given is None else given)]),
-            "hardware": hardware,
-            "versions": by_subject,
-            "python": versions["python"],
-            "torch": environments.TORCH,
-            "when": when,
-            "commit": versions.get("commit", "unknown"),
-        }
         page.write_text(pages.page(chosen, names, found, absent, about))
+    draw(options, found, about)
     print(text)
     for name, reason in absent.items():
         say(f"{name}: not installed: {reason}")
@@ -118,6 +127,29 @@ def main(given: Sequence[str] | None = None) -> int:
         if measurement.error:
             say(f"{measurement.case} {measurement.subject}, round {measurement.round}: {measurement.error}")
     return int(any(measurement.figures is None for measurement in found))
+
+
+def draw(options: argparse.Namespace, found: Sequence[Measurement], about: Mapping[str, Any]) -> None:
+    if options.scaling:
+        scaling.page(found, about, options.scaling)
+    if options.picture:
+        scaling.picture(found, about, options.picture)
+
+
+def draw_stored(options: argparse.Namespace) -> int:
+    """Pictures of results that were kept: the parts of one comparison may have been measured one after the other."""
+    kept = [json.loads(path.read_text()) for path in options.of]
+    found = [Measurement(**measurement) for results in kept for measurement in results["measurements"]]
+    last = kept[-1]
+    about = {
+        "command": "scripts/bench 'growth_*' --scaling docs/scaling.md",
+        "hardware": last["hardware"],
+        "python": last["versions"]["python"],
+        "when": last["when"],
+        "commit": last["versions"].get("commit", "unknown"),
+    }
+    draw(options, found, about)
+    return 0
 
 
 def say(line: str) -> None:

@@ -10,7 +10,10 @@ A case needs one method of a subject (`needs`); `roster.py` lists which subject 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from benchmarks.media import Job
 
 Figures = dict[str, float]
 Start = Literal["fork", "spawn", "clean"]  # clean: what the subject itself does for a process that is not safe to fork
@@ -59,6 +62,10 @@ class Subject(Protocol):
         self, paths: Sequence[str], decode: Callable[[bytes, bytes], Any], *, size: int, workers: int
     ) -> AbstractContextManager[Epochs]:
         """Batches of `decode(bin, num)`, for samples that are neighbours `KEY.bin`, `KEY.num` of a tar file."""
+        ...
+
+    def media(self, job: "Job", *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        """Batches of `(paths, arrays)` of a job of `benchmarks.media`, every file once an epoch, in random order."""
         ...
 
     def resumable(

@@ -20,7 +20,7 @@ from benchmarks.roster import ROSTER
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".venv-bench"
 TORCH = "torch==2.13.0"
-TOOLS = ("numpy", "cloudpickle", "psutil", "pillow", "pyarrow")
+TOOLS = ("numpy", "cloudpickle", "psutil", "pillow", "pyarrow", "simplejpeg", "soundfile", "av")
 """What the harness and the data sets need."""
 
 PATIENCE = 1200.0

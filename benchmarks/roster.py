@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.case import Case
 
+CODEC = "torchcodec==0.13.0"  # the last whose wheel fits a torch without CUDA
 OURS = ("headrace", "headrace_threads", "torch_door", "swift")
 TABLE = ("headrace", "torch_door", "torch")
 """Whom the table of the README compares."""
@@ -47,7 +48,7 @@ ROSTER: dict[str, Entry] = {
     "headrace": Entry(
         "headrace",
         "headrace",
-        ("batches", "filtered", "columns", "parquet", "tar", "resumable", "graph", "packed"),
+        ("batches", "filtered", "columns", "parquet", "tar", "media", "resumable", "graph", "packed"),
     ),
     "headrace_threads": Entry(
         'headrace, `kind="thread"`',
@@ -63,13 +64,19 @@ ROSTER: dict[str, Entry] = {
     "torch_door": Entry(
         "`headrace.DataLoader`",
         "headrace",
-        ("batches", "filtered", "columns", "tar", "resumable"),
+        ("batches", "filtered", "columns", "tar", "media", "resumable"),
     ),
     "torch": Entry(
         "torch DataLoader",
         "torch",
-        ("batches", "filtered", "columns", "tar"),
+        ("batches", "filtered", "columns", "tar", "media"),
         lacks={"resumable": NO_STATE},
+    ),
+    "torch_same": Entry(
+        "torch DataLoader, the decoder of Headrace",
+        "torch",
+        ("media",),
+        lacks={**dict.fromkeys(("batches", "columns", "tar", "resumable"), "see the row of torch")},
     ),
     "stateful": Entry(
         "torchdata StatefulDataLoader",
@@ -111,9 +118,9 @@ ROSTER: dict[str, Entry] = {
     "grain": Entry(
         "Grain, processes",
         "grain",
-        ("batches", "resumable", "packed"),
+        ("batches", "media", "resumable", "packed"),
         "peers",
-        ("grain==0.2.18", "tokenizers==0.23.3"),
+        ("grain==0.2.18", "tokenizers==0.23.3", CODEC),
         lacks={
             "tar": NO_TAR,
             "columns": NO_TABLE,
@@ -131,7 +138,7 @@ ROSTER: dict[str, Entry] = {
     "spdl": Entry(
         "SPDL, threads",
         "spdl-core",
-        ("batches", "tar"),
+        ("batches", "tar", "media"),
         "peers",
         ("spdl==0.8.0",),
         lacks={**THREADS, "columns": NO_TABLE, "resumable": NO_STATE},
@@ -147,9 +154,9 @@ ROSTER: dict[str, Entry] = {
     "webdataset": Entry(
         "WebDataset",
         "webdataset",
-        ("tar",),
+        ("tar", "media"),
         "peers",
-        ("webdataset==1.0.2",),
+        ("webdataset==1.0.2", CODEC),
         lacks={
             "batches": "reads tar files only",
             "columns": "reads tar files only",
@@ -167,9 +174,9 @@ ROSTER: dict[str, Entry] = {
     "litdata": Entry(
         "LitData",
         "litdata",
-        ("batches", "resumable"),
+        ("batches", "media", "resumable"),
         "peers",
-        ("litdata==0.2.76",),
+        ("litdata==0.2.76", CODEC),
         lacks={**TORCH_INSIDE, "memory": FILES_ONLY, "columns": NO_TABLE, "tar": NO_TAR},
     ),
     "ray": Entry(

@@ -2,7 +2,7 @@
 
 import io
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,19 @@ def write_shards(folder: Path, shards: int, samples: int) -> list[str]:
                 add(file, f"{number:08}.num", str(number).encode())
         paths.append(str(path))
     return paths
+
+
+def pack(folder: Path, files: Sequence[str], shards: int) -> list[str]:
+    """Files as samples `KEY.data` (the content) and `KEY.path`, in so many archives."""
+    archives = []
+    for shard in range(shards):
+        archive = folder / f"shard-{shard:04}.tar"
+        with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as file:
+            for number in range(shard, len(files), shards):
+                add(file, f"{number:08}.data", Path(files[number]).read_bytes())
+                add(file, f"{number:08}.path", files[number].encode())
+        archives.append(str(archive))
+    return archives
 
 
 def add(file: tarfile.TarFile, name: str, content: bytes) -> None:

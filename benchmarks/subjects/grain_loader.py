@@ -13,6 +13,7 @@ from typing import Any
 import grain
 
 from benchmarks.case import Dataset, Start
+from benchmarks.media import FileSet, Job
 from benchmarks.text import Encode
 
 
@@ -49,6 +50,9 @@ class Grain:
 
     def batches(self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork") -> Any:
         return self._running(grain.MapDataset.source(dataset), size, workers, None)
+
+    def media(self, job: Job, *, size: int, workers: int) -> Any:
+        return self._running(grain.MapDataset.source(FileSet(job)).shuffle(seed=7), size, workers, None)
 
     def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Any:
         return self._running(grain.MapDataset.source(dataset).shuffle(seed=7), size, workers, state)

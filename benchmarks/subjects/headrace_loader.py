@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from benchmarks import graphs
 from benchmarks.case import Dataset, Epochs, Resumable, Start
+from benchmarks.media import FRAMES, SIDE, Job
 from benchmarks.tarfiles import Decode, FromDict
 from headrace import (
     DataLoader2,
@@ -31,6 +32,17 @@ class Saved:
 
     def state(self) -> Any:
         return self.loader.state_dict()
+
+
+class Decoded:
+    """`(path, content)` as `(path, array)`, by the job's own function."""
+
+    def __init__(self, job: Job) -> None:
+        self.sample = job.sample
+
+    def __call__(self, file: tuple[str, bytes]) -> tuple[str, Any]:
+        path, content = file
+        return path, self.sample(content)
 
 
 class HeadraceLoader:
@@ -60,6 +72,16 @@ class HeadraceLoader:
     def tar(self, paths: Sequence[str], decode: Decode, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
         pipe = Pipe.shards(list(paths)).map(FromDict(decode)).batch(size).collate()
         return self._loader(pipe, workers, "fork", strands=workers)  # as many archives at a time
+
+    def media(self, job: Job, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        files = Pipe.files(job.paths).shuffle().open_files("rb")
+        if job.kind == "photos":
+            samples: Pipe[Any] = files.decode().random_resized_crop(SIDE).random_flip()
+        elif job.kind == "clips":
+            samples = files.decode(frames=FRAMES)
+        else:
+            samples = files.read_from_stream().map(Decoded(job))
+        return self._loader(samples.batch(size).collate(), workers, "fork")
 
     @contextmanager
     def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Iterator[Resumable]:

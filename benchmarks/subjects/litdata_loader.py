@@ -10,6 +10,7 @@ from litdata import StreamingDataLoader, StreamingDataset
 from litdata.streaming.writer import BinaryWriter
 
 from benchmarks.case import Dataset, Start
+from benchmarks.media import FileSet, Job
 from benchmarks.stored import Files, Storage
 from benchmarks.subjects.torch_loader import METHOD, Running
 
@@ -28,6 +29,10 @@ class LitData:
 
     def batches(self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork") -> Any:
         return self._running(dataset, size, workers, start, shuffle=False, state=None)
+
+    def media(self, job: Job, *, size: int, workers: int) -> Any:
+        """Chunks of its own, written before: its users convert a folder once."""
+        return self._running(FileSet(job), size, workers, "fork", shuffle=True, state=None)
 
     def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Any:
         return self._running(dataset, size, workers, "fork", shuffle=True, state=state)

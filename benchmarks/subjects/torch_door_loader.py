@@ -10,6 +10,7 @@ from headrace import DataLoader, share
 
 class TorchDoor(TorchLoader):
     loader = DataLoader
+    photo = None  # the faster decoder
     share = staticmethod(share)
 
     def resumable(

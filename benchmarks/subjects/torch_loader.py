@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from typing import Any
 
 from torch import Generator
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from benchmarks.case import Dataset, Epochs, Start
+from benchmarks.media import FileSet, Job, by_pillow
 from benchmarks.tables import ManyRows, Rows, same
 from benchmarks.tarfiles import Decode, read
 
@@ -67,6 +69,7 @@ class Shards(IterableDataset[Any]):
 
 class TorchLoader:
     loader: Any = DataLoader
+    photo: Callable[[bytes], Any] | None = staticmethod(by_pillow)  # as torchvision's ImageFolder does it
 
     def batches(
         self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"
@@ -86,6 +89,11 @@ class TorchLoader:
 
     def tar(self, paths: Sequence[str], decode: Decode, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
         return self._running(Shards(paths, decode), size, workers, "fork")
+
+    def media(self, job: Job, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        if job.kind == "photos" and self.photo is not None:
+            job = replace(job, sample=self.photo)
+        return self._running(FileSet(job), size, workers, "fork", shuffle=True)
 
     def _resumable(self, dataset: Dataset, size: int, workers: int, state: Any) -> "closing[Running]":
         """For loaders of this kind that can be saved."""

@@ -1,16 +1,20 @@
 """Images in one size, clips of video, crops and flips: which pixels, and the same for every way they are made."""
 
+import importlib
 import io
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from headrace import Loader, Pipe
+from headrace.engine.workers.process import child
 from headrace.errors import BadOption
 from headrace.memory.rows import Rows
-from headrace.ops.media import images, video
+from headrace.ops.media import images, pixels, video
 from headrace.ops.media.boxes import Box, RandomBox, center, reduction
 from headrace.ops.media.images import Images
 from headrace.ops.media.video import Videos
@@ -21,9 +25,9 @@ HEIGHT, WIDTH = 240, 320
 def picture(kind: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (HEIGHT, WIDTH)) -> bytes:
     image = pytest.importorskip("PIL.Image")
     y, x = np.mgrid[: size[0], : size[1]]
-    pixels = np.stack([x % 256, y % 256, (x + y) % 256], -1).astype(np.uint8)
+    values = np.stack([x % 256, y % 256, (x + y) % 256], -1).astype(np.uint8)
     out = io.BytesIO()
-    image.fromarray(pixels).convert(mode).save(out, kind, quality=90)
+    image.fromarray(values).convert(mode).save(out, kind, quality=90)
     return out.getvalue()
 
 
@@ -108,6 +112,37 @@ def test_the_middle_and_the_whole_of_an_image() -> None:
     assert Images(size=(10, 20), crop="stretch")("png", png).shape == (10, 20, 3)
 
 
+@pytest.mark.parametrize("shape", [(HEIGHT, WIDTH, 3), (HEIGHT, WIDTH, 4), (HEIGHT, WIDTH)])
+@pytest.mark.parametrize("size", [(224, 224), (31, 400), (500, 17), (1, 1)])
+def test_torch_resizes_and_mirrors_as_pillow_does(
+    shape: tuple[int, ...], size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    image.flags.writeable = False  # as Pillow's are
+    for box in (Box(0, 0, *shape[:2]), Box(10.4, 20.6, 100.2, 57.9), Box(HEIGHT - 1, 0, 1, 2), Box(7, 7, *size)):
+        fast = pixels.resized(image, box, size, np.empty((*size, *shape[2:]), np.uint8)).astype(int)
+        turned = pixels.mirrored(image, np.empty_like(image))
+        with monkeypatch.context() as patch:
+            patch.setattr(pixels, "_torch", lambda: None)
+            slow = pixels.resized(image, box, size, np.empty((*size, *shape[2:]), np.uint8))
+            assert np.array_equal(pixels.mirrored(image, np.empty_like(image)), turned)
+        assert abs(fast - slow).max() <= 1
+        assert np.array_equal(turned, image[:, ::-1])
+
+
+def limits(_: int) -> list[str | None]:
+    return [os.environ.get(name) for name in child.THREAD_LIMITS]
+
+
+def test_what_a_forked_worker_imports_to_resize_with_makes_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in child.THREAD_LIMITS:
+        monkeypatch.delenv(name, raising=False)
+    with Loader(Pipe.of(range(2)).map(limits), workers=1, start_method="fork") as loader:
+        assert list(loader) == [["1"] * len(child.THREAD_LIMITS)] * 2
+    assert limits(0) == [None] * len(child.THREAD_LIMITS)
+
+
 def test_random_boxes_lie_inside_and_cover_what_they_should() -> None:
     rng = np.random.default_rng(0)
     areas = []
@@ -184,6 +219,45 @@ def test_a_clip_is_the_frames_that_were_picked(
         frames, its = Videos(len(wanted))(kind, data)
         assert numbers(frames) == wanted
         assert its == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("error", [ImportError("No module named 'torchcodec'"), RuntimeError("no FFmpeg\nlong story")])
+def test_without_torchcodec_pyav_decodes_and_one_line_says_so(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = importlib.import_module
+
+    def refuse(name: str) -> Any:
+        if name.startswith("torchcodec"):
+            raise error
+        return found(name)
+
+    data = movie(tmp_path)
+    video._torchcodec.cache_clear()
+    monkeypatch.setattr(video.importlib, "import_module", refuse)
+    with caplog.at_level("INFO", "headrace"):
+        assert len(Videos(3, "even")("mp4", data)[0]) == len(Videos(2, "even")("mp4", data)[0]) + 1
+    (line,) = caplog.messages
+    assert "headrace[video]" in line
+    assert "\n" not in line
+    video._torchcodec.cache_clear()
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("codec", [True, False])
+def test_a_thousand_clips_leave_memory_as_it_was(codec: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if codec and video._torchcodec() is None:
+        pytest.skip("torchcodec is not installed, or finds no FFmpeg")
+    if not codec:
+        monkeypatch.setattr(video, "_torchcodec", lambda: None)
+    data = movie(tmp_path, frames=200)
+    marks = []
+    with Loader(Pipe.of([("m.mp4", data)] * 1000).decode(frames=16).batch(4).collate()) as loader:
+        for number, _ in enumerate(loader):
+            if number % 50 == 49:
+                marks.append(psutil.Process().memory_info().rss)
+    assert max(marks[1:]) - marks[1] < 16e6, marks  # the first hundred fill what is used again
 
 
 def test_frames_are_picked_at_random_evenly_or_side_by_side(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.op import Each, place
-from headrace.ops.media.boxes import DRAWS, RandomBox, check_size, resized
+from headrace.ops.media.boxes import DRAWS, RandomBox, check_size
+from headrace.ops.media.pixels import mirrored, resized
 
 WHOLE_RANGE = RandomBox()
 
@@ -49,13 +50,11 @@ class RandomFlip(Each[Any, Any]):
             raise BadOption(f"random_flip() takes a probability from 0 to 1, not {self.p!r}")
 
     def apply(self, sample: Any) -> Any:
-        return on_images(_mirrored, sample) if place.rng().random() < self.p else sample
+        return on_images(_turned, sample) if place.rng().random() < self.p else sample
 
 
-def _mirrored(pixels: Any) -> Any:
-    out = place.row(pixels.shape, "u1")
-    out[...] = pixels[:, ::-1]
-    return out
+def _turned(pixels: Any) -> Any:
+    return mirrored(pixels, place.row(pixels.shape, "u1"))
 
 
 def on_images(change: Callable[[Any], Any], sample: Any) -> Any:

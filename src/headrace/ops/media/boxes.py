@@ -1,4 +1,4 @@
-"""Boxes: which part of an image is kept, and that part in the size that is asked for.
+"""Boxes: which part of an image is kept.
 
 Everything is arithmetic on sizes, so that a decoder knows the box before it decodes: it may then decode a JPEG at half
 or a quarter of its size, which costs less, and still have more pixels than are asked for.
@@ -6,11 +6,10 @@ or a quarter of its size, which costs less, and still have more pixels than are 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, log, sqrt
-from typing import Any, NamedTuple
+from math import exp, log, sqrt
+from typing import NamedTuple
 
 from headrace.errors import BadOption
-from headrace.sources.extra import need
 
 TRIES = 10
 DRAWS = 4 * TRIES
@@ -77,18 +76,3 @@ def chosen(crop: "str | RandomBox", height: int, width: int, size: tuple[int, in
 def reduction(box: Box, size: tuple[int, int]) -> int:
     """How many times smaller an image may be decoded, so that `box` still has as many pixels as `size`."""
     return next((by for by in (8, 4, 2) if box.height >= by * size[0] and box.width >= by * size[1]), 1)
-
-
-def resized(pixels: Any, box: Box, size: tuple[int, int], out: Any) -> Any:
-    """The box of an array of pixels in this size, written into `out`: bilinear, with antialiasing."""
-    import numpy as np
-
-    top, left = int(box.top), int(box.left)
-    bottom, right = ceil(box.top + box.height), ceil(box.left + box.width)
-    part = np.ascontiguousarray(pixels[top:bottom, left:right])
-    inside = (box.left - left, box.top - top, box.left - left + box.width, box.top - top + box.height)
-    # (Rounding may put the border a hair outside.)
-    inside = (inside[0], inside[1], min(inside[2], part.shape[1]), min(inside[3], part.shape[0]))
-    image = need("media", "PIL.Image")
-    out[...] = np.asarray(image.fromarray(part).resize((size[1], size[0]), image.Resampling.BILINEAR, box=inside))
-    return out

@@ -17,7 +17,8 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.op import place
-from headrace.ops.media.boxes import DRAWS, Box, RandomBox, chosen, reduction, resized
+from headrace.ops.media.boxes import DRAWS, Box, RandomBox, chosen, reduction
+from headrace.ops.media.pixels import resized
 from headrace.sources.extra import need
 
 IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))

@@ -144,5 +144,6 @@ def _torchcodec() -> Any:
         return importlib.import_module("torchcodec.decoders")
     except (ImportError, OSError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0]
-        log.info("PyAV decodes video, torchcodec would be faster: %s", reason or type(error).__name__)
+        hint = "faster with: pip install 'headrace[video]', in a version that fits torch, and FFmpeg's libraries"
+        log.info("torchcodec cannot be used (%s): PyAV decodes video; %s", reason or type(error).__name__, hint)
         return None

@@ -139,7 +139,12 @@ def by_fork(
 
 
 def _one_thread() -> None:
-    """A forked process has none of the threads that torch has made for its operations, and would wait for them."""
+    """A forked process has none of the threads that torch has made for its operations, and would wait for them.
+
+    Nor may a torch that it imports later make any: two workers with a thread for each core are in each other's way.
+    """
+    for limit in child.THREAD_LIMITS:
+        os.environ.setdefault(limit, "1")
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "set_num_threads"):
         torch.set_num_threads(1)

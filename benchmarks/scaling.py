@@ -1,0 +1,131 @@
+"""The page of how cost grows, and the README's picture: both out of measurements, and nothing else."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import cases, growth, roster
+from benchmarks.drawing import Bar, Curve, bars, curves
+from benchmarks.harness import Measurement, figures, ratios, stat
+from benchmarks.report import OURS, THEIRS, markdown, number
+
+AXES = {
+    "growth_workers": "workers",
+    "growth_bytes": "bytes of a batch",
+    "growth_ranks": "ranks",
+    "growth_samples": "samples",
+}
+WHY = {
+    "growth_workers": (
+        "Workers",
+        "Batches of 1 MB that cost nothing to make, default options. The consumer's own time for a batch does not grow "
+        "with workers: it takes the next reply from one wait. Memory does, in proportion: a worker has its own "
+        "interpreter (copied on write from the parent) and two slots of batches ahead. The start grows once there are "
+        "more workers than cores, because forks take turns.",
+    ),
+    "growth_bytes": (
+        "Bytes of a batch",
+        "Two workers, default options; the consumer reads one byte of each page. Up to about 100 kB a batch costs what "
+        "its message costs. Above, pages are touched for the first time by the consumer, and the curve bends to a "
+        "straight line: the cost is that of reading, since nothing is copied. Memory follows the slots: one in each "
+        "worker's hands, those ahead, and the one in use. From 10 MB on `memory=` (256 MB) holds the number of slots "
+        "down, to no fewer than the loader needs to go on.",
+    ),
+    "growth_ranks": (
+        "Ranks on one machine",
+        "Each rank is a process with a loader of its own and one worker; all run at once. A rank works out its share "
+        "by arithmetic, so its time for a batch and its snapshot do not know how many there are; memory is a sum. The "
+        "start is that of the slowest: it bends where there are more processes than cores.",
+    ),
+    "growth_samples": (
+        "Samples",
+        "A shuffled range of 10^3 to 10^12, without workers; the start is a resume in the middle of the epoch. The "
+        "order is a bijection that is computed where it is needed, so that nothing depends on the length but a few "
+        "digits of the snapshot.",
+    ),
+}
+HEAD = """# How cost grows
+
+Made by `{command}`; the figures are measured, the curves are drawn from them (both axes logarithmic). Four costs: the
+processor time of the consuming thread for a batch, the memory of all processes beyond what there was before the loader,
+the time to the first batch, and the bytes of a snapshot. What each case does exactly is in
+`benchmarks/cases/growth_*.py`.
+"""
+TRAINING = (
+    ("photos", "samples/s", "JPEG folder, random crops", "batches of 64, 2 workers, default options"),
+    ("photos_step", "training samples/s", "training on photographs", "the same, a small CNN on the same cores"),
+    ("sound_step", "training samples/s", "training on sound", "FLAC windows, 2 workers, default options"),
+    ("clips_step", "samples/s", "clips of video", "16 random frames, 2 workers, default options"),
+    ("heavy_tail", "batches/s", "one slow sample in a hundred", "4 workers, see the case for options"),
+    ("text_packed", "tokens/s", "packed text", "2 workers, default options"),
+)
+"""Case, figure, and what the picture says of it; those that were not measured are left out."""
+
+
+def page(found: Sequence[Measurement], about: Mapping[str, Any], out: Path) -> None:
+    """The page at `out`, and its pictures in `images/` beside it."""
+    images = out.parent / "images"
+    images.mkdir(exist_ok=True)
+    parts = [HEAD.format(command=about["command"])]
+    for case, (title, why) in WHY.items():
+        values = by_cost(found, case)
+        if not values:
+            continue
+        drawn = [Curve(growth.LABELS[cost], unit, AXES[case], values[cost]) for cost, unit in growth.COSTS.items()]
+        (images / f"{case}.svg").write_text(curves(drawn))
+        parts += [
+            f"## {title}\n",
+            f"![{title}: four curves; the table has the figures](images/{case}.svg)\n",
+            why + "\n",
+        ]
+        parts.append(table(AXES[case], values) + "\n")
+    place = about["hardware"]
+    parts.append(
+        f"{place['processor']}, {place['cores']} cores, {place['memory GB']} GB; Python {about['python']}; "
+        f"{about['when']}, commit {about['commit']}. Median of {max(m.round for m in found)} round(s); other processes "
+        f"kept {number(max(m.others for m in found))} cores busy at most.\n"
+    )
+    out.write_text("\n".join(parts))
+
+
+def by_cost(found: Sequence[Measurement], case: str) -> dict[str, dict[float, float]]:
+    """Medians by cost and size."""
+    values: dict[str, dict[float, float]] = {}
+    for target in cases.load(case).CASE.targets:
+        size, _, cost = target.figure.partition(" ")
+        if (known := stat(list(figures(found, case, OURS, target.figure).values()))) is not None:
+            values.setdefault(cost, {})[float(size)] = max(known.median, 1e-3)
+    return values
+
+
+def table(across: str, values: Mapping[str, Mapping[float, float]]) -> str:
+    sizes = list(next(iter(values.values())))
+    lines = [[across, *values], ["---:"] * (len(values) + 1)]
+    lines += [[f"{size:,.0f}", *(number(values[cost][size]) for cost in values)] for size in sizes]
+    return markdown(lines)
+
+
+def picture(found: Sequence[Measurement], about: Mapping[str, Any], out: Path) -> None:
+    """The bars of the README."""
+    drawn = []
+    for case, figure, label, note in TRAINING:
+        torch = stat(ratios(found, case, figure, (OURS, THEIRS)))
+        if torch is None:
+            continue
+        name, best = strongest(found, case, figure)
+        drawn.append(Bar(label, note, torch.median, best, name))
+    if not drawn:
+        raise ValueError("no case of the picture was measured for headrace and torch")
+    foot = (
+        f"{about['hardware']['cores']} cores, Python {about['python']}, {about['when']}; above 1x: Headrace is faster"
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(bars(drawn, foot))
+
+
+def strongest(found: Sequence[Measurement], case: str, figure: str) -> tuple[str, float | None]:
+    """Of the loaders that are neither ours nor plain torch, the one that comes closest, and the ratio."""
+    others = {m.subject for m in found if m.case == case} - {*roster.OURS, THEIRS}
+    known = [(stat(ratios(found, case, figure, (OURS, other))), other) for other in others]
+    by = sorted((value.median, other) for value, other in known if value is not None)
+    return (roster.title(by[0][1]), by[0][0]) if by else ("", None)
