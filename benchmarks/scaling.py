@@ -18,37 +18,39 @@ AXES = {
 WHY = {
     "growth_workers": (
         "Workers",
-        "Batches of 1 MB that cost nothing to make, default options. The consumer's own time for a batch does not grow "
-        "with workers: it takes the next reply from one wait. Memory does, in proportion: a worker has its own "
-        "interpreter (copied on write from the parent) and two slots of batches ahead. The start grows once there are "
-        "more workers than cores, because forks take turns.",
+        "Batches of 1 MB that cost nothing to make, default options. Memory is a straight line: a worker has an "
+        "interpreter of its own (copied on write from the parent) and the batches that it is ahead by. The start is one "
+        "too, since forks follow one another. The consumer takes the next reply from one wait, however many workers "
+        "there are; what bends its curve beyond the number of cores is that workers take its core and its caches, and "
+        "that more batches ahead means more memory that it touches for the first time.",
     ),
     "growth_bytes": (
         "Bytes of a batch",
-        "Two workers, default options; the consumer reads one byte of each page. Up to about 100 kB a batch costs what "
-        "its message costs. Above, pages are touched for the first time by the consumer, and the curve bends to a "
-        "straight line: the cost is that of reading, since nothing is copied. Memory follows the slots: one in each "
-        "worker's hands, those ahead, and the one in use. From 10 MB on `memory=` (256 MB) holds the number of slots "
-        "down, to no fewer than the loader needs to go on.",
+        "Two workers, default options; the consumer reads one byte of each page. Up to 100 kB a batch costs what its "
+        "message costs. Above, the curve bends to a straight line: the cost of touching its pages, since nothing is "
+        "copied. Memory bends at 1 MB, where the batches ahead outweigh the workers, and less steeply again at 10 MB, "
+        "where `memory=` (256 MB) holds their number down; a loader needs a few of them to go on, and so takes more "
+        "than that with batches of 100 MB.",
     ),
     "growth_ranks": (
         "Ranks on one machine",
-        "Each rank is a process with a loader of its own and one worker; all run at once. A rank works out its share "
-        "by arithmetic, so its time for a batch and its snapshot do not know how many there are; memory is a sum. The "
-        "start is that of the slowest: it bends where there are more processes than cores.",
+        "Each rank is a process with a loader of its own and one worker; all begin at once, on cores of which there are "
+        "fewer. Memory is a sum. A rank works out its share by arithmetic, so its snapshot does not know how many there "
+        "are; its time for a batch grows only as ranks take each other's cores and caches. The start is that of the "
+        "slowest rank, with the import of the engine in each: work that the cores share, hence a straight line.",
     ),
     "growth_samples": (
         "Samples",
-        "A shuffled range of 10^3 to 10^12, without workers; the start is a resume in the middle of the epoch. The "
-        "order is a bijection that is computed where it is needed, so that nothing depends on the length but a few "
-        "digits of the snapshot.",
+        "A shuffled range of 10^3 to 10^12, without workers; the start is a resume in the middle of the epoch, in "
+        "processor time. The order is a bijection that is computed where it is needed, so that nothing depends on the "
+        "length but a few digits of the snapshot: nothing bends.",
     ),
 }
 HEAD = """# How cost grows
 
-Made by `{command}`; the figures are measured, the curves are drawn from them (both axes logarithmic). Four costs: the
-processor time of the consuming thread for a batch, the memory of all processes beyond what there was before the loader,
-the time to the first batch, and the bytes of a snapshot. What each case does exactly is in
+Made by `{command}`.
+The figures are measured, the curves are drawn from them (both axes logarithmic). Four costs: the processor time of the consuming thread for a batch, the memory of all processes beyond what there was before the
+loader, the time to the first batch, and the bytes of a snapshot. What each case does exactly is in
 `benchmarks/cases/growth_*.py`.
 """
 TRAINING = (

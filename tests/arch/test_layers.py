@@ -67,6 +67,7 @@ DANGERS: dict[str, Danger] = {
             "engine/workers/process/fork_server.py",
             "engine/workers/process/server.py",
             "engine/workers/process/heap.py",
+            "engine/workers/process/start.py",  # one thread, for what a forked worker imports later
             "engine/workers/process/tokenizer_threads.py",  # one variable, before a tokenizer is used
         ),
     ),
@@ -101,6 +102,7 @@ DANGERS: dict[str, Danger] = {
             "ops/shape/collate.py",
             "ops/shape/ragged.py",
             "plan/seed.py",
+            "ops/media/pixels.py",  # resizes with it where it is installed
             "memory/*",
             "doors/*",
         ),
