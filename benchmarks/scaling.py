@@ -19,10 +19,10 @@ WHY = {
     "growth_workers": (
         "Workers",
         "Batches of 1 MB that cost nothing to make, default options. Memory is a straight line: a worker has an "
-        "interpreter of its own (copied on write from the parent) and the batches that it is ahead by. The start is one "
-        "too, since forks follow one another. The consumer takes the next reply from one wait, however many workers "
-        "there are; what bends its curve beyond the number of cores is that workers take its core and its caches, and "
-        "that more batches ahead means more memory that it touches for the first time.",
+        "interpreter of its own (copied on write from the parent) and the batches that it is ahead by. The start "
+        "is one too, since forks follow one another. The consumer takes the next reply from one wait, however many "
+        "workers there are; what bends its curve beyond the number of cores is that workers take its core and caches, "
+        "and that more batches ahead means more memory that it touches for the first time.",
     ),
     "growth_bytes": (
         "Bytes of a batch",
@@ -34,10 +34,10 @@ WHY = {
     ),
     "growth_ranks": (
         "Ranks on one machine",
-        "Each rank is a process with a loader of its own and one worker; all begin at once, on cores of which there are "
-        "fewer. Memory is a sum. A rank works out its share by arithmetic, so its snapshot does not know how many there "
-        "are; its time for a batch grows only as ranks take each other's cores and caches. The start is that of the "
-        "slowest rank, with the import of the engine in each: work that the cores share, hence a straight line.",
+        "Each rank is a process with a loader of its own and one worker; all begin at once, on fewer "
+        "cores. Memory is a sum. A rank works out its share by arithmetic, so its snapshot does not know how many "
+        "there are; its time for a batch grows only as ranks take each other's cores and caches. The start is that "
+        "of the slowest rank, with the import of the engine in each: work that the cores share, hence a straight line.",
     ),
     "growth_samples": (
         "Samples",
@@ -49,8 +49,9 @@ WHY = {
 HEAD = """# How cost grows
 
 Made by `{command}`.
-The figures are measured, the curves are drawn from them (both axes logarithmic). Four costs: the processor time of the consuming thread for a batch, the memory of all processes beyond what there was before the
-loader, the time to the first batch, and the bytes of a snapshot. What each case does exactly is in
+The figures are measured, the curves are drawn from them (both axes logarithmic). Four costs: the processor time of the
+consuming thread for a batch, the memory of all processes beyond what there was before the loader, the time to the first
+batch, and the bytes of a snapshot. What each case does exactly is in
 `benchmarks/cases/growth_*.py`.
 """
 TRAINING = (

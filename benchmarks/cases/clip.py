@@ -47,7 +47,7 @@ def measure(subject: Subject, effort: Effort) -> Figures:
         "clips/s": 1 / ours.each,
         "of whole": whole.each / ours.each,
         "of torchcodec": 100 * bare.each / ours.each,
-        "grown": max(0.0, (private_memory() - hundred) / 1e6),
+        "grown": max(1e-3, (private_memory() - hundred) / 1e6),
     }
 
 

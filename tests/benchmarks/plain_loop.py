@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.case import Dataset, Epochs, Start
 from benchmarks.collate import stack
+from benchmarks.media import FileSet, Job
 from benchmarks.tarfiles import Decode, read
 from benchmarks.text import Encode, Joined
 
@@ -55,6 +56,9 @@ class PlainLoop:
     def tar(self, paths: Sequence[str], decode: Decode, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
         samples = lambda: (decode(*pair) for path in paths for pair in read(path))  # noqa: E731
         return nullcontext(Loop(samples, size))
+
+    def media(self, job: Job, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        return self.batches(FileSet(job), size=size, workers=workers)
 
     @contextmanager
     def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Iterator[Any]:

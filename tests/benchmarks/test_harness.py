@@ -221,7 +221,12 @@ def test_timed_epochs_leave_the_warm_epoch_out() -> None:
     "name",
     [
         # Ray starts a cluster first; a case has a deadline of its own.
-        pytest.param(name, marks=[pytest.mark.integrations, pytest.mark.timeout(240)]) if name == "ray_jpeg" else name
+        pytest.param(name, marks=[pytest.mark.integrations, pytest.mark.timeout(240)])
+        if name == "ray_jpeg"
+        # Media need all of their packages, and curves start many processes.
+        else pytest.param(name, marks=[pytest.mark.deep, pytest.mark.timeout(240)])
+        if name.startswith(("photos", "sound", "clip", "growth_"))
+        else name
         for name in cases.names()
     ],
 )
