@@ -112,7 +112,6 @@ def read(name: str, column: Column) -> KeyValues:
     kind = keys.dtype.kind
     if kind in "fc":
         missing |= np.isnan(keys)
-        keys = keys + 0  # -0.0 becomes 0.0
     elif kind in "mM":
         missing |= np.isnat(keys)
     family = DTYPES.get(kind, "objects")

@@ -73,7 +73,7 @@ def _is_unicode(text: str) -> bool:
 
 def exactly(pa: Any, values: Sequence[Any]) -> Any:
     """An Arrow array that gives back exactly these objects; ValueError if there is none."""
-    array = pa.array(values, from_pandas=False)
+    array = pa.array(values)
     for row, (given, got) in enumerate(zip(values, array.to_pylist(), strict=True)):
         if not same(given, got):
             raise ValueError(f"row {row} is {given!r}, and would become {got!r}")

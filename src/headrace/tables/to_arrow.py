@@ -61,7 +61,7 @@ def _array(pa: Any, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | N
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.bool8":
             return pa.ExtensionArray.from_storage(kind, pa.array(values.view(np.int8), mask=mask))
-        return pa.ExtensionArray.from_storage(kind, _array(pa, kind.storage_type, *_stored(kind, values, mask)))
+        return pa.ExtensionArray.from_storage(kind, _array(pa, kind.storage_type, _stored(kind, values), mask))
     if pa.types.is_fixed_size_list(kind):
         return _lists(pa, kind, values, mask)
     if values.dtype.kind in "SU":  # as Python has them: pyarrow ends each at the first NUL
@@ -90,15 +90,11 @@ def _lists(pa: Any, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | N
     return pa.Array.from_buffers(kind, rows, [valid], children=[child])
 
 
-def _stored(kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> tuple[Any, Any]:
-    """A tensor as it is stored: flat, its dimensions in the order of the permutation."""
-    back = None if kind.permutation is None else [0, *(np.argsort(kind.permutation) + 1)]
-
-    def flat(array: NDArray[Any]) -> NDArray[Any]:
-        laid = array if back is None else array.transpose(back)
-        return np.ascontiguousarray(laid).reshape(len(array), kind.storage_type.list_size)
-
-    return flat(values), mask if mask is None or mask.ndim == 1 else flat(mask)
+def _stored(kind: Any, values: NDArray[Any]) -> NDArray[Any]:
+    """Tensors as they are stored: flat, their dimensions in the order of the permutation. (Whole ones may be missing,
+    elements not: `_inferred`.)"""
+    laid = values if kind.permutation is None else values.transpose(0, *(np.argsort(kind.permutation) + 1))
+    return np.ascontiguousarray(laid).reshape(len(values), kind.storage_type.list_size)
 
 
 def _valid(pa: Any, mask: NDArray[np.bool_] | None) -> Any:
@@ -143,7 +139,7 @@ def _objects(pa: Any, column: NumpyColumn) -> Any:
         )
     field = field_of(column)
     if field is not None:
-        return pa.array(values, field.type, from_pandas=False)
+        return pa.array(values, field.type)
     try:
         return exactly(pa, values)
     except (ValueError, TypeError, OverflowError) as error:

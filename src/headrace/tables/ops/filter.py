@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Flat
-from headrace.tables.ops.select import table_form
+from headrace.tables.ops.select import is_row, table_form
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +23,7 @@ class Where(Flat[Any, Any]):
         from headrace.tables.matching import matching
         from headrace.tables.rows import table_of_rows
 
-        if isinstance(sample, dict) and not _is_frame(sample):
+        if is_row(sample):
             if len(matching(table_of_rows([sample]), self.expression)):
                 yield sample
             return
@@ -41,9 +41,3 @@ class Where(Flat[Any, Any]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("filter", str(self.expression))
-
-
-def _is_frame(sample: dict[str, Any]) -> bool:
-    from headrace.tables.frames import table_of
-
-    return table_of(sample) is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.errors import BadPipe
 from headrace.op import Each, Flat, Here, Indexed
-from headrace.tables.ops.select import table_form
+from headrace.tables.ops.select import is_row, table_form
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +20,7 @@ class Join(Each[Any, Any]):
     def apply(self, sample: object) -> Any:
         from headrace.tables.forms import deliver
 
-        if isinstance(sample, dict) and not _is_frame(sample):
+        if is_row(sample):
             self._check_new(sample)
             return {**sample, **self._added(_key_of(sample, self.on)).row(0)}
         table, form = table_form(sample, "join")
@@ -79,7 +79,7 @@ class Match(Flat[Any, Any]):
     def spread(self, sample: object) -> Iterator[Any]:
         from headrace.tables.forms import deliver
 
-        if isinstance(sample, dict) and not _is_frame(sample):
+        if is_row(sample):
             if rows_of(self.lookup, _key_of(sample, self.on), self.on)[0] >= 0:
                 yield sample
             return
@@ -117,9 +117,3 @@ def _key_of(sample: dict[str, Any], on: tuple[str, ...]) -> Any:
 
     check_names(on, sample)
     return table_of_rows([{name: sample[name] for name in on}])
-
-
-def _is_frame(sample: dict[str, Any]) -> bool:
-    from headrace.tables.frames import table_of
-
-    return table_of(sample) is not None

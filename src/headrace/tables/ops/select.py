@@ -5,7 +5,7 @@ Over a frame or files nothing of this runs: the verbs hand the names down to the
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from headrace.errors import BadPipe
 from headrace.op import Each, Here, Indexed
@@ -20,6 +20,13 @@ def table_form(sample: object, verb: str) -> tuple[Any, str]:
     if form is None or table is None:
         raise BadPipe(f"{verb}() works on rows (dicts) and on frames, not on {type(sample).__name__}")
     return table, form
+
+
+def is_row(sample: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a sample is one row, and not a dict of columns."""
+    from headrace.tables.frames import table_of
+
+    return isinstance(sample, dict) and table_of(sample) is None
 
 
 @dataclass(frozen=True, slots=True)
