@@ -119,6 +119,15 @@ def digest(batches: Any) -> list[str]:
 # --- the killer -------------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def pidfd(pid: int) -> Iterator[int]:
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class Killer:
     """Kills workers of one loader from the training loop's side, between and inside batches, by an interval timer.
 
@@ -159,33 +168,28 @@ class Killer:
         alive = [w for w in self.workers() if w.started.sock.fileno() >= 0 and w.started.pid not in self.dead]
         if alive and self.kills < self.most:
             worker = self.chance.choice(alive)
-            try:
-                os.kill(worker.started.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            else:
+            with contextlib.suppress(ProcessLookupError), pidfd(worker.started.pid) as process:
+                signal.pidfd_send_signal(process, signal.SIGKILL)
                 self.kills += 1
                 self.dead.add(worker.started.pid)
                 self.victims.setdefault(worker.number, time.perf_counter())
-                self._note(worker)
+                self._note(worker, process)
         if self.kills < self.most:
             self._again()
 
-    def _note(self, worker: WorkerProcess) -> None:
-        """Where a worker is that was just killed: it has ended when this returns, or goes on counting as nowhere."""
-        with contextlib.suppress(ProcessLookupError):
-            end = os.pidfd_open(worker.started.pid)
-            ended, _, _ = select.select([end], [], [], 5.0)
-            os.close(end)
-            tickets = [ticket for ticket in worker.queue if ticket.slot is not None]  # (the others are answered)
-            if ended and (found := at_hand(tickets)) is not None:
-                ticket, at = found
-                place = (-1 - ticket.number if at.packing else at.position) if ticket.strand is None else ticket.number
-                self.hits[ticket.stage, ticket.epoch, ticket.strand, place] += 1
+    def _note(self, worker: WorkerProcess, process: int) -> None:
+        """Where a worker was that is killed, once it has ended."""
+        select.select([process], [], [], DEADLINE)
+        tickets = [ticket for ticket in worker.queue if ticket.slot is not None]  # (the others are answered)
+        if (found := at_hand(tickets)) is not None:
+            ticket, at = found
+            # A block of a stream, a batch in the hands of one op, or else a sample.
+            sample = None if ticket.strand is not None or at.packing or at.grouped else at.position
+            self.hits[ticket.strand, ticket.stage, ticket.epoch, ticket.number, sample] += 1
 
     def poisoned(self) -> bool:
         """Our own kills have found the same sample, or the same block of a stream, as often as poison takes."""
-        return any(hits > (1 if strand is None else STREAM_DEATHS) for (_, _, strand, _), hits in self.hits.items())
+        return any(hits > (1 if strand is None else STREAM_DEATHS) for (strand, *_), hits in self.hits.items())
 
     def look(self) -> None:
         """Which victims have a successor that is ready."""
