@@ -217,6 +217,10 @@ class ThreadPlace(threading.local):
                 return whole, count
         return self.empty((len(arrays), *first.shape), first.dtype), 0
 
+    def rewind(self) -> None:
+        """Let the next `rng()` begin again: it then gives what it gave to the sample at hand before."""
+        self.spot.made = None
+
     def rng(self) -> "np.random.Generator":
         spot = self.spot
         here = spot.here

@@ -163,7 +163,7 @@ def test_random_crops_and_flips_are_the_same_for_any_workers(fused: bool) -> Non
     files = [(f"{i}.jpg", picture()) for i in range(12)]
     pipe = Pipe.of(files).decode()
     pipe = (pipe if fused else pipe.map(tuple)).random_resized_crop(64).random_flip()
-    assert len(pipe.nodes()) == (3 if fused else 5)
+    assert len(pipe.nodes()) == (2 if fused else 5)
     streams = []
     for workers in (0, 2):
         with Loader(pipe.batch(4).collate(), workers=workers, seed=3) as loader:
@@ -183,6 +183,14 @@ def test_all_images_of_a_sample_are_cut_and_turned_alike() -> None:
     assert got["vector"].shape == (3,)
     (turned,) = list(Pipe.of([pixels]).random_flip(1.0))
     assert np.array_equal(turned, pixels[:, ::-1])
+
+
+def test_all_images_of_a_dict_of_files_are_cut_and_turned_alike_while_they_are_decoded() -> None:
+    sample = {"__key__": "a", ".jpg": picture(), ".cam2.jpg": picture()}
+    samples = [dict(sample) for _ in range(8)]
+    got = list(Pipe.of(samples).decode().random_resized_crop(48).random_flip())
+    assert all(np.array_equal(one[".jpg"], one[".cam2.jpg"]) for one in got)
+    assert len({one[".jpg"].tobytes() for one in got}) == 8
 
 
 def movie(path: Path, frames: int = 50, kind: str = "mp4") -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.op import place
 from headrace.ops.files.per_file import EachFile
 from headrace.ops.media.boxes import RandomBox
 from headrace.ops.media.decoders import Decoder, extension_of, run, standard
@@ -20,6 +21,7 @@ class Decode(EachFile[Any]):
     decoders: tuple[Decoder, ...] = ()
     size: tuple[int, int] | None = None
     crop: str | RandomBox = "center"
+    flip: float = 0.0
     frames: int | None = None
     pick: str = "random"
     user = True
@@ -28,17 +30,25 @@ class Decode(EachFile[Any]):
         self._standard()
 
     def _standard(self) -> tuple[Decoder, ...]:
-        return standard(self.images, self.size, self.crop, self.frames, self.pick)
+        return standard(self.images, self.size, self.crop, self.flip, self.frames, self.pick)
+
+    def takes_flip(self) -> bool:
+        """Can it mirror images in the same go?"""
+        return self.size is not None and self.images == "rgb8" and not self.decoders and not self.flip
 
     def apply(self, sample: Any) -> Any:
         decoders = (*self.decoders, *self._standard())
         if isinstance(sample, dict):
-            return {
-                key: run(decoders, key.rpartition(".")[2].lower(), value) if key.startswith(".") else value
-                for key, value in sample.items()
-            }
+            return {key: self._member(decoders, key, value) for key, value in sample.items()}
         path, data = sample
         return path, run(decoders, extension_of(path), data)
+
+    @staticmethod
+    def _member(decoders: tuple[Decoder, ...], key: str, value: Any) -> Any:
+        if not key.startswith("."):
+            return value
+        place.rewind()  # all images of a sample are cut and turned alike
+        return run(decoders, key.rpartition(".")[2].lower(), value)
 
 
 @dataclass(frozen=True, slots=True)

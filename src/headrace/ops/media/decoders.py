@@ -83,11 +83,12 @@ def standard(
     images: str = "rgb8",
     size: tuple[int, int] | None = None,
     crop: str | RandomBox = "center",
+    flip: float = 0.0,
     frames: int | None = None,
     pick: str = "random",
 ) -> tuple[Decoder, ...]:
     """All of them."""
-    return (decode_basic, Images(images, size, crop), decode_audio, Videos(frames, pick))
+    return (decode_basic, Images(images, size, crop, flip), decode_audio, Videos(frames, pick))
 
 
 def run(decoders: tuple[Decoder, ...], extension: str, data: Any) -> Any:

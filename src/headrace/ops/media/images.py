@@ -18,7 +18,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.op import place
 from headrace.ops.media.boxes import DRAWS, Box, RandomBox, chosen, reduction
-from headrace.ops.media.pixels import resized
+from headrace.ops.media.pixels import mirrored, resized
 from headrace.sources.extra import need
 
 IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))
@@ -41,6 +41,8 @@ class Images:
     form: str = "rgb8"
     size: tuple[int, int] | None = None
     crop: str | RandomBox = "center"
+    flip: float = 0.0
+    """How probable it is that an image with a `size` is mirrored."""
 
     def __post_init__(self) -> None:
         if self._mode() is None and self.form != "pil":
@@ -118,7 +120,10 @@ class Images:
     def _kept(self, pixels: Any, box: Box, by: int, mode: str) -> Any:
         assert self.size is not None
         small = Box(*(edge / by for edge in box))
-        return resized(pixels, small, self.size, self._out(self.size, mode))
+        out = self._out(self.size, mode)
+        if self.flip and place.rng().random() < self.flip:
+            return mirrored(resized(pixels, small, self.size, _scratch(out.shape)), out)
+        return resized(pixels, small, self.size, out)
 
     def _out(self, size: tuple[int, int], mode: str) -> Any:
         shape = (*size, *_CHANNELS[mode])
@@ -127,6 +132,12 @@ class Images:
         import numpy as np
 
         return np.empty(shape, np.uint8)
+
+
+def _scratch(shape: tuple[int, ...]) -> Any:
+    import numpy as np
+
+    return np.empty(shape, np.uint8)
 
 
 def _opened(data: Any) -> Any:

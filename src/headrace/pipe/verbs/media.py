@@ -34,7 +34,8 @@ class MediaVerbs:
         from headrace.ops.media.boxes import check_size
         from headrace.ops.media.decode import Decode
 
-        return grow(self, Decode(images, decoders, None if size is None else check_size(size), crop, frames, pick))
+        both = None if size is None else check_size(size)
+        return grow(self, Decode(images, decoders, both, crop, frames=frames, pick=pick))
 
     def routed_decode(
         self, *handlers: "Decoder", key_fn: Callable[[str], str] | None = None
@@ -63,7 +64,12 @@ class MediaVerbs:
         return grow(self, RandomResizedCrop(both, box))
 
     def random_flip(self, p: float = 0.5) -> "Pipe[Any]":
-        """Each uint8 image, or with probability `p` its mirror image."""
+        """Each uint8 image, or with probability `p` its mirror image; behind a decoded size, while it is resized."""
         from headrace.ops.media.augment import RandomFlip
+        from headrace.ops.media.decode import Decode
+        from headrace.pipe.graph import Pipe
 
-        return grow(self, RandomFlip(p))
+        flip = RandomFlip(p)
+        if isinstance(self, Pipe) and isinstance(self.op, Decode) and self.op.takes_flip():
+            return Pipe(replace(self.op, flip=p), *self.inputs)
+        return grow(self, flip)
