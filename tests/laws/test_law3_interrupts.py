@@ -23,6 +23,8 @@ PIPES: dict[str, Pipe[Any]] = {
 }
 
 
+# (Between making a socket and keeping it, an interrupt leaves it to the collector.)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.timeout(depth(60, 1500))
 @pytest.mark.parametrize("kind", depth(["inline", "thread3", "fork1"], ["inline", "thread3", "fork1", "server3"]))
 @pytest.mark.parametrize("name", list(PIPES))

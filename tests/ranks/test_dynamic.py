@@ -298,3 +298,39 @@ def test_a_mutated_snapshot_is_refused_or_gives_samples() -> None:
         except SnapshotRefused:
             told += 1
     assert told > depth(100, 2000)
+
+
+SINGLE: dict[str, Any] = {
+    "samples": lambda fn: Pipe.of(Numbers(203)).map(fn),
+    "filtered samples": lambda fn: Pipe.of(Numbers(203)).map(fn).filter(odd),
+    "flattened samples": lambda fn: Pipe.of(Numbers(203)).map(fn).flatmap(some),
+    "filtered batches": lambda fn: Pipe.of(Numbers(203)).map(fn).filter(odd).batch(4),
+}
+
+
+@pytest.mark.parametrize("shape", list(SINGLE))
+@pytest.mark.parametrize("how", [{}, {"workers": 2, "kind": "thread"}], ids=["inline", "threads"])
+def test_what_stands_before_an_error_of_one_sample_is_delivered_first(shape: str, how: Any) -> None:
+    failing: list[int] = [37]
+
+    def picky(x: int) -> int:
+        if x in failing:
+            raise KeyError(x)
+        return x
+
+    pipe = SINGLE[shape](picky)
+    got: list[Any] = []
+    state: Any = None
+    for _ in range(2):  # the second time it is the first thing that comes
+        job = Job(pipe, 1, state, **how)
+        with pytest.raises(KeyError):
+            got.extend(job.epochs[0])
+        state = json.loads(json.dumps(job.loaders[0].state_dict()))
+        job.close()
+    failing.clear()
+    whole = list(Loader(pipe, seed=5))
+    last = {"samples": 36, "filtered samples": 35, "flattened samples": 35, "filtered batches": 31}[shape]
+    assert flat(got)[-1] == last, "up to the error"
+    job = Job(pipe, 1, state, **how)
+    assert got + job.read()[0] == whole
+    job.close()

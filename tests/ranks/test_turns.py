@@ -197,3 +197,41 @@ def test_a_mutated_snapshot_of_a_job_is_refused_or_gives_samples(shape: str, mon
         except SnapshotRefused:
             told += 1
     assert told > depth(100, 2000)
+
+
+@pytest.mark.parametrize("bad", [3, 77, 290])
+def test_an_error_of_one_sample_costs_no_other_where_positions_are_taken_in_turn(
+    bad: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def picky(x: int) -> int:
+        if x == bad and calm:
+            raise KeyError(x)
+        return x
+
+    calm: list[bool] = []
+    pipe = Pipe.of(Numbers(301)).shuffle().map(picky).filter(lambda x: x % 5 > 1 or x == bad).map(keyed)
+    whole = values(pipe)
+    ranks_got = together(2, lambda w: part(pipe, w, None, 5, 1), monkeypatch)
+    delivered = [v for got, _ in ranks_got for v in got]
+    calm.append(False)  # from here on it fails
+    with Loader(pipe, seed=5, workers=2, kind="thread") as loader:
+        loader.load_state_dict(json.loads(ranks_got[0][1]))
+        samples, errors = iter(loader), 0
+        while True:
+            try:
+                delivered.append(next(samples))
+            except StopIteration:
+                break
+            except KeyError:
+                errors += 1
+                state = json.loads(json.dumps(loader.state_dict()))
+                before = list(delivered)
+    missing = set(whole) - set(delivered)
+    assert len(delivered) == len(set(delivered)), "nothing comes twice"
+    assert {x for x, _ in missing} <= {bad}
+    assert errors == len(missing)
+    if errors:
+        calm.clear()
+        with Loader(pipe, seed=5) as loader:
+            loader.load_state_dict(state)
+            assert sorted(before + list(loader)) == sorted(whole), "a snapshot stands before the error"

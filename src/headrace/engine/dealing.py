@@ -57,7 +57,8 @@ class Dealing:
     def progress_of(self, at: RunPlace) -> RankProgress:
         """Of one rank: tickets behind it, and outputs gone of the next."""
         groups, turns = _parts(at)
-        return turns.progress[0][0], groups.offset + at.gone
+        ((ticket, part),) = turns.progress
+        return ticket, part + groups.offset + at.gone
 
     def again(self, progress: Sequence[RankProgress], steps: int, moved: bool) -> "Dealing | None":
         """What is left, dealt anew after so many steps from here; None if that would change nothing."""

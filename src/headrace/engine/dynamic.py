@@ -47,6 +47,7 @@ class Dynamic:
         indexed = program.head.indexed(program.seed, epoch)
         assert indexed is not None
         self._size = stage.group or program.block
+        self._single = stage.group is None
         self._whole = (indexed.length, self._size, stage.drop_last)
         self._done = done
         done.check(indexed.length)
@@ -66,7 +67,7 @@ class Dynamic:
 
     def feed(self) -> Feed:
         """The blocks that this rank takes, as tickets."""
-        return Dealt(self._deals(), self._epoch)
+        return Dealt(self._deals(), self._epoch, single=self._single)
 
     def _deals(self) -> Iterator[Deal]:
         while (block := self._counter.take()) < self._blocks.count:
@@ -94,7 +95,7 @@ class Dynamic:
             return
         assert isinstance(at.place, Regrouped)
         assert isinstance(at.place.source, Taken)
-        ticket, gone = at.place.source.ticket, at.place.offset + at.gone
+        ticket, gone = at.place.source.ticket, at.place.source.part + at.place.offset + at.gone
         self._finish(batches, [t for t in self._open if t < ticket], (self._taken[ticket], gone) if gone else None)
 
     def _finish(self, batches: int, tickets: list[int], part: Begun) -> None:

@@ -76,6 +76,8 @@ class Taken(Place):
     kind: ClassVar[str] = "taken"
     feed: ClassVar[str] = "positions"
     ticket: int
+    part: int = 0
+    """Outputs of that block that are gone."""
 
     @classmethod
     def read(cls, value: object) -> Self:
@@ -95,9 +97,13 @@ class AtBlock(NamedTuple):
     """The place before a block that this rank has taken."""
 
     ticket: int
+    part: int = 0
 
     def place(self) -> Taken:
-        return Taken(self.ticket)
+        return Taken(self.ticket, self.part)
+
+    def inside(self, gone: int) -> "AtBlock":
+        return AtBlock(self.ticket, gone)
 
 
 class BlocksLeft:

@@ -1,7 +1,7 @@
 """Dealt: positions of the head that somebody else deals out: in turns, or by a counter that ranks share."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Placed
@@ -20,13 +20,41 @@ class Deal(NamedTuple):
     """How many of its outputs were delivered before the epoch went on here."""
 
 
-class Dealt(Feed):
-    """Tickets from whoever deals."""
+class Divisible(Protocol):
+    """The place before a ticket of single samples."""
 
-    def __init__(self, deals: Iterator[Deal], epoch: int) -> None:
+    def inside(self, gone: int) -> Placed:
+        """The same, when so many outputs of the ticket are gone."""
+
+
+class _Divided:
+    """A ticket that failed, and is run again sample by sample."""
+
+    def __init__(self, ticket: Ticket, parts: list[Ticket], skip: int) -> None:
+        self.last = parts[-1]
+        self.parts = set(parts)
+        self._before: Divisible = ticket.before  # type: ignore[assignment]
+        self._after = ticket.after
+        self._skip = skip
+        self._gone = 0
+
+    def entry(self, part: Ticket, block: Block) -> Entry:
+        """The outputs of the next sample."""
+        skip = min(block.count, self._skip)
+        before, self._gone, self._skip = self._gone, self._gone + block.count - skip, self._skip - skip
+        after = self._after if part is self.last else self._before.inside(self._gone)
+        return Entry(block, skip, block.count, self._before.inside(before), after)
+
+
+class Dealt(Feed):
+    """Tickets from whoever deals; `single`: of samples that do not belong together, with places that are `Divisible`."""
+
+    def __init__(self, deals: Iterator[Deal], epoch: int, *, single: bool = False) -> None:
         self._deals = deals
         self._epoch = epoch
+        self._single = single
         self._skips: dict[Ticket, int] = {}
+        self._divided: _Divided | None = None
 
     def next(self, owner: Owner) -> Ticket | None:
         deal = next(self._deals, None)
@@ -39,6 +67,17 @@ class Dealt(Feed):
             self._skips[ticket] = deal.skip
         return ticket
 
+    def singly(self, ticket: Ticket) -> list[Ticket]:
+        start, stop, extra = ticket.payload
+        positions = [*range(start, stop), *extra]
+        if not self._single or len(positions) < 2:
+            return []
+        parts = [Ticket(ticket.owner, 0, self._epoch, p, (p, p + 1, ())) for p in positions]
+        self._divided = _Divided(ticket, parts, self._skips.pop(ticket, 0))
+        return parts
+
     def entries(self, reply: Reply, block: Block) -> Iterable[Entry]:
+        if self._divided is not None and reply.ticket in self._divided.parts:
+            return (self._divided.entry(reply.ticket, block),)
         skip = min(block.count, self._skips.pop(reply.ticket, 0))
         return (Entry(block, skip, block.count, block.before, block.after),)

@@ -87,7 +87,7 @@ class InTurns(Place):
         indexed = program.head.indexed(program.seed, setting.epoch)
         assert indexed is not None
         turns = Turns(self.rest, world.share_ranks, world.share_rank, self.block, indexed.length)
-        return Dealt(_deals(turns, self.progress[world.share_rank][0]), setting.epoch)
+        return Dealt(_deals(turns, self.progress[world.share_rank][0]), setting.epoch, single=True)
 
     def for_ranks(self, ranks: int, block: int, length: int) -> Self:
         """The same place of the epoch, for so many ranks with tickets of this size."""
@@ -102,9 +102,13 @@ class _Turn(NamedTuple):
 
     turns: Turns
     ticket: int
+    part: int = 0
 
     def place(self) -> InTurns:
-        return InTurns(self.turns.rest, self.turns.block, ((self.ticket, 0),))
+        return InTurns(self.turns.rest, self.turns.block, ((self.ticket, self.part),))
+
+    def inside(self, gone: int) -> "_Turn":
+        return _Turn(self.turns, self.ticket, gone)
 
 
 def _deals(turns: Turns, first: int) -> Iterator[Deal]:

@@ -3,6 +3,7 @@
 Threads never touch the global generators; `headrace.rng()` is keyed as everywhere.
 """
 
+import contextlib
 import os
 import queue
 import sys
@@ -110,8 +111,9 @@ class ThreadWorkers(Workers):
 
     def close(self) -> None:
         for feed in (self._shared, self._pinned):
-            while not feed.empty():
-                feed.get_nowait()  # nobody waits for these any more
+            with contextlib.suppress(queue.Empty):  # (A thread may be faster.)
+                while True:
+                    feed.get_nowait()  # nobody waits for these any more
         for feed in self._in:
             feed.put(None)
         # A thread cannot be ended from outside: one that is inside a long sample ends after it.
