@@ -47,7 +47,7 @@ class _Divided:
 
 
 class Dealt(Feed):
-    """Tickets from whoever deals; `single`: of samples that do not belong together, with places that are `Divisible`."""
+    """Tickets from whoever deals; `single`: of samples that do not belong together, at places that are `Divisible`."""
 
     def __init__(self, deals: Iterator[Deal], epoch: int, *, single: bool = False) -> None:
         self._deals = deals
