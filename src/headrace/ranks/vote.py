@@ -18,6 +18,7 @@ a vote that is under way come to its end for GRACE seconds: ranks that leave aft
 that the thread goes on alone; it closes the group when the others come, leave, or exceed the time-out.
 """
 
+import _thread
 import os
 import threading
 import time
@@ -136,11 +137,11 @@ class VoteThread:
         self._votes: SimpleQueue[tuple[_Vote, PendingVote] | None] = SimpleQueue()
         self._open: deque[PendingVote] = deque()
         """Those that somebody may wait for."""
-        self._thread: threading.Thread | None = None
-        """The one that casts them, once it does."""
         self._serving = threading.Lock()
-        """Held for good by that thread. (An interrupt inside `Thread.start()` leaves one that runs or one that never
-        will, and does not say which: whoever comes first serves, and any other one ends at once.)"""
+        """Held for good by the thread that casts them: a second one, begun before that, ends at once."""
+        self._working = threading.Lock()
+        """Held by it until it ends."""
+        self._ident = 0
         self._closed = False
 
     def begin(self, epoch: int) -> EpochVotes:
@@ -168,8 +169,9 @@ class VoteThread:
         self._open.append(answer)
         self._votes.put((vote, answer))
         if not self._serving.locked():
-            # It must never keep a program from ending, whatever the other ranks do.
-            threading.Thread(target=self._serve, name="headrace votes", daemon=True).start()
+            # It must never keep a program from ending, whatever the other ranks do. (Not `Thread.start()`, which an
+            # interrupt leaves with a thread that runs, or one that never will, or with a lock in disorder.)
+            _thread.start_new_thread(self._serve, ())
         return answer
 
     def close(self) -> None:
@@ -182,15 +184,19 @@ class VoteThread:
         self._votes.put(None)
         if self._serving.acquire(blocking=False):
             self._group.close()
-        elif self._thread is not None and self._thread is not threading.current_thread():  # the collector runs anywhere
-            self._thread.join(min(self._timeout, GRACE))
+        elif self._ident != threading.get_ident():  # the collector runs anywhere
+            if self._working.acquire(timeout=min(self._timeout, GRACE)):
+                self._working.release()
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        if not self._serving.acquire(blocking=False):
-            return
-        self._thread = threading.current_thread()
+        if self._serving.acquire(blocking=False):
+            with self._working:
+                self._ident = threading.get_ident()
+                self._cast_all()
+
+    def _cast_all(self) -> None:
         broken: BaseException | None = None
         try:
             while (asked := self._votes.get()) is not None:
