@@ -298,9 +298,8 @@ def test_closing_while_a_vote_is_under_way_returns_and_the_thread_cleans_up(monk
         thread.begin(1).cast([1], b"", never, never)
     group.free.set()
     assert group.closed.wait(20)
-    assert thread._thread is not None
-    thread._thread.join(20)
-    assert not thread._thread.is_alive()
+    assert thread._working.acquire(timeout=20)
+    assert thread._ident not in votes.SERVING
 
 
 def test_waiting_for_a_vote_ends_at_the_time_out() -> None:
@@ -511,7 +510,7 @@ def test_no_mask_is_told_where_batches_are_filled_before_they_are_chosen(monkeyp
 def test_closing_a_loader_after_a_break_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     for steps in range(1, 12):
         together(2, lambda w, u=steps: part(SHAPES["filtered batches"], w, None, u, 1), monkeypatch)
-        assert not [thread for thread in threading.enumerate() if thread.name == "headrace votes"]
+        assert not votes.SERVING
 
 
 def test_a_loader_that_is_closed_is_an_error_for_those_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

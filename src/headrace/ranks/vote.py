@@ -32,6 +32,8 @@ from headrace.errors import Closed, RanksDisagree, WorkerStuck
 GRACE = 2.0
 EPOCHS = 2**63
 """Numbers of epochs that a row can tell apart."""
+SERVING: set[int] = set()
+"""The threads of this process that cast votes."""
 UNKNOWN = -1
 HALF = 2**32
 
@@ -184,9 +186,10 @@ class VoteThread:
         self._votes.put(None)
         if self._serving.acquire(blocking=False):
             self._group.close()
-        elif self._ident != threading.get_ident():  # the collector runs anywhere
-            if self._working.acquire(timeout=min(self._timeout, GRACE)):
-                self._working.release()
+        elif self._ident == threading.get_ident():
+            pass  # the collector runs anywhere
+        elif self._working.acquire(timeout=min(self._timeout, GRACE)):
+            self._working.release()
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
@@ -194,7 +197,11 @@ class VoteThread:
         if self._serving.acquire(blocking=False):
             with self._working:
                 self._ident = threading.get_ident()
-                self._cast_all()
+                SERVING.add(self._ident)
+                try:
+                    self._cast_all()
+                finally:
+                    SERVING.discard(self._ident)
 
     def _cast_all(self) -> None:
         broken: BaseException | None = None
