@@ -238,7 +238,7 @@ def body(world):
     return [steps, raised, threads()]
 """,
     )
-    assert got[1] == [2, "", []]
+    assert got[1] == [2, "", 0]
     for steps, raised, threads in (got[0], got[2]):
         assert steps in (HANDFUL, 2 * HANDFUL)
         assert raised.startswith("RuntimeError: another rank has left the job, or closed its loader")
@@ -265,7 +265,7 @@ def body(world):
     return [steps, raised, threads()]
 """,
     )
-    assert got[1] == [2, "", []]
+    assert got[1] == [2, "", 0]
     steps, raised, threads = got[0]
     assert steps in (HANDFUL, 2 * HANDFUL)
     assert raised.startswith("WorkerStuck: after 2 s another rank has not come to the vote")
