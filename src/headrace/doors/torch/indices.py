@@ -9,8 +9,9 @@ and the sampler's own are left where an uninterrupted run would have them.
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ class Indices(Iterator[Any]):
         self._iterator = iterator
         self._batched = batched
         known = type(index_sampler) is BatchSampler if batched else type(index_sampler) in KNOWN
-        self._order: Any = _Later(index_sampler.sampler if batched else index_sampler) if known else None
+        self._known = known
+        self._sampler = index_sampler.sampler if known and batched else index_sampler
         self._size = index_sampler.batch_size if known and batched else 1
         self._drop_last = known and batched and index_sampler.drop_last
         self._tells = stateful(iterator)
@@ -48,6 +50,11 @@ class Indices(Iterator[Any]):
         """Each belongs to the worker that torch would give it to."""
         self.free = False
         """Anybody may make it."""
+
+    @cached_property
+    def _order(self) -> Any:
+        """Made at its first index: torch's BatchSampler iterates its sampler no sooner."""
+        return order_of(self._sampler)
 
     def __next__(self) -> Any:
         drawn = self._ahead.popleft() if self._ahead else self._drawn()
@@ -77,7 +84,7 @@ class Indices(Iterator[Any]):
 
     def _draw(self) -> Any:
         try:
-            index = next(self._iterator) if self._order is None else self._take()
+            index = self._take() if self._known else next(self._iterator)
         except StopIteration:
             raise
         except Exception:
@@ -111,7 +118,7 @@ class Indices(Iterator[Any]):
         if state is not None and self._tells:
             self._iterator.load_state_dict(state)
             self._first = samples
-        elif self._order is not None:
+        elif self._known:
             # The batch size may be another one now: what counts is how many samples were delivered.
             found = self._order.skip(samples)
             if found < samples:
@@ -150,25 +157,6 @@ class IndexLists:
         assert self.now is not None
         self.now.again(number)
         return self.now
-
-
-class _Later:
-    """An order that is made at its first index: torch's BatchSampler iterates its sampler no sooner."""
-
-    def __init__(self, sampler: Any) -> None:
-        self._sampler = sampler
-        self._order: Any = None
-
-    def _made(self) -> Any:
-        if self._order is None:
-            self._order = order_of(self._sampler)
-        return self._order
-
-    def take(self, n: int) -> list[Any]:
-        return self._made().take(n)  # type: ignore[no-any-return]
-
-    def skip(self, n: int) -> int:
-        return self._made().skip(n)  # type: ignore[no-any-return]
 
 
 _END: Any = object()
@@ -243,21 +231,18 @@ def pass_epoch(loader: Any, state: dict[str, Any], *, listed: bool) -> None:
             indices.go_to(state["at"]["batches"], state["at"]["samples"], [], None, peek=True)
 
 
-class borrowed_globals:
+@contextmanager
+def borrowed_globals(start: dict[str, Any]) -> Iterator[None]:
     """Inside, the global generators stand where they stood at the start of the epoch; outside they are as before."""
-
-    def __init__(self, start: dict[str, Any]) -> None:
-        self._start = start
-
-    def __enter__(self) -> None:
-        self._outside = seeds.Globals()
-        if "torch" in self._start:
-            seeds.set_global_torch(self._start["torch"])
-        if "others" in self._start:
-            seeds.set_global_others(self._start["others"])
-
-    def __exit__(self, *_: Any) -> None:
-        self._outside.put_back()
+    outside = seeds.Globals()
+    try:
+        if "torch" in start:
+            seeds.set_global_torch(start["torch"])
+        if "others" in start:
+            seeds.set_global_others(start["others"])
+        yield
+    finally:
+        outside.put_back()
 
 
 def _samplers(loader: Any) -> list[tuple[str, Any]]:

@@ -323,18 +323,9 @@ def _with_iterable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple
 
 def _signature() -> inspect.Signature:
     """The signature of the installed torch, with our keywords behind its own."""
-    torchs = inspect.signature(TorchLoader.__init__)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    ours = [
-        inspect.Parameter("reproducible", keyword, default=False, annotation=bool),
-        inspect.Parameter("stealing", keyword, default=True, annotation=bool),
-        inspect.Parameter("shard", keyword, default=None, annotation="str | None"),
-        inspect.Parameter("shuffle_window", keyword, default=None, annotation="int | None"),
-        inspect.Parameter("world", keyword, default=None, annotation="World | None"),
-        inspect.Parameter("autosave", keyword, default=None, annotation="str | os.PathLike[str] | None"),
-        inspect.Parameter("every", keyword, default=1000, annotation=int),
-    ]
-    return torchs.replace(parameters=[*torchs.parameters.values(), *ours])
+    torchs, ours = inspect.signature(TorchLoader.__init__), inspect.signature(DataLoader.__init__)
+    added = [one for one in ours.parameters.values() if one.kind is one.KEYWORD_ONLY]
+    return torchs.replace(parameters=[*torchs.parameters.values(), *added])
 
 
 if not TYPE_CHECKING:
