@@ -8,9 +8,9 @@ import pytest
 from tests.conftest import RunScript
 
 BUDGETS = {
-    "import headrace": 32,
+    "import headrace": 30,
     "from headrace import Loader, Pipe": 168,
-    "import headrace.engine.workers.process.workers": 195,
+    "import headrace.engine.workers.process.workers": 158,
     "import headrace.engine.workers.process.server": 136,
 }
 """How many modules, the standard library's among them, may be loaded more than in an interpreter that does nothing."""
