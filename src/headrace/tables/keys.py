@@ -225,7 +225,8 @@ def _numbers_as(keys: NDArray[Any], dtype: "np.dtype[Any]") -> tuple[Any, NDArra
         if keys.dtype.kind in "iu" and dtype.kind in "iu":
             exact &= (keys < 0) == (out < 0)
         elif "f" in (keys.dtype.kind, dtype.kind) and keys.dtype.kind != dtype.kind:
-            # The float after the largest integer comes back as itself, though no integer is that large.
+            # The float after the largest integer comes back as itself where the processor saturates (ARM; on x86 this
+            # changes nothing), though no integer is that large.
             whole, float_ = (dtype, keys) if keys.dtype.kind == "f" else (keys.dtype, out)
             exact &= (float_ < float(np.iinfo(whole).max) + 1) & (float_ >= float(np.iinfo(whole).min))
     return out, exact
