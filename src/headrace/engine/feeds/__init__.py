@@ -7,7 +7,11 @@
     elastic     positions that ranks take in turn, each at its own speed
     counter     positions that ranks take from a counter, block by block
 
-The contract of both is in `place`. A new kind is a new file and a line here.
+    balanced    positions too, in steps that are dealt to ranks by cost; it stands at a `Position`
+    dealt       what elastic, counter and balanced share: tickets from whoever deals positions out
+
+The contract of a feed and of its place is in `place`, the samples that one ticket made are in `block`. A new kind is a
+new file and a line here (docs/design.md says how a pipe comes to use it).
 """
 
 from headrace.engine.feeds.counter import Finished
