@@ -74,6 +74,10 @@ class Subject(Protocol):
         """Shuffled batches, from the start or from a state taken between two batches."""
         ...
 
+    def stored(self, name: str, path: str, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        """Batches of the samples of a stored format (`benchmarks.formats`), shuffled where its readers can."""
+        ...
+
     def graph(
         self, name: str, paths: Sequence[str], body: Callable[[Any], Any], *, size: int, workers: int
     ) -> AbstractContextManager[Epochs]:

@@ -50,6 +50,8 @@ ROSTER: dict[str, Entry] = {
         "headrace",
         ("batches", "filtered", "columns", "parquet", "tar", "media", "resumable", "graph", "packed"),
     ),
+    "own": Entry("the format's own reader", "torch", ("stored",)),
+    "release01": Entry("headrace 0.1", "headrace", ("stored",)),
     "headrace_threads": Entry(
         'headrace, `kind="thread"`',
         "headrace",

@@ -1,5 +1,6 @@
 """Headrace's own Loader, and its DataLoader2 for graphs, with nothing set that a user would not set."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
@@ -90,6 +91,41 @@ class HeadraceLoader:
             if state is not None:
                 loader.load_state_dict(state)
             yield Saved(loader)
+
+    def stored(self, name: str, path: str, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        return self._loader(self._stored(name, path, size), workers, "clean")
+
+    def resumes(self, name: str, path: str, *, size: int, workers: int) -> float:
+        """Seconds that the first batch after a snapshot in the middle takes longer than the first of all."""
+        pipe = self._stored(name, path, size)
+        with Loader(pipe, workers=workers) as loader:
+            steps = sum(1 for _ in loader)
+            batches = iter(loader)
+            for _ in range(steps // 2):
+                next(batches)
+            middle = loader.state_dict()
+        over = []
+        for _ in range(5):
+            seconds = []
+            for state in (None, middle):
+                began = time.perf_counter()
+                with Loader(self._stored(name, path, size), workers=workers) as again:
+                    if state is not None:
+                        again.load_state_dict(state)
+                    next(iter(again))
+                    seconds.append(time.perf_counter() - began)
+            over.append(seconds[1] - seconds[0])
+        return sorted(over)[2]
+
+    def _stored(self, name: str, path: str, size: int) -> Any:
+        from benchmarks.formats import DECODERS, from_columns
+        from benchmarks.tarfiles import decode
+
+        if name == "tar":
+            return Pipe.stored(path).map(FromDict(decode)).batch(size).collate()
+        if name in ("datasets", "lance"):
+            return Pipe.stored(path).shuffle().batch(size).map(from_columns)
+        return Pipe.stored(path).shuffle().map(DECODERS[name]).batch(size).collate()
 
     def graph(
         self, name: str, paths: Sequence[str], body: Callable[[Any], Any], *, size: int, workers: int

@@ -10,11 +10,12 @@ import importlib
 import sys
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.machinery import ModuleSpec
 from typing import Any
 
 from benchmarks.case import Dataset, Start
+from benchmarks.formats import from_row
 from benchmarks.stored import Files, Storage
 from benchmarks.subjects.torch_loader import METHOD, Running
 
@@ -48,6 +49,14 @@ class Samples(StreamingDataset):  # type: ignore[misc, unused-ignore]
         return self.storage.sample(super().__getitem__(at))
 
 
+class Pictures(StreamingDataset):  # type: ignore[misc, unused-ignore]
+    def __getitem__(self, at: Any) -> Any:
+        return from_row(super().__getitem__(at))
+
+
+KEPT = {"multiprocessing_context": "fork", "persistent_workers": True}
+
+
 def write(folder: str, storage: Storage) -> None:
     columns = {name: ENCODINGS[type(value)] for name, value in storage.fields(0).items()}
     with MDSWriter(out=folder, columns=columns) as out:
@@ -64,6 +73,11 @@ class Mosaic:
 
     def resumable(self, dataset: Dataset, *, size: int, workers: int, state: Any = None) -> Any:
         return self._running(dataset, size, workers, "fork", shuffle=True, state=state)
+
+    def stored(self, name: str, path: str, *, size: int, workers: int) -> Any:
+        clean_stale_shared_memory()
+        data = Pictures(local=path, batch_size=size, shuffle=True, shuffle_seed=7)
+        return closing(Running(StreamingDataLoader(data, batch_size=size, num_workers=workers, **KEPT)))
 
     @contextmanager
     def _running(

@@ -5,6 +5,7 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.media import Job
 from benchmarks.subjects.torch_loader import Running
-from benchmarks.tarfiles import Decode, FromDict, pack
+from benchmarks.tarfiles import Decode, FromDict, decode, pack
 
 SHARDS = 8
 
@@ -45,6 +46,10 @@ class WebDataset:
                 yield running
             finally:
                 running.close()
+
+    def stored(self, name: str, path: str, *, size: int, workers: int) -> Any:
+        assert name == "tar"
+        return self.tar(sorted(glob(path)), decode, size=size, workers=workers)
 
 
 SUBJECT = WebDataset()

@@ -51,6 +51,32 @@ def test_eight_ranks_look_into_every_file_once_and_later_into_the_manifest_only(
     assert time.thread_time() - began < 1
 
 
+@pytest.mark.timeout(300)
+def test_ranks_without_a_shared_file_system_hand_the_footers_on_through_a_store(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("torch.distributed", reason="not installed")
+    write(tmp_path / "data", FILES)
+    server = distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+
+    def make(_: int) -> Pipe[Any]:
+        store = distributed.TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False)
+        return Pipe.parquet(tmp_path / "data", manifest=store)
+
+    def job() -> None:
+        with ThreadPoolExecutor(8) as ranks:
+            pipes = list(ranks.map(make, range(8)))
+        assert {tuple(pipe.fingerprint()) for pipe in pipes} == {tuple(pipes[0].fingerprint())}
+        assert {pipe.length() for pipe in pipes} == {7 * FILES}
+
+    assert opens(job) == FILES
+    assert opens(job) == 0
+    (tmp_path / "data/bad.parquet").write_text("this is none")
+    with ThreadPoolExecutor(3) as ranks:
+        failed = [ranks.submit(make, n).exception() for n in range(3)]
+    assert all(isinstance(error, BadOption) and "bad.parquet" in str(error) for error in failed)
+    with pytest.raises(BadOption, match="the name of a file or a store"):
+        Pipe.parquet(tmp_path / "data", manifest=7)  # type: ignore[arg-type]
+
+
 def test_only_files_that_have_changed_are_looked_into_again(tmp_path: Path) -> None:
     write(tmp_path / "data", 20)
 

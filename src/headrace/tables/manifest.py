@@ -3,13 +3,16 @@
 Looking into ten thousand files takes ten thousand opens, on every rank and at every start. With a manifest one rank
 looks, the others wait for it and open the manifest alone, and so does everybody at the next start. A file whose size or
 time of change is another than the manifest says is looked into again; no other is opened.
+
+Where ranks share no file system, the store of torch.distributed takes the place of the file: the first rank that asks
+looks into the files and puts what they say into the store, the others take it from there.
 """
 
 import base64
 import json
 import os
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from headrace.errors import BadOption
 from headrace.observe.meter import planned
@@ -26,6 +29,21 @@ State = tuple[int, int]
 """Size, and time of the last change in nanoseconds."""
 
 
+PIECE = 4 << 20
+"""Bytes of one value in a store: torch's refuses larger ones than 8 MB."""
+
+
+class Store(Protocol):
+    """What is asked of a store of torch.distributed. `get` waits until there is a value."""
+
+    def add(self, key: str, amount: int, /) -> int: ...
+    def set(self, key: str, value: Any, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+
+
+Manifest = str | os.PathLike[str] | Store
+
+
 class LookedAt(NamedTuple):
     """A file as it was when it was looked into."""
 
@@ -33,10 +51,12 @@ class LookedAt(NamedTuple):
     look: Look
 
 
-def looks(format: str, paths: list[str], manifest: str | os.PathLike[str] | None) -> list[Look]:
+def looks(format: str, paths: list[str], manifest: Manifest | None) -> list[Look]:
     """What every file says of itself, from the manifest as far as it knows; what it did not know it knows then."""
     if manifest is None:
         return look_at(format, paths)
+    if not isinstance(manifest, str | os.PathLike):
+        return _through_store(format, paths, manifest)
     target = os.fspath(manifest)
     if any(map(is_remote, [target, *paths])):
         raise BadOption("manifest= is kept for files of this machine or of a file system that it has mounted")
@@ -56,6 +76,35 @@ def looks(format: str, paths: list[str], manifest: str | os.PathLike[str] | None
     return [known[path].look for path in paths]
 
 
+def _through_store(format: str, paths: list[str], store: Store) -> list[Look]:
+    """One rank looks, whichever comes first; an error of its reaches all."""
+    if not all(callable(getattr(store, name, None)) for name in ("add", "set", "get")):
+        raise BadOption(f"manifest= is the name of a file or a store of torch.distributed, not {store!r}")
+    # (Not by times of change: the files may be copies, one on each machine.)
+    sizes = [0 if is_remote(path) else _state(path)[0] for path in paths]
+    names = [os.path.basename(path) for path in paths]
+    key = f"headrace/manifest/{_digest(repr((VERSION, format, names, sizes)).encode()).decode()}"
+    if store.add(f"{key}/asked", 1) > 1:
+        count = int(store.get(f"{key}/pieces"))
+        if count < 0:
+            raise BadOption(f"another rank could not look into the files: {store.get(f'{key}/error').decode()}")
+        known = _unpacked(b"".join(store.get(f"{key}/{piece}") for piece in range(count)), format, "what the store has")
+        return [seen.look for seen in known.values()]
+    try:
+        found = look_at(format, paths)
+        known = {str(n): LookedAt((size, 0), look) for n, (size, look) in enumerate(zip(sizes, found, strict=True))}
+        data = _packed(format, known)
+    except BaseException as error:
+        store.set(f"{key}/error", f"{type(error).__name__}: {error}")
+        store.set(f"{key}/pieces", "-1")
+        raise
+    pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+    for number, piece in enumerate(pieces):
+        store.set(f"{key}/{number}", piece)
+    store.set(f"{key}/pieces", str(len(pieces)))
+    return found
+
+
 def _state(path: str) -> State:
     about = os.stat(local(path))
     return about.st_size, about.st_mtime_ns
@@ -70,6 +119,11 @@ def _missing(paths: list[str], states: list[State], known: dict[str, LookedAt]) 
 
 
 def _write(target: str, format: str, known: dict[str, LookedAt]) -> None:
+    with whole(target, "wb") as stream:
+        stream.write(_packed(format, known))
+
+
+def _packed(format: str, known: dict[str, LookedAt]) -> bytes:
     schemas: dict[bytes, int] = {}
     rows = [
         [
@@ -84,8 +138,7 @@ def _write(target: str, format: str, known: dict[str, LookedAt]) -> None:
         "schemas": [base64.b64encode(schema).decode() for schema in schemas],
     }  # fmt: skip
     text = json.dumps(said).encode()
-    with whole(target, "wb") as stream:
-        stream.write(_digest(text) + b"\n" + text)
+    return _digest(text) + b"\n" + text
 
 
 def _digest(text: bytes) -> bytes:
@@ -96,10 +149,15 @@ def _load(target: str, format: str) -> dict[str, LookedAt]:
     """What a manifest says; nothing if there is none."""
     try:
         with open_path(target) as stream:
-            digest, _, text = stream.read().partition(b"\n")
+            data = stream.read()
     except FileNotFoundError:
         return {}
     planned.note()
+    return _unpacked(data, format, target)
+
+
+def _unpacked(data: bytes, format: str, target: str) -> dict[str, LookedAt]:
+    digest, _, text = data.partition(b"\n")
     pa = package("pyarrow")
     try:
         if digest != _digest(text):

@@ -15,7 +15,7 @@ from headrace.tables.column import Ints
 from headrace.tables.data_files import DataFile, Value
 from headrace.tables.drift import agree
 from headrace.tables.footers import open_arrow, open_parquet
-from headrace.tables.manifest import looks
+from headrace.tables.manifest import Manifest, looks
 from headrace.tables.packages import package
 
 ROWS = 1 << 13
@@ -136,7 +136,7 @@ def read_footer(
     files: list[DataFile],
     columns: Sequence[str] | None = None,
     drift: str = "refuse",
-    manifest: str | os.PathLike[str] | None = None,
+    manifest: Manifest | None = None,
 ) -> Footer:
     """Look into every file once, or into the manifest; `columns` are those that will be asked for."""
     if not files:

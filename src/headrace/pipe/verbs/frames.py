@@ -12,6 +12,7 @@ from headrace.errors import BadOption
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
+    from headrace.tables.manifest import Manifest
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -38,13 +39,14 @@ class FrameVerbs:
         memory: int | None = None,
         drift: Literal["refuse", "common", "fill"] = "refuse",
         hive: bool | None = None,
-        manifest: "str | os.PathLike[str] | None" = None,
+        manifest: "Manifest | None" = None,
     ) -> "Pipe[Any]":
         """Every row of these Parquet files, by random access; row groups in memory take up to `memory` bytes.
 
         `drift` says what becomes of columns that not all files have, `hive` whether folders called `name=value` are
         columns (None: below folders that are given). `manifest` is a file, shared by all ranks, that keeps what footers
         say: one rank looks into the files, others and later starts open the manifest alone.
+        Ranks that share no file system give the store of torch.distributed instead.
         """
         return _files("parquet", paths, columns, filter, memory, drift, hive, manifest)
 
@@ -57,7 +59,7 @@ class FrameVerbs:
         memory: int | None = None,
         drift: Literal["refuse", "common", "fill"] = "refuse",
         hive: bool | None = None,
-        manifest: "str | os.PathLike[str] | None" = None,
+        manifest: "Manifest | None" = None,
     ) -> "Pipe[Any]":
         """Every row of these Arrow (IPC, Feather) files, by random access; the options are those of `parquet`."""
         return _files("arrow", paths, columns, filter, memory, drift, hive, manifest)
@@ -177,7 +179,7 @@ def _files(
     memory: int | None,
     drift: str,
     hive: bool | None,
-    manifest: str | os.PathLike[str] | None,
+    manifest: "Manifest | None",
 ) -> "Pipe[Any]":
     from headrace.pipe.graph import Pipe
     from headrace.tables.data_files import data_files
