@@ -1,6 +1,7 @@
 """Bytes that all ranks of a job read together, counted where files are read: about as many as there are."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,63 @@ def test_worker_processes_tell_what_they_read(tmp_path: Path) -> None:
         assert loader.stats().reads.requests == 100
         assert 1 <= loader.stats().reads.opens <= 2
         assert f"read by this rank: {os.path.getsize(path) - 100} bytes in 100 reads" in loader.explain()
+
+
+LAYOUTS = {
+    "uneven": [1, 700, 0, 3, 96], "giant": [2000], "one unit": [7], "few units": [12, 9], "empty": [0, 0, 30, 0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_uneven_giant_few_and_empty_files_come_once_in_one_order_for_every_number_of_ranks(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with more ranks than units."""
+    monkeypatch.setattr(source, "UNIT", 20_000 if layout == "giant" else 800)
+    counts = LAYOUTS[layout]
+    total = sum(counts)
+    for number, first in enumerate(np.cumsum([0, *counts[:-1]]).tolist()):
+        lines = [{"n": i, "text": "x" * (i % 90)} for i in range(first, first + counts[number])]
+        writers.jsonl(tmp_path / f"{number}.jsonl", lines)
+    pipe = Pipe.stored(f"{tmp_path}/*.jsonl").map(lambda row: row["n"]).shuffle(parts=48)
+    want, once = job(lambda: pipe, 1, 5, list)
+    assert sorted(want) == list(range(total))
+    for ranks in depth((3, 16), RANKS):
+        if ranks > total:
+            continue
+        for batch in (1, 4):
+            order, reads = job(lambda: pipe, ranks, batch, list)
+            assert sorted(order) == list(range(total))
+            whole = total // (ranks * batch) * ranks * batch  # (the last steps are dealt evenly)
+            assert order[: max(0, whole - ranks * batch)] == want[: max(0, whole - ranks * batch)]
+            assert reads.bytes == once.bytes
+
+
+def deadly(row: Any) -> int:
+    """Ends its worker by SIGKILL at one row, once."""
+    number, flag = int(row["n"]), row["flag"]
+    if number == row["at"]:
+        try:
+            os.close(os.open(flag, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return number
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.parametrize("at", depth([150], [0, 1, 77, 150, 299, 431, 599]))
+def test_a_killed_worker_of_a_rank_does_not_change_its_stream_of_parts(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "UNIT", 800)
+    path, flag = tmp_path / "a.jsonl", tmp_path / "killed"
+    writers.jsonl(path, [{"n": i, "at": at, "flag": str(flag), "text": "x" * (i % 90)} for i in range(600)])
+    pipe = Pipe.stored(path).shuffle(parts=12).map(deadly).batch(7)
+    flag.touch()
+    whole = [list(Loader(pipe, seed=3, world=World(rank=rank, ranks=3))) for rank in range(3)]
+    assert sorted(n for rank in whole for batch in rank for n in batch) == list(range(600))
+    flag.unlink()
+    for rank in range(3):
+        with Loader(pipe, seed=3, workers=2, start_method="fork", world=World(rank=rank, ranks=3)) as loader:
+            assert list(loader) == whole[rank]
+    assert flag.exists()
