@@ -16,6 +16,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption
+from tests.conftest import RunScript
 from tests.depth import depth
 
 COUNTS = depth((0, 1, 40), (0, 1, 2, 40, 1000))
@@ -339,3 +340,45 @@ def test_tokens_beside_megatron(tmp_path: Path) -> None:
     for name, samples in found.items():
         assert ours(name) == multiset(samples), name
         assert len(samples) == depth(60, 1000)
+
+
+@pytest.mark.integrations
+@pytest.mark.timeout(600)
+def test_mutated_files_of_lance_give_an_error_or_what_the_official_reader_gives(
+    tmp_path: Path, run_script: RunScript
+) -> None:
+    """In a process of its own: what ends it would end the test."""
+    pytest.importorskip("lance", reason="not installed")
+    program = """
+        import random, shutil, sys
+        from pathlib import Path
+        import lance, pyarrow as pa
+        from headrace import Loader, Pipe
+        home, chance = Path(sys.argv[1]), random.Random(4)
+        rows = [{"n": i, "text": "x" * (i % 9)} for i in range(200)]
+        lance.write_dataset(pa.Table.from_pylist(rows), str(home / "whole.lance"), max_rows_per_file=64)
+        whole = home / "whole.lance"
+        files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+        told = wrong = 0
+        for number in range(int(sys.argv[2])):
+            copy = home / f"{number}.lance"
+            shutil.copytree(home / "whole.lance", copy)
+            target = copy / chance.choice(files)
+            data = bytearray(target.read_bytes())
+            if data:
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            target.write_bytes(data[: chance.randrange(len(data) + 1)] if chance.random() < 0.3 else data)
+            try:
+                found = list(Loader(Pipe.stored(copy)))
+            except Exception:
+                told += 1
+            else:
+                wrong += found != lance.dataset(str(copy)).to_table().to_pylist()
+            shutil.rmtree(copy)
+        print(told, wrong)
+    """
+    done = run_script(program, tmp_path, depth(40, 500), timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told, wrong = map(int, done.stdout.split())
+    assert told > 0
+    assert wrong == 0

@@ -23,7 +23,7 @@ from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans
 from headrace.sources.stored.packed import Members, UnpackedFile, is_packed
 from headrace.sources.whole import whole
 
-VERSION = 1
+VERSION = 2
 ENDING = ".index"
 OFTEN = 256 << 20
 """Bytes of the file after which what was found so far is written down."""
@@ -47,6 +47,8 @@ class _About:
     count: int
     upto: int
     """The byte that the scan has reached; the size of the file when it is done."""
+    sum: int
+    """The check sum of the spans: one that is wrong would be a wrong sample, and no other would notice."""
 
 
 def spans_of(path: str, form: StoredFormat, folder: str | None = None, state: FileState | None = None) -> Spans:
@@ -98,7 +100,7 @@ def _place(path: str, form: StoredFormat, folder: str | None) -> str:
 
 
 def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_About, Spans] | None) -> None:
-    about = _About(VERSION, form.name, *file.state, 0, 0) if begun is None else begun[0]
+    about = _About(VERSION, form.name, *file.state, 0, 0, 0) if begun is None else begun[0]
     if begun is None:
         with whole(target, "wb") as stream:
             stream.write(_head(about))
@@ -107,16 +109,17 @@ def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_About, 
     fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.ftruncate(fd, HEAD + 16 * about.count)  # (what was appended when the scan was killed does not count)
-        count = about.count
+        count, check = about.count, about.sum
         for found in form.find(file, about.upto):
             # At once, while it is in the processor's cache.
-            _write_at(fd, _rows(found.spans), HEAD + 16 * count)
-            count += len(found.spans.starts)
+            rows = _rows(found.spans)
+            _write_at(fd, rows, HEAD + 16 * count)
+            count, check = count + len(found.spans.starts), zlib.crc32(rows, check)
             if found.upto - about.upto >= OFTEN:
-                about = replace(about, count=count, upto=found.upto)
+                about = replace(about, count=count, upto=found.upto, sum=check)
                 _write_at(fd, memoryview(_head(about)), 0)
                 log.info("indexing %s: %d %%", file.path, 100 * about.upto // max(1, file.size))
-        _write_at(fd, memoryview(_head(replace(about, count=count, upto=file.size))), 0)
+        _write_at(fd, memoryview(_head(replace(about, count=count, upto=file.size, sum=check))), 0)
     finally:
         os.close(fd)
 
@@ -168,6 +171,8 @@ def _load(target: str, file: OpenFile, form: StoredFormat, *, checked: bool = Fa
     if not (stored == wanted or (stored > wanted and about.upto < file.size)) or not 0 <= about.upto <= file.size:
         raise DamagedFile(f"{target} has {stored} bytes where {about.count} samples need others: {remove}")
     table = np.memmap(target, "<i8", "r", HEAD, (about.count, 2)) if about.count else np.zeros((0, 2), np.int64)
+    if not checked and zlib.crc32(table.reshape(-1).view(np.uint8).data) != about.sum:
+        raise DamagedFile(f"{target} is damaged, its check sum differs: {remove}")
     spans = Spans(np.asarray(table[:, 0]), np.asarray(table[:, 1]))
     if about.count and not checked and not _sound(spans, file.size):
         raise DamagedFile(f"{target} says that samples lie outside {file.path}: {remove}")
@@ -187,7 +192,7 @@ def _about(head: bytes, target: str) -> _About:
         about = _About(**said)
     except (ValueError, TypeError, AttributeError) as error:
         raise DamagedFile(f"{target} is not an index, or a damaged one: remove it to have it made anew") from error
-    numbers = (about.version, about.size, about.changed, about.count, about.upto)
+    numbers = (about.version, about.size, about.changed, about.count, about.upto, about.sum)
     if check != _check_sum(asdict(about)) or not all(type(number) is int and number >= 0 for number in numbers):
         raise DamagedFile(f"{target} is a damaged index: remove it to have it made anew")
     return about
