@@ -80,7 +80,7 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
     def stored(
         paths: Paths, format: str | None = None, *, index: "str | os.PathLike[str] | None" = None, trust: bool = False
     ) -> "Pipe[Any]":
-        """The samples of stored files (tar, jsonl, tfrecord, mds, megatron, bag), any of them by its position.
+        """The samples of stored files (tar, jsonl, tfrecord, mds and more), any of them by its position.
 
         So `shuffle()` is exact and resuming costs nothing. The format is told by the ending, or given. Where finding
         the samples means reading the files, that is done once and kept beside them, or in the folder `index`.
