@@ -33,7 +33,7 @@ PIECE = 4 << 20
 """Bytes of one value in a store: torch's refuses larger ones than 8 MB."""
 
 
-class RankStore(Protocol):
+class ManifestStore(Protocol):
     """What is asked of a store of torch.distributed. `get` waits until there is a value."""
 
     def add(self, key: str, amount: int, /) -> int: ...
@@ -41,7 +41,7 @@ class RankStore(Protocol):
     def get(self, key: str, /) -> bytes: ...
 
 
-Manifest = str | os.PathLike[str] | RankStore
+Manifest = str | os.PathLike[str] | ManifestStore
 
 
 class LookedAt(NamedTuple):
@@ -76,7 +76,7 @@ def looks(format: str, paths: list[str], manifest: Manifest | None) -> list[Look
     return [known[path].look for path in paths]
 
 
-def _through_store(format: str, paths: list[str], store: RankStore) -> list[Look]:
+def _through_store(format: str, paths: list[str], store: ManifestStore) -> list[Look]:
     """One rank looks, whichever comes first; an error of its reaches all."""
     if not all(callable(getattr(store, name, None)) for name in ("add", "set", "get")):
         raise BadOption(f"manifest= is the name of a file or a store of torch.distributed, not {store!r}")
