@@ -35,7 +35,7 @@ class Curve:
 class Bar:
     label: str
     note: str
-    torch: float  # how many times torch's rate
+    torch: float | None  # how many times torch's rate
     best: float | None  # how many times the rate of the best other loader
     best_name: str
 
@@ -88,7 +88,7 @@ def _decades(values: Sequence[float]) -> tuple[int, int]:
 def bars(drawn: Sequence[Bar], foot: str) -> str:
     """For each case how many times as fast Headrace is as torch and as the best other loader."""
     wide, left, step = 760, 250, 52
-    most = max(max(bar.torch, bar.best or 0) for bar in drawn)
+    most = max(max(bar.torch or 0, bar.best or 0) for bar in drawn)
     scale = (wide - left - 180) / max(most, 1.5)
     high = 40 + step * len(drawn) + 24
     one = left + scale
@@ -100,10 +100,9 @@ def bars(drawn: Sequence[Bar], foot: str) -> str:
         top = 36 + step * number
         parts.append(f'<text x="10" y="{top + 15}">{escape(bar.label)}</text>')
         parts.append(f'<text class="small" x="10" y="{top + 31}">{escape(bar.note)}</text>')
-        rows = [("ours", bar.torch, "torch DataLoader")]
-        if bar.best is not None:
-            rows.append(("door", bar.best, bar.best_name))
-        for place, (kind, times, name) in enumerate(rows):
+        rows = (("ours", bar.torch, "torch DataLoader"), ("door", bar.best, bar.best_name))
+        known = [(kind, times, name) for kind, times, name in rows if times is not None]
+        for place, (kind, times, name) in enumerate(known):
             at = top + 4 + 18 * place
             parts.append(f'<rect class="{kind}" x="{left}" y="{at}" width="{scale * times:.1f}" height="14" rx="2"/>')
             text = f"{times:.2f}x {name}" if times < 10 else f"{times:.0f}x {name}"

@@ -312,13 +312,15 @@ def _reordered(rows: NDArray[np.uint8], back: Ints) -> NDArray[np.uint8]:
 
 def _taken(array: Any, rows: Any) -> Any:
     """Rows of an array, which are known to be there."""
-    compute = package("pyarrow.compute")
-    return compute.call_function("array_take", [array, rows], _unchecked())
+    function, unchecked = _take()
+    return function.call([array, rows], unchecked)
 
 
 @cache
-def _unchecked() -> Any:
-    return package("pyarrow.compute").TakeOptions(boundscheck=False)
+def _take() -> tuple[Any, Any]:
+    """Looked up once: a batch takes from every row group that it meets."""
+    compute = package("pyarrow.compute")
+    return compute.get_function("array_take"), compute.TakeOptions(boundscheck=False)
 
 
 def _joined(parts: list[Any], field: Any) -> Any:
