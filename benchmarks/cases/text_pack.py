@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.case import Case, Effort, Figures, Subject, Target
 from benchmarks.text import documents, tokenizer, without_end
 
-DOCUMENTS = 6144
+DOCUMENTS = 8192
 LENGTH = 1024
 SIZE = 8
 WORKERS = 2

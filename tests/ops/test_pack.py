@@ -82,6 +82,31 @@ def test_concat_and_split_loses_at_most_the_last_row(made: str, count: int) -> N
     assert sum(int(row["left_out"][1]) for row in rows) == lost
 
 
+@pytest.mark.integrations
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bins", [64, 256])
+@pytest.mark.parametrize(
+    ("length", "drawn"),
+    [
+        (1024, lambda chance: chance.lognormal(4.2, 1, 8192)),
+        (4096, lambda chance: chance.lognormal(6, 1, 8192)),
+        (2048, lambda chance: chance.integers(1, 2048, 8192)),
+    ],
+    ids=["short", "lognormal", "uniform"],
+)
+def test_no_more_is_padding_than_with_grains_best_fit(length: int, drawn: Any, bins: int) -> None:
+    grain: Any = pytest.importorskip("grain")
+    lengths = np.clip(drawn(np.random.default_rng(1)), 1, length).astype(int).tolist()
+    of = [np.ones(n, np.int32) for n in lengths]
+    theirs = grain.experimental.BestFitPackIterDataset(
+        grain.MapDataset.source(of).map(lambda tokens: {"tokens": tokens}).to_iter_dataset(),
+        length_struct={"tokens": length}, num_packing_bins=bins, shuffle_bins=False,
+    )  # fmt: skip
+    ours = list(Loader(Pipe.of(of).pack(length, how="fit")))
+    assert sum(int(row["mask"].sum()) for row in ours) == sum(lengths)
+    assert len(ours) <= sum(1 for _ in theirs)
+
+
 def test_fitting_as_it_is_worked_out_by_hand() -> None:
     of = [[10 * i + t for t in range(n)] for i, n in enumerate([3, 5, 2, 4, 1, 6])]
     made = sorted(rows(Pipe.of(of).pack(8, how="fit", form="flat")))

@@ -122,7 +122,7 @@ class TextVerbs:
         from headrace.ops.text.rows import RowLayout
         from headrace.plan.packing import WINDOW, Packing
 
-        packing = Packing(length, how, long, overlap, drop_tail, WINDOW if window is None else window)
+        packing = Packing(length, how, long, overlap, drop_tail, WINDOW.get(how, 1) if window is None else window)
         layout = RowLayout(form, pad, separator, positions)
         indexed = cast("Pipe[Any]", self).indexed(0, 0)
         if indexed is not None and can_be_planned(packing, layout, indexed):
