@@ -1,4 +1,4 @@
-"""The example that pre-trains with DDP: killed on two ranks, gone on with on four, over the same rows."""
+"""The examples that pre-train, with DDP and with Lightning: killed on 2 ranks, gone on with on 4, the same rows."""
 
 import json
 import sys
@@ -21,18 +21,29 @@ def global_steps(folder: Path, ranks: int) -> dict[int, list[str]]:
 
 
 @pytest.mark.skipif(depth(0, 1) == 0, reason="two jobs with torch: runs under scripts/test --deep")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 def test_a_killed_job_goes_on_with_more_ranks_over_the_same_rows(tmp_path: Path) -> None:
     pytest.importorskip("torch")
+    check(tmp_path, "text_pretrain.py", ["--port", "29513"])
+
+
+@pytest.mark.integrations
+@pytest.mark.timeout(800)
+def test_a_killed_job_of_lightning_goes_on_with_more_ranks_over_the_same_rows(tmp_path: Path) -> None:
+    pytest.importorskip("lightning")
+    check(tmp_path, "text_lightning.py", [])
+
+
+def check(tmp_path: Path, example: str, port: list[str]) -> None:
     import hashlib
 
     import numpy as np
 
-    program = [sys.executable, str(ROOT / "examples" / "text_pretrain.py"), "--folder", str(tmp_path), "--steps", "16"]
+    program = [sys.executable, str(ROOT / "examples" / example), "--folder", str(tmp_path), "--steps", "16"]
     environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
-    killed = run([*program, "--ranks", "2", "--die-at", "12"], env=environment, capture_output=True, timeout=180)
+    killed = run([*program, "--ranks", "2", "--die-at", "12"], env=environment, capture_output=True, timeout=380)
     assert b"SIGKILL" in killed.stderr
-    ended = run([*program, "--ranks", "4", "--port", "29513"], env=environment, capture_output=True, timeout=180)
+    ended = run([*program, "--ranks", "4", *port], env=environment, capture_output=True, timeout=380)
     assert ended.returncode == 0, ended.stderr.decode()
     before, after = global_steps(tmp_path, 2), global_steps(tmp_path, 4)
     assert sorted(before) == list(range(12))

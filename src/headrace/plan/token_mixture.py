@@ -11,7 +11,8 @@ to it; inside a block a keyed permutation mixes the sources, and each gives its 
 change where a block ends: what a source has too much or too little is carried over, so shares stay exact however often
 that happens. A change asked for in the middle of a block holds from its end on.
 
-Blocks are planned one after the other, from lengths only, as far as they are asked for: about 0.3 us a document.
+Blocks are planned one after the other, from lengths only, as far as they are asked for: 0.2 us a document of two
+sources, 0.5 us of ten.
 """
 
 from bisect import bisect_right

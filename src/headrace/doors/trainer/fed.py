@@ -15,8 +15,9 @@ known only at its end.
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.errors import BadOption, missing
 from headrace.loader import Loader
@@ -40,36 +41,49 @@ class TrainerBatches:
             yield {name: value if isinstance(value, int) else torch.as_tensor(value) for name, value in batch.items()}
 
 
-def fed_by(base: Any, loader: Loader[Any]) -> Any:
+class TrainerFolder(Protocol):
+    """What is asked of a trainer's arguments."""
+
+    output_dir: str
+
+
+class TrainerProgress(Protocol):
+    """What is asked of a trainer's state."""
+
+    global_step: int
+    is_world_process_zero: bool
+
+
+def fed_by(base: type[Any], loader: Loader[Any]) -> type[Any]:
     """A class of trainers like `base` that trains on the flat rows of a loader."""
     try:
-        from transformers import TrainerCallback
-        from transformers.trainer_utils import get_last_checkpoint
+        callback: Any = import_module("transformers").TrainerCallback
+        last_checkpoint = import_module("transformers.trainer_utils").get_last_checkpoint
     except ModuleNotFoundError as error:
         raise missing("torch", "transformers") from error
 
-    class SavesPlace(TrainerCallback):  # type: ignore[misc, unused-ignore]
-        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    class SavesPlace(callback):  # type: ignore[misc]
+        def on_save(self, args: TrainerFolder, state: TrainerProgress, control: object, **_: object) -> None:
             place = loader.state_dict()
             if state.is_world_process_zero:
                 folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
                 (folder / PLACE).write_text(json.dumps(place))
 
     class FedTrainer(base):  # type: ignore[misc]
-        def __init__(self, *given: Any, **more: Any) -> None:
+        def __init__(self, *given: object, **more: object) -> None:
             super().__init__(*given, **more)
             self.args.ignore_data_skip = True  # the loader goes on at its place by itself
             self.add_callback(SavesPlace())
 
-        def get_train_dataloader(self) -> Any:
+        def get_train_dataloader(self) -> TrainerBatches:
             return TrainerBatches(loader)
 
-        def train(self, resume_from_checkpoint: Any = None, **more: Any) -> Any:
+        def train(self, resume_from_checkpoint: str | bool | None = None, **more: object) -> object:
             found = resume_from_checkpoint
             if found is True:
-                found = get_last_checkpoint(self.args.output_dir)
+                found = last_checkpoint(self.args.output_dir)
             if found:
-                place = Path(found) / PLACE
+                place = Path(str(found)) / PLACE
                 if not place.exists():
                     raise BadOption(f"{found} was saved without the place of its data ({PLACE}): begin anew")
                 loader.load_state_dict(json.loads(place.read_text()))

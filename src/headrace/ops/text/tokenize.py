@@ -73,9 +73,10 @@ class Tokenize(Each[Any, Any]):
         last = [] if self.eos is None else [self.eos]
         return np.array([*first, *ids, *last] if first or last else ids, np.int32)
 
-    def _document(self, sample: Any, tokens: Tokens) -> Any:
+    def _document(self, sample: object, tokens: Tokens) -> Tokens | dict[str, Any]:
         if not self.keep:
             return tokens
+        assert isinstance(sample, Mapping)  # else it would have no field `text`
         return {**{name: value for name, value in sample.items() if name != self.text}, "tokens": tokens}
 
     def describe(self) -> str:
