@@ -94,7 +94,7 @@ def headrace(start: Start, mark: str, tmp_path: Path) -> Headrace:
     def run(
         *args: str, environ: dict[str, str] | None = None, timeout: float = 50
     ) -> "subprocess.CompletedProcess[str]":
-        if args[0] == "run" and "torch" in sys.modules:
+        if args[0] == "run" and "torch" in sys.modules and "PYTHONPATH" not in (environ or {}):
             command = Path(cli.__file__).with_name("__main__.py")
             return warm.run(command, args, tmp_path, timeout, surroundings(mark, environ))
         process = start(*args, environ=environ)

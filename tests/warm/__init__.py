@@ -67,7 +67,7 @@ def run(
 ) -> "subprocess.CompletedProcess[str]":
     """Runs a program to its end, in this environment; `begun` is told its process number.
 
-    At the time-out its session is killed.
+    Its path is that of the server, whatever PYTHONPATH says. At the time-out its session is killed.
     """
     words = [str(path), *map(str, args)]
     wanted = {**(ALONE | os.environ if env is None else env), "PYTHONPATH": str(SRC)}
