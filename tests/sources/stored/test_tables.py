@@ -108,7 +108,7 @@ def test_a_mutated_folder_gives_an_error_or_the_right_rows(tmp_path: Path, targe
     folder = write(tmp_path / "d")
     whole = (folder / target).read_bytes()
     chance = random.Random(7)
-    for _ in range(depth(40, 500)):
+    for _ in range(depth(15, 500)):
         data = bytearray(whole)
         for _ in range(chance.choice([1, 1, 3])):
             data[chance.randrange(len(data))] = chance.randrange(256)
@@ -168,7 +168,7 @@ def test_mutated_array_records_give_an_error_or_the_right_data(tmp_path: Path) -
     whole = path.read_bytes()
     chance = random.Random(3)
     filled = [at for at in range(0, len(whole), 64) if any(whole[at : at + 64])]  # (most of such a file is padding)
-    for _ in range(depth(40, 500)):
+    for _ in range(depth(15, 500)):
         data = bytearray(whole)
         for _ in range(chance.choice([1, 1, 3])):
             data[chance.choice(filled) + chance.randrange(64)] = chance.randrange(256)
