@@ -31,6 +31,10 @@ TORCH_INSIDE = dict.fromkeys(
 )
 ELSEWHERE = "the case is about others"
 ITS_ORDER = "its batches depend on the number of workers: there is no order to keep"
+STORED_ONLY = dict.fromkeys(
+    ("batches", "columns", "consumer", "filtered", "graph", "media", "packed", "parquet", "resumable", "tar"),
+    "is measured where stored formats are",
+)
 FILES_ONLY = "reads shards written in its own format, not objects in memory"
 
 
@@ -50,8 +54,8 @@ ROSTER: dict[str, Entry] = {
         "headrace",
         ("batches", "filtered", "columns", "parquet", "tar", "media", "resumable", "graph", "packed"),
     ),
-    "own": Entry("the format's own reader", "torch", ("stored",)),
-    "release01": Entry("headrace 0.1", "headrace", ("stored",)),
+    "own": Entry("the format's own reader", "torch", ("stored",), lacks=STORED_ONLY),
+    "release01": Entry("headrace 0.1", "headrace", ("stored",), lacks=STORED_ONLY),
     "headrace_threads": Entry(
         'headrace, `kind="thread"`',
         "headrace",

@@ -85,6 +85,17 @@ class PlainLoop:
 
         return nullcontext(Loop(samples, size))
 
+    def stored(self, name: str, path: str, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
+        """Nobody but us reads all formats."""
+        from benchmarks.subjects.headrace_loader import SUBJECT as OURS
+
+        return OURS.stored(name, path, size=size, workers=0)
+
+    def resumes(self, name: str, path: str, *, size: int, workers: int) -> float:
+        from benchmarks.subjects.headrace_loader import SUBJECT as OURS
+
+        return OURS.resumes(name, path, size=size, workers=0)
+
 
 class _Counted:
     """A loop that knows how many batches it gave."""

@@ -222,7 +222,8 @@ def test_timed_epochs_leave_the_warm_epoch_out() -> None:
     [
         # Ray starts a cluster first; a case has a deadline of its own.
         pytest.param(name, marks=[pytest.mark.integrations, pytest.mark.timeout(240)])
-        if name == "ray_jpeg"
+        # Formats are written by their own packages, some of which have environments of their own.
+        if name == "ray_jpeg" or name.startswith("formats_")
         # Media need all of their packages, and curves start many processes.
         else pytest.param(name, marks=[pytest.mark.deep, pytest.mark.timeout(240)])
         if name.startswith(("photos", "sound", "clip", "growth_"))
@@ -247,7 +248,9 @@ def test_every_case_measures_what_its_targets_name(name: str) -> None:
     assert measurement.error is None
     assert case.name == name
     assert measurement.figures is not None
-    assert all(value > 0 for value in measurement.figures.values())
+    # (A format may need no index, and a snapshot in the middle may be as fast as the start.)
+    free = ("resume ms", "index bytes")
+    assert all(value > 0 for key, value in measurement.figures.items() if key not in free)
 
 
 def test_the_command_writes_results_report_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
