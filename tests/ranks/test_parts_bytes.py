@@ -139,8 +139,12 @@ def test_worker_processes_tell_what_they_read(tmp_path: Path) -> None:
 
 
 LAYOUTS = {
-    "uneven": depth([1, 200, 0, 3, 96], [1, 700, 0, 3, 96]), "giant": depth([500], [2000]), "one unit": [7], "few units": [12, 9], "empty": [0, 0, 30, 0],
-}  # fmt: skip
+    "uneven": depth([1, 200, 0, 3, 96], [1, 700, 0, 3, 96]),
+    "giant": depth([500], [2000]),
+    "one unit": [7],
+    "few units": [12, 9],
+    "empty": [0, 0, 30, 0],
+}
 
 
 @pytest.mark.parametrize("layout", list(LAYOUTS))
