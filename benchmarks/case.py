@@ -89,7 +89,7 @@ class Subject(Protocol):
         workers: int, how: Literal["split", "fit"] = "split",
     ) -> AbstractContextManager[Epochs]:  # fmt: skip
         """Batches of rows of `length` tokens: `tokens`, and `mask` where rows are filled up. Of one source in its
-        order, or of several, each shuffled, mixed by weight. A subject with `fits = True` has `how="fit"` as well."""
+        order, or of several, each shuffled, mixed by weight. With `how="fit"` documents stay whole."""
         ...
 
 

@@ -1,7 +1,6 @@
 """Packing: tokens a second from texts that are tokenized on the way and cut into rows of 1024 tokens, end to end.
 
-A loader may fill up or lose the last row of what it packs at a time; only real tokens are counted. `fit` is the same
-with whole documents in rows, where a loader has that, and `padding` the part of such rows that only fills them up.
+A loader may fill up or lose the last row of what it packs at a time; only real tokens are counted.
 """
 
 import time
@@ -21,8 +20,6 @@ CASE = Case(
     targets=(
         Target("tokenized, packed end to end", "tokens/s", "tokens/s", ("headrace", "grain"), at_least=1.0),
         Target("tokenized, packed end to end", "tokens/s", "tokens/s", ("headrace", "hf"), at_least=1.0),
-        Target("tokenized, packed whole", "fit tokens/s", "tokens/s", ("headrace", "grain"), at_least=1.0),
-        Target("packed whole: padding", "padding", "%", ("headrace", "grain"), at_most=1.0, less=True),
     ),
     needs="packed",
     deadline=240.0,
@@ -31,16 +28,8 @@ CASE = Case(
 
 def measure(subject: Subject, effort: Effort) -> Figures:
     texts = documents(effort.count(DOCUMENTS, least=256), 21)
-    found: Figures = {}
     with subject.packed([texts], None, tokenizer(), length=LENGTH, size=SIZE, workers=WORKERS) as loader:
-        found["tokens/s"] = tokens_a_second(loader, expected(texts), effort)
-    if getattr(subject, "fits", False):
-        with subject.packed([texts], None, tokenizer(), length=LENGTH, size=SIZE, workers=WORKERS, how="fit") as loader:
-            counted = Counted(without_end(loader))
-            counted.take(expected(texts))
-            found["fit tokens/s"] = counted.rate(expected(texts), effort)
-            found["padding"] = 100 * (1 - counted.real / counted.room)
-    return found
+        return {"tokens/s": tokens_a_second(loader, expected(texts), effort)}
 
 
 def expected(texts: list[str]) -> int:

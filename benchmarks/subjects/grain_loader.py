@@ -43,8 +43,6 @@ BINS = 256
 
 
 class Grain:
-    fits = True
-
     def __init__(self, processes: bool) -> None:
         self.processes = processes
 

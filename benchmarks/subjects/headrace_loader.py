@@ -48,7 +48,6 @@ class Decoded:
 
 class HeadraceLoader:
     share = staticmethod(share)
-    fits = True
 
     def batches(
         self, dataset: Dataset, *, size: int, workers: int, start: Start = "fork"

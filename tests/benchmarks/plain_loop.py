@@ -69,7 +69,11 @@ class PlainLoop:
         how: str = "split",
     ) -> AbstractContextManager[Epochs]:  # fmt: skip
         encode = Encode(tokenizer)
-        rows = Joined(length)({"tokens": [encode(text)["tokens"] for texts in sources for text in texts]})
+        of = [encode(text)["tokens"] for texts in sources for text in texts]
+        if how == "fit":  # one document a row
+            alone = [np.pad(tokens, (0, length - len(tokens)), constant_values=-1) for tokens in of]
+            return nullcontext(Loop(lambda: iter([{"tokens": row, "mask": row >= 0} for row in alone]), size))
+        rows = Joined(length)({"tokens": of})
         return nullcontext(Loop(lambda: iter([{"tokens": np.array(row)} for row in rows["tokens"]]), size))
 
     def graph(
