@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
 from headrace.engine import autosave
-from headrace.errors import PoisonSample, WorkerDied
+from headrace.errors import PoisonSample, SnapshotRefused, WorkerDied
 from tests.depth import depth
 from tests.laws.moments import Moment
 from tests.laws.pipes import KINDS, Numbers, keyed, odd, stream
@@ -184,6 +184,11 @@ def check(case: Case, folder: Path) -> None:
     least = min(range(case.ranks), key=lambda rank: len(delivered[rank]))
     steps = [got[: len(delivered[least])] for got in delivered]
     state, rest = states[least], []
+    if case.later > 1 and state["at"] is not None and "ahead" in state["at"]:
+        # The one refusal: what is left has gaps, which arithmetic cannot share.
+        with pytest.raises(SnapshotRefused, match="before their turn"):
+            calm(folder, pipe, state, World(rank=0, ranks=case.later), case.then)
+        case.later = 1
     if state["epoch"] == 0:
         rest = [calm(folder, pipe, state, World(rank=rank, ranks=case.later), case.then) for rank in range(case.later)]
         assert len({len(got) for got in rest}) == 1, "steps are equal"
