@@ -52,7 +52,19 @@ class Indexed:
     `cycle` reads next.
     """
 
-    __slots__ = ("again", "get", "length", "lengths", "many", "parts", "remark", "scattered", "take", "units")
+    __slots__ = (
+        "again",
+        "get",
+        "length",
+        "lengths",
+        "many",
+        "parts",
+        "remark",
+        "scattered",
+        "take",
+        "trouble",
+        "units",
+    )
 
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
         self.length = length
@@ -70,10 +82,13 @@ class Indexed:
         """How many tokens each sample has, where that is known without reading any."""
         self.remark = ""
         """What `explain()` says about it."""
+        self.trouble = ""
+        """What a loader warns of when its first epoch begins: reading will be far slower than it need be."""
 
     def placed_as(self, inner: "Indexed") -> "Indexed":
         """Myself, with what is known of another's positions: each of mine is made from the same one there."""
         self.units, self.parts, self.remark, self.scattered = inner.units, inner.parts, inner.remark, inner.scattered
+        self.trouble = inner.trouble
         return self
 
 

@@ -412,3 +412,16 @@ def test_an_hf_dataset_gives_columns_unless_it_decodes(monkeypatch: pytest.Monke
     larger = Pipe.of(given)
     assert "memory-mapped" in repr(larger)
     assert sorted(keys(Loader(larger.shuffle().batch(16)))) == list(range(100))
+
+
+def test_an_order_that_does_not_fit_in_memory_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "wide.parquet"
+    pq.write_table(pa.table({"x": np.arange(20_000)}), path, row_group_size=1000)
+    roomy, narrow = (Pipe.parquet(path, memory=memory).shuffle(quality=0.5).batch(100) for memory in (10**6, 20_000))
+    for pipe, told in ((roomy, 0), (narrow, 1)):
+        caplog.clear()
+        for _ in range(2):
+            next(iter(Loader(pipe)))
+        assert sum("read again and again" in record.message for record in caplog.records) == told
+    assert "memory=" in caplog.text
+    assert "shuffle(quality=" in caplog.text

@@ -67,6 +67,7 @@ class Cycle(Op[T, T]):
         found = Indexed(size * turns, get, None if inner.take is None else take)
         # Ranks that divide the number of parts meet one class of remainders in every turn, if not always the same.
         found.parts, found.remark, found.scattered = inner.parts, inner.remark, inner.scattered
+        found.trouble = inner.trouble
         return found
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:

@@ -31,6 +31,7 @@ class Header(Op[T, T]):
         length = inner.length if self.limit is None else min(inner.length, self.limit)
         found = Indexed(length, inner.get, inner.take)
         found.parts, found.remark, found.scattered = inner.parts, inner.remark, inner.scattered
+        found.trouble = inner.trouble
         found.lengths = inner.lengths if length == inner.length else self._lengths(inner.lengths, length)
         return found
 

@@ -86,7 +86,7 @@ class Shuffle(Op[T, T]):
             found.many = lambda positions: fetch_many([at(position) for position in positions])
         found.parts, found.scattered = parts, units if parts is None else None
         if units is not None and self.window is None:
-            found.remark = _remark(units, plan)
+            found.remark, found.trouble = _remark(units, plan), _trouble(units, plan)
         return found
 
     def _arranged(self, units: "Units | None") -> "Arrangement | None":
@@ -161,6 +161,17 @@ class Shuffle(Op[T, T]):
     def identity(self) -> tuple[Any, ...]:
         said = [(name, getattr(self, name)) for name in ("quality", "parts") if getattr(self, name) is not None]
         return ("shuffle", self.window, self.buffer_size, *said)
+
+
+def _trouble(units: "Units", plan: "Arrangement | None") -> str:
+    """Said where units are read again and again because too few of them fit in memory; else nothing."""
+    wide = units.count if plan is None else min(plan.open, units.count)
+    if not units.largest or wide <= units.hold:
+        return ""
+    return (
+        f"shuffle() keeps {wide} {units.name} open and memory= has room for {units.hold}: they are read again and again; "
+        f"use memory={wide * units.largest * 5 // 4} or shuffle(quality={max(units.hold // 2, 1) / units.count:.2g})"
+    )
 
 
 def _remark(units: "Units", plan: "Arrangement | None") -> str:
