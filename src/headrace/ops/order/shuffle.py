@@ -169,8 +169,8 @@ def _trouble(units: "Units", plan: "Arrangement | None") -> str:
     if not units.largest or wide <= units.hold:
         return ""
     return (
-        f"shuffle() keeps {wide} {units.name} open and memory= has room for {units.hold}: they are read again and again; "
-        f"use memory={wide * units.largest * 5 // 4} or shuffle(quality={max(units.hold // 2, 1) / units.count:.2g})"
+        f"shuffle() keeps {wide} {units.name} open and memory= has room for {units.hold}: they are read again and "
+        f"again; use memory={wide * units.largest * 5 // 4} or shuffle(quality={max(units.hold // 2, 1) / units.count:.2g})"
     )
 
 
