@@ -168,9 +168,10 @@ def _trouble(units: "Units", plan: "Arrangement | None") -> str:
     wide = units.count if plan is None else min(plan.open, units.count)
     if not units.largest or wide <= units.hold:
         return ""
+    fits = max(units.hold // 2, 1) / units.count
     return (
         f"shuffle() keeps {wide} {units.name} open and memory= has room for {units.hold}: they are read again and "
-        f"again; use memory={wide * units.largest * 5 // 4} or shuffle(quality={max(units.hold // 2, 1) / units.count:.2g})"
+        f"again; use memory={wide * units.largest * 5 // 4} or shuffle(quality={fits:.2g})"
     )
 
 
