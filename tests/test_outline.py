@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.op import brief
+from headrace.brief import brief
 
 
 def augment(sample: int) -> int:

@@ -76,7 +76,7 @@ class HeadraceLoader:
     def media(self, job: Job, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
         files = Pipe.files(job.paths).shuffle().open_files("rb")
         if job.kind == "photos":
-            samples: Pipe[Any] = files.decode().random_resized_crop(SIDE).random_flip()
+            samples: Pipe[Any] = files.decode().random_resized_crop(SIDE, resize="torch").random_flip()
         elif job.kind == "clips":
             samples = files.decode(frames=FRAMES)
         else:

@@ -215,6 +215,8 @@ class Op(Generic[In, Out]):
 
     def describe(self) -> str:
         """The op in one line, as one would write it: what must be given, and what differs from its default."""
+        from headrace.brief import brief
+
         said = []
         for name, field in getattr(self, "__dataclass_fields__", {}).items():
             value = getattr(self, name)
@@ -231,8 +233,10 @@ class Op(Generic[In, Out]):
 
     def identity(self) -> tuple[Any, ...]:
         """What makes the order and number of samples: goes into the fingerprint of a snapshot."""
+        from headrace.brief import short
+
         fields = getattr(self, "__dataclass_fields__", {})
-        return (self.name(), *((f, _short(getattr(self, f))) for f in fields))
+        return (self.name(), *((f, short(getattr(self, f))) for f in fields))
 
 
 class Each(Op[In, Out]):
@@ -380,28 +384,3 @@ class Source(Op[Any, Out]):
                 here.spot.skip(here, position, error)
                 continue
             yield made
-
-
-def brief(value: Any) -> str:
-    """A value for a reader: functions by name, arrays and collections by kind and size."""
-    if (named := getattr(value, "__qualname__", None)) is not None:
-        return "lambda" if named.endswith("<lambda>") else str(named).rpartition("<locals>.")[2]
-    if (shape := getattr(value, "shape", None)) is not None and (kind := getattr(value, "dtype", None)) is not None:
-        return f"{type(value).__name__} {kind}{list(shape)}"
-    if isinstance(value, list | tuple | set | dict) and len(value) > 8:
-        return f"{type(value).__name__} of {len(value)}"
-    return repr(value) if isinstance(value, range) else _short(value)
-
-
-def _short(value: Any) -> str:
-    """A stable short text: functions and classes by qualified name, large things by kind."""
-    named = getattr(value, "__qualname__", None)
-    if named is not None:
-        return f"{getattr(value, '__module__', '?')}.{named}"
-    if value is None or isinstance(value, str | int | float | bool | bytes):
-        text = repr(value)
-        return text if len(text) <= 80 else f"{text[:77]}..."
-    if isinstance(value, tuple | list) and len(value) <= 8:
-        inner = ", ".join(_short(v) for v in value)
-        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
-    return f"<{type(value).__qualname__}>"

@@ -35,7 +35,7 @@ ROWS: list[list[str]] = [
     ["headrace.op"],
     ["headrace.context"],
     ["headrace.plan", "headrace.observe", "headrace.memory"],
-    ["headrace.errors", "headrace.nested", "headrace.tracebacks"],
+    ["headrace.brief", "headrace.errors", "headrace.nested", "headrace.tracebacks"],
 ]
 
 # Public methods that are doors to a higher row, imported inside the method only: (importer, imported) -> why.
@@ -102,7 +102,7 @@ DANGERS: dict[str, Danger] = {
             "ops/shape/collate.py",
             "ops/shape/ragged.py",
             "plan/seed.py",
-            "ops/media/pixels.py",  # resizes with it where it is installed
+            "ops/media/pixels.py",  # resizes with it where the user asks for it
             "memory/*",
             "doors/*",
         ),

@@ -3,6 +3,7 @@
 import importlib
 import io
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +118,27 @@ def test_the_middle_and_the_whole_of_an_image() -> None:
 def test_torch_resizes_and_mirrors_as_pillow_does(
     shape: tuple[int, ...], size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     image.flags.writeable = False  # as Pillow's are
     for box in (Box(0, 0, *shape[:2]), Box(10.4, 20.6, 100.2, 57.9), Box(HEIGHT - 1, 0, 1, 2), Box(7, 7, *size)):
-        fast = pixels.resized(image, box, size, np.empty((*size, *shape[2:]), np.uint8)).astype(int)
-        turned = pixels.mirrored(image, np.empty_like(image))
-        with monkeypatch.context() as patch:
-            patch.setattr(pixels, "_torch", lambda: None)
-            slow = pixels.resized(image, box, size, np.empty((*size, *shape[2:]), np.uint8))
-            assert np.array_equal(pixels.mirrored(image, np.empty_like(image)), turned)
+        fast, slow = (
+            pixels.resized(image, box, size, np.empty((*size, *shape[2:]), np.uint8), resize).astype(int)
+            for resize in ("torch", "pillow")
+        )
+        for loaded in (torch, None):
+            with monkeypatch.context() as patch:
+                patch.setitem(sys.modules, "torch", loaded)
+                turned = pixels.mirrored(image, np.empty_like(image))
+            assert np.array_equal(turned, image[:, ::-1])
         assert abs(fast - slow).max() <= 1
-        assert np.array_equal(turned, image[:, ::-1])
+
+
+def test_who_resizes_is_chosen_by_the_pipe_and_not_by_what_is_installed() -> None:
+    with pytest.raises(BadOption, match="pillow torch"):
+        Pipe.of([]).decode(size=8, resize="opencv")  # type: ignore[arg-type]
+    by_default, by_name = (Images(size=(50, 40), **more)("png", picture("PNG")) for more in ({}, {"resize": "pillow"}))
+    assert np.array_equal(by_default, by_name)
 
 
 def limits(_: int) -> list[str | None]:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
-from headrace.op import Here, Source, brief, place
+from headrace.op import Here, Source, place
 from headrace.ops.copies import ATOMS, copier, is_tensor
 
 T = TypeVar("T")
@@ -44,6 +44,8 @@ class FromSequence(Source[T]):
         return KeptSequence(self.data)
 
     def describe(self) -> str:
+        from headrace.brief import brief
+
         return f"of({brief(self.data)})"
 
     @classmethod
@@ -91,6 +93,8 @@ class FromIterable(Source[T]):
             return None
 
     def describe(self) -> str:
+        from headrace.brief import brief
+
         return f"of({brief(self.data)})"
 
     @classmethod

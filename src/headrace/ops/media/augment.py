@@ -12,7 +12,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.op import Each, place
 from headrace.ops.media.boxes import DRAWS, RandomBox, check_size
-from headrace.ops.media.pixels import mirrored, resized
+from headrace.ops.media.pixels import check_resize, mirrored, resized
 
 WHOLE_RANGE = RandomBox()
 
@@ -23,9 +23,11 @@ class RandomResizedCrop(Each[Any, Any]):
 
     size: tuple[int, int]
     random: RandomBox = WHOLE_RANGE
+    resize: str = "pillow"
     user = True
 
     def __post_init__(self) -> None:
+        check_resize(self.resize)
         object.__setattr__(self, "size", check_size(self.size))
 
     def apply(self, sample: Any) -> Any:
@@ -33,7 +35,7 @@ class RandomResizedCrop(Each[Any, Any]):
 
         def cut(pixels: Any) -> Any:
             box = self.random.box(pixels.shape[0], pixels.shape[1], self.size, draws)
-            return resized(pixels, box, self.size, place.row((*self.size, pixels.shape[2]), "u1"))
+            return resized(pixels, box, self.size, place.row((*self.size, pixels.shape[2]), "u1"), self.resize)
 
         return on_images(cut, sample)
 

@@ -24,13 +24,14 @@ class Decode(EachFile[Any]):
     flip: float = 0.0
     frames: int | None = None
     pick: str = "random"
+    resize: str = "pillow"
     user = True
 
     def __post_init__(self) -> None:
         self._standard()
 
     def _standard(self) -> tuple[Decoder, ...]:
-        return standard(self.images, self.size, self.crop, self.flip, self.frames, self.pick)
+        return standard(self.images, self.size, self.crop, self.flip, self.frames, self.pick, self.resize)
 
     def takes_flip(self) -> bool:
         """Can it mirror images in the same go?"""

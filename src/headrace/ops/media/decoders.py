@@ -86,9 +86,10 @@ def standard(
     flip: float = 0.0,
     frames: int | None = None,
     pick: str = "random",
+    resize: str = "pillow",
 ) -> tuple[Decoder, ...]:
     """All of them."""
-    return (decode_basic, Images(images, size, crop, flip), decode_audio, Videos(frames, pick))
+    return (decode_basic, Images(images, size, crop, flip, resize), decode_audio, Videos(frames, pick))
 
 
 def run(decoders: tuple[Decoder, ...], extension: str, data: Any) -> Any:

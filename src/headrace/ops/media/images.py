@@ -18,7 +18,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.op import place
 from headrace.ops.media.boxes import DRAWS, Box, RandomBox, chosen, reduction
-from headrace.ops.media.pixels import mirrored, resized
+from headrace.ops.media.pixels import check_resize, mirrored, resized
 from headrace.sources.extra import need
 
 IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))
@@ -43,6 +43,7 @@ class Images:
     crop: str | RandomBox = "center"
     flip: float = 0.0
     """How probable it is that an image with a `size` is mirrored."""
+    resize: str = "pillow"
 
     def __post_init__(self) -> None:
         if self._mode() is None and self.form != "pil":
@@ -50,6 +51,7 @@ class Images:
                 f"images={self.form!r} is none of l8 rgb8 rgba8 l rgb rgba pil pill pilrgb pilrgba"
                 + ("; take arrays and turn them into tensors with .map()" if self.form.startswith("torch") else "")
             )
+        check_resize(self.resize)
         if self.crop == "random":
             object.__setattr__(self, "crop", RandomBox())
         if not isinstance(self.crop, RandomBox) and self.crop not in CROPS:
@@ -122,8 +124,8 @@ class Images:
         small = Box(*(edge / by for edge in box))
         out = self._out(self.size, mode)
         if self.flip and place.rng().random() < self.flip:
-            return mirrored(resized(pixels, small, self.size, _scratch(out.shape)), out)
-        return resized(pixels, small, self.size, out)
+            return mirrored(resized(pixels, small, self.size, _scratch(out.shape), self.resize), out)
+        return resized(pixels, small, self.size, out, self.resize)
 
     def _out(self, size: tuple[int, int], mode: str) -> Any:
         shape = (*size, *_CHANNELS[mode])
