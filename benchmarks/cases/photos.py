@@ -82,8 +82,8 @@ def _decode(paths: tuple[str, ...], seconds: float, number: int, clock: Callable
         box = Box(*random_box(*pixels.shape[:2]))
         row = batch[count % PLAN.size]
         if random.random() < 0.5:
-            mirrored(resized(pixels, box, (SIDE, SIDE), scratch), row)
+            mirrored(resized(pixels, box, (SIDE, SIDE), scratch, "torch"), row)
         else:
-            resized(pixels, box, (SIDE, SIDE), row)
+            resized(pixels, box, (SIDE, SIDE), row, "torch")
         count += 1
     return count / took
