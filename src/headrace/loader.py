@@ -260,7 +260,8 @@ class Loader(Generic[T]):
         """The epoch and where it stands (None: before it); `ahead`: after the batch that is about to be handed over."""
         current = self._current() if self._current is not None else None
         if current is not None and not current.ended and not current.closed:
-            return current.epoch, current.stands(ahead)
+            at = current.stands(ahead)
+            return (self._sharing.last(current.epoch) if at is None else None) or (current.epoch, at)
         return self._sharing.last(self._began[0]) or self._left or (self._epoch, self._resume)
 
     @brief

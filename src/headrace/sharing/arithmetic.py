@@ -135,8 +135,8 @@ class Sharing:
     def turn_away(self) -> None:
         """The epoch begun last is of no interest any more."""
 
-    def last(self, epoch: int) -> tuple[int, EpochPlace] | None:
-        """Where the job stands after this rank has come to the end of an epoch, if that is not the end of it."""
+    def last(self, epoch: int) -> tuple[int, EpochPlace | None] | None:
+        """Where the job stands after this rank has come to the end of an epoch, where other ranks have a say in it."""
         return None
 
     def length(self) -> int:

@@ -77,9 +77,11 @@ class Counted(Sharing):
     def turn_away(self) -> None:
         self._dynamic = None
 
-    def last(self, epoch: int) -> tuple[int, EpochPlace] | None:
-        place = None if self._dynamic is None else self._dynamic.place()
-        return None if place is None else (epoch, place)
+    def last(self, epoch: int) -> tuple[int, EpochPlace | None] | None:
+        if self._dynamic is None:
+            return None
+        place = self._dynamic.place()
+        return (epoch + 1, None) if place is None else (epoch, place)
 
     def length(self) -> int:
         raise NoLength(
