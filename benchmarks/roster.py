@@ -35,6 +35,11 @@ STORED_ONLY = dict.fromkeys(
     ("batches", "columns", "consumer", "filtered", "graph", "media", "packed", "parquet", "resumable", "tar"),
     "is measured where stored formats are",
 )
+FEW = {
+    "media": "is not measured with decoders: its other forms, and loaders like it, are",
+    "packed": "neither mixes nor packs tokens by itself",
+}
+"""Why most have no part in what only a few are measured for."""
 FILES_ONLY = "reads shards written in its own format, not objects in memory"
 
 
@@ -229,7 +234,7 @@ def reason(case: Case, subject: str) -> str | None:
     if case.name in entry.lacks:
         return entry.lacks[case.name]
     if case.needs not in entry.takes:
-        return entry.lacks.get(case.needs, "has nothing of the kind")
+        return entry.lacks.get(case.needs, FEW.get(case.needs, "has nothing of the kind"))
     return None
 
 
