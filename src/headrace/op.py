@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
+from headrace.brief import brief, short
 from headrace.context import Clock as Clock
 from headrace.context import Here as Here
 from headrace.context import Spot as Spot
@@ -215,8 +216,6 @@ class Op(Generic[In, Out]):
 
     def describe(self) -> str:
         """The op in one line, as one would write it: what must be given, and what differs from its default."""
-        from headrace.brief import brief
-
         said = []
         for name, field in getattr(self, "__dataclass_fields__", {}).items():
             value = getattr(self, name)
@@ -233,8 +232,6 @@ class Op(Generic[In, Out]):
 
     def identity(self) -> tuple[Any, ...]:
         """What makes the order and number of samples: goes into the fingerprint of a snapshot."""
-        from headrace.brief import short
-
         fields = getattr(self, "__dataclass_fields__", {})
         return (self.name(), *((f, short(getattr(self, f))) for f in fields))
 

@@ -9,9 +9,9 @@ from tests.conftest import RunScript
 
 BUDGETS = {
     "import headrace": 30,
-    "from headrace import Loader, Pipe": 168,
+    "from headrace import Loader, Pipe": 169,
     "import headrace.engine.workers.process.workers": 158,
-    "import headrace.engine.workers.process.server": 136,
+    "import headrace.engine.workers.process.server": 137,
 }
 """How many modules, the standard library's among them, may be loaded more than in an interpreter that does nothing."""
 NEVER = ("numpy", "torch", "pyarrow", "cloudpickle", "multiprocessing", "asyncio", "tempfile", "json", "urllib")

@@ -48,7 +48,7 @@ def read_what_there_is(batches: Any) -> None:
 @pytest.mark.parametrize(
     ("bad", "options", "kind", "place"),
     [
-        (deadly.raises, {}, KeyError, r"in sequence\(.*at position 13, in worker"),
+        (deadly.raises, {}, KeyError, r"in of\(.*at position 13, in worker"),
         (deadly.NotPickled, {}, ValueError, "while its results were being packed, in worker"),
         (deadly.takes_all_memory, {"worker_init": deadly.little_memory}, MemoryError, "at position 13, in worker"),
         (

@@ -92,7 +92,7 @@ SHOWN: dict[int, tuple[str, ...]] = {
         "run: the_first_failure_ends_all_and_gives_its_exit_code",
         "run: a_signal_ends_everything",
         "output: lines_are_whole_and_a_carriage_return_starts_the_line_again",
-        "output: each_line_carries_rank_and_stream_and_goes_to_its_own_stream",
+        "output: each_line_carries_its_rank_and_goes_to_its_own_stream",
     ),
     32: (
         "run: what_cannot_be_done_is_refused",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+from headrace.brief import brief
 from headrace.errors import BadPipe
 from headrace.op import Here, Source, place
 from headrace.ops.copies import ATOMS, copier, is_tensor
@@ -44,8 +45,6 @@ class FromSequence(Source[T]):
         return KeptSequence(self.data)
 
     def describe(self) -> str:
-        from headrace.brief import brief
-
         return f"of({brief(self.data)})"
 
     @classmethod
@@ -93,8 +92,6 @@ class FromIterable(Source[T]):
             return None
 
     def describe(self) -> str:
-        from headrace.brief import brief
-
         return f"of({brief(self.data)})"
 
     @classmethod

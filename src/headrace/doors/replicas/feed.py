@@ -25,6 +25,7 @@ WORDS = Words(
     there=DATASET_CURE,
     others=(
         (", or leave such samples out with on_poison='skip'", ""),
+        (", or leave such batches out with on_poison='skip'", ""),
         (", or let stuck workers be replaced with on_stuck='replace'", ""),
         ("look at it with workers=0", "look at it with num_workers=0"),
     ),

@@ -65,6 +65,7 @@ WORDS = Words(
     back="return plain data, arrays or tensors from the dataset or collate_fn, or give batch_encoder and batch_decoder",
     others=(
         (", or leave such samples out with on_poison='skip'", ""),
+        (", or leave such batches out with on_poison='skip'", ""),
         (
             "look at it with workers=0",
             "build the dataset without a SwiftLoader, from dataset_class, and look at it there",
