@@ -25,17 +25,17 @@ def main(sock: int, consumer: int) -> None:
     while True:
         if consumer in {fd for fd, _ in poll.poll()}:
             break
-        data, fds, _, _ = socket.recv_fds(connection, 1 << 18, 8)
-        if not data:
-            break
-        question = marshal.loads(data)
         try:
+            data, fds, _, _ = socket.recv_fds(connection, 1 << 18, 8)
+            if not data:
+                break
+            question = marshal.loads(data)
             if question[0] == "fork":
                 _fork(connection, consumer, fds, question[1:], children)
             else:
                 connection.send(marshal.dumps(("status", _reap(question[1], children))))
         except (BrokenPipeError, ConnectionResetError):
-            break  # the consumer was interrupted, and does not wait for the answer any more
+            break  # the consumer was interrupted: it has left, or does not wait for the answer any more
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
