@@ -62,7 +62,7 @@ def read(moment: Moment, samples: Any, got: list[list[int]]) -> None:
 # (An exception that comes inside a finalizer goes nowhere, whoever raises it.)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(depth(120, 1800))
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", depth([0], [0, 2]))
 @pytest.mark.parametrize("name", list(MAKE))
 def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, workers: int) -> None:
     chance = random.Random(f"{name} {workers}")
@@ -134,8 +134,8 @@ class Sometimes:
         return 12
 
     def __getitem__(self, i: int) -> int:
-        if i == 5:
-            raise ValueError("5")
+        if i == 1:  # in the first batch, so that others come after it
+            raise ValueError("1")
         return i
 
 
@@ -152,10 +152,10 @@ def test_of_batches_in_any_order_the_one_that_failed_is_passed_by_the_next_that_
             state = loader.state_dict()
             got.append(next(it).tolist())
             after = loader.state_dict()
-    assert sorted(got) == [[0, 1], [2, 3], [6, 7], [8, 9], [10, 11]]
+    assert sorted(got) == [[2, 3], [4, 5], [6, 7], [8, 9], [10, 11]]
     again: Any = DataLoader(Sometimes(), 2, num_workers=workers, in_order=False)
     again.load_state_dict(state)
-    with pytest.raises(ValueError, match="5"):
+    with pytest.raises(ValueError, match="1"):
         list(again)
     again.load_state_dict(after)
-    assert [5] not in [b.tolist() for b in again]
+    assert [0, 1] not in [b.tolist() for b in again]

@@ -7,6 +7,7 @@ A profile function is called at just these moments, the same ones in every run, 
 import gc
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from tests.laws.pipes import shown
 
 T = TypeVar("T")
+FINALIZE = weakref.finalize.__call__.__code__
 
 
 class Interrupt(Exception):
@@ -35,12 +37,15 @@ class Moment:
         # (A name of its own: the interpreter drops the function while it is being called, once it has raised.)
         look = self._look
         # No exception leaves a callback of the collector either, and test tools install such callbacks.
+        # Nor does one leave what the collector finalizes, such as the loader of an earlier round.
         callbacks, gc.callbacks[:] = gc.callbacks[:], []
+        gc.disable()
         sys.setprofile(look)
         try:
             return call()
         finally:
             sys.setprofile(None)
+            gc.enable()
             gc.callbacks[:] = callbacks
 
     def _look(self, frame: FrameType, event: str, arg: object) -> None:
@@ -49,7 +54,7 @@ class Moment:
         elif event == "return":
             self._depth -= 1
         # Outside: what has been returned by then is the caller's. And no exception leaves a finalizer.
-        if self._depth < 2 or _in_finalizer(frame) or os.getpid() != self._process:
+        if self._depth < 2 or _in_finalizer(frame) or _held_back() or os.getpid() != self._process:
             return
         if event == "c_call" and getattr(arg, "__name__", "") == "release":
             return  # no signal is heard between the last store and a call that is about to begin
@@ -59,9 +64,15 @@ class Moment:
             raise self._error
 
 
+def _held_back() -> bool:
+    """While processes are started no handler of the user's runs: it is called when they are known (`signals_wait`)."""
+    start = sys.modules.get("headrace.engine.workers.process.start")
+    return start is not None and bool(start._handlers)
+
+
 def _in_finalizer(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_code.co_name in ("__del__", "_freed", "_exit", "_remove"):
+        if frame.f_code.co_name in ("__del__", "_freed", "_exit", "_remove") or frame.f_code is FINALIZE:
             return True
         frame = frame.f_back
     return False
