@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 from headrace.loader import Loader, Stats
-from headrace.observe.units import count, group_of
+from headrace.observe.units import count, group_of, op_of
 
 T = TypeVar("T")
 EVERY = 0.25
@@ -101,9 +101,7 @@ def verdict(before: Stats, after: Stats, waiting: float) -> str:
         spent["transport"] = busy - sum(spent.values())
     worst = max(spent, key=spent.__getitem__, default=None)
     # Few tickets are timed: right after the start nobody knows yet.
-    return "the loader sets the pace" + (
-        "" if worst is None or spent[worst] <= 0 else f": {_end_of(worst.lstrip('0123456789 '))}"
-    )
+    return "the loader sets the pace" + ("" if worst is None or spent[worst] <= 0 else f": {_end_of(op_of(worst))}")
 
 
 def _end_of(name: str) -> str:

@@ -40,14 +40,14 @@ class Stats:
 
     def __str__(self) -> str:
         """A table, without what there is nothing to say of."""
-        from headrace.observe.units import count, duration, size
+        from headrace.observe.units import count, duration, op_of, size
 
         rows = [
             ("epochs", count(self.epochs)),
             ("batches", count(self.batches)),
             ("waited for data", duration(self.waited)),
             *((f"busy in {name}", duration(spent)) for name, spent in self.busy.items()),
-            *((f"  {name.lstrip('0123456789 ')}", duration(spent)) for name, spent in self.ops.items()),
+            *((f"  {op_of(name)}", duration(spent)) for name, spent in self.ops.items()),
             ("workers", f"{self.workers}, {self.prefetch} batches ahead each" if self.workers else "none"),
             ("shared memory", f"{size(self.bytes)} in {self.slots} slots"),
         ]

@@ -13,6 +13,11 @@ def group_of(pipe: Any) -> int:
     return 1
 
 
+def op_of(name: str) -> str:
+    """The op that a figure of `Stats.ops` is about: its name without its number in the graph."""
+    return name.lstrip("0123456789 ")
+
+
 def duration(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.2f} s"
