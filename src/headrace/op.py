@@ -211,6 +211,10 @@ class Op(Generic[In, Out]):
         """What `explain()` says about resuming me, where that does not follow from my class and flags."""
         return None
 
+    def caution(self, lengths: Callable[[], tuple[int | None, ...]]) -> str:
+        """What a user should know before the first epoch, given how many samples my inputs have; usually nothing."""
+        return ""
+
     def settle(self) -> None:
         """Called before workers are forked: what they will share is put into shared memory now, not copied by each."""
 

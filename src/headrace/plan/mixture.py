@@ -254,6 +254,14 @@ class Mixture:
         stage = max((stage for stage in self._stages if stage.start <= samples), key=lambda stage: stage.start)
         return stage.given + stage.schedule.given(samples - stage.start)
 
+    def endings(self) -> list["Ending"]:
+        """The sources that have given their last sample before the mixture ends (`drop`), as they end."""
+        found: dict[int, int] = {}
+        for stage in self._stages[1:]:
+            for source in np.flatnonzero(stage.given >= np.array(self.lengths)).tolist():
+                found.setdefault(source, stage.start)
+        return [Ending(position, source) for source, position in found.items()]
+
     def rows(self, drawn: Drawn) -> tuple[Ints, Ints]:
         """Turns through its source before each sample, and its row in this one."""
         lengths = np.array(self.lengths, np.int64)[drawn.source]
@@ -272,6 +280,13 @@ class Mixture:
                 f"as at {self.next_border(max(position, self.stages[-1].start + 1))}"
             )
         return replace(self, stages=(*self.stages, WeightStage(position, weights)))
+
+
+class Ending(NamedTuple):
+    """A source, and how many samples of the mixture come before and with its last one."""
+
+    position: int
+    source: int
 
 
 class _Begun(NamedTuple):

@@ -8,7 +8,9 @@ A loader asks its sharing to begin an epoch at a place (None: at its start) and 
 A place is where the job stands, the same on every rank, and loads in another world.
 """
 
+import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.policy import Policy
@@ -23,6 +25,8 @@ from headrace.sharing.arithmetic import Sharing
 if TYPE_CHECKING:
     from headrace.ranks.counter import RankStore
 
+log = logging.getLogger("headrace")
+
 
 def make(
     program: Program, pipe: Pipe[Any], policy: Policy, world: World, ends: str, sharding: str,
@@ -30,6 +34,10 @@ def make(
 ) -> Sharing:  # fmt: skip
     """The sharing of a loader; `timeout` is that of a fullsync at the end of the pipe."""
     seconds = TIMEOUT if timeout is None else timeout
+    if world.rank == 0:
+        for node in pipe.nodes():
+            if said := node.op.caution(partial(_lengths, node)):
+                log.warning(said)
     if sharding not in ("static", "dynamic"):
         raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
     if sharding == "dynamic":
@@ -44,6 +52,10 @@ def make(
 
         return Voted(program, pipe, world, ends, seconds)
     return Sharing(program, pipe, world, ends, seconds)
+
+
+def _lengths(node: Pipe[Any]) -> tuple[int | None, ...]:
+    return tuple(inner.length() for inner in node.inputs)
 
 
 def _check_dynamic(program: Program, policy: Policy, world: World, ends: str, timeout: float | None) -> None:

@@ -8,6 +8,7 @@ Weights may change in a running job (`Loader.reweight`). Those changes are the *
 the pipe, and kept in snapshots (`ops.branch.journal`).
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from headrace.plan.token_mixture import TokenMixture
 
 T = TypeVar("T")
+log = logging.getLogger("headrace")
 BLOCKS = 64
 """Blocks of the mixture that are kept worked out."""
+TOGETHER = 0.01
+"""Inputs that end within the last so many of all samples end together: their shares were kept."""
 PLANS = 4
 """Orders by tokens that are kept planned."""
 
@@ -74,6 +78,19 @@ class Mix(Op[T, T]):
             return None
         made = self.mixture(known, 0, self.journal[-1].epoch if self.journal else 0)
         return 0 if made is None else made.length if made.length < NEVER else None
+
+    def caution(self, lengths: Callable[[], tuple[int | None, ...]]) -> str:
+        known = [length or 0 for length in lengths()] if self.ends == "drop" and not self.by_tokens else []
+        if not known or not all(known):  # of streams nobody knows it yet
+            return ""
+        made = self.mixture(known, 0, 0)
+        ends = [] if made is None else made.endings()
+        if made is None or not ends:
+            return ""
+        rounding = min(sum(made.stages[-1].weights), made.length // 10)  # shares are exact after whole periods
+        if made.length - ends[0].position <= max(TOGETHER * made.length, rounding):
+            return ""
+        return ended(self, ends[0].source, f"after {ends[0].position} of {made.length} samples")
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         made = self.order(inputs, here)
@@ -153,6 +170,8 @@ class Mix(Op[T, T]):
                 if self.ends == "drop":
                     left_out.append([position, source])
                     made, block = self._without(left_out, here), None
+                    if made is not None:
+                        log.warning(ended(self, source, f"after {position} samples of the mixture"))
                 else:
                     pipes[source].again(turns[source])
                     fresh = source  # if it ends at once, it has no samples at all
@@ -208,6 +227,16 @@ class Mix(Op[T, T]):
     def weigh(self, weights: Sequence[float]) -> tuple[int, ...]:
         """Weights as the user gives them, as whole numbers."""
         return whole_weights(weights, LIVE)
+
+
+def ended(mix: Mix[Any], source: int, when: str) -> str:
+    """What to say when one input of a mixture has no more and the others go on."""
+    weights = ":".join(map(str, mix.stages[0].weights))
+    return (
+        f"mix({weights}): input {source} (counted from 0) ends {when}; the rest comes from the other inputs alone, so "
+        'the weights do not hold from there on. ends="first" stops there, ends="all" or "forever" begins it again, '
+        'ends="drop" (the default) gives every sample once'
+    )
 
 
 class _Plans:
