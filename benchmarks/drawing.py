@@ -10,13 +10,13 @@ from xml.sax.saxutils import escape
 
 STYLE = """<style>
   text { font: 12px system-ui, sans-serif; fill: #24292f }
-  .title { font-size: 14px; font-weight: 600 } .small { font-size: 11px; fill: #57606a }
+  .title { font-size: 14px; font-weight: 600 } .label { font-weight: 600 } .small { font-size: 11px; fill: #57606a }
   .axis { stroke: #8c959f; fill: none } .grid { stroke: #d0d7de; stroke-width: 0.6 }
   .line { stroke: #0969da; stroke-width: 2; fill: none } .dot { fill: #0969da }
-  .ours { fill: #0969da } .door { fill: #54aeff } .one { stroke: #57606a; stroke-dasharray: 3 3 }
+  .ours { fill: #0969da } .door { fill: #8250df } .one { stroke: #24292f; stroke-dasharray: 2 2 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .small { fill: #9198a1 } .axis { stroke: #656c76 } .grid { stroke: #3d444d }
-    .line { stroke: #58a6ff } .dot, .ours { fill: #58a6ff } .door { fill: #1f6feb } .one { stroke: #9198a1 }
+    .line { stroke: #58a6ff } .dot, .ours { fill: #58a6ff } .door { fill: #a371f7 } .one { stroke: #e6edf3 }
   }
 </style>"""
 
@@ -85,34 +85,45 @@ def _decades(values: Sequence[float]) -> tuple[int, int]:
     return (low, high) if high - low >= 2 else (low, low + 2)
 
 
-def bars(drawn: Sequence[Bar], foot: str) -> str:
-    """For each case how many times as fast Headrace is as torch and as the best other loader."""
-    wide, left, step = 760, 250, 52
+def bars(drawn: Sequence[Bar], foot: Sequence[str]) -> str:
+    """For each case how many times as fast Headrace is as torch and as the best other loader.
+
+    Narrow and with large letters, so that it can be read on a telephone: words stand above their bars, not beside.
+    """
+    wide, left, words, step = 400, 10, 165, 84
     most = max(max(bar.torch or 0, bar.best or 0) for bar in drawn)
-    scale = (wide - left - 180) / max(most, 1.5)
-    high = 40 + step * len(drawn) + 24
-    one = left + scale
+    scale = (wide - left - words) / max(most, 1.5)
+    top, one = 62, left + scale
+    high = top + step * len(drawn) + 16 * len(foot) + 6
     parts = [
-        '<text class="title" x="10" y="18">Headrace in training: times as fast as torch, and as the best other</text>',
-        f'<line class="one" x1="{one:.1f}" x2="{one:.1f}" y1="30" y2="{high - 26}"/>',
+        f'<text class="title" x="{left}" y="20">Speed of Headrace, as a multiple of that of</text>',
+        f'<rect class="ours" x="{left}" y="32" width="12" height="12" rx="2"/>',
+        _text(left + 18, 42, "torch DataLoader"),
+        f'<rect class="door" x="{left + 140}" y="32" width="12" height="12" rx="2"/>',
+        _text(left + 158, 42, "the fastest other loader"),
     ]
     for number, bar in enumerate(drawn):
-        top = 36 + step * number
-        parts.append(f'<text x="10" y="{top + 15}">{escape(bar.label)}</text>')
-        parts.append(f'<text class="small" x="10" y="{top + 31}">{escape(bar.note)}</text>')
-        rows = (("ours", bar.torch, "torch DataLoader"), ("door", bar.best, bar.best_name))
+        at = top + step * number
+        parts.append(f'<text class="label" x="{left}" y="{at + 14}">{escape(bar.label)}</text>')
+        parts.append(_text(left, at + 30, bar.note))
+        rows = (("ours", bar.torch, "torch"), ("door", bar.best, bar.best_name))
         known = [(kind, times, name) for kind, times, name in rows if times is not None]
         for place, (kind, times, name) in enumerate(known):
-            at = top + 4 + 18 * place
-            parts.append(f'<rect class="{kind}" x="{left}" y="{at}" width="{scale * times:.1f}" height="14" rx="2"/>')
-            text = f"{times:.2f}x {name}" if times < 10 else f"{times:.0f}x {name}"
-            parts.append(f'<text class="small" x="{left + scale * times + 6:.1f}" y="{at + 11}">{escape(text)}</text>')
-    parts.append(f'<text class="small" x="10" y="{high - 8}">{escape(foot)}</text>')
-    return _svg(wide, high, parts)
+            y, width = at + 37 + 18 * place, scale * times
+            parts.append(f'<rect class="{kind}" x="{left}" y="{y}" width="{width:.1f}" height="14" rx="2"/>')
+            said = f"{times:.2f}x" if times < 10 else f"{times:.0f}x"
+            beside = one if one - 10 < left + width < one else left + width  # not across the dashed line
+            parts.append(_text(beside + 6, y + 11, f"{said} {name}"))
+        bottom = at + 37 + 18 * len(known)
+        parts.append(f'<line class="one" x1="{one:.1f}" x2="{one:.1f}" y1="{at + 34}" y2="{bottom}"/>')
+    for number, line in enumerate(foot):
+        parts.append(_text(left, high - 8 - 16 * (len(foot) - 1 - number), line))
+    return _svg(wide, high, parts, shown=520)
 
 
-def _svg(wide: int, high: int, parts: Sequence[str]) -> str:
-    size = f'viewBox="0 0 {wide} {high}" width="{wide}" height="{high}"'
+def _svg(wide: int, high: int, parts: Sequence[str], shown: int | None = None) -> str:
+    """`shown`: how wide it is on a page with room for it, if not as wide as it is drawn."""
+    size = f'viewBox="0 0 {wide} {high}" width="{shown or wide}" height="{round(high * (shown or wide) / wide)}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     return "\n".join([head, STYLE, *parts, "</svg>"]) + "\n"
 
