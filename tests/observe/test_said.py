@@ -1,12 +1,14 @@
 """What a loader says in the log about things that are allowed and easily overlooked."""
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import headrace
 from headrace import Loader, Pipe, World
+from headrace.errors import BadPipe
 
 
 def test_a_mixture_whose_shares_will_change_says_when_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
@@ -57,3 +59,32 @@ def test_progress_is_a_public_name() -> None:
     assert "progress" in headrace.__all__
     with Loader(Pipe.of(range(4))) as loader:
         assert list(headrace.progress(loader)) == [0, 1, 2, 3]
+
+
+def test_an_epoch_without_samples_is_said_once_for_a_pipe(caplog: pytest.LogCaptureFixture) -> None:
+    with Loader(Pipe.of([]).map(hash).batch(3)) as loader:
+        assert [*loader, *loader] == []
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "no samples" in said
+    assert "map(hash)" in said
+
+
+def test_a_file_that_cannot_be_decoded_is_named_in_the_error_and_in_the_quarantine(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_bytes(b"{")
+    pipe = Pipe.of([str(broken)]).decode()  # a path alone is opened
+    with pytest.raises(ValueError, match="Expecting property name") as caught, Loader(pipe) as loader:
+        list(loader)
+    assert f"headrace: decoding {str(broken)!r}" in caught.value.__notes__
+    with Loader(pipe, on_error="skip", quarantine=tmp_path / "bad.jsonl") as loader:
+        list(loader)
+    assert "broken.json" in (tmp_path / "bad.jsonl").read_text()
+
+
+def test_files_opened_as_text_are_told_from_broken_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"\xff\xd8")
+    with pytest.raises(UnicodeDecodeError) as caught, Loader(Pipe.of([str(tmp_path / "a.jpg")]).open_files()) as loader:
+        list(Loader(loader.pipe.decode()))
+    assert any('.open_files("rb")' in note for note in caught.value.__notes__)
+    with pytest.raises(BadPipe, match="open_files"):
+        list(Pipe.of([7]).decode())

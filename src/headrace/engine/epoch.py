@@ -11,11 +11,12 @@ over is to say that it is received:
 Behind an error about one batch the iterator goes on. Anything else ends it: who goes on asks the loader for a snapshot.
 """
 
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.engine.delivery import Delivery
@@ -95,6 +96,8 @@ class Epoch(Iterator[T], Generic[T]):
         """Batches that `take()` has given out, and"""
         self.received = 0
         """those that have reached the caller: as many, or one fewer."""
+        self._whole = at is None and first is None
+        """It begins at the start."""
         self._why = ""
         """What has ended this iterator before its time."""
         self._open(at)
@@ -196,6 +199,8 @@ class Epoch(Iterator[T], Generic[T]):
             if self._watch is not None and self._workers is not None and not self._run.ended:
                 self._run.abandon()  # ranks have agreed to stop here
             self._give_back()
+            if self._whole and not self.handed:
+                _warn_of_nothing(str(self._pool.program.pipe))
             raise
         except BaseException as error:
             self._after(error)
@@ -367,6 +372,14 @@ def _broken_off(why: str) -> str:
     return (
         f"this iterator is closed: {why}. To go on after the batch that was received last, "
         "loader.load_state_dict(loader.state_dict()) and iter(loader); iter(loader) alone starts the next epoch"
+    )
+
+
+@cache
+def _warn_of_nothing(pipe: str) -> None:
+    """Said once in a process for each pipe: a wrong folder must not look like a short epoch."""
+    logging.getLogger("headrace").warning(
+        "this epoch had no samples; are the paths, or the data, of this pipe right?\n%s", pipe
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from headrace.engine.program import Program, Stage
 from headrace.engine.wire.independent import independent
-from headrace.engine.wire.messages import GROUPED, Skip
+from headrace.engine.wire.messages import GROUPED, Skip, failure
 from headrace.nested import rough_bytes
 from headrace.op import Clock, Each, Flat, Here, Indexed, Source, Spot, Take, place, timed
 from headrace.ops.copies import ATOMS
@@ -289,7 +289,7 @@ class Executor:
         return units
 
     def _skip(self, position: int, error: Exception) -> None:
-        self.skipped.append((position, self._op(), f"{type(error).__name__}: {error}", self._index()))
+        self.skipped.append((position, self._op(), failure(error), self._index()))
 
     def where(self) -> str:
         """The op and the sample at hand: its position in the epoch, and which one of its source it is."""

@@ -12,17 +12,17 @@ INSTEAD = {
     "collate_fn": "the pipe joins samples: pipe.batch(n).collate({value})",
     "dataset": "a Loader takes a pipe first: Loader(Pipe.of(dataset))",
     "drop_last": "the pipe makes batches: pipe.batch(n, drop_last={value})",
-    "generator": "orders and random values follow from a number: seed=7",
-    "in_order": "ordered={value}",
-    "multiprocessing_context": "start_method='server', 'fork', 'forkserver' or 'spawn'",
-    "num_workers": "workers={value}",
+    "generator": "orders and random values follow from a number: write seed=7",
+    "in_order": "write ordered={value}",
+    "multiprocessing_context": "write start_method='server', 'fork', 'forkserver' or 'spawn'",
+    "num_workers": "write workers={value}",
     "persistent_workers": "workers live until close(); leave it out",
-    "pin_memory": "headrace.ahead(loader, device) pins and copies ahead; or pipe.pin_memory()",
-    "prefetch_factor": "prefetch={value}",
+    "pin_memory": "headrace.device.ahead(loader, device) pins and copies ahead; or pipe.pin_memory()",
+    "prefetch_factor": "write prefetch={value}",
     "sampler": "the pipe says the order: pipe.shuffle(), pipe.weighted(weights); a sampler of torch's goes into "
     "headrace.DataLoader",
     "shuffle": "the pipe says the order: pipe.shuffle() before pipe.batch(n)",
-    "worker_init_fn": "worker_init={value}",
+    "worker_init_fn": "write worker_init={value}",
 }
 
 

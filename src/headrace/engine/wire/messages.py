@@ -222,3 +222,8 @@ class Reply:
         """How much of a slot the outputs take."""
         self.ended = False
         self.state: Any = None
+
+
+def failure(error: Exception) -> str:
+    """An error as the quarantine tells it: its type and text, and what ops have noted about it (which file it was)."""
+    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])

@@ -36,7 +36,8 @@ def helpful(verb: Callable[P, R]) -> Callable[P, R]:
             return verb(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # it was not even entered
-                raise TypeError(f"{error}{_hint(verb, str(error))}") from None
+                said = re.sub(r"^\w+\.(?=\w+\(\))", "", str(error))  # not the class that happens to hold the verb
+                raise TypeError(f"{said}{_hint(verb, said)}") from None
             raise shortened(error)  # noqa: B904 - it is the same one
         except Exception as error:
             raise shortened(error)  # noqa: B904
