@@ -298,7 +298,7 @@ class Executor:
         if (index := self._index()) is not None and index != self.header[1]:
             # (Ops before a shuffle count as the source does: the position in the epoch is in the header.)
             position, source = self.header[1], f" (index {index} of the dataset)"
-        return f"in {self._op()}, at position {position}{source}"
+        return f"in {self._op()}" + (f", at position {position}{source}" if position >= 0 else "")
 
     def _index(self) -> int | None:
         """Which sample of its source the one at hand is, where each is fetched by its position."""

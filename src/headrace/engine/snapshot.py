@@ -51,7 +51,9 @@ def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:
         raise SnapshotRefused(f"a snapshot is a dict, as state_dict() returns it, not {type(state).__name__}")
     missing = [k for k in ("version", "pipe", "seed", "epoch", "at") if k not in state]
     if missing:
-        raise SnapshotRefused(f"this is not a whole snapshot: {', '.join(map(repr, missing))} is missing")
+        raise SnapshotRefused(
+            f"this is not a whole snapshot: {', '.join(map(repr, missing))} is missing; give what state_dict() returned"
+        )
     version = state["version"]
     if version != VERSION or isinstance(version, bool):
         old = ": it was taken by headrace 0.1, which wrote places in another way" if version == 1 else ""
@@ -82,7 +84,10 @@ def _same_pipe(saved: object, pipe: Pipe[Any]) -> None:
         if theirs != ours:
             raise SnapshotRefused(
                 f"this snapshot is of another pipe: op {i}, here {nodes[i].op.describe()}, was different when "
-                f"it was taken"
+                f"it was taken; load it with the pipe that it was taken with, or begin without it"
             )
     if len(saved) != len(mine):
-        raise SnapshotRefused(f"this snapshot is of another pipe: it had {len(saved)} ops, this one has {len(mine)}")
+        raise SnapshotRefused(
+            f"this snapshot is of another pipe: it had {len(saved)} ops, this one has {len(mine)}; "
+            "load it with the pipe that it was taken with, or begin without it"
+        )

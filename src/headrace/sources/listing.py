@@ -71,7 +71,8 @@ def _local_names(name: str) -> list[str]:
         return [name]
     names = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p)) if glob.has_magic(name) else []
     if not names:
-        raise FileNotFoundError(f"no file is called, or fits, {name!r}")
+        where = "" if os.path.isabs(name) else f" in {os.getcwd()!r}"
+        raise FileNotFoundError(f"no file is called, or fits, {name!r}{where}")
     return names
 
 

@@ -309,7 +309,9 @@ def mixed(
     given = {0: weights if weights is not None else [1.0] * len(pipes), **(stages or {})}
     for one in given.values():
         if len(one) != len(pipes):
-            raise BadOption(f"mix() joins {len(pipes)} pipes but got {len(one)} weights")
+            raise BadOption(
+                f"mix() joins {len(pipes)} pipes but got {len(one)} weights; give one for each, this pipe's first"
+            )
     stages_given = tuple(WeightStage(start, whole_weights(given[start])) for start in sorted(given))
     return Mix(stages_given, ends, by_tokens=by == "tokens")
 
