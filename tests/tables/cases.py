@@ -244,8 +244,11 @@ def dense(series: Any) -> Any:
 
 
 def arrow_of(series: Any) -> Any:
-    """What pyarrow itself makes of a column of pandas, laid out anew: polars fails at slices of lists in lists."""
-    array = pa.array(series, from_pandas=True)
+    """What pyarrow itself makes of a column of pandas, laid out anew: polars fails at slices of lists in lists.
+
+    Among objects NaN is a number and None is missing.
+    """
+    array = pa.array(series, from_pandas=series.dtype != object)
     whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     return whole.take(pa.array(range(len(whole))))
 
