@@ -60,7 +60,7 @@ ROSTER: dict[str, Entry] = {
         ("batches", "filtered", "columns", "parquet", "tar", "media", "resumable", "graph", "packed"),
     ),
     "own": Entry("the format's own reader", "torch", ("stored",), lacks=STORED_ONLY),
-    "release01": Entry("headrace 0.1", "headrace", ("stored",), lacks=STORED_ONLY),
+    "release01": Entry("headrace 0.1", "headrace", ("stored", "columns", "parquet"), lacks=STORED_ONLY),
     "headrace_threads": Entry(
         'headrace, `kind="thread"`',
         "headrace",

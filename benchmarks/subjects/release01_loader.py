@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from glob import glob
 from typing import Any
 
+from benchmarks.case import Start
 from benchmarks.environments import FOLDER, ROOT
 from benchmarks.tarfiles import FromDict
 from benchmarks.tarfiles import decode as decode_tar
@@ -28,6 +29,15 @@ assert str(HOME) in str(headrace.__file__)
 
 
 class Release01:
+    def columns(
+        self, data: Any, *, size: int, workers: int, whole: bool, start: Start = "fork"
+    ) -> AbstractContextManager[Any]:
+        return Loader(Pipe.of(data).shuffle().batch(size), workers=workers, kind="process", start_method="fork")
+
+    def parquet(self, paths: list[str], *, size: int, memory: int, rows: int) -> AbstractContextManager[Any]:
+        # Its order followed from the memory that there was: as many row groups stood open as fitted.
+        return Loader(Pipe.parquet(paths, memory=memory).shuffle().batch(size), workers=2, kind="thread")
+
     def stored(self, name: str, path: str, *, size: int, workers: int) -> AbstractContextManager[Any]:
         assert name == "tar"
         pipe = Pipe.shards(sorted(glob(path))).map(FromDict(decode_tar)).batch(size).collate()
