@@ -134,7 +134,7 @@ def test_a_pipe_reads_through_the_cache_in_workers_and_again_without_the_server(
     with serving({"a.txt": b"1\n2\n", "b.txt": b"3\n"}) as server:
         urls = [f"{server.url}/{name}.txt" for name in "ab"]
         pipe = Pipe.files(urls).open_files("rb", cache=cache).readlines(return_path=False)
-        with Loader(pipe, workers=2) as loader:
+        with Loader(pipe, workers=2, start_method="fork") as loader:
             assert list(loader) == [b"1", b"2", b"3"]
     assert list(pipe) == [b"1", b"2", b"3"]
 

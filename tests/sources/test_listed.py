@@ -58,7 +58,7 @@ def test_an_error_of_the_list_comes_in_its_place() -> None:
         def __iter__(self) -> Iterator[int]:
             return items()
 
-    with Loader(Pipe.listed(Items()).map(double), workers=1) as loader:
+    with Loader(Pipe.listed(Items()).map(double), workers=1, start_method="fork") as loader:
         samples = iter(loader)
         assert [next(samples) for _ in range(3)] == [0, 2, 4]
         with pytest.raises(ValueError, match="no more"):

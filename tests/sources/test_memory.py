@@ -109,7 +109,7 @@ def test_processes_give_what_inline_gives() -> None:
         return sample
 
     pipe = Pipe.of(SOURCES["dicts"]).cycle(2).map(change)
-    with Loader(pipe) as inline, Loader(pipe, workers=2) as loader:
+    with Loader(pipe) as inline, Loader(pipe, workers=2, start_method="fork") as loader:
         for _ in range(2):
             assert digest(list(inline)) == digest(list(loader))
 

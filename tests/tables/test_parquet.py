@@ -119,10 +119,10 @@ def test_files_of_every_arrow_type_give_what_a_table_in_memory_gives(tmp_path: P
 
 
 @pytest.mark.parametrize("quality", [None, 0.1, 0.5, 1])
-def test_every_row_comes_once_and_each_epoch_has_its_order(pipe: Pipe[Any], quality: Any) -> None:
-    with Loader(pipe.select("k", "s").shuffle(quality=quality).batch(64)) as loader:
+def test_every_row_comes_once_and_each_epoch_has_its_order(small: Pipe[Any], quality: Any) -> None:
+    with Loader(small.select("k", "s").shuffle(quality=quality).batch(64)) as loader:
         epochs = [keys(loader) for _ in range(2)]
-    assert all(sorted(epoch) == list(range(ROWS)) for epoch in epochs)
+    assert all(sorted(epoch) == list(range(len(small))) for epoch in epochs)
     assert epochs[0] != epochs[1]
 
 
@@ -133,6 +133,16 @@ def test_a_shuffled_epoch_reads_every_row_group_about_once(pipe: Pipe[Any]) -> N
     assert hold * 2 < count == 30
     keys(Loader(numbers.shuffle(quality=hold / count).batch(32)))
     assert source.table().slots.made <= count + 2 * hold
+
+
+def test_where_fewer_fit_than_are_open_a_batch_reads_only_those_that_do_not_fit(tmp_path: Path) -> None:
+    opened, group = 12, 100
+    pipe = Pipe.parquet(write(tmp_path, "parquet"), columns=["k", "y"], memory=22_000)
+    slots = pipe.op.table().slots  # type: ignore[attr-defined]
+    batches = list(Loader(pipe.shuffle(quality=opened * group / ROWS).batch(120)))
+    assert sorted(keys(batches)) == list(range(ROWS))
+    assert opened / 2 < slots.count < opened
+    assert slots.made <= ROWS // group + len(batches) * (opened - slots.count + 1)
 
 
 def test_text_that_is_short_in_the_file_and_long_in_memory_is_counted_as_it_lies_in_memory(tmp_path: Path) -> None:
@@ -215,7 +225,11 @@ def test_a_quality_that_means_nothing_is_refused(quality: float) -> None:
 # --- laws -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["thread3", "fork2", "server3", "spawn2"])
+EVERYWHERE = [(format, kind) for format in FORMATS for kind in ("thread3", "fork2", "server3", "spawn2")]
+SOMEWHERE = [("parquet", "thread3"), ("parquet", "server3"), ("arrow", "fork2")]
+
+
+@pytest.mark.parametrize(("small", "kind"), depth(SOMEWHERE, EVERYWHERE), indirect=["small"])
 def test_the_stream_is_the_same_on_every_kind_of_worker(small: Pipe[Any], kind: str) -> None:
     shuffled = small.shuffle().map(lambda c: {**c, "r": np.random.rand(len(c["k"]))}, batched=True).batch(50)
     if kind.startswith("thread"):
@@ -224,7 +238,7 @@ def test_the_stream_is_the_same_on_every_kind_of_worker(small: Pipe[Any], kind: 
 
 
 def test_workers_share_what_they_read(pipe: Pipe[Any]) -> None:
-    with Loader(pipe.shuffle().batch(32), workers=3, start_method="fork") as loader:
+    with Loader(pipe.shuffle(quality=0.4).batch(64), workers=3, start_method="fork") as loader:
         assert sorted(keys(loader)) == list(range(ROWS))
     slots = pipe.op.table().slots  # type: ignore[attr-defined]
     assert slots.made == 0  # by this process
@@ -234,7 +248,7 @@ def test_workers_share_what_they_read(pipe: Pipe[Any]) -> None:
 def test_a_snapshot_is_small_and_loads_anywhere(small: Pipe[Any]) -> None:
     shuffled = small.shuffle()
     order = keys(Loader(shuffled.batch(8), seed=3))
-    with Loader(shuffled.batch(8), seed=3, workers=2) as loader:
+    with Loader(shuffled.batch(8), seed=3, workers=2, start_method="fork") as loader:
         samples = iter(loader)
         got = keys([next(samples) for _ in range(37)])
         text = json.dumps(loader.state_dict())
@@ -325,7 +339,8 @@ def test_a_file_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", depth(["process"], ["inline", "thread", "process"]))
 def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunScript, tmp_path: Path) -> None:
-    rows, groups = 1_000_000, 200
+    groups = depth(60, 200)
+    rows = 5_000 * groups
     part = {f"c{i}": np.random.default_rng(i).random(rows // groups) for i in range(24)}
     with pq.ParquetWriter(tmp_path / "big.parquet", pa.table(part).schema) as writer:
         for group in range(groups):
@@ -338,7 +353,7 @@ def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunSc
         import psutil
         from headrace import Loader, Pipe
 
-        kind, path, budget = sys.argv[1], sys.argv[2], 20_000_000
+        kind, path, groups, budget = sys.argv[1], sys.argv[2], int(sys.argv[3]), 20_000_000
 
         def used():
             total = 0
@@ -355,8 +370,8 @@ def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunSc
                 pass
             slots = pipe.op.table().slots
             base = used() - (slots._units >= 0).sum() * slots.size
-            peak, seen = 0, np.zeros(1_000_000, bool)
-        shuffled = pipe.shuffle(quality=0.06).batch(512)
+            peak, seen = 0, np.zeros(5_000 * groups, bool)
+        shuffled = pipe.shuffle(quality=12 / groups).batch(512)
         with Loader(shuffled, window=4, **how[kind]) as loader:
             for number, batch in enumerate(loader):
                 rows = batch["c0"].astype(np.int64)
@@ -369,6 +384,7 @@ def test_memory_stays_within_the_budget_and_a_fifth(kind: str, run_script: RunSc
         """,
         kind,
         tmp_path / "big.parquet",
+        groups,
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) <= 1.2, done.stdout
@@ -383,7 +399,7 @@ def test_a_pyarrow_dataset_with_its_folders_as_columns(format: str, tmp_path: Pa
     parts = ds.partitioning(pa.schema([("part", pa.int64())]), flavor="hive")
     ds.write_dataset(whole, tmp_path / "set", format=format, partitioning=parts)
     pipe = Pipe.of(ds.dataset(tmp_path / "set", whole.schema, format=format, partitioning=parts))
-    with Loader(pipe.shuffle().batch(50), workers=1) as loader:
+    with Loader(pipe.shuffle().batch(50), workers=1, start_method="fork") as loader:
         batches = list(loader)
     assert repr(batches) == repr(list(Loader(pipe.shuffle().batch(50))))
     assert sorted(keys(batches)) == list(range(300))

@@ -1,6 +1,7 @@
 """Frames of every kind give the same rows and the same batches, and nothing is imported for what is not a frame."""
 
 import importlib.util
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from headrace import Loader, Pipe
 from headrace.errors import BadOption, BadPipe
 from tests.conftest import RunScript
+from tests.depth import depth
 from tests.tables.frames import KINDS, frame, numbers
 
 
@@ -24,8 +26,13 @@ def test_every_kind_of_frame_gives_the_same_batches(kind: str, rows: int, tmp_pa
     assert all(type(batch) is dict for batch in got)
 
 
-@pytest.mark.parametrize("method", ["fork", "server", "spawn"])
-@pytest.mark.parametrize("kind", ["dict", "structured", "memmap", "pandas", "polars", "arrow"])
+SENT = ("dict", "structured", "memmap", "pandas", "polars", "arrow")
+SPAWNED = depth(("pandas",), SENT)  # to whom a frame travels as to a server
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"), [*product(SENT, ("fork", "server")), *((kind, "spawn") for kind in SPAWNED)]
+)
 def test_every_kind_of_frame_reaches_every_kind_of_worker(kind: str, method: Any, tmp_path: Path) -> None:
     pipe = Pipe.of(frame(kind, 100, tmp_path)).shuffle().batch(8)
     with Loader(pipe, seed=1, workers=2, start_method=method) as loader:
@@ -56,9 +63,8 @@ def test_numbers_are_looked_at_where_they_lie() -> None:
 def test_a_dict_of_tensors_and_arrays_of_several_dimensions() -> None:
     torch = pytest.importorskip("torch", reason="not installed")
     images = torch.arange(60).reshape(10, 2, 3)
-    with Loader(
-        Pipe.of({"image": images, "label": np.arange(10)}).shuffle().batch(4, as_="torch"), workers=1
-    ) as loader:
+    pipe = Pipe.of({"image": images, "label": np.arange(10)}).shuffle().batch(4, as_="torch")
+    with Loader(pipe, workers=1, start_method="fork") as loader:
         for batch in loader:
             assert torch.equal(batch["image"], images[batch["label"]])
 
@@ -67,7 +73,7 @@ def test_missing_values_are_masked_and_arrive_masked() -> None:
     pa = pytest.importorskip("pyarrow", reason="not installed")
     whole = pa.table({"n": pa.array([1, None, 3, 4] * 600), "s": pa.array(["a", None] * 1200), "x": np.arange(2400.0)})
     pipe = Pipe.of(whole).batch(1200)
-    with Loader(pipe, workers=1) as loader:
+    with Loader(pipe, workers=1, start_method="fork") as loader:
         got = list(loader)
     assert repr(got) == repr(list(Loader(pipe)))
     assert isinstance(got[0]["n"], np.ma.MaskedArray)

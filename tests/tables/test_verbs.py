@@ -7,6 +7,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption, BadPipe
+from tests.depth import depth
 from tests.tables.frames import KINDS, doubled, frame, numbers
 
 pa = pytest.importorskip("pyarrow", reason="expressions are pyarrow's")
@@ -85,7 +86,7 @@ def test_a_batched_map_gets_and_gives_any_form(form: str) -> None:
         return columns
 
     pipe = Pipe.of(numbers(10)).shuffle().map(add, batched=True, as_=form).batch(4)
-    with Loader(pipe, workers=1) as loader:
+    with Loader(pipe, workers=depth(0, 1)) as loader:
         assert sorted(values(loader, "n")) == list(range(1, 11))
 
 
@@ -221,7 +222,7 @@ def test_a_join_that_is_not_one_to_one_is_refused() -> None:
 
 def test_a_join_is_the_same_in_workers() -> None:
     pipe = Pipe.of(numbers(40)).shuffle().join({"k": np.arange(0, 40, 3), "third": np.arange(14)}, "k").batch(7)
-    with Loader(pipe, workers=2, seed=1) as loader:
+    with Loader(pipe, workers=2, start_method="fork", seed=1) as loader:
         assert repr(list(loader)) == repr(list(Loader(pipe, seed=1)))
 
 
@@ -241,7 +242,7 @@ def test_a_batch_that_was_changed_in_a_worker_arrives_as_it_was_left(form: str) 
         pytest.importorskip("torch", reason="not installed")
     change = changed if form == "numpy" else (lambda c: ({**c, "sum": c["c0"] + c["c1"]}, c["k"]))
     pipe = Pipe.of(numbers(3000)).shuffle().batch(1000, as_=form).map(change)
-    with Loader(pipe, workers=1) as loader:
+    with Loader(pipe, workers=1, start_method="fork") as loader:
         got = list(loader)
     assert repr(got) == repr(list(Loader(pipe)))
     assert type(got[0][0]) is dict
@@ -256,9 +257,10 @@ def fails_on_seven(columns: Any) -> Any:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_batch_that_fails_can_be_left_out(workers: int) -> None:
     pipe = Pipe.of(numbers(20)).map(fails_on_seven, batched=True).batch(4)
-    with Loader(pipe, workers=workers, on_error="skip") as loader:
+    how: Any = {"workers": workers, "start_method": "fork"}
+    with Loader(pipe, **how, on_error="skip") as loader:
         assert values(loader, "k") == [k for k in range(20) if k not in (4, 5, 6, 7)]
         assert loader.stats().skips == 1
-    with pytest.raises(ValueError, match="seven") as caught, Loader(pipe, workers=workers) as loader:
+    with pytest.raises(ValueError, match="seven") as caught, Loader(pipe, **how) as loader:
         list(loader)
     assert "in map(" in "".join(caught.value.__notes__)

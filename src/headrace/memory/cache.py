@@ -90,12 +90,16 @@ class Slots:
         self._seen[unit] = slot = int(found[0])
         return slot
 
-    def touch(self, units: Iterable[int]) -> None:
-        """These units are needed soon: others are put out before them."""
+    def touch(self, units: Iterable[int]) -> set[int]:
+        """These units are needed soon: others are put out before them. Gives those that are in no slot."""
+        absent = set()
         for unit in units:
             slot = self._find(unit)
-            if slot is not None:
+            if slot is None:
+                absent.add(unit)
+            else:
                 self._touch(slot)
+        return absent
 
     def _fill(self, unit: int, use: Use, make: Use, taken: int, size: int) -> None:
         slot = self._victim()

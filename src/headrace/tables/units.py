@@ -147,12 +147,15 @@ class UnitTable:
         units, offsets, back = self._grouped(positions)
         width = self.layout.dtype.itemsize
         rows = scratch(len(positions), width)
-        texts: dict[str, list[Any]] = {n: [] for n in names if n in self._arrow}
+        texts: dict[str, list[Any]] = {n: [None] * len(units) for n in names if n in self._arrow}
         chosen = package("pyarrow").array(offsets) if texts else None
-        self.slots.touch(unit for unit, _, _ in units)
-        for unit, start, stop in units:
+        absent = self.slots.touch(unit for unit, _, _ in units)
+        # Those that are there come first. Where fewer fit than are open, what is read then takes the place of one that
+        # was used; in the order of the batch it would take that of the next, and so on: all would be read anew.
+        for turn in sorted(range(len(units)), key=lambda turn: units[turn][0] in absent):
+            unit, start, stop = units[turn]
             some = None if chosen is None else chosen.slice(start, stop - start)
-            self._fetch(unit, offsets[start:stop], rows[start:stop], texts, some)
+            self._fetch(unit, offsets[start:stop], rows[start:stop], texts, turn, some)
         found, blocks = plan.lay(_reordered(rows, back)) if width else (self._empty(names, len(positions)), [])
         for name, parts in texts.items():
             column = self._arrow[name]
@@ -188,9 +191,9 @@ class UnitTable:
         return int(self.ends[unit] - self._starts[unit])
 
     def _fetch(
-        self, unit: int, offsets: Ints, out: NDArray[np.uint8], texts: dict[str, list[Any]], chosen: Any
+        self, unit: int, offsets: Ints, out: NDArray[np.uint8], texts: dict[str, list[Any]], turn: int, chosen: Any
     ) -> None:
-        """Rows of one unit: plain columns as bytes into `out`, others added to `texts`; `chosen` are the offsets."""
+        """Rows of one unit: plain columns as bytes into `out`, others into `texts` at `turn`; `chosen`: the offsets."""
         count, dtype = self._rows(unit), self.layout.dtype
 
         def use(memory: memoryview) -> None:
@@ -200,7 +203,7 @@ class UnitTable:
             for name, parts in texts.items():
                 # Copied while the slot is ours.
                 whole = shared[name] if shared and name in shared else self._text(unit, name)
-                parts.append(_taken(whole, chosen))
+                parts[turn] = _taken(whole, chosen)
 
         self.slots.read(unit, use, lambda memory: self._fill(unit, memory), len(offsets), count)
 

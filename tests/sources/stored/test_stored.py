@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import random
 import signal
 import sys
@@ -73,7 +74,8 @@ def test_workers_give_the_same_stream_and_a_snapshot_goes_on_in_it(tmp_path: Pat
     path, _ = make(tmp_path, form)
     pipe = Pipe.stored(path).shuffle().map(plain)
     whole = list(Loader(pipe, seed=3))
-    with Loader(pipe, seed=3, workers=2) as loader:
+    sent = pickle.loads(pickle.dumps(pipe))  # as to workers that are not forked
+    with Loader(sent, seed=3, workers=2, start_method="fork") as loader:
         batches = iter(loader)
         first = [next(batches) for _ in range(17)]
         state = json.loads(json.dumps(loader.state_dict()))

@@ -51,7 +51,7 @@ def test_rows_of_a_folder_come_in_stored_order_in_any_other_and_go_on(tmp_path: 
     shuffled = rows_of(Loader(pipe.shuffle(), seed=2))
     assert shuffled != ROWS
     assert sorted(shuffled, key=lambda row: row["n"]) == ROWS
-    with Loader(pipe.shuffle(), seed=2, workers=2) as loader:
+    with Loader(pipe.shuffle(), seed=2, workers=2, start_method="fork") as loader:
         rows = iter(loader)
         first = [plain(next(rows)) for _ in range(31)]
         state = json.loads(json.dumps(loader.state_dict()))
