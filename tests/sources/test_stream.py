@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.sources.stream import StreamWrapper
+from tests.depth import depth
 
 
 class Counting(io.BytesIO):
@@ -141,7 +142,7 @@ def test_an_error_while_closing_still_counts_the_child_as_closed() -> None:
 def test_a_stream_in_a_cycle_closes_its_file_before_the_file_is_collected(tmp_path: Any) -> None:
     # A file that is collected while open warns, and warnings are errors here.
     (tmp_path / "x").touch()
-    for _ in range(20):
+    for _ in range(depth(5, 20)):
         parent = StreamWrapper((tmp_path / "x").open("rb"))
         child = StreamWrapper((tmp_path / "x").open("rb"), parent)
         parent.autoclose()
