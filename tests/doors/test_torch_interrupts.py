@@ -1,7 +1,9 @@
 """The state after an exception at any moment inside `next()`: after the last batch that the caller received."""
 
+import gc
 import json
 import random
+import weakref
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from headrace.doors.torch.loader import DataLoader
+from headrace.engine import run
 from tests.depth import depth
 from tests.doors.torch_corpus import seeded
 from tests.laws.moments import Interrupt, Moment
@@ -88,6 +91,48 @@ def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, workers
             assert sorted(got + rest) == sorted(whole), (error, moment.seen)
         else:
             assert got + rest == whole, (error, moment.seen)
+
+
+def test_an_exception_in_place_of_what_a_dataset_tells_at_its_start_loses_no_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A handler of the user's raises while the very first item, which is no batch, is being opened."""
+    loader, opened = MAKE["iterable with a state"](2), run.open_many
+
+    def interrupted(*args: Any) -> Any:
+        monkeypatch.setattr(run, "open_many", opened)
+        raise Interrupt
+
+    it = iter(loader)
+    monkeypatch.setattr(run, "open_many", interrupted)
+    with pytest.raises(Interrupt):
+        next(it)
+    again = MAKE["iterable with a state"](2)
+    again.load_state_dict(loader.state_dict())
+    whole = [batch.tolist() for batch in MAKE["iterable with a state"](2)]
+    assert [batch.tolist() for batch in again] == whole
+    assert [batch.tolist() for batch in it] == whole, "the iterator has what it took to tell its state"
+
+
+class FailingSampler:
+    def __iter__(self) -> Any:
+        yield from range(8)
+        raise ValueError("no more")
+
+    def __len__(self) -> int:
+        return 16
+
+
+def test_workers_end_with_an_iterator_whose_sampler_has_failed() -> None:
+    """The frames of an error hold the iterator: nobody may hold the error once it has been raised."""
+    loader: Any = DataLoader(range(16), 4, sampler=FailingSampler(), num_workers=1)
+    it = iter(loader)
+    with pytest.raises(ValueError, match="no more"):
+        list(it)
+    gone = weakref.ref(it)
+    del it, loader
+    gc.collect()
+    assert gone() is None
 
 
 class Broken(Stream):

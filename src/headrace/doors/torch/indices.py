@@ -73,6 +73,12 @@ class Indices(Iterator[Any]):
         self._ahead.extendleft(back)
         self._out = number
 
+    def forget(self, error: Exception) -> None:
+        """The error of a sampler has reached the caller. Its frames hold the iterator, which must be able to end."""
+        for place, given in enumerate(self._given):
+            if given is error:
+                self._given[place] = None
+
     def _drawn(self) -> Any:
         """The next one, or the error that is raised in its place."""
         try:

@@ -118,7 +118,8 @@ class Iteration(_BaseDataLoaderIter):
         seed = int(first and self._draws_seed)
         drawn = at["drawn"] if at is not None else [seed, 2 if first and loader.num_workers else 1]
         self._epoch: Epoch[Any] | None = None
-        self._held: Raised | None = None
+        self._held: list[Any] = []
+        """What was taken and comes next: an error that a dataset was opened with, or the first batch."""
         passed = 0
         """Batches that are read and not delivered: the state could not be taken back to before them."""
         fresh = at is None or (self._iterable and at["place"] is None)
@@ -174,20 +175,24 @@ class Iteration(_BaseDataLoaderIter):
     def _pass(self, batches: int) -> None:
         """Read so many batches and deliver none of them."""
         assert self._epoch is not None
-        if type(self._held) is Raised and not self._num_workers:
-            raise self._held.take()
+        if self._held and not self._num_workers:
+            raise self._held.pop().take()
         while batches:
             batches -= type(next(self._epoch)) is not Skipped
 
     def _open_datasets(self) -> None:
         """Wait until every worker has told where its dataset stands before the first batch."""
         epoch = self._epoch
-        while self._due and epoch is not None and self._held is None:
+        while self._due and epoch is not None and not self._held:
             data = epoch.take()
-            self._due -= 1
-            epoch.pass_over(stay=type(data) is Raised)
+            if type(data) is Skipped:
+                self._due -= 1
+                epoch.pass_over(stay=False)
+                continue
             if type(data) is Raised:
-                self._held = data
+                epoch.pass_over(stay=True)
+            # (If it is a batch, an exception has taken the place of what a dataset told; it is not delivered yet.)
+            self._held, self._due = [data], 0
 
     def _list(self, loader: Any, start: dict[str, Any], at: Any, first: bool) -> Indices:
         sampler, batched = loader._index_sampler, loader._auto_collation
@@ -236,7 +241,7 @@ class Iteration(_BaseDataLoaderIter):
             raise StopIteration
         epoch, number = self._epoch, None
         while True:
-            held = self._held is not None
+            held = bool(self._held)
             data = self._next_item(epoch)
             if len(self._engine.restarts) != self._deaths:
                 self._warn_of_death()
@@ -281,9 +286,8 @@ class Iteration(_BaseDataLoaderIter):
         return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
     def _next_item(self, epoch: Epoch[Any]) -> Any:
-        if self._held is not None:
-            held, self._held = self._held, None
-            return held
+        if self._held:
+            return self._held.pop()
         try:
             return epoch.take()
         except StopIteration:
@@ -294,6 +298,8 @@ class Iteration(_BaseDataLoaderIter):
         except WorkerStuck as stuck:
             raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
         except Exception as error:
+            if self._lists.now is not None:
+                self._lists.now.forget(error)
             if self._progress.unordered and (number := number_of(epoch.now())) is not None:
                 self._failed.append(number)
             if not self._num_workers:
