@@ -1,6 +1,7 @@
 """The Loader as users hold it: options, lengths, lifetimes, what it hands over and what it says."""
 
 import gc
+import json
 import threading
 from collections import namedtuple
 from dataclasses import dataclass
@@ -219,6 +220,42 @@ def test_set_epoch_chooses_the_order() -> None:
     loader.set_epoch(0)
     assert list(loader) == first
     assert list(loader) == second
+
+
+def test_set_epoch_of_the_epoch_that_a_loaded_state_stands_in_goes_on_there() -> None:
+    """The usual loop, `for epoch in range(loader.epoch, n): loader.set_epoch(epoch)`, after a resume."""
+    loader = Loader(Pipe.of(Numbers(30)).shuffle(), seed=2)
+    samples = iter(loader)
+    got = [next(samples) for _ in range(11)]
+    again = Loader(Pipe.of(Numbers(30)).shuffle(), seed=2)
+    again.load_state_dict(loader.state_dict())
+    again.set_epoch(again.epoch)
+    assert got + list(again) == list(Loader(Pipe.of(Numbers(30)).shuffle(), seed=2))
+    again.load_state_dict(loader.state_dict())
+    again.set_epoch(1)
+    assert sorted(again) == list(range(30)), "another epoch begins at its beginning"
+
+
+@pytest.mark.parametrize("shuffle", [{}, {"window": 7}])
+def test_inside_an_epoch_shuffled_data_of_another_length_is_refused(shuffle: dict[str, int]) -> None:
+    """The order follows from the length: some samples would come twice, and others never."""
+    loader = Loader(Pipe.of(Numbers(30)).shuffle(**shuffle).batch(4), seed=2)
+    samples = iter(loader)
+    next(samples)
+    state = json.loads(json.dumps(loader.state_dict()))
+    for length in (29, 31, 300):
+        with pytest.raises(SnapshotRefused, match=f"had 30 samples, and it has {length} now"):
+            Loader(Pipe.of(Numbers(length)).shuffle(**shuffle).batch(4), seed=2).load_state_dict(state)
+    for _ in samples:
+        pass
+    grown = Loader(Pipe.of(Numbers(31)).shuffle(**shuffle).batch(4), seed=2)
+    grown.load_state_dict(loader.state_dict())
+    assert sorted(sum(grown, [])) == list(range(31)), "between two epochs it may grow"
+    in_order = Loader(Pipe.of(Numbers(30)).batch(4))
+    next(iter(in_order))
+    longer = Loader(Pipe.of(Numbers(33)).batch(4))
+    longer.load_state_dict(in_order.state_dict())
+    assert sum(longer, []) == list(range(4, 33)), "what comes in order may be longer"
 
 
 def test_workers_start_with_the_users_function() -> None:

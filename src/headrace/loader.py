@@ -224,9 +224,14 @@ class Loader(Generic[T]):
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """The next `iter()` starts this epoch."""
+        """The next `iter()` starts this epoch; the one that a loaded state stands in goes on where it stands."""
         if not isinstance(epoch, int) or epoch < 0:
             raise BadOption(f"epoch must be a whole number >= 0, not {epoch!r}")
+        if self._resume is None or epoch != self._epoch:
+            self._begin_with(epoch)
+
+    def _begin_with(self, epoch: int) -> None:
+        """The next `iter()` starts this epoch, from its beginning."""
         self._epoch = epoch
         self._resume = None
         self._left = None
@@ -283,7 +288,7 @@ class Loader(Generic[T]):
             self._mix_anew(pipe)
         if self.program is not program:  # another form of it, or other weights
             self._new_pool()
-        self.set_epoch(epoch)
+        self._begin_with(epoch)
         self._resume = at
 
     def reweight(self, weights: Sequence[float], *, at_step: int | None = None, at_sample: int | None = None) -> int:

@@ -484,3 +484,25 @@ def test_a_state_whose_trainer_says_that_the_epoch_is_over_goes_on_with_the_next
     again = DataLoader(range(8), 4, shuffle=True, num_workers=1 - workers, generator=seeded())
     again.load_state_dict(state)
     assert [batch.tolist() for batch in again] == following
+
+
+@pytest.mark.parametrize("sampler", [None, RandomSampler, lambda d: DistributedSampler(d, 2, 1)])
+def test_inside_an_epoch_a_dataset_of_another_length_is_refused(sampler: Any) -> None:
+    """A random order follows from the length: some samples would come twice, and others never."""
+
+    def loader(length: int) -> Any:
+        given: Any = {"shuffle": True} if sampler is None else {"sampler": sampler(range(length))}
+        return DataLoader(range(length), 3, **given)
+
+    first = loader(20)
+    next(iter(first))
+    again = loader(22)
+    again.load_state_dict(first.state_dict())
+    with pytest.raises(SnapshotRefused, match="drew among 20 samples, and there are 22 now"):
+        iter(again)
+
+
+def test_a_misspelt_argument_is_told_as_torch_tells_it_with_what_was_meant() -> None:
+    wrong: Any = DataLoader
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'batchsize'; did you mean 'batch_size'\?"):
+        wrong(range(3), batchsize=4)

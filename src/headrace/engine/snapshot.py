@@ -2,7 +2,8 @@
 
     {"version": 2, "pipe": [hash of each op], "seed": 7, "epoch": 3, "at": null | place}
 
-and "weights", where a mixture's weights were changed while the job ran (`ops.branch.journal`).
+and "weights", where a mixture's weights were changed while the job ran (`ops.branch.journal`), and, inside an epoch,
+"shuffled": how many samples each shuffle of everything has, because the order follows from that number.
 Only JSON values go in and come out: loading a snapshot executes nothing. A snapshot is checked whole before it is used,
 and every refusal says what is wrong: a pipe that differs is refused with the op that differs.
 """
@@ -25,6 +26,8 @@ def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> d
     from headrace.ops.branch.mix import Mix
 
     state = {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": plain_epoch_place(at)}
+    if at is not None and (sizes := _shuffled(pipe)):
+        state["shuffled"] = sizes
     journals = [text(lasting(node.op.journal, epoch)) for node in pipe.nodes() if isinstance(node.op, Mix)]
     return {**state, "weights": journals} if any(journals) else state
 
@@ -65,7 +68,31 @@ def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0 or value >= 2**64:
             raise SnapshotRefused(f"the snapshot's {name} is {brief(value)}; a whole number >= 0 is expected")
     _same_pipe(state["pipe"], pipe)
+    if state["at"] is not None and "shuffled" in state:
+        _same_sizes(state["shuffled"], pipe)
     return state["seed"], state["epoch"], _place(state["at"])
+
+
+def _shuffled(pipe: Pipe[Any]) -> list[int | None]:
+    """How many samples the shuffles have whose order follows from that, first ones first; None where nobody knows."""
+    from headrace.ops.order.shuffle import Shuffle
+
+    orders = [node for node in pipe.nodes() if isinstance(node.op, Shuffle) and node.op.buffer_size is None]
+    return [node.inputs[0].length() for node in orders]
+
+
+def _same_sizes(saved: object, pipe: Pipe[Any]) -> None:
+    mine = _shuffled(pipe)
+    if not isinstance(saved, list) or len(saved) != len(mine):
+        raise SnapshotRefused(f"the snapshot's numbers of shuffled samples are not those of {len(mine)} shuffles")
+    for then, now in zip(saved, mine, strict=True):
+        if then is not None and now is not None and then != now:
+            raise SnapshotRefused(
+                f"the snapshot stands inside an epoch in which shuffle() had {brief(then)} samples, and it has {now} "
+                f"now: that is another order, in which some samples would come twice and others never. Go on with the "
+                f"data as it was, or begin the next epoch with the new data: set the snapshot's 'at' to None and add "
+                f"1 to its 'epoch'"
+            )
 
 
 def _place(at: object) -> EpochPlace | None:

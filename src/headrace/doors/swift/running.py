@@ -137,7 +137,7 @@ class Running:
         """Let the stream begin with this epoch, whatever is on its way: ask every worker how long its dataset is."""
         if self._stream is not None:
             self._stream.close()
-        self.loader.set_epoch(epoch)
+        self.loader.go_to(epoch, None)
         with WORDS:
             self._stream = iter(self.loader)
             answers = [next(self._stream) for _ in range(self.options.worker_per_consumer)]

@@ -19,7 +19,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from headrace.doors.torch import seeds as seeds
 from headrace.doors.torch.fetch import SKIP
-from headrace.doors.torch.orders import KNOWN, order_of
+from headrace.doors.torch.orders import KNOWN, order_of, permuted
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
 from headrace.sources.listed import Pinned
@@ -145,6 +145,20 @@ class Indices(Iterator[Any]):
         self._mark()
         if peek:
             self.peek()
+
+    def check(self, then: object) -> None:
+        """Raise if the sampler draws among another number of samples than when a snapshot was taken."""
+        now = self.permuted
+        if then is not None and now is not None and then != now:
+            raise SnapshotRefused(
+                f"the state stands inside an epoch in which {type(self._sampler).__name__} drew among {then!r} "
+                f"samples, and there are {now} now: that is another order, in which some samples would come twice and "
+                f"others never. Go on with the data as it was, or begin the next epoch without this state"
+            )
+
+    @property
+    def permuted(self) -> int | None:
+        return permuted(self._sampler)
 
     def peek(self) -> None:
         """Draw the next index now: samplers that draw random numbers at their first index draw them all then."""

@@ -204,6 +204,7 @@ class Iteration(_BaseDataLoaderIter):
         with borrowed_globals(start):
             self._sampler_iter = begin(loader, start, at["drawn"])
             indices = Indices(sampler, self._sampler_iter, batched, keep)
+            indices.check(at.get("among"))
             indices.go_to(at["batches"], at["samples"], at["done"], at["iterator"])
         return indices
 

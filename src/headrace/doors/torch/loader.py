@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headrace.engine.autosave import Autosave
 from headrace.engine.tuning import Tuner
-from headrace.errors import BadOption, SnapshotRefused, missing
+from headrace.errors import BadOption, SnapshotRefused, meant, missing
 from headrace.loader import Loader, Stats
 
 try:
@@ -134,6 +134,11 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             if shard is not None or shuffle_window is not None:
                 args, kwargs = _with_iterable(args, kwargs)
             args, kwargs = shuffling(args, kwargs)
+            for name in kwargs:
+                if name not in _PARAMETERS:
+                    raise TypeError(
+                        f"DataLoader.__init__() got an unexpected keyword argument {name!r}{meant(name, _PARAMETERS)}"
+                    )
             try:
                 super().__init__(*args, **kwargs)
             except ValueError as refused:
@@ -328,5 +333,6 @@ def _signature() -> inspect.Signature:
     return torchs.replace(parameters=[*torchs.parameters.values(), *added])
 
 
+_PARAMETERS = list(_signature().parameters)[1:]
 if not TYPE_CHECKING:
     DataLoader.__init__.__signature__ = _signature()

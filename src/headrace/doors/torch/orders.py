@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 CHUNK = 32
 """Indices that RandomSampler draws at a time when it draws with replacement."""
@@ -161,6 +161,17 @@ KNOWN: dict[type, Any] = {
     SubsetRandomSampler: Subset,
     WeightedRandomSampler: WeightedDraws,
 }
+
+
+def permuted(sampler: object) -> int | None:
+    """Among how many samples a sampler draws, if it is one of torch's whose order follows from that number."""
+    if type(sampler) is RandomSampler:
+        return len(sampler.data_source)
+    if type(sampler) is SubsetRandomSampler:
+        return len(sampler.indices)
+    if type(sampler) is DistributedSampler and sampler.shuffle:
+        return len(sampler.dataset)  # type: ignore[arg-type]
+    return len(sampler.weights) if type(sampler) is WeightedRandomSampler else None
 
 
 def order_of(sampler: object) -> Any:

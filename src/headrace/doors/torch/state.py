@@ -4,9 +4,10 @@
 
 The keys are always the same. `start` is what the order of the epoch began from (generator states, sampler states), `at`
 where the epoch stands: `null` between epochs, else `{"batches", "drawn"}` with, for map-style, `{"samples", "done",
-"iterator"}`, and for iterable-style `{"place"}`, the engine's place with the state of each worker's part. Both are
-packed (`pack`) as text: JSON, with raw memory behind it where there are generators, arrays or tensors. So the whole
-state is JSON, and no checkpoint format takes its parts apart.
+"iterator", "among"}` (the last: among how many samples a random sampler draws), and for iterable-style `{"place"}`, the
+engine's place with the state of each worker's part. Both are packed (`pack`) as text: JSON, with raw memory behind it
+where there are generators, arrays or tensors. So the whole state is JSON, and no checkpoint format takes its parts
+apart.
 """
 
 import weakref
@@ -99,7 +100,7 @@ class LoaderProgress:
         samples, iterator = self.indices.at(number)
         return {
             "batches": number, "samples": samples, "done": sorted(counts.done), "iterator": iterator, "own": own,
-            "drawn": self.drawn,
+            "drawn": self.drawn, "among": self.indices.permuted,
         }  # fmt: skip
 
     def own(self) -> dict[str, Any]:
