@@ -12,7 +12,13 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 CHUNK = 32
 """Indices that RandomSampler draws at a time when it draws with replacement."""
