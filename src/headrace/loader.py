@@ -231,13 +231,13 @@ class Loader(Generic[T]):
             self._begin_with(epoch)
 
     def _begin_with(self, epoch: int) -> None:
-        """The next `iter()` starts this epoch, from its beginning."""
         self._epoch = epoch
-        self._resume = None
-        self._left = None
-        self._current = None
-        self._leaving = None
+        self._resume = self._left = self._current = self._leaving = None
         self._sharing.turn_away()
+
+    def _now(self) -> Epoch[T] | None:
+        """The iterator made last, if somebody holds it."""
+        return None if self._current is None else self._current()
 
     @property
     def resumed(self) -> int | None:
@@ -263,7 +263,7 @@ class Loader(Generic[T]):
 
     def place(self, ahead: bool = False) -> tuple[int, EpochPlace | None]:
         """The epoch and where it stands (None: before it); `ahead`: after the batch that is about to be handed over."""
-        current = self._current() if self._current is not None else None
+        current = self._now()
         if current is not None and not current.ended and not current.closed:
             at = current.stands(ahead)
             return (self._sharing.last(current.epoch) if at is None else None) or (current.epoch, at)
@@ -298,7 +298,7 @@ class Loader(Generic[T]):
         """
         from headrace.sharing.reweighting import reweighted as changed
 
-        now = self._current() if self._current is not None else None
+        now = self._now()
         running = None if now is None or now.ended or now.closed else now
         if running is not None and running.watched:
             raise BadOption("ranks vote on the steps of this pipe: change its weights with mix(stages=)")
@@ -330,8 +330,7 @@ class Loader(Generic[T]):
 
         Where this process holds the counter of sharding="dynamic", wait until the other ranks need it no more.
         """
-        current = self._current() if self._current is not None else None
-        if current is not None:
+        if (current := self._now()) is not None:
             current.close()
         self._pool.close()
         if self._autosave is not None:
