@@ -170,17 +170,9 @@ class Loader(Generic[T]):
         at = self._resume
         start = self._sharing.begin(self._epoch, at)
         epoch: Epoch[T] = Epoch(
-            self._pool,
-            self._meter,
-            self._epoch,
-            self.world,
-            ends=self.ends,
-            at=start.at,
-            first=start.first,
-            keep=self,
-            watch=start.watch,
-            stands=start.stands,
-        )
+            self._pool, self._meter, self._epoch, self.world,
+            ends=self.ends, at=start.at, first=start.first, keep=self, watch=start.watch, stands=start.stands,
+        )  # fmt: skip
         leaving = epoch.on_break = _Left(self)
         if self._tuner is not None and not self._tuner.settled:
             epoch.trial = Trial(self._tuner, self._meter)
@@ -211,8 +203,7 @@ class Loader(Generic[T]):
 
     def mask(self) -> list[bool] | None:
         """Of the batch delivered last: which samples are real, where some only fill it (ends="pad" or "repeat")."""
-        current = self._current() if self._current is not None else None
-        return None if current is None else self._sharing.mask(current)
+        return None if (current := self._now()) is None else self._sharing.mask(current)
 
     def agree(self, number: int) -> int:
         """What rank 0 gives (a seed, the number of an epoch), on all ranks: all ask before the same `iter()`."""
