@@ -170,3 +170,17 @@ def test_a_sample_that_kills_every_worker_is_named() -> None:
     loader = DataLoader(Always(), num_workers=1)
     with pytest.raises(PoisonSample, match=r"the sample at position 3 .* its worker twice"):
         list(loader)
+
+
+class DeadlyCount(Deadly):
+    """Has a state in each worker."""
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None: ...
+
+
+def test_the_warning_says_that_the_state_of_a_dataset_is_lost_with_its_worker(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="what its copy of DeadlyCount had in its state is lost"):
+        assert [int(n) for b in DataLoader(DeadlyCount(tmp_path / "mark"), 2, num_workers=2) for n in b] == [*range(17)]

@@ -105,6 +105,7 @@ class Iteration(_BaseDataLoaderIter):
     def _build(self, loader: Any, recorded: int | None, own: Any = None) -> None:
         self._crew = plan.crew_of(loader, self._base_seed, recorded, own)
         self._watched: Freedom | None = None
+        self._keeps_state = plan.keeps_state(loader)
         self._own: dict[str, Any] = dict(own or {})
         self._lists = IndexLists()
         self._loader = plan.build(loader, self._crew, self._lists, self._number, loader._autosave)
@@ -316,9 +317,11 @@ class Iteration(_BaseDataLoaderIter):
         if self._warned or self._loader.program.keyed:
             return
         self._warned = True
+        how = self._engine.restarts[-1][1]
+        lost = f", and what its copy of {type(self._dataset).__qualname__} had in its state is lost"
         warnings.warn(
-            f"a worker of this DataLoader {self._engine.restarts[-1][1]} and was replaced; all batches arrive, in "
-            f"order, but random values that are drawn in it from now on differ from a run without this. "
+            f"a worker of this DataLoader {how} and was replaced; all batches arrive, in order, but random values that "
+            f"are drawn in it from now on differ from a run without this{lost if self._keeps_state else ''}. "
             f"DataLoader(..., reproducible=True) has the same values in any case",
             RuntimeWarning,
             stacklevel=5,
@@ -335,8 +338,7 @@ class Iteration(_BaseDataLoaderIter):
         )
 
     def _warn_of_length(self, promised: int, taken: int) -> None:
-        text = too_long(self._dataset, promised, taken, self._num_workers)
-        warnings.warn(text, UserWarning, stacklevel=4)
+        warnings.warn(too_long(self._dataset, promised, taken, self._num_workers), UserWarning, stacklevel=4)
 
     # --- ends and state -----------------------------------------------------------------------------------------------
 
