@@ -1,8 +1,9 @@
 """Runs all tests, a few groups of them side by side: most of them wait for processes that they start.
 
-A group is a folder of tests, or, in the folder of doors, the tests of one door. Each runs in a pytest of its own and in
-a session of its own, so that it knows which processes are its own. Whoever is free takes the next group, the longest
-first. A group that passes is one line; what a group says that does not is shown whole.
+A group is a folder of tests, or several small ones: to start a pytest, and torch in it, costs more than their tests.
+The doors are two groups, torch's and the others. Each runs in a pytest of its own and in a session of its own, so that
+it knows which processes are its own. Whoever is free takes the next group, the longest first. A group that passes is
+one line; what a group says that does not is shown whole.
 
 Ctrl-C interrupts the tests that run at that moment, as it does under pytest, and what was counted until then is told.
 """
@@ -25,20 +26,24 @@ LANES = 2 * len(os.sched_getaffinity(0))
 """Two for each core: half of the time a group waits for processes, locks and time-outs."""
 LONGEST = (
     "doors torch",
+    "doors",
     "tables",
-    "ranks",
-    "faults",
-    "cli",
     "ops",
-    "laws",
+    "ranks",
     "workers",
-    "doors dataloader2",
-    "seeds",
-    "observe",
-    "doors swift",
-    "docs",
+    "faults",
+    "laws",
+    "programs",
     "sources",
+    "cli",
+    "docs",
 )
+TOGETHER = {
+    "programs": ("examples", "launch", "seeds"),
+    "parts": ("arch", "benchmarks", "engine", "golden", "memory", "plan", "scripts", "testing", "typing"),
+    "tests": ("observe", "tests"),
+}
+"""Group -> its folders, where they are several; "tests" are the files beside the folders."""
 NOTHING_TO_RUN = 5
 """Exit code of pytest where every test of a group is deselected."""
 COUNTS = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)")
@@ -47,9 +52,12 @@ COUNTS = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)")
 def groups() -> dict[str, list[Path]]:
     """The files of each group, by its name, the longest group first."""
     found: dict[str, list[Path]] = defaultdict(list)
+    group = {folder: name for name, folders in TOGETHER.items() for folder in folders}
     for path in sorted(TESTS.rglob("test_*.py")):
         folder = path.relative_to(TESTS).parts[0] if path.parent != TESTS else "tests"
-        found[f"doors {path.stem.split('_')[1]}" if folder == "doors" else folder].append(path)
+        if folder == "doors" and path.stem.startswith("test_torch_"):
+            folder = "doors torch"
+        found[group.get(folder, folder)].append(path)
     return dict(sorted(found.items(), key=lambda item: LONGEST.index(item[0]) if item[0] in LONGEST else len(LONGEST)))
 
 

@@ -83,6 +83,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(f"{item.nodeid}: may_leave takes names among {KINDS} and a reason=")
 
 
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: collections, of which tests and the guard make many, pass it by."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[assignment]

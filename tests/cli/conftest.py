@@ -14,7 +14,6 @@ from typing import Protocol
 import psutil
 import pytest
 
-from headrace import cli
 from headrace.ranks import env
 from tests import warm
 from tests.conftest import SRC
@@ -26,8 +25,11 @@ DEADLINE = 10.0
 LAUNCHED = {name for launcher in (env.OWN, *env.LAUNCHERS) for name in launcher.names()}
 
 
+Process = subprocess.Popen[str] | warm.Piped
+
+
 class Start(Protocol):
-    def __call__(self, *args: str, environ: dict[str, str] | None = None) -> "subprocess.Popen[str]": ...
+    def __call__(self, *args: str, environ: dict[str, str] | None = None) -> Process: ...
 
 
 class Headrace(Protocol):
@@ -60,9 +62,13 @@ def surroundings(mark: str, more: dict[str, str] | None) -> dict[str, str]:
 
 @pytest.fixture
 def start(tmp_path: Path, mark: str) -> Iterator[Start]:
-    started: list[subprocess.Popen[str]] = []
+    """(A launcher imports torch, which costs more than all else it does: `run` is a fork of a process that has.)"""
+    started: list[Process] = []
 
-    def begin(*args: str, environ: dict[str, str] | None = None) -> "subprocess.Popen[str]":
+    def begin(*args: str, environ: dict[str, str] | None = None) -> Process:
+        if args[0] == "run" and "torch" in sys.modules and "PYTHONPATH" not in (environ or {}):
+            started.append(warm.start(warm.MODULE, ["headrace.cli", *args], tmp_path, surroundings(mark, environ)))
+            return started[-1]
         process = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli", *args],
             stdin=subprocess.DEVNULL,
@@ -79,7 +85,10 @@ def start(tmp_path: Path, mark: str) -> Iterator[Start]:
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+            process.wait()
+        for end in (process.stdout, process.stderr):
+            if end:
+                end.close()
     _, left = psutil.wait_procs(marked(mark), timeout=DEADLINE)
     told = [" ".join(process.cmdline()) for process in left]
     for process in left:
@@ -88,23 +97,19 @@ def start(tmp_path: Path, mark: str) -> Iterator[Start]:
 
 
 @pytest.fixture
-def headrace(start: Start, mark: str, tmp_path: Path) -> Headrace:
-    """(The launcher imports torch, which costs more than all else it does: `run` is a fork of a process that has.)"""
-
+def headrace(start: Start) -> Headrace:
     def run(
         *args: str, environ: dict[str, str] | None = None, timeout: float = 50
     ) -> "subprocess.CompletedProcess[str]":
-        if args[0] == "run" and "torch" in sys.modules and "PYTHONPATH" not in (environ or {}):
-            command = Path(cli.__file__).with_name("__main__.py")
-            return warm.run(command, args, tmp_path, timeout, surroundings(mark, environ))
         process = start(*args, environ=environ)
         out, err = process.communicate(timeout=timeout)
+        assert process.returncode is not None
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     return run
 
 
-def wait_for(process: "subprocess.Popen[str]", word: str, times: int) -> None:
+def wait_for(process: Process, word: str, times: int) -> None:
     assert process.stdout
     for line in process.stdout:
         times -= word in line
@@ -113,7 +118,7 @@ def wait_for(process: "subprocess.Popen[str]", word: str, times: int) -> None:
     raise AssertionError(f"ended before {word!r}: {process.stderr.read() if process.stderr else ''}")
 
 
-def children_until(process: "subprocess.Popen[str]", count: int) -> list[int]:
+def children_until(process: Process, count: int) -> list[int]:
     """The ranks, once they have become the program; the launcher's own start is all that is waited for."""
     parent = psutil.Process(process.pid)
     while True:

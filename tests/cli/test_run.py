@@ -14,6 +14,7 @@ from headrace.cli import main
 from headrace.launch.hosts import free_port
 from headrace.launch.topology import topology
 from tests.cli.conftest import SHOW, WAIT, Headrace, Start, children_until, wait_for
+from tests.depth import depth
 
 pytest.importorskip("torch", reason="the torch engine needs torch")
 
@@ -198,8 +199,10 @@ def test_torch_programs_form_a_group(headrace: Headrace) -> None:
         "import torch, torch.distributed as d; d.init_process_group('gloo'); t = torch.ones(1) * (d.get_rank() + 1); "
         "d.all_reduce(t); print(int(t)); d.destroy_process_group()"
     )
-    done = headrace("run", "--num-instances", "2", sys.executable, "-c", code)
-    assert sorted(done.stdout.splitlines()) == ["[rank 0] 3", "[rank 1] 3"], done.stderr
+    ranks = depth(1, 2)  # (each imports torch)
+    done = headrace("run", "--num-instances", str(ranks), sys.executable, "-c", code)
+    total = sum(range(1, ranks + 1))
+    assert sorted(done.stdout.splitlines()) == [f"[rank {rank}] {total}" for rank in range(ranks)], done.stderr
 
 
 def test_without_torch_the_error_names_the_extra(headrace: Headrace, tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ below; those of the README that install something, by scripts/newcomer (tests/do
 """
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.conftest import RunScript
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,14 +74,7 @@ def test_the_job_on_the_page_about_replicas_has_the_steps_that_the_page_says(tmp
     assert program == "headrace"
     (tmp_path / "train.py").write_text(TRAIN)
     arguments[arguments.index("python")] = sys.executable
-    done = subprocess.run(
-        [sys.executable, "-m", "headrace.cli", *arguments],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = warm.run(warm.MODULE, ["headrace.cli", *arguments], tmp_path, timeout=100)
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stdout.splitlines())
     assert lines == [f"[rank {process}] 195 64 2" for process in range(4)]

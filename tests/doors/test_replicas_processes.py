@@ -35,9 +35,8 @@ def launched(run_script: RunScript, tmp_path: Path, code: str, *args: object) ->
     """The output of a program on 4 processes with 2 replicas each."""
     program = tmp_path / "replicas.py"
     program.write_text(textwrap.dedent(code))
-    done = run_script(
-        RUN, "run", "--num-replicas", 8, "--num-instances", 4, sys.executable, program, *args, timeout=120
-    )
+    run = ["run", "--num-replicas", 8, "--num-instances", 4]
+    done = run_script(RUN, *run, sys.executable, program, *args, timeout=120, warm=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stderr
 

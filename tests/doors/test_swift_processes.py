@@ -88,7 +88,7 @@ def test_under_a_real_launcher_each_rank_gets_its_own_share(run_script: RunScrip
     pytest.importorskip("torch.distributed.run")
     (tmp_path / "rank.py").write_text(textwrap.dedent(LAUNCHED))
     launch = "import sys; from torch.distributed.run import main; main(sys.argv[1:])"
-    done = run_script(launch, "--standalone", "--nproc-per-node", 2, tmp_path / "rank.py", timeout=58)
+    done = run_script(launch, "--standalone", "--nproc-per-node", 2, tmp_path / "rank.py", timeout=58, warm=True)
     assert done.returncode == 0, done.stderr
     told = [json.loads((tmp_path / f"told-{rank}").read_text()) for rank in (0, 1)]
     assert [index for index, _ in told] == [0, 1]

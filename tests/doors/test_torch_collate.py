@@ -101,7 +101,8 @@ def test_workers_that_need_no_torch_do_not_import_it(run_script: RunScript, cont
     # (A program of its own: the server of workers that other tests have started may have imported torch.)
     done = run_script(
         f"""
-        import torch
+        import sys, torch
+        sys.path.append({str(SRC.parent)!r})
         from headrace import DataLoader
         from tests.doors.torch_free_datasets import Numbers
 
@@ -110,7 +111,7 @@ def test_workers_that_need_no_torch_do_not_import_it(run_script: RunScript, cont
         assert all(type(b[1]) is torch.Tensor and b[1].shape == (8, 3000) for b in batches)
         print(any(bool(b[2].any()) for b in batches))
         """,
-        env={"PYTHONPATH": f"{SRC}:{SRC.parent}"},
+        warm=True,
     )
     assert done.stdout == "False\n", done.stderr
 

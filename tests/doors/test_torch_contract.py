@@ -6,8 +6,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +21,9 @@ from torch.utils.data import BatchSampler, Dataset, IterableDataset, SequentialS
 from headrace import rng
 from headrace.doors.torch.loader import DataLoader, TorchLoader
 from headrace.errors import BadOption, NotPicklable, WorkerStuck
-from tests.conftest import SRC, RunScript
+from tests import warm
+from tests.conftest import RunScript
+from tests.depth import across, depth
 from tests.doors import torch_datasets as data
 
 OURS = {
@@ -290,6 +290,7 @@ def test_torchs_own_pipes_run_on_torchs_own_workers() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_every_start_method_takes_lambdas_and_classes_of_main(method: str, run_script: RunScript) -> None:
+    workers = depth(2 if method == "fork" else 1, 2)  # (new interpreters import torch)
     done = run_script(
         """
         import sys, torch
@@ -303,16 +304,19 @@ def test_every_start_method_takes_lambdas_and_classes_of_main(method: str, run_s
             def __init__(self, i, n): self.i, self.n = i, n
 
         print("started")
-        loader = DataLoader(Mine(), 2, num_workers=2, multiprocessing_context=sys.argv[1],
+        loader = DataLoader(Mine(), 2, num_workers=int(sys.argv[2]), multiprocessing_context=sys.argv[1],
                             collate_fn=lambda s: s, worker_init_fn=lambda w: None)
         for batch in loader:
             assert all(type(s) is Sample for s in batch)
             print([(s.i, s.n) for s in batch])
         """,
         method,
+        workers,
+        warm=True,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "started\n[(0, 2), (1, 2)]\n[(2, 2), (3, 2)]\n[(4, 2)]\n"
+    samples = [(index, workers) for index in range(5)]
+    assert done.stdout == f"started\n{samples[:2]}\n{samples[2:4]}\n{samples[4:]}\n"
 
 
 def test_worker_info_is_there_in_workers_only() -> None:
@@ -428,8 +432,7 @@ class Stuck:
         return index
 
 
-@pytest.mark.parametrize("how", ["del", "break", "error", "shutdown"])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(("how", "persistent"), across(["del", "break", "error", "shutdown"], [False, True]))
 def test_leaving_in_the_middle_ends_the_workers_at_once(how: str, persistent: bool) -> None:
     before = {p.pid for p in psutil.Process().children()}
     loader = DataLoader(Busy(), num_workers=2, persistent_workers=persistent, prefetch_factor=4)
@@ -463,12 +466,7 @@ def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
         "        return index\n"
         "for batch in DataLoader(Busy(), num_workers=2): print(int(batch), flush=True)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
-    process = subprocess.Popen(
-        [sys.executable, str(program)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
+    process = warm.start(program, [], tmp_path)
     assert [process.stdout.readline() for _ in range(4)] == ["0\n", "1\n", "2\n", "3\n"]
     workers = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)
@@ -516,7 +514,7 @@ def test_nothing_is_left_open_after_many_epochs(no_new_fds: Callable[[], None]) 
 
     epoch()
     no_new_fds()
-    for _ in range(4):
+    for _ in range(depth(2, 4)):
         epoch()
 
 

@@ -9,6 +9,7 @@ import torch.utils.data.dataloader
 from headrace.doors.torch.install import install, installed, uninstall
 from headrace.doors.torch.loader import DataLoader, TorchLoader
 from tests.conftest import RunScript
+from tests.depth import depth
 
 
 def now() -> set[type]:
@@ -44,9 +45,10 @@ def test_it_stays_until_it_is_taken_out() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_processes_that_are_started_have_it_too(method: str, run_script: RunScript) -> None:
+    """Reduced: new interpreters are not asked again after `uninstall`, which takes back what all of them are given."""
     done = run_script(
         """
-        import multiprocessing, sys, torch
+        import multiprocessing, sys
 
         def tell():
             import torch.utils.data
@@ -55,15 +57,17 @@ def test_processes_that_are_started_have_it_too(method: str, run_script: RunScri
         if __name__ == "__main__":
             from headrace.doors.torch.install import install, uninstall
 
-            context = multiprocessing.get_context(sys.argv[1])
-            for put in (install, uninstall):
+            methods = sys.argv[1:]
+            for put, method in zip((install, uninstall), methods):
                 put()
-                process = context.Process(target=tell)
+                process = multiprocessing.get_context(method).Process(target=tell)
                 process.start()
                 process.join()
         """,
         method,
+        depth("fork", method),
         timeout=110,
+        warm=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["headrace.doors.torch.loader", "torch.utils.data.dataloader"]

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset, IterableDataset, RandomSampler, get_worker
 
 from headrace.doors.torch.loader import DataLoader
 from headrace.errors import PoisonSample
+from tests.depth import depth
 from tests.doors.torch_corpus import plain, seeded
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
@@ -123,7 +124,7 @@ CONFIGS: dict[str, Make] = {
 }
 
 
-def epochs(loader: Any, count: int = 2) -> tuple[list[Any], list[str]]:
+def epochs(loader: Any, count: int) -> tuple[list[Any], list[str]]:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         got = [[plain(batch) for batch in loader] for _ in range(count)]
@@ -134,9 +135,10 @@ def epochs(loader: Any, count: int = 2) -> tuple[list[Any], list[str]]:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_batch_arrives_in_order(name: str, tmp_path: Path) -> None:
     (tmp_path / "spared").touch()
-    whole, warned = epochs(CONFIGS[name](tmp_path / "spared"))
+    count = depth(2 if "persistent" in name else 1, 2)
+    whole, warned = epochs(CONFIGS[name](tmp_path / "spared"), count)
     assert not warned
-    got, warned = epochs(CONFIGS[name](tmp_path / "killed"))
+    got, warned = epochs(CONFIGS[name](tmp_path / "killed"), count)
     assert (tmp_path / "killed").exists()
     assert got == whole
     if "reproducible" in name:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.conftest import RunScript
+from tests.depth import depth
 
 SCRIPT = """
     import sys
@@ -10,7 +11,7 @@ SCRIPT = """
     import torch.multiprocessing as mp
     from headrace import DataLoader
 
-    METHOD = sys.argv[1]
+    METHOD, WORKERS = sys.argv[1], int(sys.argv[2])
 
 
     class Shares(torch.utils.data.Dataset):
@@ -42,13 +43,13 @@ SCRIPT = """
 
     if __name__ == "__main__":
         context = mp.get_context(METHOD)
-        with context.Manager() as manager:
+        with mp.get_context("fork").Manager() as manager:
             data = Shares(context, manager)
             data.known["used before"] = 1
             data.queue.put("before")
             assert data.queue.get() == "before"
             # (A queue is written by a thread of its worker: it ends with the epoch, and what was put arrives.)
-            loader = DataLoader(data, 1, num_workers=2, multiprocessing_context=METHOD)
+            loader = DataLoader(data, 1, num_workers=WORKERS, multiprocessing_context=METHOD)
             assert [b.item() for b in loader] == [*range(8)]
             assert data.value.value == 8
             assert data.array[:] == [1.5] * 8
@@ -64,7 +65,7 @@ SCRIPT = """
 
 @pytest.mark.parametrize("method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.deep)])
 def test_objects_of_multiprocessing_are_shared_with_workers(method: str, run_script: RunScript) -> None:
-    done = run_script(SCRIPT, method)
+    done = run_script(SCRIPT, method, depth(1 if method == "spawn" else 2, 2), warm=True)
     assert (done.stdout, done.returncode) == ("shared\n", 0), done.stderr
 
 
@@ -84,6 +85,6 @@ def test_a_lock_of_another_start_method_is_refused_by_its_path(run_script: RunSc
                 next(iter(DataLoader(data, num_workers=1, multiprocessing_context="spawn")))
             except TypeError as refused:
                 print(refused)
-    """)
+    """, warm=True)  # fmt: skip
     assert "dataset[0].lock" in done.stdout, done.stdout + done.stderr
     assert "fork context" in done.stdout

@@ -120,7 +120,7 @@ RANKS = depth(1, 2)
 
 @pytest.mark.parametrize("way", ["spawn", pytest.param("forkserver", marks=deep), pytest.param("executor", marks=deep)])
 def test_a_script_whose_ranks_are_started_by(way: str, run_script: RunScript) -> None:
-    done = run_script(SCRIPT, way, RANKS, timeout=240)
+    done = run_script(SCRIPT, way, RANKS, timeout=240, warm=True)
     assert (done.stdout, done.returncode) == ("trained\n", 0), done.stderr
 
 
@@ -150,11 +150,12 @@ def test_a_script_under_torchrun(target: str, run_script: RunScript, tmp_path: P
     words = target.format(script=script).split()
     done = run_script(
         f"""
-        import subprocess, sys
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "{RANKS}"]
-        sys.exit(subprocess.run([*torchrun, *{words!r}]).returncode)
+        import os, sys
+        from torch.distributed.run import main
+        os.environ |= {{"PYTHONPATH": "{SRC}:{tmp_path}", "OMP_NUM_THREADS": "1"}}
+        main(["--nproc-per-node", "{RANKS}", *{words!r}])
         """,
-        env={"PYTHONPATH": f"{SRC}:{tmp_path}", "OMP_NUM_THREADS": "1"},
         timeout=240,
+        warm=True,
     )
     assert (done.stdout, done.returncode) == ("trained\n", 0), done.stderr

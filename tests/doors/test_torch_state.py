@@ -24,7 +24,7 @@ from headrace import World
 from headrace.doors.torch.loader import DataLoader
 from headrace.doors.torch.pack import pack, unpack
 from headrace.errors import SnapshotRefused
-from tests.depth import depth
+from tests.depth import across, depth
 from tests.doors import torch_datasets as data
 from tests.doors.torch_corpus import plain, seeded
 
@@ -121,28 +121,25 @@ def resumes(make: Make, before: int, after: int, *, stops: int | None = None) ->
     assert pickle.dumps(states) == untouched
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 1), (1, 3)])
-@pytest.mark.parametrize("name", MAPS)
-def test_the_rest_of_a_map_style_epoch_is_exact(name: str, before: int, after: int) -> None:
-    resumes(MAPS[name], before, after, stops=depth(3, None))
+@pytest.mark.parametrize(("name", "workers"), across(MAPS, [(0, 2), (2, 0), (2, 1), (1, 3)]))
+def test_the_rest_of_a_map_style_epoch_is_exact(name: str, workers: tuple[int, int]) -> None:
+    resumes(MAPS[name], *workers, stops=depth(2, None))
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 1), (2, 0), (1, 3), (3, 2)])
-@pytest.mark.parametrize("name", STREAMS)
-def test_the_rest_of_a_stream_is_exact_with_random_values_and_worker_ids(name: str, before: int, after: int) -> None:
-    resumes(STREAMS[name], before, after, stops=depth(4, None))
+@pytest.mark.parametrize(("name", "workers"), across(STREAMS, [(2, 2), (2, 1), (2, 0), (1, 3), (3, 2)]))
+def test_the_rest_of_a_stream_is_exact_with_random_values_and_worker_ids(name: str, workers: tuple[int, int]) -> None:
+    resumes(STREAMS[name], *workers, stops=depth(3, None))
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in STREAMS if "one by one" not in n and n not in ("a stream", "a shuffled stream")]
+    ("name", "after"),
+    across([n for n in STREAMS if "one by one" not in n and n not in ("a stream", "a shuffled stream")], [0, 2]),
 )
-@pytest.mark.parametrize("after", [0, 2])
 def test_a_stream_without_workers_goes_on_with_some(name: str, after: int) -> None:
-    resumes(STREAMS[name], 0, after)
+    resumes(STREAMS[name], 0, after, stops=depth(3, None))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
 def test_later_epochs_follow_as_without_the_stop(workers: int, persistent: bool) -> None:
     def make() -> Any:
         return DataLoader(
@@ -151,12 +148,12 @@ def test_later_epochs_follow_as_without_the_stop(workers: int, persistent: bool)
             shuffle=True,
             num_workers=workers,
             generator=seeded(),
-            persistent_workers=persistent and workers > 0,
+            persistent_workers=persistent,
         )
 
     loader = make()
     whole = [batches(loader) for _ in range(4)]
-    for epoch in range(3):
+    for epoch in depth((1,), (0, 1, 2)):
         for step in (0, 2, len(whole[0])):
             loader = make()
             for _ in range(epoch):
@@ -335,8 +332,9 @@ class Holds(IterableDataset[int]):
         self.held = state["deep"][0]["held"]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("held", [b"raw", np.arange(3), torch.arange(3), None, 1.5, "text"])
+@pytest.mark.parametrize(
+    ("held", "workers"), across([b"raw", np.arange(3), torch.arange(3), None, 1.5, "text"], [0, 1])
+)
 def test_a_dataset_may_keep_bytes_arrays_and_tensors(workers: int, held: Any) -> None:
     loader = DataLoader(Holds(held), num_workers=workers)
     it = iter(loader)

@@ -39,8 +39,8 @@ def plain(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
-def story(make: Config, loader_class: Any, epochs: int = 2) -> dict[str, Any]:
-    """Everything that two epochs of a loader let one see: batches, errors, warnings, length, generators."""
+def story(make: Config, loader_class: Any, epochs: int) -> dict[str, Any]:
+    """Everything that epochs of a loader let one see: batches, errors, warnings, length, generators."""
     torch.manual_seed(7)
     random.seed(7)
     np.random.seed(7)
@@ -243,3 +243,20 @@ add("any order, one worker", lambda D: D(data.Told(9), batch_size=2, num_workers
 add("pin_memory without an accelerator", lambda D: D(only_tensors(4), batch_size=2, pin_memory=True))
 add("fork by name", lambda D: D(data.Told(4), 2, num_workers=2, multiprocessing_context="fork"))
 add("sequential, explicitly", lambda D: D(data.Told(4), 2, sampler=SequentialSampler(range(3)), num_workers=1))
+
+
+def _fewer() -> list[str]:
+    """Each program without workers and with one number of them: each number's turn comes."""
+    numbers: dict[str, list[str]] = {}
+    for name in CORPUS:
+        numbers.setdefault(name.partition(", workers=")[0], []).append(name)
+    fewer = []
+    for turn, names in enumerate(numbers.values()):
+        alone = [name for name in names if name.endswith("=0")]
+        others = [name for name in names if name not in alone]
+        fewer += [*alone, others[turn % len(others)]]
+    return fewer
+
+
+FEWER = _fewer()
+"""Those of the reduced run."""

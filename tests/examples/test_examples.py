@@ -1,15 +1,13 @@
 """Every example runs, in small, as its first lines say, and ends with what it promises to show."""
 
-import os
 import re
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests import warm
 from tests.leaks import in_session
 from tests.workers.ray_head import head
 
@@ -33,48 +31,35 @@ LAST_WITH_MORE = {
 """The same, for those that need another library."""
 
 
-def run(folder: Path, *command: str) -> list[str]:
+def run(folder: Path, program: Path, *words: object) -> list[str]:
     """The lines that a program prints, run in a folder of its own; all of it is gone afterwards."""
-    program = subprocess.Popen(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = program.communicate(timeout=100)
-    except BaseException:
-        os.killpg(program.pid, signal.SIGKILL)
-        program.communicate()
-        raise
-    assert program.returncode == 0, err[-3000:]
-    _, alive = psutil.wait_procs(in_session(program.pid), timeout=5)
+    sessions: list[int] = []
+    done = warm.run(program, words, folder, timeout=100, begun=sessions.append)
+    assert done.returncode == 0, done.stderr[-3000:]
+    _, alive = psutil.wait_procs(in_session(*sessions), timeout=5)
     assert not alive
-    return out.splitlines()
+    return done.stdout.splitlines()
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("example", list(LAST))
 def test_an_example_shows_what_it_says(example: str, tmp_path: Path) -> None:
-    last = run(tmp_path, str(EXAMPLES / example))[-1]
+    last = run(tmp_path, EXAMPLES / example)[-1]
     assert re.sub(r"\d+ bytes", "N bytes", last) == LAST[example]
 
 
 @pytest.mark.timeout(120)
 def test_pictures_are_shared_by_two_ranks(tmp_path: Path) -> None:
-    launch = ("-m", "headrace.cli", "run", "--num-instances", "2", sys.executable)
-    *_, last = run(tmp_path, *launch, str(EXAMPLES / "train_images.py"), str(tmp_path))
+    launch = ("headrace.cli", "run", "--num-instances", 2, sys.executable)
+    *_, last = run(tmp_path, warm.MODULE, *launch, EXAMPLES / "train_images.py", tmp_path)
     assert "epoch 2: 2 ranks, 7 steps each, every picture once" in last
     assert (tmp_path / "snapshot.pt").exists()
 
 
 @pytest.mark.timeout(120)
 def test_the_replicas_of_two_processes_have_different_samples(tmp_path: Path) -> None:
-    launch = ("-m", "headrace.cli", "run", "--num-replicas", "4", "--num-instances", "2", sys.executable)
-    lines = run(tmp_path, *launch, str(EXAMPLES / "doors" / "replicas.py"))
+    launch = ("headrace.cli", "run", "--num-replicas", 4, "--num-instances", 2, sys.executable)
+    lines = run(tmp_path, warm.MODULE, *launch, EXAMPLES / "doors" / "replicas.py")
     told = "25 steps of 20 samples, 500 different samples in this process"
     assert sorted(lines) == [f"[rank 0] {told}", f"[rank 1] {told}"]
 
@@ -83,14 +68,14 @@ def test_the_replicas_of_two_processes_have_different_samples(tmp_path: Path) ->
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("example", list(LAST_WITH_MORE))
 def test_an_example_with_another_library_shows_what_it_says(example: str, tmp_path: Path) -> None:
-    assert run(tmp_path, str(EXAMPLES / example))[-1] == LAST_WITH_MORE[example]
+    assert run(tmp_path, EXAMPLES / example)[-1] == LAST_WITH_MORE[example]
 
 
 @pytest.mark.integrations
 @pytest.mark.timeout(300)
 def test_actors_deliver_the_same_stream(tmp_path: Path) -> None:
     with head() as address:
-        lines = run(tmp_path, str(EXAMPLES / "ray_actors.py"), address)
+        lines = run(tmp_path, EXAMPLES / "ray_actors.py", address)
     assert lines[-1] == "20 batches from 2 actors: the same samples, order and random values as without"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunScript
+from tests.depth import across
 
 METHODS = ["fork", "server", "forkserver", "spawn"]
 
@@ -113,8 +114,7 @@ NOTEBOOK = """
 """
 
 
-@pytest.mark.parametrize("form", ["script", "piped", "notebook"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "form"), across(METHODS, ["script", "piped", "notebook"]))
 def test_what_the_main_module_defines_travels_and_comes_back_as_itself(
     run_script: RunScript, tmp_path: Path, method: str, form: str
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Budget, Loader, Pipe
 from headrace.errors import TooManyErrors
-from tests.depth import depth
+from tests.depth import across, depth
 from tests.laws.pipes import Numbers, drawn, odd, read, shown, some, stream
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -33,8 +33,7 @@ PIPES = {
 }
 
 
-@pytest.mark.parametrize("kind", depth(["fork1", "server3"], PROCESSES))
-@pytest.mark.parametrize("name", list(PIPES))
+@pytest.mark.parametrize(("name", "kind"), across(PIPES, PROCESSES))
 def test_workers_that_are_replaced_after_so_many_tickets_do_not_change_the_stream(name: str, kind: str) -> None:
     want = read(PIPES[name], epochs=2)
     for after in depth([1], [1, 2, 3, 7, 20]):
@@ -146,8 +145,9 @@ def run(pipe: Pipe[Any], state: Any = None, **how: Any) -> tuple[list[Any], str,
         return got, "", batches._run.skipped
 
 
-@pytest.mark.parametrize("policy", ["skip", Budget(count=9), Budget(fraction=0.03), Budget(5000, 0.9)], ids=str)
-@pytest.mark.parametrize("name", list(LOSSY))
+@pytest.mark.parametrize(
+    ("name", "policy"), across(LOSSY, ["skip", Budget(count=9), Budget(fraction=0.03), Budget(5000, 0.9)]), ids=str
+)
 def test_what_is_left_out_is_the_same_on_a_second_run_and_for_every_kind(name: str, policy: Any) -> None:
     want = run(LOSSY[name], on_error=policy)
     assert want[2] > 3
@@ -156,14 +156,12 @@ def test_what_is_left_out_is_the_same_on_a_second_run_and_for_every_kind(name: s
         assert run(LOSSY[name], on_error=policy, **KINDS[kind]) == want, kind
 
 
-@pytest.mark.parametrize("kind", ["thread", "fork1", "server3"])
-@pytest.mark.parametrize("name", list(LOSSY))
+@pytest.mark.parametrize(("name", "kind"), across(LOSSY, ["thread", "fork1", "server3"]))
 def test_what_is_left_out_is_the_same_for_other_kinds(name: str, kind: str) -> None:
     assert run(LOSSY[name], on_error="skip", **KINDS[kind]) == run(LOSSY[name], on_error="skip")
 
 
-@pytest.mark.parametrize("policy", ["skip", Budget(count=40), Budget(fraction=0.3)], ids=str)
-@pytest.mark.parametrize("name", list(LOSSY))
+@pytest.mark.parametrize(("name", "policy"), across(LOSSY, ["skip", Budget(count=40), Budget(fraction=0.3)]), ids=str)
 def test_what_is_left_out_is_the_same_after_a_resume(name: str, policy: Any) -> None:
     want, end, skipped = run(LOSSY[name], on_error=policy)
     for at in depth([1, 30], [0, 1, 7, 30, 50, len(want)]):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from headrace.ranks import env
+from tests import warm
 from tests.conftest import SRC
 from tests.ranks.test_ranks import PROGRAM
 
@@ -22,22 +23,25 @@ pytest.importorskip("torch.distributed.run")
 pytestmark = pytest.mark.timeout(150)
 
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun (Open MPI) is not installed")
-RUN = [sys.executable, "-m", "headrace.cli", "run", "--num-instances", "2"]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+RUN = ["headrace.cli", "run", "--num-instances", "2"]
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"]
 LAUNCHERS = {
-    "torchrun": TORCHRUN,
     "headrace run": [*RUN, sys.executable],
     "headrace run --engine mpi": [*RUN, "--engine", "mpi", sys.executable],
 }
 LAUNCHED = {name for launcher in (env.OWN, *env.LAUNCHERS) for name in launcher.names()}
 
 
-def run(command: list[str]) -> "subprocess.CompletedProcess[str]":
+def run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """(Launchers that are modules of Python's import torch: each is a fork of a process that has.)"""
     clean = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
+    environment = {**clean, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    if command[0] in (RUN[0], TORCHRUN[0]):
+        return warm.run(warm.MODULE, command, folder, timeout=120, env=environment)
     return subprocess.run(
         command,
-        env={**clean, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
+        env=environment,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
@@ -51,12 +55,17 @@ def results(launcher: str, folder: Path) -> list[dict[str, Any]]:
     """What each rank of tests/ranks/test_ranks.py gets."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
-    done = run([*LAUNCHERS[launcher], str(program), str(folder)])
+    if launcher == "torchrun":
+        done = warm.torchrun(2, program, [folder], folder, timeout=120)
+    else:
+        done = run([*LAUNCHERS[launcher], str(program), str(folder)], folder)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 
-@pytest.mark.parametrize("launcher", ["headrace run", pytest.param("headrace run --engine mpi", marks=needs_mpirun)])
+@pytest.mark.parametrize(
+    "launcher", ["headrace run", pytest.param("headrace run --engine mpi", marks=[needs_mpirun, pytest.mark.deep])]
+)
 def test_every_rank_gets_the_same_whoever_started_it(
     by_torchrun: list[dict[str, Any]], launcher: str, tmp_path: Path
 ) -> None:
@@ -90,7 +99,7 @@ with open(f"{sys.argv[1]}/{World.detect().rank}", "w") as file, redirect_stdout(
 def test_the_doctor_names_the_launcher(command: list[str], named: str, tmp_path: Path) -> None:
     program = tmp_path / "doctor.py"
     program.write_text(DOCTOR)
-    done = run([*command, str(program), str(tmp_path)])
+    done = run([*command, str(program), str(tmp_path)], tmp_path)
     assert done.returncode == 0, done.stderr
     ranks = 1 if named == "none" else 2
     for rank in range(ranks):

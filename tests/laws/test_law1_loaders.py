@@ -29,7 +29,7 @@ def read_ranks(pipe: Pipe[Any], ranks: int, ends: Any = "short", **how: Any) -> 
     return out
 
 
-@settings(max_examples=depth(100, 1500))
+@settings(max_examples=depth(50, 1500))
 @given(st.sampled_from(list(SHAPES)), st.integers(0, 60), st.integers(1, 5), st.integers(1, 4))
 def test_short_gives_every_sample_once_in_equal_steps(shape: str, n: int, batch: int, ranks: int) -> None:
     if 0 < n < ranks:
@@ -43,7 +43,7 @@ def test_short_gives_every_sample_once_in_equal_steps(shape: str, n: int, batch:
         assert min(sizes) > 0
 
 
-@settings(max_examples=depth(60, 600))
+@settings(max_examples=depth(30, 600))
 @given(st.sampled_from(list(SHAPES)), st.integers(0, 60), st.integers(1, 5), st.integers(1, 4))
 def test_drop_leaves_out_the_incomplete_step_everywhere(shape: str, n: int, batch: int, ranks: int) -> None:
     per_rank = read_ranks(SHAPES[shape](n, batch), ranks, "drop")

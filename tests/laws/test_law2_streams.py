@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
-from tests.depth import depth
+from tests.depth import across, depth
 from tests.laws.pipes import (
     CHEAP,
     KINDS,
@@ -26,13 +26,13 @@ from tests.laws.pipes import (
 )
 
 
-@settings(max_examples=depth(60, 600))
+@settings(max_examples=depth(20, 600))
 @given(pipes(RANDOM_STEPS), st.sampled_from([k for k in CHEAP if not k.startswith("thread")]))
 def test_the_stream_is_the_same_inline_and_in_processes(pipe: Pipe[Any], kind: str) -> None:
     assert read(pipe, 2, **KINDS[kind]) == read(pipe, 2)
 
 
-@settings(max_examples=depth(60, 600))
+@settings(max_examples=depth(25, 600))
 @given(pipes(), st.sampled_from(["thread1", "thread3"]))
 def test_the_stream_is_the_same_inline_and_in_threads(pipe: Pipe[Any], kind: str) -> None:
     assert read(pipe, 2, **KINDS[kind]) == read(pipe, 2)
@@ -49,8 +49,7 @@ EXAMPLES = {
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", [k for k in KINDS if not k.startswith("thread")])
-@pytest.mark.parametrize("name", list(EXAMPLES))
+@pytest.mark.parametrize(("name", "kind"), across(EXAMPLES, [k for k in KINDS if not k.startswith("thread")]))
 def test_every_shape_of_pipe_gives_one_stream_on_every_kind(name: str, kind: str) -> None:
     assert read(EXAMPLES[name], 2, **KINDS[kind]) == read(EXAMPLES[name], 2)
 
@@ -131,7 +130,7 @@ def test_a_stream_can_be_cycled_after_the_mark() -> None:
     turns = [got[i : i + 9] for i in (0, 9, 18)]
     assert all(sorted(turn) == sorted(map(str, range(9))) for turn in turns)
     assert len({tuple(turn) for turn in turns}) > 1
-    for at in range(28):
+    for at in range(0, 28, depth(9, 1)):
         with Loader(pipe, seed=3, workers=1, start_method="fork") as loader:
             samples = iter(loader)
             before = [next(samples) for _ in range(min(at, 27))]

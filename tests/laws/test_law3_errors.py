@@ -15,7 +15,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import Closed, PoisonSample, WorkerDied, WorkerStuck
-from tests.depth import depth
+from tests.depth import across, depth
 from tests.engine.scripted import Script, ScriptedWorkers
 from tests.laws.pipes import KINDS, Numbers, keyed, odd, shown, stream
 
@@ -78,8 +78,9 @@ def read_to_error(samples: Iterator[Any], error: type[BaseException], got: list[
         got.extend(shown(sample) for sample in samples)
 
 
-@pytest.mark.parametrize("kind", ["inline", "thread1", "fork2"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, "inline") for name in NAMES), *across(NAMES, ["thread1", "fork2"])]
+)
 def test_after_an_error_of_the_pipe_nothing_is_lost_and_the_iterator_goes_on_behind_it(
     name: str, kind: str, tmp_path: Path
 ) -> None:

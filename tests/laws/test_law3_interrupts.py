@@ -9,7 +9,7 @@ import pytest
 
 from headrace import DataLoader2, IterableWrapper, Loader, Pipe
 from headrace.errors import Closed
-from tests.depth import depth
+from tests.depth import across, depth
 from tests.laws.moments import Interrupt, Moment, moments_of, read_until
 from tests.laws.pipes import KINDS, Numbers, double, keyed, odd, shown, some, stream
 
@@ -26,8 +26,10 @@ PIPES: dict[str, Pipe[Any]] = {
 # (Between making a socket and keeping it, an interrupt leaves it to the collector.)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.timeout(depth(60, 1500))
-@pytest.mark.parametrize("kind", depth(["inline", "thread3", "fork1"], ["inline", "thread3", "fork1", "server3"]))
-@pytest.mark.parametrize("name", list(PIPES))
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, "inline") for name in PIPES), *across(PIPES, ["thread3", "fork1", *depth([], ["server3"])])],
+)
 def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, kind: str) -> None:
     chance = random.Random(f"{name} {kind}")
     how = KINDS[kind]

@@ -66,7 +66,7 @@ def in_order(delivered: list[list[Any]]) -> list[str]:
 WORLDS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 30)), min_size=2, max_size=3)
 
 
-@settings(max_examples=depth(8, 600))
+@settings(max_examples=depth(4, 600))
 @given(WORLDS)
 @pytest.mark.parametrize("name", [*SINGLE, *BATCHED])
 def test_a_job_that_changes_its_number_of_ranks_delivers_everything_once_in_order(

@@ -11,6 +11,7 @@ from headrace.op import Spot, place
 from headrace.ops.counts import BadCount
 from headrace.pipe import cursor
 from headrace.testing.checks import check_pipe
+from tests.depth import across
 
 
 def rows(n: int = 23) -> list[tuple[int, int, str]]:
@@ -122,9 +123,12 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("checkpoint", [1, 1000])
-@pytest.mark.parametrize("kind", ["sequence", "stream"])
-@pytest.mark.parametrize("name", CASES)
+KINDS = ("sequence", "stream")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "checkpoint"), [*across(CASES, KINDS, [1]), *across(CASES, KINDS[::-1], [1000])]
+)
 @pytest.mark.filterwarnings("ignore:in_memory_cache. the samples take more")
 def test_an_op_keeps_the_contract(name: str, kind: str, checkpoint: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursor, "CHECKPOINT", checkpoint)

@@ -18,6 +18,7 @@ from headrace.op import Op
 from headrace.pipe import cursor
 from headrace.sources.stream import StreamWrapper
 from headrace.testing.checks import check_pipe
+from tests.depth import across
 from tests.ops.law6_examples import ELSEWHERE, TEXT, At, examples, stream
 from tests.sources.faulty import serving
 
@@ -89,9 +90,10 @@ def test_an_op_without_an_example_is_covered_by_the_named_file(name: str) -> Non
     assert call in (ROOT / file).read_text(), f"{file} no longer covers {name}"
 
 
-@pytest.mark.parametrize("checkpoint", [1, 1000])
-@pytest.mark.parametrize("kind", ["sequence", "stream"])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("name", "kind", "checkpoint"),
+    [*across(ALL, ["sequence", "stream"], [1]), *across(ALL, ["stream", "sequence"], [1000])],
+)
 def test_an_op_obeys_the_law(name: str, kind: str, checkpoint: int, at: At, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursor, "CHECKPOINT", checkpoint)
     pipe = ALL[name](Pipe.of if kind == "sequence" else stream, at)

@@ -1,16 +1,14 @@
 """Dynamic sharding on real processes: the example, and a counter that lives in rank 0 without any process group."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from headrace.launch.hosts import free_port
+from tests import warm
 from tests.conftest import RunScript
-from tests.depth import depth
+from tests.depth import DEPTH, depth
 
 pytest.importorskip("torch", reason="the counter lives in torch's store")
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,27 +16,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.timeout(120)
 def test_the_example_gives_every_sample_once_and_prints_both_times(tmp_path: Path) -> None:
+    """Reduced: its ranks are forks, with torchrun's variables; deep: it starts them itself."""
     example = ROOT / "examples" / "dynamic_sharding.py"
-    done = subprocess.run(
-        [sys.executable, str(example), "--samples", str(depth(80, 400)), "--seconds", str(depth(0.002, 0.01))],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True, text=True, timeout=110, cwd=tmp_path,
-    )  # fmt: skip
+    words = ["--samples", depth(80, 400), "--seconds", depth(0.002, 0.01)]
+    if DEPTH == "deep":
+        done = warm.run(example, words, tmp_path, timeout=110)
+    else:
+        done = warm.torchrun(2, example, words, tmp_path, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("every sample exactly once: True") == 2
     assert "dynamic / static = " in done.stdout
 
 
 PROGRAM = """
-import json, os, subprocess, sys, time
+import json, os, sys, time
 from headrace import Loader, Pipe, World
 
+# Two ranks, started by hand.
+other = os.fork()
+os.environ |= {"HEADRACE_WORLD_SIZE": "2", "HEADRACE_RANK": "1" if other else "0"}
 world = World.detect()
-if world.source == "none":
-    # two ranks, started by hand
-    two = {**os.environ, "HEADRACE_WORLD_SIZE": "2"}
-    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**two, "HEADRACE_RANK": str(r)}) for r in range(2)]
-    sys.exit(max(rank.wait() for rank in ranks))
 
 class Numbers:
     def __len__(self): return 120
@@ -58,7 +55,10 @@ with Loader(pipe, seed=3, world=world, sharding="dynamic", workers=world.rank) a
             if epoch == 1 and len(out[-1]) >= 10:
                 break
     state = loader.state_dict()
-json.dump([out, state], open(f"{path}/{world.rank}.json", "w"))
+with open(f"{path}/{world.rank}.json", "w") as file:
+    json.dump([out, state], file)
+if other:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
 """
 
 
@@ -67,7 +67,7 @@ json.dump([out, state], open(f"{path}/{world.rank}.json", "w"))
 def test_ranks_without_a_process_group_share_a_counter_at_the_masters_address(
     run_script: RunScript, tmp_path: Path
 ) -> None:
-    done = run_script(PROGRAM, tmp_path, free_port(), timeout=90)
+    done = run_script(PROGRAM, tmp_path, free_port(), timeout=90, warm=True)
     assert done.returncode == 0, done.stderr
     (first, _), (second, _) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     assert sorted(first[0] + second[0]) == list(range(120))

@@ -5,7 +5,6 @@ counts of an attempt is what it delivered up to the snapshot that the next one l
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SRC
+from tests import warm
 
 pytest.importorskip("torch", reason="the torch engine needs torch")
 
@@ -68,12 +67,8 @@ dist.destroy_process_group()
 def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
     folder = tmp_path_factory.mktemp("killed")
     (folder / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "headrace.cli", "run", "--num-instances", "2", "--max-restarts", "3"]
-    done = subprocess.run(
-        [*command, sys.executable, str(folder / "program.py"), str(folder)],
-        env={**os.environ, "PYTHONPATH": str(SRC)},
-        capture_output=True, text=True, timeout=150, check=False,
-    )  # fmt: skip
+    command = ["headrace.cli", "run", "--num-instances", "2", "--max-restarts", "3", sys.executable]
+    done = warm.run(warm.MODULE, [*command, folder / "program.py", folder], folder, timeout=150)
     assert done.returncode == 0, done.stderr[-4000:]
     return folder, done
 

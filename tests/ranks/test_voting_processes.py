@@ -4,14 +4,13 @@ Each job is one interpreter that imports torch once and forks its ranks.
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.engine.voting import HANDFUL
+from tests import warm
 from tests.conftest import RunScript
 from tests.depth import depth
 
@@ -353,7 +352,7 @@ def body(world):
     assert [len(rank) for rank in got] == [4, *([1] * (ranks - 1))]
 
 
-def test_a_process_that_is_not_a_fork_ends_with_a_vote_under_way(tmp_path: Path) -> None:
+def test_an_interpreter_ends_with_a_vote_under_way(tmp_path: Path) -> None:
     # The whole end of an interpreter, with a thread that waits in native code for a rank that never comes.
     (tmp_path / "program.py").write_text(
         RANKS
@@ -370,14 +369,7 @@ rank(int(sys.argv[1]), 2)
 print("done", flush=True)
 """
     )
-    jobs = [
-        subprocess.Popen(
-            [sys.executable, str(tmp_path / "program.py"), str(rank)],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src"), "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(2)
-    ]  # fmt: skip
+    jobs = [warm.start(tmp_path / "program.py", [rank], tmp_path) for rank in range(2)]
     for process in jobs:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, "done\n"), err

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.conftest import RunScript
 from tests.depth import depth
 from tests.programs import needs_mpirun
@@ -90,24 +91,26 @@ def course(tmp_path: Path) -> Path:
     return tmp_path
 
 
-STEPS = [("step1", said(1562, 32)), ("step2", said(390, 32)), ("step3", said(195, 64, replicas=2))]
+STEPS = {"step1": said(1562, 32), "step2": said(390, 32), "step3": said(195, 64, replicas=2)}
 
 
-@pytest.mark.parametrize(("step", "lines"), depth(STEPS[1:], STEPS))
-def test_a_step_on_four_processes_with_eight_replicas(
-    run_script: RunScript, course: Path, step: str, lines: list[str]
-) -> None:
-    """headrace run --num-replicas 8 --num-instances 4 python step.py"""
-    run = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"
-    program = [sys.executable, str(course / f"{step}.py")]
-    done = run_script(run, "run", "--tag-output", "--num-replicas", 8, "--num-instances", 4, *program, timeout=150)
+@pytest.mark.parametrize("steps", depth([("step2", "step3")], [("step1",), ("step2",), ("step3",)]))
+def test_a_step_on_four_processes_with_eight_replicas(course: Path, steps: tuple[str, ...]) -> None:
+    """headrace run --num-replicas 8 --num-instances 4 python step.py
+
+    Reduced: two of the steps, one after the other in the same processes.
+    """
+    files = [f"{step}.py" for step in steps]
+    in_turn = f"import runpy; [runpy.run_path(file, run_name='__main__') for file in {files}]"
+    program = [sys.executable, *(files if len(files) == 1 else ["-c", in_turn])]
+    run = ["headrace.cli", "run", "--tag-output", "--num-replicas", 8, "--num-instances", 4]
+    done = warm.run(warm.MODULE, [*run, *program], course, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line for step in steps for line in STEPS[step]]
     assert dict(tagged(done.stdout)) == dict.fromkeys(range(4), lines)
     told = [line for line in done.stderr.splitlines() if "leaves out" in line]
-    if step == "step1":
-        assert not told
-    else:
-        (line,) = told
+    assert len(told) == len(set(steps) - {"step1"})
+    for line in told:
         assert line.startswith("[1,0]<stderr>:every epoch leaves out 2 batches and 16 samples")
 
 
@@ -125,7 +128,7 @@ def tagged(output: str) -> Iterator[tuple[int, list[str]]]:
 def test_without_a_launcher_each_step_reads_everything(
     run_script: RunScript, course: Path, step: str, lines: list[str]
 ) -> None:
-    done = run_script((course / f"{step}.py").read_text())
+    done = run_script((course / f"{step}.py").read_text(), warm=True)
     assert (done.stdout.splitlines(), done.returncode) == (lines, 0), done.stderr
 
 
@@ -135,7 +138,8 @@ def test_setting_the_replicas_by_hand_is_the_seeds_error(run_script: RunScript) 
         from headrace.replicas import popdist
         options = popdist.poptorch.Options()
         options.replicationFactor(2)
-        """
+        """,
+        warm=True,
     )
     assert done.returncode == 1
     # (The document shows it as code, where the original's backticks are not seen.)
@@ -145,7 +149,7 @@ def test_setting_the_replicas_by_hand_is_the_seeds_error(run_script: RunScript) 
 
 @pytest.mark.integrations
 @needs_mpirun
-@pytest.mark.parametrize(("step", "lines"), depth(STEPS[-1:], STEPS))
+@pytest.mark.parametrize(("step", "lines"), depth([*STEPS.items()][-1:], [*STEPS.items()]))
 def test_the_same_over_mpirun(run_script: RunScript, course: Path, step: str, lines: list[str]) -> None:
     run = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"
     program = [sys.executable, str(course / f"{step}.py")]
