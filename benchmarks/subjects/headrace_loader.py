@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from benchmarks import graphs
 from benchmarks.case import Dataset, Epochs, Resumable, Start
@@ -36,14 +36,15 @@ class Saved:
 
 
 class Decoded:
-    """`(path, content)` as `(path, array)`, by the job's own function."""
+    """`(path, open file)` as `(path, array)`, by the job's own function."""
 
     def __init__(self, job: Job) -> None:
         self.sample = job.sample
 
-    def __call__(self, file: tuple[str, bytes]) -> tuple[str, Any]:
-        path, content = file
-        return path, self.sample(content)
+    def __call__(self, file: tuple[str, IO[bytes]]) -> tuple[str, Any]:
+        path, stream = file
+        with stream:
+            return path, self.sample(stream.read())
 
 
 class HeadraceLoader:
@@ -80,7 +81,7 @@ class HeadraceLoader:
         elif job.kind == "clips":
             samples = files.decode(frames=FRAMES)
         else:
-            samples = files.read_from_stream().map(Decoded(job))
+            samples = files.map(Decoded(job))
         return self._loader(samples.batch(size).collate(), workers, "fork")
 
     @contextmanager

@@ -36,10 +36,16 @@ def name(page: Path) -> str:
 VERBS = ROOT / "docs" / "reference" / "verbs.md"
 """Its blocks are the examples that tests/docs/test_reference.py runs, in a folder with files."""
 WITH_BLOCKS = [page for page in PAGES if blocks(page, "python") and page != VERBS]
+NEEDS = {"docs/jax.md": "jax"}
+"""Page -> the library that its blocks are for, and that only the environment for integrations has."""
+RUN = [
+    pytest.param(page, id=name(page), marks=pytest.mark.integrations if name(page) in NEEDS else ())
+    for page in WITH_BLOCKS
+]
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=map(name, WITH_BLOCKS))
+@pytest.mark.parametrize("page", RUN)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, run_script: RunScript) -> None:
     code = "\n\n".join(blocks(page, "python"))
     done = run_script(code, timeout=150, warm="torch" in code)
