@@ -41,16 +41,17 @@ class Bar:
 
 
 def curves(drawn: Sequence[Curve]) -> str:
-    """Up to four curves beside each other."""
-    wide, high = 230, 190
+    """Up to four curves, two in a row."""
+    wide, high = 230, 200
     parts = [
-        f'<g transform="translate({10 + i * wide},0)">{_curve(one, wide, high)}</g>' for i, one in enumerate(drawn)
+        f'<g transform="translate({10 + i % 2 * wide},{i // 2 * high})">{_curve(one, wide, high)}</g>'
+        for i, one in enumerate(drawn)
     ]
-    return _svg(wide * len(drawn) + 20, high, parts)
+    return _svg(wide * 2 + 20, high * -(-len(drawn) // 2), parts)
 
 
 def _curve(one: Curve, wide: int, high: int) -> str:
-    left, top, right, bottom = 44, 34, wide - 14, high - 36
+    left, top, right, bottom = 44, 46, wide - 14, high - 36
     xs, ys = list(one.points), list(one.points.values())
     low, top_value = _decades(ys)
 
@@ -61,7 +62,7 @@ def _curve(one: Curve, wide: int, high: int) -> str:
     def y(value: float) -> float:
         return bottom - (bottom - top) * (math.log10(value) - low) / (top_value - low)
 
-    parts = [f'<text class="title" x="{left - 34}" y="16">{escape(one.title)}</text>']
+    parts = [f'<text class="label" x="{left - 34}" y="16">{escape(one.title)}</text>']
     for power in range(low, top_value + 1):
         at = y(10.0**power)
         parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
@@ -112,7 +113,7 @@ def bars(drawn: Sequence[Bar], foot: Sequence[str]) -> str:
             y, width = at + 37 + 18 * place, scale * times
             parts.append(f'<rect class="{kind}" x="{left}" y="{y}" width="{width:.1f}" height="14" rx="2"/>')
             said = f"{times:.2f}x" if times < 10 else f"{times:.0f}x"
-            beside = one if one - 10 < left + width < one else left + width  # not across the dashed line
+            beside = max(one, left + width)  # not across the dashed line
             parts.append(_text(beside + 6, y + 11, f"{said} {name}"))
         bottom = at + 37 + 18 * len(known)
         parts.append(f'<line class="one" x1="{one:.1f}" x2="{one:.1f}" y1="{at + 34}" y2="{bottom}"/>')

@@ -7,9 +7,10 @@ to date.
 
 from collections.abc import Callable
 from html import escape
-from itertools import pairwise
 from pathlib import Path
 
+WIDE = 480
+"""Narrow enough for letters to be readable on a telephone."""
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 STYLE = """
 text { font: 14px system-ui, sans-serif; fill: #1f2933; }
@@ -70,114 +71,102 @@ class Canvas:
 
 
 def way_of_a_sample() -> Canvas:
-    canvas = Canvas("The way of a sample from a file to the training step", 860, 250)
-    canvas.box(10, 20, 250, 210, kind="box")
-    canvas.text(22, 42, "training process", "small")
-    canvas.box(25, 60, 220, 46, "the plan\nwhich positions, as integers", "box")
-    canvas.box(25, 166, 220, 46, "the training step\nviews of shared memory", "good")
-    canvas.box(600, 20, 250, 210, kind="box")
-    canvas.text(612, 42, "worker process", "small")
-    canvas.box(615, 60, 220, 46, "file, source, map, batch\nyour functions run here", "work")
-    canvas.box(330, 166, 200, 46, "slot of shared memory\nwritten once, never copied", "good")
-    canvas.arrow(245, 83, 615, 83, "ticket: positions 640 to 704, slot 3")
-    canvas.arrow(725, 106, 530, 186, "")
-    canvas.text(664, 160, "arrays", "small")
-    canvas.arrow(615, 100, 245, 140, "")
-    canvas.text(430, 142, "small reply: where in the slot", "small", "middle")
-    canvas.arrow(330, 189, 245, 189, "")
+    canvas = Canvas("The way of a sample from a file to the training step", WIDE, 372)
+    canvas.box(10, 10, 220, 352, kind="box")
+    canvas.text(22, 32, "training process", "small")
+    canvas.box(20, 44, 200, 50, "plan\nwhich samples come next", "box")
+    canvas.box(20, 296, 200, 50, "training step\nno copy is made", "good")
+    canvas.box(250, 10, 220, 280, kind="box")
+    canvas.text(262, 32, "worker process", "small")
+    canvas.box(260, 130, 200, 50, "read, map, batch\nyour functions run here", "work")
+    canvas.arrow(180, 94, 300, 130)
+    canvas.text(262, 88, "ticket: samples 640 to 703,", "small")
+    canvas.text(262, 104, "write them to slot 3", "small")
+    canvas.arrow(360, 180, 360, 240)
+    canvas.text(368, 212, "arrays", "small")
+    canvas.box(260, 240, 200, 40, "slot 3 of shared memory", "good")
+    canvas.arrow(260, 160, 120, 292)
+    canvas.text(30, 202, "short reply:", "small")
+    canvas.text(30, 218, "what is where", "small")
+    canvas.arrow(330, 280, 222, 316)
     return canvas
 
 
 def stages() -> Canvas:
-    canvas = Canvas("A graph and its stages", 860, 230)
-    ops = [
-        ("Pipe.of", 20),
-        ("shuffle", 125),
-        ("map", 230),
-        ("filter", 335),
-        ("batch", 515),
-        ("collate", 620),
-        ("map", 725),
-    ]
-    canvas.box(10, 40, 440, 92, kind="box")
-    canvas.text(22, 60, "stage 0: blocks of positions", "small")
-    canvas.box(505, 40, 345, 92, kind="box")
-    canvas.text(517, 60, "stage 1: groups of what passed", "small")
-    for name, x in ops:
-        canvas.box(x, 74, 95, 40, name, "work")
-    for (_, x), (_, following) in pairwise(ops):
-        canvas.arrow(x + 95, 94, following, 94)
-    canvas.text(230, 160, "any worker runs any block", "small", "middle")
-    canvas.text(678, 160, "any worker runs any group", "small", "middle")
-    canvas.text(
-        478,
-        190,
-        "between them the training process only regroups references: how many samples pass a filter",
-        "small",
-        "middle",
-    )
-    canvas.text(478, 208, "is known when it has run, and batches must not depend on who ran it", "small", "middle")
+    canvas = Canvas("A pipe and its stages", WIDE, 300)
+    for top, title, names in (
+        (10, "stage 0: any worker takes any block of positions", ("Pipe.of", "shuffle", "map", "filter")),
+        (180, "stage 1: any worker takes any group of samples", ("batch", "collate", "map")),
+    ):
+        canvas.box(10, top, 460, 92, kind="box")
+        canvas.text(22, top + 22, title, "small")
+        for number, name in enumerate(names):
+            canvas.box(22 + 113 * number, top + 36, 97, 40, name, "work")
+        for number in range(len(names) - 1):
+            canvas.arrow(119 + 113 * number, top + 56, 135 + 113 * number, top + 56)
+    canvas.arrow(409, 102, 409, 180)
+    canvas.text(20, 124, "what passed the filter is put into groups", "small")
+    canvas.text(20, 141, "in the order of the epoch", "small")
     return canvas
 
 
 def ranks() -> Canvas:
-    canvas = Canvas("Ranks take batches in turn, and the order of the job does not change with their number", 860, 270)
-    canvas.text(10, 28, "the order of the job", "small")
-    for number in range(12):
-        canvas.box(160 + 56 * number, 10, 50, 28, str(number), "box")
-    for row, count in enumerate((2, 3)):
-        top = 70 + 100 * row
-        canvas.text(10, top + 16, f"{count} ranks")
+    canvas = Canvas("Ranks take batches in turn, and the order of the job does not change with their number", WIDE, 304)
+
+    def row(y: float, label: str, numbers: range, kind: str) -> None:
+        canvas.text(10, y + 17, label, "small")
+        for number in numbers:
+            canvas.box(62 + 34 * number, y, 30, 24, str(number), kind)
+
+    canvas.text(10, 22, "the batches of an epoch")
+    row(30, "", range(12), "box")
+    kinds = ("work", "good", "box")
+    for top, count in ((84, 2), (176, 3)):
+        canvas.text(10, top + 2, f"on {count} ranks")
         for rank in range(count):
-            canvas.text(90, top + 16 + 30 * rank, f"rank {rank}", "small")
-            for number in range(rank, 12, count):
-                canvas.box(160 + 56 * number, top + 30 * rank, 50, 24, str(number), ("work", "good", "box")[rank])
+            row(top + 10 + 28 * rank, f"rank {rank}", range(rank, 12, count), kinds[rank])
     return canvas
 
 
 def recovery() -> Canvas:
-    canvas = Canvas("A worker is killed, its batch is made again, the order is kept", 860, 190)
-    canvas.text(10, 45, "worker 0")
-    canvas.text(10, 95, "worker 1")
-    canvas.text(10, 165, "delivered")
+    canvas = Canvas("A worker is killed, its batch is made again, the order is kept", WIDE, 200)
+    for y, words in ((46, "worker 0"), (96, "worker 1"), (166, "you get")):
+        canvas.text(10, y, words, "small")
     for name, x, y, width, kind in [
-        ("0", 100, 25, 110, "work"),
-        ("2", 220, 25, 110, "work"),
-        ("4", 340, 25, 70, "bad"),
-        ("a new worker", 440, 25, 130, "box"),
-        ("6", 580, 25, 110, "work"),
-        ("1", 100, 75, 110, "work"),
-        ("3", 220, 75, 110, "work"),
-        ("5", 340, 75, 110, "work"),
-        ("4 again", 460, 75, 110, "good"),
-        ("7", 580, 75, 110, "work"),
+        ("0", 66, 26, 66, "work"),
+        ("2", 138, 26, 66, "work"),
+        ("4", 210, 26, 40, "bad"),
+        ("new", 276, 26, 54, "box"),
+        ("6", 336, 26, 66, "work"),
+        ("1", 66, 76, 66, "work"),
+        ("3", 138, 76, 66, "work"),
+        ("5", 210, 76, 66, "work"),
+        ("4 again", 282, 76, 66, "good"),
+        ("7", 354, 76, 66, "work"),
     ]:
         canvas.box(x, y, width, 30, name, kind)
-    canvas.text(415, 20, "kill -9", "small", "middle")
-    for number, x in enumerate((210, 242, 330, 362, 570, 602, 690, 722)):
-        canvas.box(x, 145, 28, 30, str(number), "good")
+    canvas.text(252, 18, "kill -9", "small", "middle")
+    for number, x in enumerate((132, 158, 204, 230, 348, 374, 420, 446)):
+        canvas.box(x, 146, 22, 30, str(number), "good")
     return canvas
 
 
 def moving() -> Canvas:
-    canvas = Canvas("A snapshot that moves from 3 ranks to 2", 860, 230)
+    canvas = Canvas("A snapshot that moves from 3 ranks to 2", WIDE, 254)
+    canvas.text(10, 24, "3 ranks, killed", "")
+    canvas.text(300, 24, "2 ranks, resumed", "")
     for rank in range(3):
-        canvas.text(10, 47 + 36 * rank, f"rank {rank} of 3", "small")
+        canvas.text(10, 57 + 34 * rank, f"rank {rank}", "small")
         for step in range(2):
-            canvas.box(100 + 70 * step, 28 + 36 * rank, 60, 28, str(3 * step + rank), "work")
-    canvas.box(300, 46, 190, 64, "snapshot\nposition 6 x 32, seed, epoch", "good")
-    canvas.arrow(230, 78, 300, 78)
-    canvas.arrow(490, 78, 560, 78)
+            canvas.box(58 + 42 * step, 40 + 34 * rank, 36, 26, str(3 * step + rank), "work")
     for rank in range(2):
-        canvas.text(560, 57 + 44 * rank, f"rank {rank} of 2", "small")
+        canvas.text(300, 74 + 34 * rank, f"rank {rank}", "small")
         for step in range(3):
-            canvas.box(640 + 70 * step, 38 + 44 * rank, 60, 28, str(6 + 2 * step + rank), "work")
-    canvas.text(
-        10,
-        180,
-        "batches 0 to 5 were delivered, what follows is to come: in the same order, each once, whoever takes it",
-        "small",
-    )
+            canvas.box(348 + 42 * step, 57 + 34 * rank, 36, 26, str(6 + 2 * step + rank), "work")
+    canvas.box(70, 172, 340, 46, "snapshot\n6 batches are delivered; seed and epoch", "good")
+    canvas.arrow(95, 138, 140, 172)
+    canvas.arrow(340, 172, 390, 122)
+    canvas.text(10, 244, "Every batch comes once, in the same order.", "small")
     return canvas
 
 
