@@ -8,6 +8,7 @@ import pytest
 
 import headrace
 from headrace import Loader, Pipe, World
+from headrace.cli import main
 from headrace.errors import BadPipe
 
 
@@ -88,3 +89,19 @@ def test_files_opened_as_text_are_told_from_broken_ones(tmp_path: Path) -> None:
     assert any('.open_files("rb")' in note for note in caught.value.__notes__)
     with pytest.raises(BadPipe, match="open_files"):
         list(Pipe.of([7]).decode())
+
+
+def test_tokenize_does_not_overwrite_files_and_tells_a_broken_line_in_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n{"text": \n')
+    args = ["tokenize", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "a"), "--tokenizer", "bytes"]
+    assert main(args) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "sample 1, counted from 0" in line
+    (tmp_path / "b.jsonl").write_text('{"text": "x"}\n')
+    args[1:4] = [str(tmp_path / "b.jsonl"), "--out", str(tmp_path / "b")]
+    assert main(args) == 0
+    assert main(args) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert main([*args, "--overwrite"]) == 0

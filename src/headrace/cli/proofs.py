@@ -227,9 +227,9 @@ def _compare(name: str, want: list[bytes], got: list[bytes], detail: str) -> Pro
 
 
 def cuts(length: int, count: int) -> list[int]:
-    """Where to stop: the ends, and evenly between."""
-    if count < 2:
-        return [length // 2][:count]
+    """Where to stop: in the middle; there and at the end; at the ends and evenly between."""
+    if count <= 2:
+        return sorted({length // 2, length})[:count]
     return sorted({round(k * length / (count - 1)) for k in range(count)})
 
 

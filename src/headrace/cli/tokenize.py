@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from headrace.errors import BadOption, missing
+from headrace.engine.wire.messages import failure
+from headrace.errors import BadOption, HeadraceError, missing
 from headrace.loader import Loader
 from headrace.ops.text.store import SMALL, TokenWriter
 from headrace.ops.text.tokenize import fingerprint, vocabulary
 from headrace.pipe.graph import Pipe
+from headrace.tracebacks import full
 
 BATCH = 64
 """Documents of one ticket."""
@@ -39,8 +41,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--eos", type=int, help="a token that ends every document")
     parser.add_argument("--bos", type=int, help="a token that begins every document")
     parser.add_argument("--workers", type=int, default=0, help="processes (default: 0, in this one)")
+    parser.add_argument("--overwrite", action="store_true", help="write PREFIX anew if it is there already")
     parser.add_argument("--dtype", choices=("uint16", "int32"), help="how a token is written (default: by vocabulary)")
     args = parser.parse_args(argv)
+    if Path(f"{args.out}.bin").exists() and not Path(f"{args.out}.progress").exists() and not args.overwrite:
+        raise BadOption(f"{args.out}.bin is there already; choose another --out, or write it anew with --overwrite")
     tokenizer = load(args.tokenizer)
     source = _source(args.files, args.text)
     pipe = source.batch(BATCH).tokenize(tokenizer, args.text, eos=args.eos, bos=args.bos)
@@ -51,6 +56,11 @@ def main(argv: list[str]) -> int:
     writer = TokenWriter(args.out, dtype, about)
     try:
         made = _write(writer, pipe, args.workers, len(source))
+    except (ValueError, LookupError, OSError) as error:  # of the text, most likely; other errors are shown whole
+        if full() or isinstance(error, HeadraceError):
+            raise
+        print(f"headrace tokenize: {failure(error)}", file=sys.stderr)
+        return 1
     finally:
         writer.close()
     print(f"{made}: {writer.documents} documents, {writer.tokens} tokens ({dtype})")

@@ -62,7 +62,7 @@ class StoredFiles(Source[Any]):
         try:
             return self.form.decode(file.read(start, size), file, start)
         except Exception as error:
-            error.add_note(f"(sample {row} of {self.paths[number]}, at byte {start})")
+            error.add_note(f"(sample {row}, counted from 0, of {self.paths[number]}, at byte {start})")
             raise
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
