@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from benchmarks import graphs
 from benchmarks.case import Dataset, Epochs, Resumable, Start
@@ -18,6 +18,7 @@ from headrace import (
     Pipe,
     share,
 )
+from headrace.sources.stream import StreamWrapper
 
 METHOD: dict[Start, Literal["fork", "spawn"] | None] = {"fork": "fork", "spawn": "spawn", "clean": None}
 
@@ -41,7 +42,7 @@ class Decoded:
     def __init__(self, job: Job) -> None:
         self.sample = job.sample
 
-    def __call__(self, file: tuple[str, IO[bytes]]) -> tuple[str, Any]:
+    def __call__(self, file: tuple[str, StreamWrapper]) -> tuple[str, Any]:
         path, stream = file
         with stream:
             return path, self.sample(stream.read())
