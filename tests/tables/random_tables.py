@@ -137,14 +137,17 @@ TENSORS = st.permutations([2, 1, 3]).flatmap(
         st.none() | st.permutations([0, 1, 2]),
     )
 )
+TWICE = st.builds(
+    lambda t, a, b: pa.list_(pa.list_(t, a), b), st.sampled_from(PLAIN), st.integers(1, 2), st.integers(1, 3)
+)
+"""Of which pyarrow itself takes rows of a slice from the wrong places, by themselves and inside of others."""
 TYPES = st.one_of(
     LEAVES,
     LEAVES,
     NESTED,
     NESTED,
-    st.builds(
-        lambda t, a, b: pa.list_(pa.list_(t, a), b), st.sampled_from(PLAIN), st.integers(1, 2), st.integers(1, 3)
-    ),
+    TWICE,
+    TWICE.map(lambda t: pa.struct([("x", t), ("y", pa.int8())])) | TWICE.map(pa.list_),
     INSIDE.map(pa.list_view) | INSIDE.map(pa.large_list_view),
     st.sampled_from([pa.null(), *UNIONS]),
     st.builds(pa.dictionary, st.sampled_from(CODES), st.sampled_from(CODED), ordered=st.booleans()),

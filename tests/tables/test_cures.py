@@ -239,6 +239,20 @@ CURES = [
         "array.flatten()",
     ),
     Cure(
+        "slices of lists in lists in structs",
+        f"{RANDOM}[arrow]",
+        "tables/arrow.py",
+        "return ArrowColumn(unsliced(pa, array), field",
+        "return ArrowColumn(array, field",
+    ),
+    Cure(
+        "slices of lists in lists of stored tables",
+        "tests/tables/test_stored_slices.py",
+        "tables/stored.py",
+        "return unsliced_columns(_table(self.dataset)",
+        "return (_table(self.dataset)",
+    ),
+    Cure(
         "units that Arrow lacks",
         f"{RANDOM}[numpy]",
         "tables/to_arrow.py",

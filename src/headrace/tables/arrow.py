@@ -37,8 +37,29 @@ def from_arrow(array: Any, field: Any = None) -> Column:
     array = _without_null_entries(pa, _without_views(pa, array))
     found = _plain(pa, array)
     if found is None:
-        return ArrowColumn(array, field, None, _may_miss(pa, array))
+        return ArrowColumn(unsliced(pa, array), field, None, _may_miss(pa, array))
     return NumpyColumn(found[0], found[1], field)
+
+
+def unsliced(pa: Any, array: Any) -> Any:
+    """A copy where lists of one size lie in each other: of a slice of those, pyarrow takes and filters other rows."""
+    return pa.concat_arrays([array, array.slice(0, 0)]) if _is_twice_listed(pa, array.type) else array
+
+
+def unsliced_columns(table: Any) -> Any:
+    """The same for the columns of a pyarrow table."""
+    pa = package("pyarrow")
+    for number, field in enumerate(table.schema):
+        if _is_twice_listed(pa, field.type):
+            chunks = [unsliced(pa, chunk) for chunk in table.column(number).chunks]
+            table = table.set_column(number, field, pa.chunked_array(chunks, field.type))
+    return table
+
+
+def _is_twice_listed(pa: Any, kind: Any) -> bool:
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
+        return True
+    return any(_is_twice_listed(pa, kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _may_miss(pa: Any, array: Any) -> bool:

@@ -5,6 +5,8 @@ in one block already (see `table`): the block travels, and the consumer cuts it.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -34,12 +36,14 @@ class Columns(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The user may have changed the dict since: what is not the array that was cut from a block travels by itself.
-        whole = [
-            (names, block) for names, block in self.blocks if all(self.get(n) is self.cut.get(n, _GONE) for n in names)
-        ]
+        whole = [(names, block) for names, block in self.blocks if self._has_all(names)]
         blocked = {name for names, _ in whole for name in names}
         rest = {name: _flat(value) for name, value in self.items() if name not in blocked}
         return arrive, (self.form, tuple(self), whole, rest)
+
+    def _has_all(self, names: tuple[str, ...]) -> bool:
+        """Whether each of these is still the array that was cut. (No loop in Python: there may be hundreds.)"""
+        return all(map(is_, map(self.get, names), map(self.cut.get, names, repeat(_GONE))))
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return self.__reduce__()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
+from headrace.tables.arrow import unsliced_columns
 from headrace.tables.column import Ints
 from headrace.tables.footers import look_into
 from headrace.tables.packages import package
@@ -122,7 +123,7 @@ class MappedTable:
         yield from (part if expression is None else part.filter(expression)).select(columns).to_batches(ROWS)
 
     def _part(self, unit: int) -> Any:
-        return _table(self.dataset).slice(unit * int(self.rows[0]), int(self.rows[unit]))
+        return unsliced_columns(_table(self.dataset).slice(unit * int(self.rows[0]), int(self.rows[unit])))
 
     def describe(self) -> str:
         return "a memory-mapped table"
