@@ -69,7 +69,6 @@ CURES = [
         "np.array([_is_missing(key)",
     ),
     Cure("null keys of several columns", JOINS, "tables/lookup.py", "known &= part >= 0", "pass"),
-    Cure("null keys are not found", JOINS, "tables/lookup.py", "& (wanted != -1)", ""),
     Cure("null keys of the frame", JOINS, "tables/lookup.py", "np.flatnonzero(codes != -1)", "np.arange(len(codes))"),
     Cure(
         "one rule for selection and look-up",

@@ -72,7 +72,7 @@ class Lookup:
         if not len(self._codes):
             return np.full(len(wanted), -1, np.int64)
         place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
-        hit = (self._codes[place] == wanted) & (wanted != -1)
+        hit = self._codes[place] == wanted  # -1, a key that is missing, is none of the codes
         return np.where(hit.astype(np.bool_), self._rows[place], -1)
 
     def rows(self, found: Ints, always: bool) -> dict[str, Column]:
