@@ -125,6 +125,7 @@ def picture(found: Sequence[Measurement], about: Mapping[str, Any], out: Path) -
         "Dashed line: 1x, the same speed. Longer is better.",
         f"{about['when'][:10]}, commit {about['commit'][:7]}, {about['hardware']['cores']} cores; median of "
         f"{max(m.round for m in shown)} rounds",
+        f"Other programs used up to {max(m.others for m in shown):.1f} of the cores meanwhile.",
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(bars(drawn, foot))
