@@ -32,11 +32,13 @@ def timeline(tickets: Sequence[TicketBox], turns: Sequence[TurnBox], end: float)
     scale = WIDTH / end if end else 0.0
     boxes = []
     for number, (asked, waited, got, again) in enumerate(turns):
-        # The first wait is the start: workers, files, the first of everything. It says nothing about the pace.
-        kind, told = ("wait", f"batch {number}: waited") if number else ("start", "start-up, until the first batch:")
-        boxes.append(_box(asked * scale, 0, waited * scale, kind, f"{told} {_ms(waited)}"))
         own = got - asked - waited
-        boxes.append(_box((asked + waited) * scale, 0, own * scale, "take", f"batch {number}: taken in {_ms(own)}"))
+        if not number:  # workers, files, the first of everything: it says nothing about the pace
+            told = f"start-up, until the first batch: {_ms(got - asked)}"
+            boxes.append(_box(asked * scale, 0, (got - asked) * scale, "start", told))
+        else:
+            boxes.append(_box(asked * scale, 0, waited * scale, "wait", f"batch {number}: waited {_ms(waited)}"))
+            boxes.append(_box((asked + waited) * scale, 0, own * scale, "take", f"batch {number}: taken in {_ms(own)}"))
         boxes.append(_box(got * scale, 0, (again - got) * scale, "step", f"step {number}: {_ms(again - got)}"))
     for worker, stage, number, began, ended, size in tickets:
         told = f"worker {worker}, stage {stage}, ticket {number}: {_ms(ended - began)}, {size} bytes"

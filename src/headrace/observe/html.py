@@ -21,7 +21,7 @@ h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
 code { font-size: .85rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; } td, th { padding: .15rem .9rem .15rem 0; text-align: left; font-weight: normal; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; } th { color: var(--soft); font-size: .85rem; }
-tr.take td { font-weight: 600; }
+tr.take td { font-weight: 600; color: #1c2530; }
 svg { width: 100%; display: block; } svg text { font-size: 12px; fill: #fff; pointer-events: none; }
 .rows { display: flex; border: 1px solid var(--line); }
 .names { flex: 0 0 7rem; font-size: .8rem; padding-left: .4rem; }
@@ -30,13 +30,16 @@ figure { margin: .6rem 0 0 7.4rem; }
 .legend i { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; }
 .start { fill: var(--soft); background: var(--soft); }
 .wait { fill: var(--wait); background: var(--wait); } .take { fill: var(--take); background: var(--take); }
-.step, .room-step { fill: var(--step); background: var(--step); } .all { fill: var(--soft); }
+.step, .room-step { fill: var(--step); background: var(--step); } .all { fill: #667; }
 .stage0, .room-work { fill: var(--s0); background: var(--s0); }
 .stage1, .room-head { fill: var(--s1); background: var(--s1); }
 .stage2, .room-transport { fill: var(--s2); } .stage3, .room-tail { fill: var(--s3); } .stage4 { fill: var(--s4); }
 .stage5 { fill: var(--s5); } .op { opacity: .85; }
 .bytes { fill: var(--s0); opacity: .55; } .slots { fill: var(--s4); opacity: .55; }
 .ready { fill: var(--step); opacity: .55; }
+.wide { overflow-x: auto; }
+@media (max-width: 700px) { .flame { min-width: 700px; } .names { flex-basis: 5.5rem; } figure { margin-left: 0; }
+  .legend i:first-child { margin-left: 0; } }
 """
 
 SCRIPT = """
@@ -76,7 +79,7 @@ def page(data: Mapping[str, Any], pictures: Mapping[str, Any]) -> str:
     sections = [
         f'<h1>headrace profile</h1><p class="verdict">{escape(_sentence(verdict))}</p>',
         f'<div class="facts">{_facts(data)}</div>',
-        f"<h2>Where the seconds of a batch go</h2>{flame(pictures['parts'])}{_parts(data)}",
+        f'<h2>Where the seconds of a batch go</h2><div class="wide">{flame(pictures["parts"])}</div>{_parts(data)}',
         f'<h2>Timeline</h2><p class="legend">{_legend(data)}</p>',
         timeline(pictures["tickets"], pictures["turns"], end),
         '<p class="hint" id="range"></p>',
@@ -86,7 +89,8 @@ def page(data: Mapping[str, Any], pictures: Mapping[str, Any]) -> str:
         f"<h2>Pipe</h2><p><code>{escape(data['pipe'])}</code></p>",
         f'<script type="application/json" id="data">{_json(data)}</script><script>{SCRIPT}</script>',
     ]
-    head = f'<meta charset="utf-8"><title>headrace profile</title><style>{STYLE}</style>'
+    seen = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<meta charset="utf-8">{seen}<title>headrace profile</title><style>{STYLE}</style>'
     body = f'<body class="{verdict["bound"]}">{"".join(sections)}</body>'
     return f'<!doctype html><html lang="en"><head>{head}</head>{body}</html>\n'
 
