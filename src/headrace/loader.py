@@ -194,7 +194,7 @@ class Loader(Generic[T]):
         return self._pool.policy
 
     def __len__(self) -> int:
-        """Batches (or samples, if nothing is batched) that one epoch delivers on this rank."""
+        """Batches (or samples, if nothing is batched) of a whole epoch on this rank, also after a resume."""
         return self._sharing.length()
 
     def __bool__(self) -> bool:
@@ -211,7 +211,7 @@ class Loader(Generic[T]):
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch that the next `iter()` starts."""
+        """The epoch that the next `for` begins, or goes on with; inside a loop, one more than the one that runs."""
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
@@ -232,8 +232,8 @@ class Loader(Generic[T]):
 
     @property
     def resumed(self) -> int | None:
-        """None if the next `iter()` begins an epoch; else how many inputs of the last stage (samples, where it batches)
-        this rank had before the place that it goes on from."""
+        """None if the next `for` begins an epoch. If it goes on in the middle of one: how many samples (batches, where
+        what is batched is batched again) this rank has had of it."""
         place = self._resume.place if isinstance(self._resume, RunPlace) else None
         return None if self._resume is None else 0 if place is None else place.inputs(self.world)
 

@@ -172,7 +172,7 @@ TWO = World(rank=0, ranks=2)
 
 RAISED: dict[str, Callable[[], Any]] = {
     "kind=... needs workers >= 1": lambda: Loader(Pipe.of([1]), kind="thread"),
-    "Pipe.of() takes samples, not one string; for files use Pipe.files(path)": lambda: Pipe.of("data.csv"),
+    "Pipe.of() takes samples, not one string; for files there are": lambda: Pipe.of("data.csv"),
     "Pipe.of() takes a sequence (with len() and [i]), an iterable, or": lambda: Pipe.of(3),
     "Loader() takes a Pipe, not ...; write Loader(Pipe.of(...))": lambda: Loader([1]),  # type: ignore[arg-type]
     "...() needs a function, not ...": lambda: Pipe.of([1]).map(3),  # type: ignore[call-overload]

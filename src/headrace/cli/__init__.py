@@ -5,6 +5,7 @@ Exit codes: a verb's own; 2 for an option that is wrong, with one line that says
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -57,6 +58,9 @@ def _verb(name: str, args: list[str]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except SystemExit as end:  # argparse has said what is wrong
         return int(end.code or 0)
 

@@ -88,7 +88,10 @@ class Pipe(
         if (frame := from_frame(data)) is not None:
             return Pipe(frame)
         if isinstance(data, str | bytes):
-            raise BadOption("Pipe.of() takes samples, not one string; for files use Pipe.files(path)")
+            raise BadOption(
+                "Pipe.of() takes samples, not one string; for files there are Pipe.files, Pipe.csv, Pipe.jsonl, "
+                "Pipe.parquet and Pipe.shards"
+            )
         if has_random_access(data):
             return Pipe(FromSequence(data))
         if hasattr(data, "__iter__") or callable(data):

@@ -6,7 +6,8 @@ from headrace.engine.wire import codec
 from headrace.errors import HeadraceError
 
 CURE = (
-    "make it where it is used (for example in __getitem__ or worker_init), or use start_method='fork', or kind='thread'"
+    "make it where it is used (for example in __getitem__ or worker_init), or use kind='thread', or "
+    "start_method='fork' (not once CUDA or JAX has started)"
 )
 """What to do about a part of a pipe that cannot travel."""
 DATASET_CURE = (
