@@ -34,6 +34,18 @@ PART = re.compile(r"(<!-- made: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 ROOMS = ("headrace.ops", "headrace.sources", "headrace.tables")
 UNUSED = ("EachFile", "PerFile", "Tabular", "OnDiskCache", "WindowOp")
 """What other ops have in common, and one that is taken in by another."""
+WRITTEN = {
+    "sequence": "Pipe.of(sequence)",
+    "frame": "Pipe.of(frame)",
+    "files": "Pipe.files",
+    "stored": "Pipe.stored",
+    "tokens": "Pipe.tokens",
+    "windowed": "shuffle(window=)",
+    "shuffle": "shuffle(buffer_size=)",
+    "pack_windows": "pack",
+    "bucket_windows": "bucket",
+}
+"""Ops that users write in another way."""
 ASKED = {"columnar", "explain", "fingerprint", "indexed", "inputs", "length", "nodes", "op", "ordinals", "replaced"}
 """What a pipe can be asked: not verbs."""
 
@@ -219,7 +231,9 @@ def resume_table() -> str:
     """Ops of the same cost in one row."""
     costs: dict[str, set[str]] = {}
     for kind in ops():
-        costs.setdefault(cost(kind), set()).add(f"`{kind.name()}`")
+        written = WRITTEN.get(kind.name(), kind.name() if hasattr(Pipe, kind.name()) else None)
+        if written is not None:  # the others stand behind verbs of other names
+            costs.setdefault(cost(kind), set()).add(f"`{written}`")
     rows = [f"| {cost} | {', '.join(sorted(names))} |" for cost, names in sorted(costs.items())]
     return "\n".join(["| what is read again | by |", "|---|---|", *rows])
 
