@@ -37,6 +37,7 @@ UNUSED = ("EachFile", "PerFile", "Tabular", "OnDiskCache", "WindowOp")
 WRITTEN = {
     "sequence": "Pipe.of(sequence)",
     "frame": "Pipe.of(frame)",
+    "iterable": "Pipe.of(iterable)",
     "files": "Pipe.files",
     "stored": "Pipe.stored",
     "tokens": "Pipe.tokens",
@@ -203,7 +204,7 @@ def ops() -> Iterator[type[Op[Any, Any]]]:
 def where(kind: type[Op[Any, Any]]) -> str:
     """Where an op of this class runs."""
     if issubclass(kind, Source):
-        return "in any worker, by position" if _counted(kind) else "in one worker, which reads it once"
+        return "in any worker, by position" if kind.size is not Source.size else "in one worker, which reads it once"
     if issubclass(kind, Each | Flat):
         return "in any worker"
     if kind.index is not Op.index:
@@ -219,12 +220,7 @@ def cost(kind: type[Op[Any, Any]]) -> str:
             return cast(str, kind(**dict.fromkeys(needed, 1)).resume)
         except (AttributeError, HeadraceError):  # it needs more than counts
             return "as its options say: `pipe.explain()` shows it"
-    return usual_cost(kind, issubclass(kind, Source) and _counted(kind))
-
-
-def _counted(kind: type[Source[Any]]) -> bool:
-    """A source says its size where it has random access, or its length."""
-    return kind.size is not Source.size or kind.length is not Source.length
+    return usual_cost(kind, issubclass(kind, Source) and kind.size is not Source.size)
 
 
 def resume_table() -> str:

@@ -1,6 +1,7 @@
 """What a loader says in the log about things that are allowed and easily overlooked."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -105,3 +106,34 @@ def test_tokenize_does_not_overwrite_files_and_tells_a_broken_line_in_one(
     assert main(args) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert main([*args, "--overwrite"]) == 0
+
+
+class Counted:
+    """Has a length, and can only be read from its start."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def __len__(self) -> int:
+        return 5000
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(5000):
+            self.read += 1
+            yield number
+
+
+def test_explain_tells_the_truth_about_what_a_resume_reads_of_an_iterable_with_a_length() -> None:
+    data = Counted()
+    pipe = Pipe.of(data).batch(10)
+    assert "resume: everything before the position" in pipe.explain()
+    with Loader(pipe) as loader:
+        batches = iter(loader)
+        for _ in range(300):
+            next(batches)
+        state = loader.state_dict()
+    data.read = 0
+    with Loader(pipe) as loader:
+        loader.load_state_dict(state)
+        assert next(iter(loader))[0] == 3000
+    assert data.read > 3000

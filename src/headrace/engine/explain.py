@@ -4,7 +4,7 @@ import shutil
 from typing import Any
 
 from headrace.engine.program import Program, cut
-from headrace.op import Each, Flat, Indexed, Op
+from headrace.op import Each, Flat, Indexed, Op, Source
 from headrace.pipe.graph import Pipe
 from headrace.pipe.outline import shortened
 from headrace.plan.quality import quality
@@ -77,7 +77,7 @@ def _in_columns(lines: list[str]) -> list[str]:
 
 def resume_cost(node: Pipe[Any]) -> str:
     """What has to be read again when a stream goes on from a snapshot."""
-    counted = not node.inputs and node.op.length(()) is not None
+    counted = isinstance(node.op, Source) and node.op.size() is not None
     return node.op.resume or usual_cost(type(node.op), counted)
 
 
