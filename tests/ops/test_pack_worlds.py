@@ -91,22 +91,19 @@ def bare(sample: Any) -> list[bytes]:
 
 
 class Rank:
-    """One rank of a job, from a place of the whole job."""
+    """One rank of a job, from a place of the whole job. All ranks have the same program."""
 
-    def __init__(self, pipe: Pipe[Any], at: RunPlace | None, rank: int, ranks: int, chance: random.Random) -> None:
+    def __init__(
+        self, program: Program, length: int, at: RunPlace | None, rank: int, ranks: int, chance: random.Random
+    ) -> None:
         world = World(rank=rank, ranks=ranks)
-        program = cut(pipe, SEED, divided=ranks > 1)
         self.known = program.steps_known
-        if not self.known:
-            program = with_passing(program, FEW)
-        indexed = program.head.indexed(SEED, 0)
-        assert indexed is not None
         self.at = at
         if self.known:
             self.at = None if at is None else in_world(at, program, world)
         else:
-            self.at = in_turns(at, program, world, indexed.length)
-        self.dealing = None if self.known else self._dealing(program, indexed.length)
+            self.at = in_turns(at, program, world, length)
+        self.dealing = None if self.known else self._dealing(program, length)
         workers = ScriptedWorkers(Script(chance.randrange(2**32), chance.randint(1, 6), chance.randint(1, 4)))
         workers.open(program)
         policy = Policy.of({"workers": chance.randint(1, 3), "kind": "thread"})
@@ -142,7 +139,13 @@ class Part(NamedTuple):
 def part_of(made: Any, ranks: int, steps: int, place: str | None, chance: random.Random) -> Part:
     """So many steps of all ranks."""
     at = None if place is None else RunPlace.read(json.loads(place))
-    everyone = [Rank(made(ranks), at, rank, ranks, chance) for rank in range(ranks)]
+    pipe = made(ranks)
+    program = cut(pipe, SEED, divided=ranks > 1)
+    if not program.steps_known:
+        program = with_passing(program, FEW)
+    indexed = program.head.indexed(SEED, 0)
+    assert indexed is not None
+    everyone = [Rank(program, indexed.length, at, rank, ranks, chance) for rank in range(ranks)]
     delivered = [read(one.run, steps) for one in everyone]
     if min(map(len, delivered)) < steps:
         return Part(delivered, None)
@@ -153,7 +156,7 @@ def part_of(made: Any, ranks: int, steps: int, place: str | None, chance: random
     dealing = everyone[0].dealing
     assert dealing is not None
     joint = dealing.place([dealing.progress_of(one.run.place()) for one in everyone], steps, 0)
-    state = snapshot(made(ranks), SEED, 0, joint)
+    state = snapshot(pipe, SEED, 0, joint)
     assert len(json.dumps(state)) <= 1024 + 40 * len(SOURCES)
     return Part(delivered, json.dumps(plain_epoch_place(joint)))
 
