@@ -140,11 +140,23 @@ def taken(column: Any, rows: list[int]) -> Any:
     return pa.array([values[row] for row in rows], column.type)
 
 
+def bits_of_other_sign(column: Any) -> Any:
+    """Integers whose bits mean others with a sign, or without; what is none stays."""
+    signs = {"i": "u", "u": "i"}
+    if not isinstance(column, np.ndarray) or column.dtype.kind not in signs:
+        return column
+    return np.ma.getdata(column).view(f"{signs[column.dtype.kind]}{column.dtype.itemsize}")
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Any], list[Any]]:
     """Key columns here and there: one or two of them, each of one family but any types."""
     families = draw(st.lists(st.sampled_from([*FAMILIES]), min_size=1, max_size=2))
-    here, there = [draw(FAMILIES[f]) for f in families], [draw(FAMILIES[f]) for f in families]
+    here = [draw(FAMILIES[f]) for f in families]
+    there = [
+        bits_of_other_sign(c) if draw(st.integers(0, 7)) == 0 else draw(FAMILIES[f])
+        for f, c in zip(families, here, strict=True)
+    ]
     rows, others = min(map(len, here)), min(map(len, there))
     there = [taken(c, list(range(others))) for c in there]
     return [taken(c, list(range(rows))) for c in here], [taken(c, distinct(there)) for c in there]
