@@ -35,7 +35,7 @@ def test_an_interrupt_at_any_moment_loses_and_repeats_nothing(name: str, kind: s
     how = KINDS[kind]
     with Loader(PIPES[name], seed=3, **how) as loader:
         moments, whole = moments_of(iter(loader))
-    for _ in range(depth(12 if kind == "inline" else 2, 350)):
+    for _ in range(depth(6 if kind == "inline" else 2, 350)):
         error = chance.choice([KeyboardInterrupt(), Interrupt()])
         moment = Moment(chance.randrange(moments), error)
         got: list[str] = []
@@ -68,7 +68,7 @@ def test_an_interrupt_inside_a_dataloader2_loses_and_repeats_nothing(limit: int 
 
     moments, whole = moments_of(epoch(DataLoader2(graph())), limit)
     chance = random.Random(f"dataloader2 {limit}")
-    for _ in range(depth(20, 1000)):
+    for _ in range(depth(8, 1000)):
         loader: DataLoader2[Any] = DataLoader2(graph())
         got: list[str] = []
         moment = Moment(chance.randrange(moments), KeyboardInterrupt())

@@ -9,6 +9,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.engine.workers.process.placement import Placement
+from tests.depth import across, depth
 
 ROW = 20_000
 """Numbers in a sample: 80 kB, so that 16 of them are worth it."""
@@ -73,8 +74,7 @@ def numbers(batch: Any) -> list[int]:
     return batch[:, 0].astype(int).tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("rule", ["half", "most", "few", "all"])
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(("rule", "workers"), across(["half", "most", "few", "all"], [1, 2, 3]))
 def test_batches_are_the_same(homes: list[bool], rule: str, workers: int) -> None:
     with Loader(pipe(rule), seed=5) as loader:
         want = [[numbers(batch) for batch in loader] for _ in range(5)]
@@ -96,7 +96,8 @@ def test_batches_that_are_kept_stay_as_they_are(homes: list[bool]) -> None:
 def test_an_epoch_that_is_left_gives_everything_back(homes: list[bool]) -> None:
     with Loader(pipe("half"), seed=5, workers=2, start_method="fork") as loader:
         slots = []
-        for epoch in range(160):
+        epochs = depth(60, 160)
+        for epoch in range(epochs):
             loader.set_epoch(epoch)
             for count, batch in enumerate(loader):
                 numbers(batch)
@@ -104,7 +105,7 @@ def test_an_epoch_that_is_left_gives_everything_back(homes: list[bool]) -> None:
                     break
             del batch
             slots.append(loader.stats().slots)
-        assert slots[-1] <= 1.2 * max(slots[:80])
+        assert slots[-1] <= 1.2 * max(slots[: epochs // 2])
         for batch in loader:
             numbers(batch)
     assert any(homes)
