@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from tests import warm
+from tests.depth import depth
 from tests.leaks import in_session
 from tests.workers.ray_head import head
 
@@ -50,8 +51,10 @@ def test_an_example_shows_what_it_says(example: str, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_pictures_are_shared_by_two_ranks(tmp_path: Path) -> None:
+    """Reduced: the ranks are forks, with torchrun's variables."""
     launch = ("headrace.cli", "run", "--num-instances", 2, sys.executable)
-    *_, last = run(tmp_path, warm.MODULE, *launch, EXAMPLES / "train_images.py", tmp_path)
+    program, words = depth((warm.RANKS, (2,)), (warm.MODULE, launch))
+    *_, last = run(tmp_path, program, *words, EXAMPLES / "train_images.py", tmp_path)
     assert "epoch 2: 2 ranks, 7 steps each, every picture once" in last
     assert (tmp_path / "snapshot.pt").exists()
 

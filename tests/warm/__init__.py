@@ -33,6 +33,7 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """A process with threads must not fork: libraries start none."""
 MODULE = Path(__file__).parent / "module.py"
+RANKS = Path(__file__).parent / "ranks.py"
 LARGEST = 1 << 18
 """Bytes of a request: mostly the environment."""
 
@@ -170,7 +171,7 @@ def torchrun(
 ) -> "subprocess.CompletedProcess[str]":
     """A program on several ranks of this machine; torchrun itself starts them under the full counts."""
     if DEPTH != "deep":
-        return run(Path(__file__).parent / "ranks.py", [ranks, path, *args], folder, timeout)
+        return run(RANKS, [ranks, path, *args], folder, timeout)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(path)]
     return subprocess.run(
         [*command, *map(str, args)],
