@@ -9,7 +9,7 @@ from tests.depth import depth
 from tests.doors.datapipe_graphs import graph, loader, read
 
 pytestmark = pytest.mark.filterwarnings("ignore:a shuffle stands after sharding_filter")
-GRAPHS = range(depth(12, 30))
+GRAPHS = range(depth(5, 30))
 
 
 @pytest.mark.parametrize("number", GRAPHS)
@@ -21,7 +21,7 @@ def test_the_stream_is_equal_for_any_number_of_workers(number: int) -> None:
 
 
 @pytest.mark.parametrize("context", ["forkserver", "spawn"])
-@pytest.mark.parametrize("number", range(depth(2, 30)))
+@pytest.mark.parametrize("number", range(depth(1, 30)))
 def test_the_stream_is_equal_for_any_way_to_start_workers(number: int, context: str) -> None:
     pipe = graph(number)
     assert read(pipe, 2, context) == read(pipe, 0)
