@@ -61,7 +61,6 @@ REFUSED: list[dict[str, Any]] = [
     {"drop_last": np.bool_(True)},
     {"dataset": [], "shuffle": True},
     {"num_workers": None},
-    {"num_worker": 1},
     {"dataset": object(), "shuffle": True},
 ]
 
@@ -76,6 +75,11 @@ def refusal(make: Callable[[], Any]) -> tuple[type[BaseException], str]:
 def test_what_torch_refuses_is_refused_in_the_same_words(wrong: dict[str, Any]) -> None:
     arguments = {"dataset": range(4), **wrong}
     assert refusal(lambda: DataLoader(**arguments)) == refusal(lambda: TorchLoader(**arguments))
+
+
+def test_a_misspelt_argument_is_refused_in_torchs_words_and_says_which_was_meant() -> None:
+    kind, words = refusal(lambda: TorchLoader(range(4), num_worker=1))
+    assert refusal(lambda: DataLoader(range(4), num_worker=1)) == (kind, f"{words}; did you mean 'num_workers'?")
 
 
 @pytest.mark.parametrize("wrong", [{"num_workers": 1, "prefetch_factor": 0}, {"timeout": 3}], ids=str)
