@@ -65,6 +65,7 @@ def _objects() -> dict[str, Value]:
         "large ints": among(2**62 + 1, 1, -1, None),
         "ints about 64 bits": among(2**63, 2**63 - 1, -(2**63), 1),
         "ints over 64 bits": among(2**70, 1),
+        "large ints in lists": many(among(2**63, 2**70, 1), 0, 2),
         "zones": among(pd.Timestamp(5, tz="UTC"), pd.Timestamp(7, tz="Europe/Zurich"), pd.Timestamp(9)),
         "text and bytes": among("x", b"y", ""),
         "text": either(TEXT, NONE),

@@ -125,6 +125,13 @@ CURES = [
         "return True",
     ),
     Cure(
+        "ints of 64 bits in lists",
+        f"{RANDOM}[pandas]",
+        "tables/objects.py",
+        "NotImplementedError, OverflowError)",
+        "NotImplementedError)",
+    ),
+    Cure(
         "time zones",
         f"{RANDOM}[pandas]",
         "tables/objects.py",

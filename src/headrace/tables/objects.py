@@ -51,7 +51,7 @@ def arrow_field(values: NDArray[Any]) -> Any:
     try:
         pa = package("pyarrow")
         return pa.field("", exactly(pa, values.tolist()).type)
-    except (MissingExtra, ValueError, TypeError, NotImplementedError):
+    except (MissingExtra, ValueError, TypeError, NotImplementedError, OverflowError):  # (of ints in lists or dicts)
         return UNTYPED
 
 
