@@ -7,11 +7,11 @@ messages, which say how long each is; of the file, which is mapped, no more than
 damaged is an error: what it says of its own buffers is checked before anything follows it.
 """
 
-import os
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from headrace.errors import BadPipe
+from headrace.sources.stored.form import FileState
 from headrace.tables.packages import package
 
 MAGIC = b"ARROW1"
@@ -32,9 +32,8 @@ class ArrowStream:
     """A stream in a local file, asked like pyarrow's `RecordBatchFileReader`."""
 
     def __init__(self, path: str) -> None:
-        about = os.stat(path)
         self.path = path
-        self._walked = _walked(path, about.st_size, about.st_mtime_ns)
+        self._walked = _walked(path, FileState.of(path))
         self.schema = self._walked.schema
         self.num_record_batches = len(self._walked.starts)
 
@@ -58,15 +57,14 @@ class ArrowStream:
 
 
 @lru_cache(maxsize=1024)
-def _walked(path: str, size: int, changed: int) -> _Walked:
-    """Of a file as it is now: its size and the time of its last change are asked for to know it again."""
+def _walked(path: str, state: FileState) -> _Walked:
     pa = package("pyarrow")
     with pa.memory_map(path) as file:
         schema = pa.ipc.read_schema(file)
         starts = []
         dictionaries = False
         at = file.tell()
-        while at < size:
+        while at < state.size:
             try:
                 message = pa.ipc.read_message(file)
             except EOFError:

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.sources.extra import need
-from headrace.sources.stored.form import DamagedFile
+from headrace.sources.stored.form import DamagedFile, FileState
 from headrace.tables.column import Ints
 from headrace.tables.packages import check_threads, package
 from headrace.tables.parquet import FromUnits, from_units
@@ -34,6 +34,8 @@ class LanceTable:
 
     path: str
     version: int
+    versions: FileState
+    """Of the folder that lists its versions: another data set in its place has versions of the same numbers."""
     fragments: Ints
     """For each unit, the place of its fragment among all."""
     firsts: Ints
@@ -63,7 +65,7 @@ class LanceTable:
         yield from found.select(columns).to_batches(ROWS)
 
     def _read(self, unit: int, columns: list[str] | None) -> Any:
-        fragment = _fragments(self.path, self.version)[int(self.fragments[unit])]
+        fragment = _fragments(self.path, self.version, self.versions)[int(self.fragments[unit])]
         try:
             return fragment.to_table(columns, offset=int(self.firsts[unit]), limit=int(self.rows[unit]))
         except (OSError, ValueError) as error:
@@ -98,6 +100,7 @@ def from_lance(path: str) -> FromUnits:
     table = LanceTable(
         os.path.abspath(path),
         int(dataset.version),
+        FileState.of(os.path.join(path, "_versions")),
         np.array([number for number, _ in cuts], np.int64),
         np.array([first for _, first in cuts], np.int64),
         np.array(rows, np.int64),
@@ -130,13 +133,13 @@ def _masked(dataset: Any, schema: Any, sizes: tuple[tuple[str, int], ...], count
 
 
 @lru_cache(maxsize=16)
-def _opened(process: int, path: str, version: int) -> Any:
+def _opened(process: int, path: str, version: int, versions: FileState) -> Any:
     try:
         return need("lance", "lance").dataset(path, version=version).get_fragments()
     except (OSError, ValueError) as error:
         raise DamagedFile(f"version {version} of {path} cannot be opened any more ({error})") from None
 
 
-def _fragments(path: str, version: int) -> Any:
+def _fragments(path: str, version: int, versions: FileState) -> Any:
     check_threads("lance")
-    return _opened(os.getpid(), path, version)
+    return _opened(os.getpid(), path, version, versions)

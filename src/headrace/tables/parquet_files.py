@@ -4,13 +4,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace.errors import BadOption, BadPipe
 from headrace.observe.meter import files
 from headrace.sources.open import is_remote, local
+from headrace.sources.stored.form import FileState
 from headrace.tables.column import Ints
 from headrace.tables.data_files import DataFile, Value
 from headrace.tables.drift import agree
@@ -41,6 +42,8 @@ class Footer:
     """The Arrow schema; as bytes, so that no package has to be imported to carry it."""
     constants: tuple[dict[str, Value], ...]
     """For each file, the columns that are not in it (see `drift`)."""
+    states: tuple[FileState | None, ...]
+    """Of each file when it was looked into; None where it is remote."""
     heaviest: int = 0
     """Bytes that the footer of an open file takes in memory, at the most."""
 
@@ -68,6 +71,21 @@ class Footer:
 
     def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         """The record batches of one unit; footers of files that stay open take up to `memory` bytes."""
+        self._check(unit)
+        try:
+            yield from self._batches(unit, columns, expression, memory)
+        except Exception:
+            self._check(unit)  # a file that was written over is damaged in any way
+            raise
+        self._check(unit)
+
+    def _check(self, unit: int) -> None:
+        """An error if the file of a unit is not the one that was looked into."""
+        path, state = self.paths[self.files[unit]], self.states[self.files[unit]]
+        if state is not None:
+            state.check(path, FileState.of(local(path)))
+
+    def _batches(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         if self.format == "arrow":
             table = _table(self, unit)
             yield from (table if expression is None else table.filter(expression)).select(columns).to_batches(ROWS)
@@ -82,7 +100,7 @@ class Footer:
         if not inside:
             yield self._completed(None, unit, columns, int(self.rows[unit]))
             return
-        with _files.borrow(path, min(OPEN, memory // max(1, self.heaviest))) as file:
+        with _files.borrow(path, self.states[self.files[unit]], min(OPEN, memory // max(1, self.heaviest))) as file:
             batches = file.iter_batches(ROWS, row_groups=[number], columns=inside, use_threads=False)
             while (batch := _next(batches, path, number, inside)) is not None:
                 yield self._completed(batch, unit, columns, batch.num_rows)
@@ -141,6 +159,7 @@ def read_footer(
     """Look into every file once, or into the manifest; `columns` are those that will be asked for."""
     if not files:
         raise BadOption(f"Pipe.{format}() got no file: give the name of one, a pattern or a folder")
+    states = tuple(None if is_remote(file.path) else FileState.of(local(file.path)) for file in files)
     seen = looks(format, [file.path for file in files], manifest)
     agreed = agree(files, seen, columns, drift)
     names = agreed.schema.names
@@ -154,6 +173,7 @@ def read_footer(
         sizes=tuple((name, sum(look.sizes.get(name, 0) for look in seen)) for name in names),
         packed=agreed.schema.remove_metadata().serialize().to_pybytes(),
         constants=agreed.constants,
+        states=states,
         heaviest=max(look.weight for look in seen),
     )
 
@@ -193,19 +213,27 @@ def filesystem_of(path: str) -> tuple[Any, str]:
     return fs.PyFileSystem(fs.FSSpecHandler(found)), inside
 
 
+class _Key(NamedTuple):
+    """An open file: of which process, and which file it was under this name."""
+
+    process: int
+    path: str
+    state: FileState | None
+
+
 class _Files:
     """Open Parquet files of this process: each is used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._idle: list[tuple[tuple[int, str], Any]] = []
+        self._idle: list[tuple[_Key, Any]] = []
         """The one used last stands last."""
         self._lent = 0
         self._lock = Lock()
 
-    def borrow(self, path: str, most: int) -> "_Borrowed":
-        return _Borrowed(self, (os.getpid(), path), most)
+    def borrow(self, path: str, state: FileState | None, most: int) -> "_Borrowed":
+        return _Borrowed(self, _Key(os.getpid(), path, state), most)
 
-    def take(self, key: tuple[int, str], most: int) -> Any:
+    def take(self, key: "_Key", most: int) -> Any:
         with self._lock:
             self._lent += 1
             for place, (idle, file) in enumerate(self._idle):
@@ -214,9 +242,9 @@ class _Files:
                     return file
             over = self._over(most)
         _close(over)
-        return open_parquet(key[1])
+        return open_parquet(key.path)
 
-    def give_back(self, key: tuple[int, str], file: object, most: int) -> None:
+    def give_back(self, key: "_Key", file: object, most: int) -> None:
         with self._lock:
             self._lent -= 1
             self._idle.append((key, file))
@@ -236,7 +264,7 @@ def _close(files: list[Any]) -> None:
 
 
 class _Borrowed:
-    def __init__(self, files: _Files, key: tuple[int, str], most: int) -> None:
+    def __init__(self, files: _Files, key: _Key, most: int) -> None:
         self._files = files
         self._key = key
         self._most = most

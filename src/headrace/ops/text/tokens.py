@@ -45,13 +45,13 @@ class StoredTokens(Source[NDArray[Any]]):
 
     paths: tuple[str, ...]
     states: tuple[FileState, ...] = ()
-    """Of each `.bin` when the pipe was made: one that has changed since is an error."""
+    """Of each `.bin` and of its `.idx` when the pipe was made: one that has changed since is an error."""
 
     def __post_init__(self) -> None:
         if not self.paths:
             raise BadOption("no token files: give at least one path")
         if not self.states:
-            object.__setattr__(self, "states", tuple(map(FileState.of, self.paths)))
+            object.__setattr__(self, "states", tuple(map(FileState.of, (*self.paths, *map(_index_of, self.paths)))))
 
     def size(self) -> int:
         return self._store().documents[-1]
@@ -69,7 +69,7 @@ class StoredTokens(Source[NDArray[Any]]):
         assert found is not None
         store = self._store()
         ends = StoredEnds(store) if all(file.contiguous for file in store.files) else None
-        found.lengths = Lengths(store.lengths_of, store.tokens[-1], self.identity(), ends=ends)
+        found.lengths = Lengths(store.lengths_of, store.tokens[-1], (*self.identity(), self.states), ends=ends)
         return found
 
     def settle(self) -> None:
@@ -82,7 +82,7 @@ class StoredTokens(Source[NDArray[Any]]):
     def identity(self) -> tuple[Any, ...]:
         store = self._store()
         names = [os.path.basename(path) for path in self.paths]
-        said = repr([names, [state.size for state in self.states], store.documents, str(store.files[0].tokens.dtype)])
+        said = repr([names, [state.size for state in self.states[: len(self.paths)]], store.documents, str(store.files[0].tokens.dtype)])
         return ("tokens", blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest())
 
     @classmethod
@@ -138,15 +138,20 @@ class StoredEnds(Sequence[int]):
 
 @lru_cache(maxsize=16)
 def _store(paths: tuple[str, ...], states: tuple[FileState, ...]) -> TokenStore:
-    files = tuple(_mapped(path, state) for path, state in zip(paths, states, strict=True))
+    ours = states[: len(paths)], states[len(paths) :]
+    files = tuple(_mapped(path, data, index) for path, data, index in zip(paths, *ours, strict=True))
     documents = np.cumsum([len(file.lengths) for file in files]).tolist()
     return TokenStore(files, documents, np.cumsum([len(file.tokens) for file in files]).tolist())
 
 
-def _mapped(path: str, state: FileState) -> TokenFile:
-    if FileState.of(path) != state:
-        raise DamagedFile(f"{path} has changed since the pipe was made: make the pipe anew")
-    index = path.removesuffix(".bin") + ".idx"
+def _index_of(path: str) -> str:
+    return path.removesuffix(".bin") + ".idx"
+
+
+def _mapped(path: str, state: FileState, index_state: FileState) -> TokenFile:
+    index = _index_of(path)
+    state.check(path, FileState.of(path))
+    index_state.check(index, FileState.of(index))
     dtype, count = token_type(index)
     if os.path.getsize(index) < HEAD + 12 * count or state.size % np.dtype(dtype).itemsize:
         raise DamagedFile(f"{index} or {path} is cut off: {count} documents need more, or a token is not whole")

@@ -55,11 +55,21 @@ class FileState(NamedTuple):
     size: int
     changed: int
     """The time of its last change, in nanoseconds."""
+    inode: int
+    """Another file under the same name has another one: what a process keeps of a file, it keeps under all three."""
 
     @staticmethod
     def of(path: str | int) -> "FileState":
         about = os.stat(path)
-        return FileState(about.st_size, about.st_mtime_ns)
+        return FileState(about.st_size, about.st_mtime_ns, about.st_ino)
+
+    def check(self, path: str, now: "FileState") -> None:
+        """An error if the file, which is `now` like that, is not as it was. (A copy elsewhere has another inode.)"""
+        if (self.size, self.changed) != (now.size, now.changed):
+            raise DamagedFile(
+                f"{path} has changed since the pipe was made ({self.size} bytes then, {now.size} now): make the pipe "
+                "anew; where every machine has a copy of its own, copy files with their times (cp -p, rsync -t)"
+            )
 
 
 class OpenFile:
@@ -83,12 +93,9 @@ class OpenFile:
         return np.arange(step, self.size + step, step)
 
     def check(self, state: FileState) -> None:
-        """An error if the file is not as it was."""
-        if self.state != state:
-            raise DamagedFile(
-                f"{self.path} has changed since the pipe was made ({state.size} bytes then, {self.size} now): make the "
-                "pipe anew"
-            )
+        """An error if the file was not like this when it was opened, or is not any more."""
+        state.check(self.path, self.state)
+        state.check(self.path, FileState.of(self._fd))
 
     def read(self, start: int, size: int) -> bytes:
         """These bytes; an error where the file ends before."""

@@ -100,7 +100,7 @@ def _place(path: str, form: StoredFormat, folder: str | None) -> str:
 
 
 def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_About, Spans] | None) -> None:
-    about = _About(VERSION, form.name, *file.state, 0, 0, 0) if begun is None else begun[0]
+    about = _About(VERSION, form.name, file.state.size, file.state.changed, 0, 0, 0) if begun is None else begun[0]
     if begun is None:
         with whole(target, "wb") as stream:
             stream.write(_head(about))
@@ -162,7 +162,7 @@ def _load(target: str, file: OpenFile, form: StoredFormat, *, checked: bool = Fa
             f"{target} is an index of version {about.version} for {about.format!r}, not of version {VERSION} for "
             f"{form.name!r}: {remove}"
         )
-    if (about.size, about.changed) != file.state:
+    if (about.size, about.changed) != (file.state.size, file.state.changed):
         raise DamagedFile(
             f"{file.path} has changed since its index was made ({about.size} bytes then, {file.size} now): positions "
             f"would point at other samples; {remove}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.form import DamagedFile, FileState, Found, OpenFile, Spans, StoredFormat
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEAD = 34
@@ -45,9 +45,13 @@ class Megatron(StoredFormat):
         return np.frombuffer(data, token_type(file.path.removesuffix(".bin") + ".idx")[0])
 
 
-@lru_cache(maxsize=256)
 def token_type(index: str) -> tuple[str, int]:
     """The type of the tokens, and the number of sequences."""
+    return _token_type(index, FileState.of(index))
+
+
+@lru_cache(maxsize=256)
+def _token_type(index: str, state: FileState) -> tuple[str, int]:
     with OpenFile(index) as file:
         head = file.read(0, min(HEAD, file.size))
     if len(head) < HEAD or head[:9] != MAGIC or head[17] not in TYPES:

@@ -60,7 +60,9 @@ class StoredFiles(Source[Any]):
         file = _files.open(self.paths[number], self.states[number], self.form, self.folder)
         start, size = int(spans.starts[row]), int(spans.sizes[row])
         try:
-            return self.form.decode(file.read(start, size), file, start)
+            data = file.read(start, size)
+            file.check(self.states[number])  # after reading: it may have been written over meanwhile
+            return self.form.decode(data, file, start)
         except Exception as error:
             error.add_note(f"(sample {row}, counted from 0, of {self.paths[number]}, at byte {start})")
             raise

@@ -1,0 +1,195 @@
+"""Files that are replaced: a pipe made after it reads what is there now; one made before says that its file has changed.
+
+Whatever a process keeps of a file between two pipes (handles, footers, tables of lengths, unpacked members) must not
+outlive the file, also where the new one has the same name, size and time of change.
+"""
+
+import gzip
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import Loader, Pipe
+from headrace.sources.stored.form import DamagedFile
+from tests.depth import depth
+from tests.sources.stored import writers
+
+COUNT = 40
+KINDS: list[dict[str, Any]] = [{"workers": 0}, {"workers": 2, "kind": "thread"}, {"workers": 2, "kind": "process"}]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Writes files of one format whose samples all hold `value`; `pipe` delivers that number for each of them."""
+
+    write: Callable[[Path, int], None]
+    pipe: Callable[[Path], Pipe[Any]]
+
+
+def _table(value: int) -> Any:
+    pa = pytest.importorskip("pyarrow")
+    return pa.table({"n": np.full(COUNT, value)})
+
+
+def _parquet(path: Path, value: int) -> None:
+    table = _table(value)
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path, row_group_size=COUNT // 4)
+
+
+def _arrow(path: Path, value: int) -> None:
+    table = _table(value)
+    import pyarrow as pa
+
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, COUNT // 4)
+
+
+def _stream(path: Path, value: int) -> None:
+    table = _table(value)
+    import pyarrow as pa
+
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, COUNT // 4)
+
+
+def _packed_lines(path: Path, value: int) -> None:
+    line = b'{"n": %d}\n' % value
+    path.write_bytes(b"".join(gzip.compress(line * (COUNT // 4), mtime=0) for _ in range(4)))
+
+
+def _mds(folder: Path, value: int) -> None:
+    rows = [{"n": value.to_bytes(8, "little", signed=True)}] * COUNT
+    writers.mds(folder, {"n": ("int", 8)}, [rows])
+
+
+def _tokens(path: Path, value: int) -> None:
+    # Lengths differ as well: what is planned from them must not be kept.
+    sizes = [2 + (i + value) % 3 for i in range(COUNT)]
+    writers.megatron(path, [np.full(size, value, np.uint16) for size in sizes], 8)
+
+
+def _lance(path: Path, value: int) -> None:
+    lance: Any = pytest.importorskip("lance")
+    lance.write_dataset(_table(value), path, max_rows_per_file=COUNT // 2)
+
+
+def _n(sample: Any) -> int:
+    return int(sample["n"])
+
+
+def _first(columns: Any) -> int:
+    return _all_one(columns["n"])
+
+
+def _all_one(tokens: Any) -> int:
+    (value,) = set(np.asarray(tokens).tolist())
+    return int(value)
+
+
+def _in_row(row: Any) -> int:
+    return int(max(row["tokens"]))  # (the rest of a row is filled up with 0)
+
+
+def _cls(sample: Any) -> int:
+    return int(sample[".cls"])
+
+
+CASES: dict[str, Case] = {
+    "parquet": Case(_parquet, lambda path: Pipe.parquet(path).map(_n)),
+    "parquet filtered": Case(_parquet, lambda path: _filtered(Pipe.parquet(path)).map(_n)),
+    "parquet columns": Case(_parquet, lambda path: Pipe.parquet(path).batch(4, as_="numpy").map(_first)),
+    "arrow": Case(_arrow, lambda path: Pipe.arrow(path).map(_n)),
+    "arrow stream": Case(_stream, lambda path: Pipe.arrow(path).map(_n)),
+    "lance": Case(_lance, lambda path: Pipe.stored(path).map(_n)),
+    "a.jsonl": Case(lambda p, v: _ignore(writers.jsonl(p, [{"n": v}] * COUNT)), lambda p: Pipe.stored(p).map(_n)),
+    "a.jsonl.gz": Case(_packed_lines, lambda path: Pipe.stored(path).map(_n)),
+    "a.tar": Case(
+        lambda p, v: _ignore(writers.tar(p, [{".cls": str(v).encode()}] * COUNT)), lambda p: Pipe.stored(p).map(_cls)
+    ),
+    "shards.tar": Case(
+        lambda p, v: _ignore(writers.tar(p, [{".cls": str(v).encode()}] * COUNT)), lambda p: Pipe.shards(p).map(_cls)
+    ),
+    "a.bag": Case(
+        lambda p, v: _ignore(writers.bag(p, [str(v).encode()] * COUNT)), lambda p: Pipe.stored(p).map(int)
+    ),
+    "m": Case(_mds, lambda path: Pipe.stored(path).map(_n)),
+    "a.bin": Case(_tokens, lambda path: Pipe.stored(path).map(_all_one)),
+    "tokens.bin": Case(_tokens, lambda path: Pipe.tokens(path).map(_all_one)),
+    "packed.bin": Case(_tokens, lambda path: Pipe.tokens(path).pack(8, how="fit", long="drop").map(_in_row)),
+}
+
+
+def _filtered(pipe: Pipe[Any]) -> Pipe[Any]:
+    import pyarrow.compute as pc
+
+    return pipe.filter(pc.field("n") >= 0)
+
+
+def _ignore(_: Path) -> None:
+    return None
+
+
+def _replace(case: Case, path: Path, value: int) -> None:
+    """Other content under the same names, with the same times of change as before."""
+    times = {found: os.stat(found).st_mtime_ns for found in _files(path)}
+    aside = path.with_name("aside")
+    aside.mkdir()
+    for found in (path, path.with_suffix(".idx")):
+        if found.exists():
+            os.rename(found, aside / found.name)  # (kept, so that its inode is not given to the new file)
+    case.write(path, value)
+    for found, time in times.items():
+        if found.exists():
+            os.utime(found, ns=(time, time))
+
+
+def _files(path: Path) -> Iterator[Path]:
+    yield from (found for found in path.parent.rglob("*") if found.is_file())
+
+
+@pytest.mark.parametrize("options", KINDS, ids=["inline", "thread", "process"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_new_pipe_reads_the_files_that_are_there_now(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    if options.get("kind") == "process" and name not in depth(["parquet", "packed.bin"], list(CASES)):
+        pytest.skip("new processes keep nothing of files: tried in full in the deep run")
+    case, path = CASES[name], tmp_path / name.replace(" ", ".")
+    if name == "lance":
+        pytest.importorskip("lance")
+    case.write(path, 1)
+    with Loader(case.pipe(path), **options) as loader:
+        assert set(loader) == {1}
+    _replace(case, path, 2)
+    with Loader(case.pipe(path), **options) as loader:
+        rows = list(loader)
+    assert set(rows) == {2}
+    assert len(rows) == COUNT or name in ("packed.bin", "parquet columns")
+
+
+WRITTEN_OVER = ["parquet", "parquet filtered", "arrow", "a.jsonl", "a.tar", "a.bag"]
+
+
+@pytest.mark.parametrize("options", KINDS[:2], ids=["inline", "thread"])
+@pytest.mark.parametrize("name", WRITTEN_OVER)
+def test_a_file_that_is_written_over_while_it_is_read_is_an_error_that_names_it(
+    tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    case, path = CASES[name], tmp_path / name.replace(" ", ".")
+    case.write(path, 1)
+    before = os.stat(path)
+    with Loader(case.pipe(path).batch(4), prefetch=1, **options) as loader:
+        batches = iter(loader)
+        assert next(batches) == [1] * 4
+        content = path.read_bytes()
+        with path.open("r+b") as stream:
+            stream.write(content.replace(b"1", b"2"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
+        with pytest.raises(DamagedFile, match=f"{path.name} has changed since the pipe was made"):
+            list(batches)
+
