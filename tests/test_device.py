@@ -226,6 +226,18 @@ def test_after_the_last_batch_the_state_is_the_loaders() -> None:
         assert feed.state_dict()["epoch"] == 1
 
 
+def test_the_mask_belongs_to_the_batch_at_hand_also_when_the_loader_is_asked() -> None:
+    pipe = Pipe.of(range(1, 22)).batch(4).collate()
+    with Loader(pipe, ends="pad") as loader:
+        expected = [(batch.tolist(), loader.mask()) for batch in loader]
+        assert expected[-1][1] == [True, False, False, False]
+        feed = ahead(loader, "cpu", depth=3)
+        assert feed.mask() is None
+        assert [(batch.tolist(), feed.mask()) for batch in feed] == expected
+        assert [(batch.tolist(), loader.mask()) for batch in feed] == expected
+        assert [(batch.tolist(), loader.mask()) for batch in loader] == expected
+
+
 def test_batches_of_worker_processes_arrive_whole() -> None:
     pipe = Pipe.of(range(64)).map(float).batch(8).collate()
     with Loader(pipe, workers=2) as loader:

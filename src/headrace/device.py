@@ -7,13 +7,14 @@
 * Order is kept. An error of the loader is raised at its own place, after the batches before it; what follows it comes.
 * Containers keep their type (dict, list, tuple, named tuple, dataclass, any nesting); arrays become tensors, or jax
   arrays; whatever has a method `to` is asked to move itself; text, numbers and the rest stay as they are.
-* `state_dict()` belongs to the batch that was handed over last, although the loader is `depth` batches further.
+* `state_dict()` and `mask()` belong to the batch that was handed over last, although the loader is `depth` batches
+  further; so does `mask()` of a Loader.
 * No thread: what is in flight are copies, and workers run ahead by themselves. A CPU is a device like any other.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from headrace.errors import BadOption, missing
 from headrace.nested import is_container, rebuilt
@@ -59,6 +60,10 @@ class Ahead(Generic[T]):
             return self._batches.state_dict()  # type: ignore[attr-defined]
         return flight.state
 
+    def mask(self) -> list[bool] | None:
+        """Of the batch that was handed over last: which samples are real, where some only fill it (ends="pad")."""
+        return None if self._flight is None else self._flight.handed.mask
+
     def load_state_dict(self, state: object) -> None:
         """The next `iter()` goes on where the snapshot was taken."""
         self.close()
@@ -82,10 +87,12 @@ class Flight(Iterator[T]):
 
     def __init__(self, batches: Iterable[T], lane: "Lane", depth: int) -> None:
         self._now: Callable[[], Any] = getattr(batches, "state_dict", _nothing)
+        self._mask: Callable[[], list[bool] | None] = getattr(batches, "mask", _nothing)
+        self.handed = HandedOver()
         self._source = iter(batches)
         self._lane = lane
         self._depth = depth
-        self._line: deque[tuple[Any, Any, Exception | None]] = deque()
+        self._line: deque[_Taken] = deque()
         self._exhausted = False
         self._failing = False
         self._begun = False
@@ -101,7 +108,7 @@ class Flight(Iterator[T]):
             self.ended = True
             raise StopIteration
         self._begun = True
-        self.state, flying, error = self._line.popleft()
+        self.state, self.handed.mask, flying, error = self._line.popleft()
         if error is not None:
             self._failing = False
             raise error
@@ -119,7 +126,16 @@ class Flight(Iterator[T]):
             except Exception as raised:
                 # It waits for its turn. Nothing is taken beyond it before: the loader may have ended with it.
                 error, self._failing = raised, True
-            self._line.append((self._now(), flying, error))
+            self._line.append(_Taken(self._now(), self._mask_of_taken(), flying, error))
+
+    def _mask_of_taken(self) -> list[bool] | None:
+        epoch = self._source
+        if not isinstance(epoch, HandsOver):
+            return self._mask()
+        epoch.handed_over = None
+        mask = self._mask()
+        epoch.handed_over = self.handed  # from now on the loader is asked about what the caller has
+        return mask
 
     def close(self) -> None:
         """Forget what is in flight."""
@@ -129,6 +145,28 @@ class Flight(Iterator[T]):
         if close is not None:
             close()
         self._source = iter(())
+
+
+class _Taken(NamedTuple):
+    """A batch that was taken from the loader: what the loader said of itself then, and the copy, or its error."""
+
+    state: Any
+    mask: list[bool] | None
+    flying: Any
+    error: Exception | None
+
+
+class HandedOver:
+    """What is known of the batch that was handed over last."""
+
+    mask: list[bool] | None = None
+
+
+@runtime_checkable
+class HandsOver(Protocol):
+    """An iterator whose loader answers for the batch that was handed over, not for the one that was taken from it."""
+
+    handed_over: HandedOver | None
 
 
 def _nothing() -> None:

@@ -203,7 +203,7 @@ class Loader(Generic[T]):
 
     def mask(self) -> list[bool] | None:
         """Of the batch delivered last: which samples are real, where some only fill it (ends="pad" or "repeat")."""
-        return None if (current := self._now()) is None else self._sharing.mask(current)
+        return None if (current := self._now()) is None else current.shown_mask(self._sharing.mask)
 
     def agree(self, number: int) -> int:
         """What rank 0 gives (a seed, the number of an epoch), on all ranks: all ask before the same `iter()`."""

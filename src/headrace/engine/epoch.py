@@ -44,6 +44,12 @@ class Watched(Protocol):
         """Nobody will ask for more."""
 
 
+class LastMask(Protocol):
+    """The mask of the batch that has reached the caller, where somebody between them takes batches ahead."""
+
+    mask: list[bool] | None
+
+
 StartWatch = Callable[[RunView, Callable[[RunPlace], RunView]], Watched]
 """A run, and how to begin another one at a place -> the samples, as far as they are wanted."""
 CAPTURE = 64
@@ -86,6 +92,8 @@ class Epoch(Iterator[T], Generic[T]):
         """Called after each batch too; may move the epoch to other workers."""
         self.on_break: Callable[[int, EpochPlace | None], None] | None = None
         """Told where the epoch stands when it is left before its end."""
+        self.handed_over: LastMask | None = None
+        """Set by whoever takes batches ahead of the caller: what the caller has."""
         self._watch = watch
         self._watched: Watched | None = None
         self._job = stands
@@ -327,6 +335,10 @@ class Epoch(Iterator[T], Generic[T]):
     def mask(self) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
         return self._run.mask()
+
+    def shown_mask(self, of: "Callable[[Epoch[T]], list[bool] | None]") -> list[bool] | None:
+        """The mask of the batch that the caller has; `of` tells that of the batch taken last."""
+        return of(self) if self.handed_over is None else self.handed_over.mask
 
     @property
     def closed(self) -> bool:

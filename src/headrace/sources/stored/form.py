@@ -93,9 +93,14 @@ class OpenFile:
         return np.arange(step, self.size + step, step)
 
     def check(self, state: FileState) -> None:
-        """An error if the file was not like this when it was opened, or is not any more."""
+        """An error if the file was not like this when it was opened."""
         state.check(self.path, self.state)
-        state.check(self.path, FileState.of(self._fd))
+
+    def check_again(self) -> None:
+        """An error if the file was written over since it was opened."""
+        about = os.stat(self._fd)
+        if about.st_mtime_ns != self.state.changed or about.st_size != self.state.size:
+            self.state.check(self.path, FileState.of(self._fd))
 
     def read(self, start: int, size: int) -> bytes:
         """These bytes; an error where the file ends before."""

@@ -61,7 +61,7 @@ class StoredFiles(Source[Any]):
         start, size = int(spans.starts[row]), int(spans.sizes[row])
         try:
             data = file.read(start, size)
-            file.check(self.states[number])  # after reading: it may have been written over meanwhile
+            file.check_again()
             return self.form.decode(data, file, start)
         except Exception as error:
             error.add_note(f"(sample {row}, counted from 0, of {self.paths[number]}, at byte {start})")
