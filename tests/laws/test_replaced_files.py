@@ -1,4 +1,4 @@
-"""Files that are replaced: a pipe made after it reads what is there now; one made before says that its file has changed.
+"""Files that are replaced: a new pipe reads what is there now; one made before says that its file has changed.
 
 Whatever a process keeps of a file between two pipes (handles, footers, tables of lengths, unpacked members) must not
 outlive the file, also where the new one has the same name, size and time of change.
@@ -116,9 +116,7 @@ CASES: dict[str, Case] = {
     "shards.tar": Case(
         lambda p, v: _ignore(writers.tar(p, [{".cls": str(v).encode()}] * COUNT)), lambda p: Pipe.shards(p).map(_cls)
     ),
-    "a.bag": Case(
-        lambda p, v: _ignore(writers.bag(p, [str(v).encode()] * COUNT)), lambda p: Pipe.stored(p).map(int)
-    ),
+    "a.bag": Case(lambda p, v: _ignore(writers.bag(p, [str(v).encode()] * COUNT)), lambda p: Pipe.stored(p).map(int)),
     "m": Case(_mds, lambda path: Pipe.stored(path).map(_n)),
     "a.bin": Case(_tokens, lambda path: Pipe.stored(path).map(_all_one)),
     "tokens.bin": Case(_tokens, lambda path: Pipe.tokens(path).map(_all_one)),
@@ -192,4 +190,3 @@ def test_a_file_that_is_written_over_while_it_is_read_is_an_error_that_names_it(
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
         with pytest.raises(DamagedFile, match=f"{path.name} has changed since the pipe was made"):
             list(batches)
-

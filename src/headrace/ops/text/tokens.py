@@ -82,7 +82,8 @@ class StoredTokens(Source[NDArray[Any]]):
     def identity(self) -> tuple[Any, ...]:
         store = self._store()
         names = [os.path.basename(path) for path in self.paths]
-        said = repr([names, [state.size for state in self.states[: len(self.paths)]], store.documents, str(store.files[0].tokens.dtype)])
+        sizes = [state.size for state in self.states[: len(self.paths)]]
+        said = repr([names, sizes, store.documents, str(store.files[0].tokens.dtype)])
         return ("tokens", blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest())
 
     @classmethod
