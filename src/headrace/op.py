@@ -22,10 +22,10 @@ dropped. An op that does neither is resumed by replay from the start of the epoc
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
-from headrace.brief import brief, short
+from headrace.brief import arguments, stable
 from headrace.context import Clock as Clock
 from headrace.context import Here as Here
 from headrace.context import Spot as Spot
@@ -220,13 +220,7 @@ class Op(Generic[In, Out]):
 
     def describe(self) -> str:
         """The op in one line, as one would write it: what must be given, and what differs from its default."""
-        said = []
-        for name, field in getattr(self, "__dataclass_fields__", {}).items():
-            value = getattr(self, name)
-            if field.default is MISSING and field.default_factory is MISSING:
-                said.append(brief(value))
-            elif type(value) is not type(field.default) or brief(value) != brief(field.default):
-                said.append(f"{name}={brief(value)}")
+        said: list[str] = arguments(self) if is_dataclass(self) else []
         return f"{self.name()}({', '.join(said)})"
 
     @classmethod
@@ -237,7 +231,7 @@ class Op(Generic[In, Out]):
     def identity(self) -> tuple[Any, ...]:
         """What makes the order and number of samples: goes into the fingerprint of a snapshot."""
         fields = getattr(self, "__dataclass_fields__", {})
-        return (self.name(), *((f, short(getattr(self, f))) for f in fields))
+        return (self.name(), *((f, stable(getattr(self, f))) for f in fields))
 
 
 class Each(Op[In, Out]):

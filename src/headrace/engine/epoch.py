@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.engine.delivery import Delivery
 from headrace.engine.feeds.place import Feed
-from headrace.engine.places import EpochPlace, RunPlace, RunView, plain_epoch_place
+from headrace.engine.places import EpochPlace, LastMask, RunPlace, RunView, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
@@ -42,12 +42,6 @@ class Watched(Protocol):
     def __next__(self) -> Any: ...
     def leave(self) -> None:
         """Nobody will ask for more."""
-
-
-class LastMask(Protocol):
-    """The mask of the batch that has reached the caller, where somebody between them takes batches ahead."""
-
-    mask: list[bool] | None
 
 
 StartWatch = Callable[[RunView, Callable[[RunPlace], RunView]], Watched]

@@ -9,7 +9,7 @@ None stands for the start of an epoch. Plain data is read piece by piece before 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from headrace.engine.feeds.place import Place, plain_place, read_place
 from headrace.engine.plain import Json, brief, kind_of, plain, record, rows, whole
@@ -171,6 +171,12 @@ class VotedPlace:
 
 
 EpochPlace = RunPlace | VotedPlace
+
+
+class LastMask(Protocol):
+    """The mask of the batch that has reached the caller, where somebody between them takes batches ahead."""
+
+    mask: list[bool] | None
 
 
 class RunView(NamedTuple):

@@ -1,6 +1,6 @@
 """Snapshots: where an epoch stands, as plain data that outlives the process.
 
-    {"version": 2, "pipe": [hash of each op], "seed": 7, "epoch": 3, "at": null | place}
+    {"version": 2, "pipe": [hash of each op], "ops": [each in a few words], "seed": 7, "epoch": 3, "at": null | place}
 
 and "weights", where a mixture's weights were changed while the job ran (`ops.branch.journal`), and, inside an epoch,
 "shuffled": how many samples each shuffle of everything has, because the order follows from that number.
@@ -10,6 +10,7 @@ and every refusal says what is wrong: a pipe that differs is refused with the op
 
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from headrace.engine.places import EpochPlace, plain_epoch_place, read_epoch_place
 from headrace.engine.plain import brief
@@ -17,6 +18,9 @@ from headrace.errors import SnapshotRefused
 from headrace.pipe.graph import Pipe
 
 VERSION = 2
+WORDS, LONGEST, SHORTEST, AROUND = 320, 100, 12, 4
+"""Bytes for the words about all ops; of one op at the most and at the least, and what quotes and commas take."""
+_words: "WeakKeyDictionary[Pipe[Any], list[str]]" = WeakKeyDictionary()
 
 
 def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> dict[str, Any]:
@@ -26,6 +30,8 @@ def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> d
     from headrace.ops.branch.mix import Mix
 
     state = {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": plain_epoch_place(at)}
+    if words := _described(pipe):
+        state["ops"] = words
     if at is not None and (sizes := _shuffled(pipe)):
         state["shuffled"] = sizes
     journals = [text(lasting(node.op.journal, epoch)) for node in pipe.nodes() if isinstance(node.op, Mix)]
@@ -67,7 +73,7 @@ def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:
         value = state[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < 0 or value >= 2**64:
             raise SnapshotRefused(f"the snapshot's {name} is {brief(value)}; a whole number >= 0 is expected")
-    _same_pipe(state["pipe"], pipe)
+    _same_pipe(state, pipe)
     if state["at"] is not None and "shuffled" in state:
         _same_sizes(state["shuffled"], pipe)
     return state["seed"], state["epoch"], _place(state["at"])
@@ -95,6 +101,25 @@ def _same_sizes(saved: object, pipe: Pipe[Any]) -> None:
             )
 
 
+def _described(pipe: Pipe[Any]) -> list[str]:
+    """Each op in a few words, for whoever reads a refusal; nothing where there would be too few for each."""
+    known = _words.get(pipe)
+    if known is None:
+        nodes = pipe.nodes()
+        most = min(LONGEST, WORDS // len(nodes) - AROUND)
+        told = [node.op.describe().encode("ascii", "replace").decode() for node in nodes] if most >= SHORTEST else []
+        known = _words[pipe] = [one if len(one) <= most else f"{one[: most - 3]}..." for one in told]
+    return known
+
+
+def _then(state: dict[str, Any], number: int) -> str:
+    """What op number `number` of the snapshot was, as far as it says."""
+    words = state.get("ops")
+    if not isinstance(words, list) or number >= len(words) or not isinstance(words[number], str):
+        return ""
+    return f" (then {words[number]})"
+
+
 def _place(at: object) -> EpochPlace | None:
     try:
         return read_epoch_place(at)
@@ -102,7 +127,8 @@ def _place(at: object) -> EpochPlace | None:
         raise SnapshotRefused("the snapshot's place is nested too deep to be one") from None
 
 
-def _same_pipe(saved: object, pipe: Pipe[Any]) -> None:
+def _same_pipe(state: dict[str, Any], pipe: Pipe[Any]) -> None:
+    saved = state["pipe"]
     if not isinstance(saved, list) or not all(isinstance(h, str) for h in saved):
         raise SnapshotRefused("the snapshot's 'pipe' is not a list of hashes")
     mine = pipe.fingerprint()
@@ -111,10 +137,11 @@ def _same_pipe(saved: object, pipe: Pipe[Any]) -> None:
         if theirs != ours:
             raise SnapshotRefused(
                 f"this snapshot is of another pipe: op {i}, here {nodes[i].op.describe()}, was different when "
-                f"it was taken; load it with the pipe that it was taken with, or begin without it"
+                f"it was taken{_then(state, i)}; load it with the pipe that it was taken with, or begin without it"
             )
     if len(saved) != len(mine):
         raise SnapshotRefused(
-            f"this snapshot is of another pipe: it had {len(saved)} ops, this one has {len(mine)}; "
+            f"this snapshot is of another pipe: it had {len(saved)} ops, this one has {len(mine)}"
+            f"{_then(state, len(mine))}; "
             "load it with the pipe that it was taken with, or begin without it"
         )

@@ -19,10 +19,20 @@ def random_access(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed |
         if inner is None:
             return None
         below.append(inner)
-    found = node.op.index(tuple(below), opening.here(node, turn))
+    here = opening.here(node, turn)
+    found = node.op.index(tuple(below), here)
     if found is not None:
+        if here.clock is not None and found not in below:
+            _time(found, here)
         found.again = lambda next_turn: random_access(node, opening, next_turn) or found
     return found
+
+
+def _time(found: Indexed, here: Here) -> None:
+    """Whatever an op does when it is asked, whichever way, is noted as its seconds."""
+    found.get = timed(found.get, here)
+    found.take = None if found.take is None else timed(found.take, here)
+    found.many = None if found.many is None else timed(found.many, here)
 
 
 def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
+from headrace.tables.digest import digest
 from headrace.tables.keys import Keys
 from headrace.tables.packages import package
 from headrace.tables.table import Table, check_names
@@ -28,6 +29,13 @@ class Lookup:
         self._columns = [Keys(name, table.columns[name]) for name in self.keys]
         self._codes, self._rows = self._ordered()
         self._direct = self._row_of_number() if len(self.keys) == 1 else None
+        self._identity: tuple[Any, ...] | None = None
+
+    def identity(self) -> tuple[Any, ...]:
+        """By what a snapshot knows it: the names, how many rows, and the values, if there are not too many."""
+        if self._identity is None:
+            self._identity = (self.keys, self.values, self.table.length, digest(self.table))
+        return self._identity
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Lookup, (self.table, self.keys))

@@ -11,11 +11,11 @@ A row group is the unit of reading. Units that were read last stay in memory up 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 
+from headrace.brief import stable
 from headrace.errors import BadOption, BadPipe
 from headrace.memory.cache import Slots
 from headrace.op import Here, Indexed
@@ -23,7 +23,7 @@ from headrace.plan.units import Units, arranged
 from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching
 from headrace.tables.packages import package
-from headrace.tables.source import Pick, Tabular
+from headrace.tables.source import Pick, RowsDigest, Tabular
 from headrace.tables.table import Table, check_names, renamed
 from headrace.tables.units import UnitTable
 
@@ -80,6 +80,7 @@ class FromUnits(Tabular):
     chosen: Ints | None = field(default=None, repr=False)
     """After an inner join: which of the rows are left, 8 bytes each."""
     opened: Opened = field(default_factory=Opened, repr=False)
+    digest: RowsDigest = field(default_factory=RowsDigest, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.memory, int) or self.memory < 1:
@@ -180,8 +181,8 @@ class FromUnits(Tabular):
     def identity(self) -> tuple[Any, ...]:
         # Paths are left out: files that were moved are still the same. The bytes decide the shuffled order.
         rows = self._counts() if self.chosen is None else self.chosen
-        units = blake2b(rows.tobytes(), digest_size=8).hexdigest()
-        return (self.stored.format, units, arranged(self.units()))
+        asked = stable(self.names), "" if self.expression is None else str(self.expression)
+        return (self.stored.format, self.digest.of(rows), arranged(self.units()), *asked)
 
     @classmethod
     def name(cls) -> str:

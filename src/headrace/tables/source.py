@@ -1,11 +1,13 @@
 """Tables as sources: rows by position, and whole columns for many positions at once."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from headrace.brief import stable
 from headrace.op import Here, Indexed, Source
 from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching
@@ -59,12 +61,30 @@ class Tabular(Source[dict[str, Any]]):
         return True
 
 
+class RowsDigest:
+    """The hash of an array of rows, worked out once: a snapshot asks for it at every step."""
+
+    def __init__(self) -> None:
+        self._rows: Ints | None = None
+        self._found = ""
+
+    def of(self, rows: Ints) -> str:
+        if rows is not self._rows:
+            self._found = blake2b(np.ascontiguousarray(rows).data, digest_size=8).hexdigest()
+            self._rows = rows
+        return self._found
+
+    def __reduce__(self) -> tuple[type["RowsDigest"], tuple[()]]:
+        return RowsDigest, ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FromTable(Tabular):
     """A table in memory; all of it, or the rows `chosen`."""
 
     table: Table
     chosen: Ints | None = None
+    digest: RowsDigest = field(default_factory=RowsDigest, repr=False)
 
     def size(self) -> int:
         return self.table.length if self.chosen is None else len(self.chosen)
@@ -95,10 +115,12 @@ class FromTable(Tabular):
         self.table.settle()
 
     def describe(self) -> str:
-        return f"frame({self.size()} rows, {len(self.table.columns)} columns)"
+        of = "" if self.chosen is None else f"of {self.table.length} "
+        return f"frame({self.size()} {of}rows, {len(self.table.columns)} columns)"
 
     def identity(self) -> tuple[Any, ...]:
-        return ("frame", self.size())
+        rows = self.size() if self.chosen is None else self.digest.of(self.chosen)
+        return ("frame", rows, stable(self.table.names))
 
     @classmethod
     def name(cls) -> str:

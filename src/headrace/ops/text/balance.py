@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.brief import arguments, brief
 from headrace.errors import BadPipe
 from headrace.op import Here, Indexed, InputCursor, place
 from headrace.ops.shape.batch import Batch
@@ -57,7 +58,9 @@ class Balance(Batch[T]):
 
     def describe(self) -> str:
         size = f"rows={self.plan.rows}" if self.plan.rows is not None else f"tokens={self.plan.tokens}"
-        return f"balance({size}, like={self.plan.like}, window={self.plan.window})"
+        said = [size, f"like={self.plan.like}", f"window={self.plan.window}"]
+        said += arguments(self.plan, ("rows", "tokens", "like", "window"))
+        return f"balance({', '.join(said)}{'' if self.cost is None else f', cost={brief(self.cost)}'})"
 
     def identity(self) -> tuple[Any, ...]:
         # (Costs only say which rank gets what: they are no part of the order.)

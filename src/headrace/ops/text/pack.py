@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.brief import arguments
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, InputCursor, Lengths, Op, place
 from headrace.ops.text.windows import WindowOp
@@ -223,4 +224,6 @@ def _counted(packing: Packing, row: dict[str, Any], made: Packed, first: bool) -
 
 
 def _describe(packing: Packing, layout: "RowLayout") -> str:
-    return f"pack({packing.size}, how={packing.how!r}, window={packing.window}, form={layout.form!r})"
+    said = [f"{packing.size}", f"how={packing.how!r}", f"window={packing.window}", f"form={layout.form!r}"]
+    said += arguments(packing, ("size", "how", "window")) + arguments(layout, ("form",))
+    return f"pack({', '.join(said)})"

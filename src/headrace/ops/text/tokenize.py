@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.brief import arguments
 from headrace.errors import BadOption
 from headrace.op import Each
 
@@ -80,7 +81,7 @@ class Tokenize(Each[Any, Any]):
         return {**{name: value for name, value in sample.items() if name != self.text}, "tokens": tokens}
 
     def describe(self) -> str:
-        return f"tokenize({type(self.tokenizer).__name__}{'' if self.text is None else f', text={self.text!r}'})"
+        return f"tokenize({', '.join([type(self.tokenizer).__name__, *arguments(self, ('tokenizer',))])})"
 
     def identity(self) -> tuple[Any, ...]:
         return ("tokenize", fingerprint(self.tokenizer), self.text, self.eos, self.bos, self.special, self.keep)

@@ -63,10 +63,11 @@ class Join(Each[Any, Any]):
         return inputs[0]
 
     def describe(self) -> str:
-        return f"join({', '.join(self.on)}, {len(self.lookup.values)} columns)"
+        how = ", how='inner'" if self.always else ""
+        return f"join({_shown(self.lookup, self.on)}, {len(self.lookup.values)} columns{how})"
 
     def identity(self) -> tuple[Any, ...]:
-        return ("join", self.on, self.lookup.values)
+        return ("join", self.on, self.lookup.identity(), self.always)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,10 +90,15 @@ class Match(Flat[Any, Any]):
             yield sample if len(kept) == table.length else deliver(table.take(kept), form)
 
     def describe(self) -> str:
-        return f"match({', '.join(self.on)})"
+        return f"match({_shown(self.lookup, self.on)})"
 
     def identity(self) -> tuple[Any, ...]:
-        return ("match", self.on)
+        return ("match", self.on, self.lookup.identity())
+
+
+def _shown(lookup: Any, on: tuple[str, ...]) -> str:
+    pairs = zip(on, lookup.keys, strict=True)
+    return ", ".join(here if here == there else f"{here} = {there}" for here, there in pairs)
 
 
 def rows_of(lookup: Any, table: Any, on: tuple[str, ...]) -> Any:

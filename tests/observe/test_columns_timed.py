@@ -1,0 +1,52 @@
+"""Work on columns is noted under the op that does it, also where many rows are taken at once."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import Loader, Pipe
+
+pa: Any = pytest.importorskip("pyarrow")
+ROWS = 20 * 80
+
+
+def slow(columns: Any) -> Any:
+    """Work for about a millisecond: long beside all else that is done for a batch."""
+    until = time.perf_counter() + 1e-3
+    while time.perf_counter() < until:
+        pass
+    return columns
+
+
+def pipes(folder: Path) -> dict[str, Any]:
+    import pyarrow.parquet as pq
+
+    columns = {"id": np.arange(ROWS), "x": np.zeros(ROWS)}
+    pq.write_table(pa.table(columns), folder / "a.parquet", row_group_size=100)
+    lookup = {"id": np.arange(ROWS), "y": np.ones(ROWS)}
+    return {
+        "frame": Pipe.of(columns),
+        "parquet": Pipe.parquet(folder / "a.parquet"),
+        "join": Pipe.of(columns).join(lookup, on="id"),
+    }
+
+
+@pytest.mark.parametrize("name", ["frame", "parquet", "join"])
+@pytest.mark.parametrize("form", ["numpy", "pandas"])
+def test_a_function_of_columns_has_its_own_seconds_and_no_wrong_advice_is_given(
+    tmp_path: Path, name: str, form: Any
+) -> None:
+    if form == "pandas":
+        pytest.importorskip("pandas")
+    pipe = pipes(tmp_path)[name].shuffle().map(slow, batched=True, as_=form).batch(20, as_="numpy")
+    with Loader(pipe, workers=1, kind="thread") as loader:
+        batches = sum(1 for _ in loader)
+        stats = loader.stats()
+    assert stats.advice == ""
+    ours = next(spent for op, spent in stats.ops.items() if "map(slow" in op)
+    assert ours >= 0.9e-3 * batches, "each call takes a millisecond or more"
+    assert ours > sum(stats.ops.values()) / 2
+    assert any(name in op for op in stats.ops), "the source, or the join, is there too"
