@@ -65,7 +65,7 @@ def test_epochs_shorter_than_the_distance_between_snapshots_are_saved_too(tmp_pa
         for _ in range(3):
             list(loader)
     saved = json.loads((tmp_path / "a.json").read_text())
-    assert (saved["epoch"], saved["steps"], saved["since"]) == (1, 7, 19)
+    assert (saved["epoch"], saved["steps"], saved["since"]) == (3, 0, 0)
 
 
 def test_a_missing_folder_is_refused_at_once(tmp_path: Path) -> None:
@@ -221,3 +221,17 @@ def test_a_loader_killed_behind_the_last_batch_goes_on_with_the_next_epoch(pipe:
         assert [repr(b) for b in loader] == [repr(b) for b in Loader(pipe, seed=1, epoch=1)]
     with Loader(pipe, seed=1, autosave=tmp_path / "a.json", every=1) as loader:
         assert loader.epoch == 2, "steps are counted from the start of that one"
+
+
+@pytest.mark.parametrize("ends", ["short", "drop"])
+@pytest.mark.parametrize("options", [{}, {"workers": 2, "kind": "thread"}])
+def test_after_a_finished_epoch_the_next_one_begins_and_nothing_is_done_again(
+    options: dict[str, Any], ends: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipe = Pipe.of(range(53)).shuffle().filter(lambda x: x % 5).batch(4)
+    file = tmp_path / "run.json"
+    for epoch in range(3):
+        with Loader(pipe, autosave=file, every=4, ends=ends, **options) as loader:
+            assert loader.epoch == epoch
+            assert len(list(loader)) == 42 // 4 + (ends == "short" and 42 % 4 > 0)
+    assert not any("done again" in r.message and r.levelname == "WARNING" for r in caplog.records)

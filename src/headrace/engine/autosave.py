@@ -134,8 +134,8 @@ class Autosave:
         """The files of ranks other than the first."""
         return self._path.parent.glob(f"{glob.escape(self._path.name)}.rank*")
 
-    def counter(self, epoch: int, at: EpochPlace | None, state: Callable[[], State]) -> Callable[[], None]:
-        """What to call after each batch of an epoch that begins (`at` is None) or goes on at a place."""
+    def counter(self, epoch: int, at: EpochPlace | None, state: Callable[[], State]) -> Callable[[bool], None]:
+        """What to call after each batch of an epoch that begins (`at` is None) or goes on at a place, and at its end."""
         before, self._steps = self._steps, 0
         seen = 0
         if not self._attempt:
@@ -144,9 +144,13 @@ class Autosave:
                 "ranks": self._ranks, "job": self._job,
             }  # fmt: skip
 
-        def count() -> None:
+        def count(ended: bool) -> None:
             nonlocal seen
             if not self._writes:
+                return
+            if ended:
+                if self._since and self.form is None:  # (a door that keeps more is not at its end yet)
+                    self._save(state(), 0)  # before the first step of the next epoch
                 return
             seen += 1
             self._made += 1

@@ -80,8 +80,8 @@ class Epoch(Iterator[T], Generic[T]):
         self._tail: Cursor | None = None
         self._closed = False
         self._workers: Workers | None = None
-        self.after_each: Callable[[], None] | None = None
-        """Called after each batch was taken and before it is handed over."""
+        self.after_each: Callable[[bool], None] | None = None
+        """Called after each batch was taken and before it is handed over, and with True when there are no more."""
         self.trial: Callable[[Epoch[T]], None] | None = None
         """Called after each batch too; may move the epoch to other workers."""
         self.on_break: Callable[[int, EpochPlace | None], None] | None = None
@@ -195,12 +195,14 @@ class Epoch(Iterator[T], Generic[T]):
             if self.trial is not None:
                 self.trial(self)
             if self.after_each is not None:
-                self.after_each()
+                self.after_each(False)
             return sample  # type: ignore[no-any-return]
         except StopIteration:
             if self._watch is not None and self._workers is not None and not self._run.ended:
                 self._run.abandon()  # ranks have agreed to stop here
             self._give_back()
+            if self.after_each is not None:
+                self.after_each(True)
             if self._whole and not self.handed:
                 _warn_of_nothing(str(self._pool.program.pipe))
             raise

@@ -157,7 +157,7 @@ class Iteration(_BaseDataLoaderIter):
             loader._autosave.form = progress.form()
         with WORDS:
             epoch = self._loader.__iter__()
-        self._save: Callable[[], None] | None = epoch.after_each
+        self._save: Callable[[bool], None] | None = epoch.after_each
         epoch.after_each = None  # what a snapshot holds is known only when the batch has been looked at
         workers = epoch.workers
         assert workers is not None
@@ -284,7 +284,7 @@ class Iteration(_BaseDataLoaderIter):
         if promised is not None and self._iterable and progress.next.batches > promised:
             self._warn_of_length(promised, progress.next.batches)
         if self._save is not None:
-            self._save()
+            self._save(False)
         return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
     def _next_item(self, epoch: Epoch[Any]) -> Any:
