@@ -135,7 +135,7 @@ class Autosave:
         return self._path.parent.glob(f"{glob.escape(self._path.name)}.rank*")
 
     def counter(self, epoch: int, at: EpochPlace | None, state: Callable[[], State]) -> Callable[[bool], None]:
-        """What to call after each batch of an epoch that begins (`at` is None) or goes on at a place, and at its end."""
+        """What to call after each batch of an epoch that begins (`at` is None) or goes on, and with True at its end."""
         before, self._steps = self._steps, 0
         seen = 0
         if not self._attempt:

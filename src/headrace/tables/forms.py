@@ -12,6 +12,7 @@ What a form cannot hold is refused with the column and its type. Nothing is cast
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -66,7 +67,7 @@ def _torch(table: Table) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for names, block in table.blocks:
         if in_torch(block.dtype):
-            found |= zip(names, torch.from_numpy(block).unbind(0), strict=True)
+            found |= zip(names, torch.from_numpy(_writable(block)).unbind(0), strict=True)
     for name, column in table.columns.items():
         if name not in found:
             found[name] = tensor(torch, name, column)
@@ -80,7 +81,38 @@ def tensor(torch: Any, name: str, column: Column) -> Any:
         refuse(name, column, "torch", _FILL.format(name=name))
     if not in_torch(column.values.dtype):
         refuse(name, column, "torch")
-    return torch.from_numpy(np.ascontiguousarray(column.values))
+    return torch.from_numpy(_writable(np.ascontiguousarray(column.values)))
+
+
+def _writable(values: NDArray[Any]) -> NDArray[Any]:
+    """The values; a copy of what nobody may write to (a column of a pandas frame), which no tensor can be."""
+    return values if values.flags.writeable else values.copy()
+
+
+class _NoTorch:
+    """In the place of torch, where it is only asked whether it could hold something."""
+
+    @staticmethod
+    def from_numpy(values: NDArray[Any]) -> NDArray[Any]:
+        return values
+
+
+def check_torch(columns: Mapping[str, Column]) -> None:
+    """Refuse all that torch cannot hold before anything runs; torch is not imported for it."""
+    refused = []
+    for name, column in columns.items():
+        try:
+            tensor(_NoTorch, name, _first_rows(column))
+        except BadPipe as error:
+            refused.append(str(error))
+    if refused:
+        raise BadPipe("; also ".join(refused))
+
+
+def _first_rows(column: Column) -> Column:
+    if isinstance(column, NumpyColumn):
+        return column.slice(0, SHOWN)
+    return replace(column, array=column.array.slice(0, SHOWN))
 
 
 _FILL = "fill them in before: map(lambda c: {{**c, {name!r}: c[{name!r}].filled(0)}}, batched=True)"
@@ -105,7 +137,7 @@ def _torch_objects(torch: Any, name: str, column: ArrowColumn) -> Any:
         if isinstance(inner, NumpyColumn) and inner.mask is None and in_torch(inner.values.dtype):
             if column.may_miss:
                 refuse(name, column, "torch", "it has missing lists: fill them in with map(fn, batched=True)")
-            return [torch.from_numpy(values) for values in as_numpy(column)]
+            return [torch.from_numpy(_writable(values)) for values in as_numpy(column)]
     refuse(name, column, "torch")
 
 

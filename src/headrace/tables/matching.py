@@ -1,5 +1,7 @@
 """Which rows of a table a pyarrow expression chooses."""
 
+import re
+
 import numpy as np
 
 from headrace.errors import BadOption
@@ -7,6 +9,12 @@ from headrace.tables.column import ArrowColumn, Ints
 from headrace.tables.packages import package
 from headrace.tables.table import Table
 from headrace.tables.to_arrow import to_arrow
+
+
+def reason(error: Exception) -> str:
+    """What pyarrow says of an expression, without the whole schema behind it."""
+    unknown = re.search(r"No match for FieldRef\.Name\((.*?)\) in", str(error))
+    return str(error) if unknown is None else f"there is no column {unknown[1]!r}"
 
 
 def matching(table: Table, expression: object) -> Ints:
@@ -22,8 +30,9 @@ def matching(table: Table, expression: object) -> Ints:
         answer = dataset.dataset(pa.table(arrays)).to_table(columns={"keep": expression}, use_threads=False).column(0)
         keep = answer.fill_null(False).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        shown = ", ".join(table.names[:20])
         raise BadOption(
-            f"filter({expression}) does not fit the columns {', '.join(table.names[:20])}: {error}"
+            f"filter({expression}) does not fit the columns {shown}: {reason(error)}"
             + (f" (Arrow has no type for {', '.join(left_out)})" if left_out else "")
         ) from None
     if keep.dtype != np.bool_:

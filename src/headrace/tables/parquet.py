@@ -20,7 +20,7 @@ from headrace.errors import BadOption, BadPipe
 from headrace.memory.cache import Slots
 from headrace.op import Here, Indexed
 from headrace.plan.units import Units, arranged
-from headrace.tables.column import Column, Ints
+from headrace.tables.column import Column, Ints, NumpyColumn
 from headrace.tables.matching import matching
 from headrace.tables.packages import package
 from headrace.tables.source import Pick, RowsDigest, Tabular
@@ -117,7 +117,14 @@ class FromUnits(Tabular):
         return replace(self, expression=both, counts=self.stored.count(both), opened=Opened())
 
     def template(self) -> Mapping[str, Column]:
-        return self.table().template
+        found = self.table().template
+        missing = {outer for inner, outer in self.names if inner in self.stored.masked}
+        return {
+            name: replace(column, mask=np.zeros(len(column), np.bool_))
+            if name in missing and isinstance(column, NumpyColumn)
+            else column
+            for name, column in found.items()
+        }
 
     def keep(self, names: tuple[str, ...], pick: Pick) -> "FromUnits":
         narrow = self.select(names)

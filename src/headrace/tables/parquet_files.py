@@ -17,6 +17,7 @@ from headrace.tables.data_files import DataFile, Value
 from headrace.tables.drift import agree
 from headrace.tables.footers import open_arrow, open_parquet
 from headrace.tables.manifest import Manifest, looks
+from headrace.tables.matching import reason
 from headrace.tables.packages import package
 
 ROWS = 1 << 13
@@ -137,7 +138,7 @@ def counted(count: Callable[[int, Any], int], units: int, expression: object) ->
     try:
         return np.array([count(unit, expression) for unit in range(units)], np.int64)
     except package("pyarrow").ArrowInvalid as error:
-        raise BadOption(f"filter({expression}) does not fit these columns: {error}") from None
+        raise BadOption(f"filter({expression}) does not fit these columns: {reason(error)}") from None
 
 
 def scanned(fragment: Any, columns: list[str], expression: object = None, **more: object) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from headrace.errors import BadOption
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
+    from headrace.tables.column import Column
     from headrace.tables.manifest import Manifest
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -115,7 +116,7 @@ class FrameVerbs:
         """
         from headrace.tables.frames import table_of
         from headrace.tables.lookup import Lookup
-        from headrace.tables.ops.join import Join, Match, matched
+        from headrace.tables.ops.join import Join, Match, check_joined, matched
 
         pipe = cast("Pipe[Any]", self)
         table = table_of(frame)
@@ -126,7 +127,9 @@ class FrameVerbs:
         if how not in ("left", "inner"):
             raise BadOption(f"join(how=) is 'left' or 'inner', not {how!r}")
         pairs = dict(on) if isinstance(on, Mapping) else {n: n for n in ((on,) if isinstance(on, str) else on)}
-        lookup, keys = Lookup(table, tuple(pairs.values())), tuple(pairs)
+        lookup, keys = Lookup(table, _keys_in(frame, table.names, pairs)), tuple(pairs)
+        if (known := _known_columns(pipe)) is not None:
+            check_joined(lookup, known, keys)
         if how == "left":
             return pipe.then(Join(lookup, keys))
         pushed = _pushed_rows(pipe, lambda source: source.keep(keys, lambda rows: matched(lookup, rows, keys)))
@@ -149,6 +152,10 @@ class FrameVerbs:
             from headrace.tables.forms import check_arrow
 
             check_arrow(template(), as_)
+        if template is not None and as_ == "torch":
+            from headrace.tables.forms import check_torch
+
+            check_torch(template())
         made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
         return _jax(made) if as_ == "jax" else made
 
@@ -241,6 +248,36 @@ def _check_parts(pipe: "Pipe[Any]") -> Any:
     if len(known) > 1:
         check_alike([template() for template in known])
     return known[0] if known else None
+
+
+def _known_columns(pipe: "Pipe[Any]") -> "Mapping[str, Column] | None":
+    """The columns that a pipe will have, where that is known before it runs."""
+    from headrace.tables.ops.join import Join
+    from headrace.tables.source import Tabular
+
+    if isinstance(pipe.op, Tabular):
+        return pipe.op.template()
+    if isinstance(pipe.op, Join):
+        known = _known_columns(pipe.inputs[0])
+        added: Mapping[str, Column] = pipe.op.lookup.table.columns
+        return None if known is None else {**known, **{name: added[name] for name in pipe.op.lookup.values}}
+    if type(pipe.op).__name__ not in _KEEP_COLUMNS or not type(pipe.op).__module__.startswith(_OURS):
+        return None
+    return _known_columns(pipe.inputs[0])
+
+
+def _keys_in(frame: object, names: tuple[str, ...], pairs: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the keys in the frame that is joined."""
+    for here, there in pairs.items():
+        if there not in names:
+            levels = getattr(getattr(frame, "index", None), "names", ())
+            hint = (
+                "it is the index of the frame: join frame.reset_index()" if there in levels
+                else f"if it has another name there, write on={{{here!r}: 'its name there'}}"
+            )  # fmt: skip
+            shown = ", ".join(map(repr, names[:20]))
+            raise BadOption(f"join(): the frame that is joined has no column {there!r}, it has {shown}; {hint}")
+    return tuple(pairs.values())
 
 
 def is_expression(thing: object) -> bool:

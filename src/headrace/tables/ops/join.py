@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.errors import BadPipe
+from headrace.errors import BadOption, BadPipe
 from headrace.op import Each, Flat, Here, Indexed
 from headrace.tables.ops.select import is_row, table_form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.tables.column import Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +45,7 @@ class Join(Each[Any, Any]):
         return Table({**table.columns, **added.columns}, table.length, None, table.blocks)
 
     def _check_new(self, names: Any) -> None:
-        for name in self.lookup.values:
-            if name in names:
-                raise BadPipe(f"join() would give two columns the name {name!r}: rename() or leave out one of them")
+        _check_new(self.lookup, names)
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         import numpy as np
@@ -101,11 +104,39 @@ def _shown(lookup: Any, on: tuple[str, ...]) -> str:
     return ", ".join(here if here == there else f"{here} = {there}" for here, there in pairs)
 
 
+def _check_new(lookup: Any, names: Any) -> None:
+    for name in lookup.values:
+        if name in names:
+            raise BadPipe(f"join() would give two columns the name {name!r}: rename() or leave out one of them")
+
+
+def check_joined(lookup: Any, columns: "Mapping[str, Column]", on: tuple[str, ...]) -> None:
+    """Refuse a join to rows of these columns, which may be empty, before anything runs."""
+    _check_keys(on, columns)
+    _check_new(lookup, columns)
+    lookup.find([_first(columns[name]) for name in on])
+
+
+def _first(column: "Column") -> "Column":
+    import numpy as np
+
+    return column.take(np.arange(min(1, len(column))))
+
+
+def _check_keys(on: tuple[str, ...], names: "Iterable[str]") -> None:
+    names = tuple(names)
+    for name in on:
+        if name not in names:
+            shown = ", ".join(map(repr, names[:20]))
+            raise BadOption(
+                f"join(): the rows that a frame is joined to have no column {name!r}, they have {shown}; if it has "
+                f"another name there, write on={{'its name there': {name!r}}}"
+            )
+
+
 def rows_of(lookup: Any, table: Any, on: tuple[str, ...]) -> Any:
     """Which row of the lookup belongs to each row of the table; -1 where there is none."""
-    from headrace.tables.table import check_names
-
-    check_names(on, table.columns)
+    _check_keys(on, table.columns)
     return lookup.find([table.columns[name] for name in on])
 
 
@@ -119,7 +150,6 @@ def matched(lookup: object, table: object, on: tuple[str, ...]) -> Any:
 def _key_of(sample: dict[str, Any], on: tuple[str, ...]) -> Any:
     """The key of one row, as a table of one row."""
     from headrace.tables.rows import table_of_rows
-    from headrace.tables.table import check_names
 
-    check_names(on, sample)
+    _check_keys(on, sample)
     return table_of_rows([{name: sample[name] for name in on}])

@@ -13,6 +13,20 @@ from headrace.op import Each, Here, Indexed
 from headrace.tables.ops.batch import check_form
 
 
+def _shown(result: object) -> str:
+    """What a function has returned, down to the first entry of a dict that is no column."""
+    from headrace.tables.frames import is_array
+
+    if not isinstance(result, dict) or not result:
+        return f"an empty {type(result).__name__}" if result == {} else type(result).__name__
+    for name, value in result.items():
+        if not isinstance(name, str):
+            return f"a dict with the key {name!r}: names of columns are text"
+        if not is_array(value):
+            return f"a dict in which column {name!r} is a {type(value).__name__}: make an array of one value a row"
+    return type(result).__name__
+
+
 @dataclass(frozen=True, slots=True)
 class MapRows(Each[Any, Any]):
     """Apply `fn` to the columns of many rows, given in the form `as_`."""
@@ -38,7 +52,7 @@ class MapRows(Each[Any, Any]):
         if made is None:
             raise BadPipe(
                 f"the function of map(batched=True) must return columns (a dict of arrays, a frame or a table), "
-                f"not {type(result).__name__}"
+                f"not {_shown(result)}"
             )
         if made.length != table.length:
             raise BadPipe(
