@@ -252,15 +252,20 @@ class TorchLane:
 
 
 class JaxLane:
-    """`jax.device_put` returns at once and orders what follows by itself."""
+    """`jax.device_put` returns at once and orders what follows by itself.
 
-    def __init__(self, device: object) -> None:
+    Of a sharding over the devices of several processes each has its part of a batch: the parts become one array.
+    """
+
+    def __init__(self, device: Any) -> None:
         try:
             import jax
         except ModuleNotFoundError:
             raise missing("jax", "jax") from None
         self._jax = jax
         self._device = device
+        sharded = isinstance(device, jax.sharding.Sharding)
+        self._put = self._part if sharded and not device.is_fully_addressable else self._whole
 
     def begin(self, batch: object) -> tuple[Any, Any]:
         return mapped(batch, self._copy), None
@@ -272,8 +277,16 @@ class JaxLane:
         if not _is_array(leaf) and hasattr(leaf, "detach"):
             leaf = leaf.detach().cpu().numpy()
         if isinstance(leaf, self._jax.Array) or (_is_array(leaf) and leaf.dtype.kind in _NUMBERS):
-            return self._jax.device_put(leaf, self._device)
+            return self._put(leaf)
         return leaf
+
+    def _whole(self, leaf: object) -> Any:
+        return self._jax.device_put(leaf, self._device)
+
+    def _part(self, leaf: Any) -> Any:
+        import numpy as np
+
+        return self._jax.make_array_from_process_local_data(self._device, np.asarray(leaf))
 
 
 def _moves_itself(part: object) -> bool:

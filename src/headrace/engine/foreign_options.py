@@ -14,14 +14,20 @@ INSTEAD = {
     "drop_last": "the pipe makes batches: pipe.batch(n, drop_last={value})",
     "generator": "orders and random values follow from a number: write seed=7",
     "in_order": "write ordered={value}",
+    "mp_prefetch": "write workers= and prefetch=",
     "multiprocessing_context": "write start_method='server', 'fork', 'forkserver' or 'spawn'",
+    "num_epochs": "each `for batch in loader` is one epoch: for epoch in range({value}): for batch in loader: ...",
     "num_workers": "write workers={value}",
     "persistent_workers": "workers live until close(); leave it out",
     "pin_memory": "headrace.device.ahead(loader, device) pins and copies ahead; or pipe.pin_memory()",
     "prefetch_factor": "write prefetch={value}",
+    "read_options": "write workers= and prefetch=",
     "sampler": "the pipe says the order: pipe.shuffle(), pipe.weighted(weights); a sampler of torch's goes into "
     "headrace.DataLoader",
+    "shard_options": "write world=World.detect()",
     "shuffle": "the pipe says the order: pipe.shuffle() before pipe.batch(n)",
+    "worker_buffer_size": "write prefetch={value}",
+    "worker_count": "write workers={value}",
     "worker_init_fn": "write worker_init={value}",
 }
 

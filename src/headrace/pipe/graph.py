@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
-from headrace.errors import BadOption, NoLength, meant
+from headrace.errors import BadOption, NoLength
 from headrace.op import Clock, Indexed, Op, Spot
 from headrace.pipe.access import has_random_access, random_access
 from headrace.pipe.verbs.branches import BranchVerbs
@@ -17,7 +17,7 @@ from headrace.pipe.verbs.columns import ColumnVerbs
 from headrace.pipe.verbs.files import FileVerbs
 from headrace.pipe.verbs.frames import FrameVerbs, is_expression
 from headrace.pipe.verbs.groups import GroupVerbs
-from headrace.pipe.verbs.helpful import make_helpful
+from headrace.pipe.verbs.helpful import HelpfulType, make_helpful, unknown_verb
 from headrace.pipe.verbs.lookup import LookupVerbs
 from headrace.pipe.verbs.media import MediaVerbs
 from headrace.pipe.verbs.places import PlaceVerbs
@@ -39,6 +39,7 @@ class Pipe(
     MediaVerbs,
     TextVerbs,
     Generic[T],
+    metaclass=HelpfulType,
 ):
     """A graph of ops whose last one emits samples of type `T`."""
 
@@ -381,8 +382,7 @@ class Pipe(
 
         def __getattr__(self, name: str) -> NoReturn:
             """Only ever called for a name that a pipe does not have."""
-            hint = "" if name.startswith("_") else meant(name, [verb for verb in dir(Pipe) if not verb.startswith("_")])
-            raise AttributeError(f"a Pipe has no verb {name!r}{hint}")
+            raise AttributeError(f"a Pipe has no verb {name!r}{unknown_verb(Pipe, name)}")
 
     # A pipe is a description with identity: comparing by value would compare whole data sets.
     def __bool__(self) -> bool:

@@ -7,7 +7,7 @@ as silence: that is what mpi4py says under every other launcher.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -97,6 +97,16 @@ def _partial_text(launcher: env.Launcher, environ: Mapping[str, str], missing: l
 _Fields = dict[str, int | None]
 
 
+def _is_loopback(address: str) -> bool:
+    """Whether ranks that meet at this address are all on one machine."""
+    return address.rpartition(":")[0].strip("[]") in ("localhost", "127.0.0.1", "::1")
+
+
+def _jax_variables(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
+    here = _is_loopback(environ[env.JAX_COORDINATOR])
+    return {"local_rank": fields["rank"], "local_ranks": fields["ranks"]} if here else {}
+
+
 def _poprun(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
     if fields["rank"] is not None and fields["ranks"] is not None:
         return {}
@@ -183,6 +193,7 @@ def _tpu(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _
 
 
 _SPECIAL = {
+    "jax variables": _jax_variables,
     "poprun": _poprun,
     "torchrun": _torchrun,
     "slurm": _slurm,
@@ -219,7 +230,11 @@ def _jax(modules: Mapping[str, Any]) -> Claim | None:
     jax = modules.get("jax")
     if jax is None or not getattr(jax.distributed, "is_initialized", lambda: False)():
         return None  # asking jax for its processes before that would start its backends
-    return Claim("jax", jax.process_index(), jax.process_count())
+    claim = Claim("jax", jax.process_index(), jax.process_count())
+    state = getattr(modules.get("jax._src.distributed"), "global_state", None)
+    if _is_loopback(getattr(state, "coordinator_address", None) or ""):
+        claim = replace(claim, local_rank=claim.rank, local_ranks=claim.ranks)
+    return claim
 
 
 def _mpi(modules: Mapping[str, Any]) -> Claim | None:

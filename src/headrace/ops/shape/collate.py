@@ -87,6 +87,9 @@ def collate(samples: list[Any], path: str = "") -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         return _tensors(torch, samples, path)
+    jax = sys.modules.get("jax")
+    if jax is not None and hasattr(jax, "Array") and isinstance(first, jax.Array):
+        return _jax_arrays(jax, samples, path)
     if kind is OneTensor:
         return first.tensor
     return _containers(samples, first, kind, path)
@@ -164,6 +167,17 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
         return torch.stack(samples)
     out = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(len(samples), *first.shape)
     return torch.stack(samples, out=out)
+
+
+def _jax_arrays(jax: Any, samples: list[Any], path: str) -> Any:
+    for i, array in enumerate(samples):
+        if not isinstance(array, jax.Array) or array.shape != samples[0].shape:
+            found = f"shape {array.shape}" if isinstance(array, jax.Array) else type(array).__name__
+            raise ValueError(
+                f"cannot collate{_where(path)}: sample 0 of the batch is a jax array of shape {samples[0].shape}, "
+                f"sample {i} has {found}; {UNLIKE}"
+            )
+    return jax.numpy.stack(samples)
 
 
 def _containers(samples: list[Any], first: object, kind: type, path: str) -> Any:

@@ -4,13 +4,30 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from headrace.errors import meant
+from headrace.pipe.verbs.foreign import OPTIONS, VERBS, instead
 from headrace.tracebacks import shortened
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class HelpfulType(type):
+    """The type of a class that says what was probably meant when it is asked for what it does not have."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            raise AttributeError(f"{cls.__name__} has no verb {name!r}{unknown_verb(cls, name)}")
+
+
+def unknown_verb(kind: type, name: str) -> str:
+    """The end of a message about a verb that is not there."""
+    if name.startswith("_"):
+        return ""
+    return instead(name, VERBS) or meant(name, [verb for verb in dir(kind) if not verb.startswith("_")])
 
 
 def make_helpful(kinds: Iterable[type]) -> None:
@@ -49,6 +66,8 @@ def _hint(verb: Callable[P, R], said: str) -> str:
     parameters = [p for p in inspect.signature(verb).parameters.values() if p.name not in ("self", "cls")]
     names = [p.name for p in parameters]
     if unknown := re.search(r"unexpected keyword argument '(\w+)'", said):
+        if (foreign := instead(unknown[1], OPTIONS)) and unknown[1] not in names:
+            return foreign
         return meant(unknown[1], names, f"{verb.__name__}() takes {', '.join(names) or 'nothing'}")
     by_name = [f"{p.name}=" for p in parameters if p.kind is p.KEYWORD_ONLY]
     if by_name and re.search(r"takes (from )?\d.* but \d+ were given", said):
