@@ -194,8 +194,12 @@ class Loader(Generic[T]):
         return self._pool.policy
 
     def __len__(self) -> int:
-        """Batches (or samples, if nothing is batched) of a whole epoch on this rank, also after a resume."""
-        return self._sharing.length()
+        """Batches (or samples, if nothing is batched) of a whole epoch on this rank, also after a resume.
+
+        Of the one that runs, or of the next: shuffled documents that are packed make another number of rows in each.
+        """
+        running = None if (now := self._now()) is None or now.ended or now.closed else now
+        return self._sharing.length(self._epoch if running is None else running.epoch)
 
     def __bool__(self) -> bool:
         """A loader is there, whatever its length: `if loader:` must not ask for that."""

@@ -139,24 +139,24 @@ class Sharing:
         """Where the job stands after this rank has come to the end of an epoch, where other ranks have a say in it."""
         return None
 
-    def length(self) -> int:
+    def length(self, epoch: int) -> int:
         """Batches of one epoch on this rank."""
         program, ranks, rank = self.program, self._world.share_ranks, self._world.share_rank
         total, first = program.pipe.length(), program.stages[0]
         whole = all(isinstance(node.op, Each) for node in program.tail)
-        if total is not None and program.indexed and len(program.stages) == 1 and whole:
+        if program.indexed and len(program.stages) == 1 and whole:
             samples = program.head.length()
+            if samples is None:  # the rows of shuffled documents, for one, are others in every epoch
+                samples = _samples(program, epoch)
             if first.balance is not None:
                 raise NoLength("how many steps balance() makes at the end of an epoch depends on the lengths there")
             if samples is not None and first.group is not None and first.single:
                 policy = "drop" if first.drop_last else self._ends
                 return Share(samples, first.group, ranks, rank, policy).steps  # type: ignore[arg-type]
-            if first.group is None:
-                return len(deal(total, ranks, rank))
+            if samples is not None and first.group is None:
+                return len(deal(samples if total is None else total, ranks, rank))
         if total is None or ranks > 1:
-            raise NoLength(
-                "the length of this loader is not known in advance: an op of the pipe decides it while it runs"
-            )
+            raise NoLength(f"the length of this loader is not known in advance: {_decider(program.pipe)}")
         return total
 
     def close(self, wait: bool = True) -> None:
@@ -235,3 +235,21 @@ def _dealt_in_turns(at: EpochPlace | None) -> bool:
     """Whether a place is one of ranks that took positions in turn."""
     place = at.place if isinstance(at, RunPlace) else None
     return isinstance(place, Regrouped) and isinstance(place.source, InTurns)
+
+
+ENDLESS = 1 << 40
+"""As many samples as no epoch has."""
+
+
+def _samples(program: Program, epoch: int) -> int | None:
+    """How many samples the head has in this epoch, by its plan; None if there is no end of them."""
+    indexed = program.head.indexed(program.seed, epoch)
+    return None if indexed is None or indexed.length >= ENDLESS else indexed.length
+
+
+def _decider(pipe: Pipe[Any]) -> str:
+    """Which op decides while it runs how many samples there are."""
+    for node in pipe.nodes():
+        if node.length() is None and all(source.length() is not None for source in node.inputs):
+            return f"{node.op.describe()} decides it while it runs; if you know it, say pipe.set_length(n) behind it"
+    return "on several ranks it depends on which of them finds the end first"

@@ -83,7 +83,7 @@ class Counted(Sharing):
         place = self._dynamic.place()
         return (epoch + 1, None) if place is None else (epoch, place)
 
-    def length(self) -> int:
+    def length(self, epoch: int) -> int:
         raise NoLength(
             "with sharding='dynamic' each rank takes as many batches as it can, so nobody knows how many in advance"
         )

@@ -5,8 +5,9 @@ a rank throws away what its workers have prepared beyond the batch at hand, and 
 samples are the same whenever it is called.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.feeds.positions import Position
@@ -18,6 +19,7 @@ from headrace.op import Each, Flat
 from headrace.ops.branch.journal import Change, stages_in
 from headrace.ops.branch.mix import Mix
 from headrace.ops.order.shuffle import Shuffle
+from headrace.ops.text.pack import PackRows
 from headrace.pipe.access import random_access
 from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
@@ -41,7 +43,7 @@ def reweighted(
         raise BadOption(
             "say from when on the weights hold: reweight(weights, at_step=) or reweight(weights, at_sample=)"
         )
-    wanted = _sample(program, world, step) if step is not None else sample
+    wanted = _sample(program, world, epoch, step) if step is not None else sample
     if not isinstance(wanted, int) or wanted < 1:
         raise BadOption(f"weights change at a step or sample after the first, not at {wanted!r}")
     order = _by_tokens(pipe, node, op, program.seed, epoch) if op.by_tokens else _order(node, op, epoch)
@@ -49,11 +51,12 @@ def reweighted(
     start = order.next_border(max(wanted, last + 1))
     if start >= order.length:
         raise BadOption(f"the mixture ends at sample {order.length}, before other weights could begin at {wanted}")
-    behind = _reached(program, at)
+    behind = _reached(program, epoch, at)
     if behind > start:
         raise BadOption(
-            f"{behind} samples of the mixture are delivered already: weights cannot change at sample {start}; choose a "
-            "later step, and call reweight() on every rank before that"
+            f"{behind} samples of the mixture are delivered already, or in windows that are: weights cannot change at "
+            f"sample {start}; choose a later {'step' if step is not None else 'sample'}, and call reweight() on every "
+            "rank before that"
         )
     return pipe.replaced(node, replace(op, journal=(*op.journal, Change(epoch, start, op.weigh(weights))))), start
 
@@ -76,44 +79,80 @@ def _by_tokens(pipe: Pipe[Any], node: Pipe[Any], op: "Mix[Any]", seed: int, epoc
     return made
 
 
-def _sample(program: Program, world: World, step: int) -> int:
-    """The first sample of the mixture that a step of the epoch holds, where that is arithmetic."""
-    stage = program.stages[0]
-    if _per_position(program) != 1 or stage.group is None or len(program.stages) > 1:
+def _sample(program: Program, world: World, epoch: int, step: int) -> int:
+    """The first sample of the mixture that no batch before a step of the epoch holds, where that is arithmetic."""
+    stage, before = program.stages[0], _before(program, epoch)
+    if before is None or before.windows or stage.group is None or len(program.stages) > 1:
         raise BadOption(
-            "between the mixture and the batches of this pipe stands an op that changes counts (filter, pack), so a "
-            "step is no sample of the mixture: say at_sample= instead, the number of a sample of the mixture"
+            "between the mixture and the batches of this pipe stands an op that changes counts (filter, or pack where "
+            "lengths are not known), so a step is no sample of the mixture: say at_sample= instead, the number of a "
+            f"sample of the mixture; or {ROWS_FIRST}"
         )
-    return step * stage.group * world.share_ranks
+    return before(step * stage.group * world.share_ranks)
 
 
-def _reached(program: Program, at: EpochPlace | None) -> int:
+ROWS_FIRST = "pack() each source and mix() the rows: then at_step= works, and the length is known"
+
+
+def _reached(program: Program, epoch: int, at: EpochPlace | None) -> int:
     """How many samples of the mixture are behind a place, begun ones included."""
-    if at is None:
-        return 0
+    if at is None or (isinstance(at, RunPlace) and at.place is None and not at.gone and not at.ops):
+        return 0  # nothing is delivered yet
     place = at.place if isinstance(at, RunPlace) else None
     begun = isinstance(at, RunPlace) and at.gone > 0
     while isinstance(place, Regrouped):
         begun, place = begun or place.offset > 0, place.source
-    each = _per_position(program)
-    if not isinstance(place, Position) or each is None:
+    before = _before(program, epoch)
+    if not isinstance(place, Position) or before is None:
         raise BadOption(
-            "how far the ranks have come in the mixture cannot be told here: plan the change with mix(stages=), or "
-            "call reweight() before an epoch begins"
+            "how far the ranks have come in the mixture cannot be told here: plan the change with mix(stages=), call "
+            f"reweight() before an epoch begins, or {ROWS_FIRST}"
         )
-    return place.position * each + begun * max(each, place.size * place.ranks)
+    in_work = place.size * place.ranks if begun else 0
+    if before.windows:
+        return before(place.position) + (max(before(1), in_work) if begun else 0)
+    return before(place.position + (max(1, in_work) if begun else 0))
 
 
-def _per_position(program: Program) -> int | None:
-    """Samples of the mixture in one position of the head, if that is a whole number of them, in order."""
+class _Before:
+    """How many samples of the mixture the first positions of the head can hold, at the most."""
+
+    def __init__(self) -> None:
+        self._below: list[Callable[[int], int]] = []
+        """From the head down to the mixture."""
+        self.windows = False
+        """A position is a window of samples, of which nobody knows how many rows they make."""
+
+    def __call__(self, position: int) -> int:
+        for count in self._below:
+            position = count(position)
+        return position
+
+    def add(self, count: Callable[[int], int], window: bool = False) -> None:
+        self._below.append(count)
+        self.windows = self.windows or window
+
+
+def _before(program: Program, epoch: int) -> _Before | None:
+    """That of this epoch; None where it cannot be told."""
     node, _ = _mixture(program.pipe)
-    between, samples = program.head, 1
+    opening = Opening(program.pipe.ordinals(), program.seed, epoch)
+    between, found = program.head, _Before()
     while between is not node:
-        each = 1 if isinstance(between.op, Each | Flat) else getattr(between.op, "window", None)
-        if len(between.inputs) != 1 or not isinstance(each, int) or isinstance(between.op, Shuffle):
+        op, window = between.op, getattr(between.op, "window", None)
+        if len(between.inputs) != 1 or isinstance(op, Shuffle):
             return None
-        between, samples = between.inputs[0], samples * each
-    return samples if program.indexed else None
+        if isinstance(op, PackRows):
+            inner = random_access(between.inputs[0], opening, 0)
+            if inner is None:
+                return None
+            found.add(partial(op.documents_before, inner, opening.here(between, 0)))
+        elif not isinstance(op, Each | Flat):
+            if not isinstance(window, int):
+                return None
+            found.add(window.__mul__, window=True)
+        between = between.inputs[0]
+    return found if program.indexed else None
 
 
 def _mixture(pipe: Pipe[Any]) -> "tuple[Pipe[Any], Mix[Any]]":

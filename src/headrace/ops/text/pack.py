@@ -130,6 +130,16 @@ class PackRows(Op[Any, dict[str, Any]]):
         found.remark = f"pack: {inner.length} documents in {len(ends)} windows are {found.length} rows"
         return found
 
+    def documents_before(self, inner: Indexed, here: Here, row: int) -> int:
+        """How many documents the rows before this one can hold: those of all windows that have begun by then."""
+        import numpy as np
+
+        if inner.lengths is None or row <= 0:
+            return 0
+        plans = _Plans(self.packing, self.layout.separator is not None, inner.lengths, inner.length, here.seed)
+        begun = int(np.searchsorted(_tables.ends(plans), row - 1, side="right")) + 1
+        return min(begun * self.packing.window, inner.length)
+
     def flow(self, samples: InputCursor[Any], here: Here) -> Iterator[dict[str, Any]]:
         indexed = samples.indexed()
         found = None if indexed is None else self.index((indexed,), here)

@@ -7,7 +7,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from headrace.errors import meant
-from headrace.pipe.verbs.foreign import OPTIONS, VERBS, instead
 from headrace.tracebacks import shortened
 
 P = ParamSpec("P")
@@ -27,6 +26,8 @@ def unknown_verb(kind: type, name: str) -> str:
     """The end of a message about a verb that is not there."""
     if name.startswith("_"):
         return ""
+    from headrace.pipe.verbs.foreign import VERBS, instead
+
     return instead(name, VERBS) or meant(name, [verb for verb in dir(kind) if not verb.startswith("_")])
 
 
@@ -66,6 +67,8 @@ def _hint(verb: Callable[P, R], said: str) -> str:
     parameters = [p for p in inspect.signature(verb).parameters.values() if p.name not in ("self", "cls")]
     names = [p.name for p in parameters]
     if unknown := re.search(r"unexpected keyword argument '(\w+)'", said):
+        from headrace.pipe.verbs.foreign import OPTIONS, instead
+
         if (foreign := instead(unknown[1], OPTIONS)) and unknown[1] not in names:
             return foreign
         return meant(unknown[1], names, f"{verb.__name__}() takes {', '.join(names) or 'nothing'}")
