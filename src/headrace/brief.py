@@ -32,7 +32,7 @@ def brief(value: Any) -> str:
     return repr(value) if isinstance(value, range) else short(value)
 
 
-def stable(value: Any) -> str:
+def stable(value: object) -> str:
     """A value for a fingerprint: as `short`, and what that would leave out as a hash of it."""
     if isinstance(value, str | bytes) and len(value) > 64:
         return _hashed(value)

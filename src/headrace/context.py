@@ -115,7 +115,7 @@ def timed(call: Callable[..., Out], here: Here) -> Callable[..., Out]:
 class Spot:
     """Which op is at work, at which position. Errors and `rng()` are named after it."""
 
-    __slots__ = ("here", "index", "leave_out", "made", "position", "replays", "rng")
+    __slots__ = ("failed", "here", "index", "leave_out", "made", "position", "replays", "rng")
 
     def __init__(self) -> None:
         self.leave_out: Callable[[int, Exception], None] | None = None
@@ -128,11 +128,14 @@ class Spot:
         """Which sample of its source the one at hand is, where that is known."""
         self.made: tuple[int, int] | None = None
         self.rng: Any = None
+        self.failed: int | None = None
+        """The position of the sample that failed, where the ticket's own is that of many (a window)."""
 
     def skip(self, here: Here, position: int, error: Exception) -> None:
         """Leave out what failed, if that is wanted; else raise the error."""
         self.here, self.position = here, position  # the ops before and after have run since it was begun
         if not here.lenient or self.leave_out is None:
+            self.failed = position
             raise error
         if not self.replays:
             self.leave_out(position, error)

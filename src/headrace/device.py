@@ -283,7 +283,7 @@ class JaxLane:
     def _whole(self, leaf: object) -> Any:
         return self._jax.device_put(leaf, self._device)
 
-    def _part(self, leaf: Any) -> Any:
+    def _part(self, leaf: object) -> Any:
         import numpy as np
 
         return self._jax.make_array_from_process_local_data(self._device, np.asarray(leaf))

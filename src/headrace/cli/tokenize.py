@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from headrace.engine.policy import Kind
 from headrace.engine.wire.messages import failure
 from headrace.errors import BadOption, HeadraceError, missing
 from headrace.loader import Loader
@@ -41,9 +42,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--eos", type=int, help="a token that ends every document")
     parser.add_argument("--bos", type=int, help="a token that begins every document")
     parser.add_argument("--workers", type=int, default=0, help="processes (default: 0, in this one)")
+    parser.add_argument(
+        "--on-error", choices=("raise", "skip"), default="raise",
+        help="what becomes of a document that cannot be read or tokenized (default: raise)",
+    )  # fmt: skip
+    parser.add_argument("--quarantine", metavar="FILE", help="with --on-error skip: writes there what was left out")
     parser.add_argument("--overwrite", action="store_true", help="write PREFIX anew if it is there already")
     parser.add_argument("--dtype", choices=("uint16", "int32"), help="how a token is written (default: by vocabulary)")
     args = parser.parse_args(argv)
+    if args.quarantine is not None and args.on_error != "skip":
+        raise BadOption("--quarantine is for documents that are left out: add --on-error skip")
     if Path(f"{args.out}.bin").exists() and not Path(f"{args.out}.progress").exists() and not args.overwrite:
         raise BadOption(f"{args.out}.bin is there already; choose another --out, or write it anew with --overwrite")
     tokenizer = load(args.tokenizer)
@@ -55,7 +63,7 @@ def main(argv: list[str]) -> int:
     about = {"pipe": pipe.fingerprint(), "tokenizer": fingerprint(tokenizer)}
     writer = TokenWriter(args.out, dtype, about)
     try:
-        made = _write(writer, pipe, args.workers, len(source))
+        made, skipped = _write(writer, pipe, len(source), args)
     except (ValueError, LookupError, OSError) as error:  # of the text, most likely; other errors are shown whole
         if full() or isinstance(error, HeadraceError):
             raise
@@ -63,13 +71,16 @@ def main(argv: list[str]) -> int:
         return 1
     finally:
         writer.close()
-    print(f"{made}: {writer.documents} documents, {writer.tokens} tokens ({dtype})")
+    left_out = f"; {skipped} left out" if skipped else ""
+    print(f"{made}: {writer.documents} documents, {writer.tokens} tokens ({dtype}){left_out}")
     return 0
 
 
-def _write(writer: TokenWriter, pipe: Pipe[Any], workers: int, documents: int) -> str:
+def _write(writer: TokenWriter, pipe: Pipe[Any], documents: int, args: argparse.Namespace) -> tuple[str, int]:
+    """The file that was made, and how many documents this run has left out."""
     progress = TokenProgress(writer, documents, sys.stderr)
-    with Loader(pipe, workers=workers, kind="process" if workers else None) as loader:
+    kind: Kind | None = "process" if args.workers else None
+    with Loader(pipe, workers=args.workers, kind=kind, on_error=args.on_error, quarantine=args.quarantine) as loader:
         if writer.place is not None:
             loader.load_state_dict(writer.place)
         marked = time.monotonic()
@@ -79,8 +90,9 @@ def _write(writer: TokenWriter, pipe: Pipe[Any], workers: int, documents: int) -
                 writer.mark(loader.state_dict())
                 marked = time.monotonic()
             progress.show()
+        skipped = loader.stats().skips
     progress.end()
-    return writer.finish()
+    return writer.finish(), skipped
 
 
 class TokenProgress:

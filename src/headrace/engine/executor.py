@@ -69,7 +69,7 @@ class Executor:
         if self._ran % self.program.timed == 0:
             opened = opened.timed
         stage = self.program.stages[stage_number]
-        place.spot, place.rows = self.spot, None
+        place.spot, place.rows, self.spot.failed = self.spot, None, None
         if self._seeds and stage.feed != "strand":
             seed_globals(opened.keys[stage_number](number))
         self.skipped.clear()
@@ -293,11 +293,11 @@ class Executor:
 
     def where(self) -> str:
         """The op and the sample at hand: its position in the epoch, and which one of its source it is."""
-        spot = self.spot
+        spot, at = self.spot, self.header[1] if self.spot.failed is None else self.spot.failed
         position, source = spot.position if spot.here is not None else -1, ""
-        if (index := self._index()) is not None and index != self.header[1]:
+        if (index := self._index()) is not None and index != at:
             # (Ops before a shuffle count as the source does: the position in the epoch is in the header.)
-            position, source = self.header[1], f" (index {index} of the dataset)"
+            position, source = at, f" (index {index} of the dataset)"
         return f"in {self._op()}" + (f", at position {position}{source}" if position >= 0 else "")
 
     def _index(self) -> int | None:

@@ -148,6 +148,10 @@ class StoredFormat(ABC):
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:
         """The spans of a file, a good many at a time, from byte `start` on, which a scan that was ended had reached."""
 
+    def place_of(self, spans: Spans, row: int) -> str:
+        """Where sample number `row` of a file stands, for whoever looks for it there."""
+        return f"at byte {spans.starts[row]}"
+
     @abstractmethod
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
         """The sample in these bytes, which begin at byte `start` of the file."""

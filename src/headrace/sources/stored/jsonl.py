@@ -46,6 +46,12 @@ class JsonLines(StoredFormat):
                 yield Found(lines, min(line, file.size))
             at += len(data)
 
+    def place_of(self, spans: Spans, row: int) -> str:
+        byte = StoredFormat.place_of(self, spans, row)
+        newlines = int(spans.starts[row]) - int(spans.starts[0]) - int(spans.sizes[:row].sum())
+        blank = newlines != row or int(spans.starts[0]) not in (0, len(MARK))
+        return byte if blank else f"in line {row + 1}, {byte}"  # (editors count blank lines, and an index does not)
+
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
         return json.loads(data)
 

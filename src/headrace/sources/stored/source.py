@@ -64,7 +64,8 @@ class StoredFiles(Source[Any]):
             file.check_again()
             return self.form.decode(data, file, start)
         except Exception as error:
-            error.add_note(f"(sample {row}, counted from 0, of {self.paths[number]}, at byte {start})")
+            where = self.form.place_of(spans, row)
+            error.add_note(f"(sample {row}, counted from 0, of {self.paths[number]}, {where})")
             raise
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:

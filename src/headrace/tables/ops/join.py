@@ -9,9 +9,11 @@ from headrace.op import Each, Flat, Here, Indexed
 from headrace.tables.ops.select import is_row, table_form
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
-    from headrace.tables.column import Column
+    from headrace.tables.column import Column, Ints
+    from headrace.tables.lookup import Lookup
+    from headrace.tables.table import Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +33,7 @@ class Join(Each[Any, Any]):
         table, form = table_form(sample, "join")
         return deliver(self._joined(table), form)
 
-    def _added(self, table: object) -> Any:
+    def _added(self, table: "Table") -> Any:
         from headrace.tables.table import Table
 
         found = rows_of(self.lookup, table, self.on)
@@ -44,7 +46,7 @@ class Join(Each[Any, Any]):
         added = self._added(table)
         return Table({**table.columns, **added.columns}, table.length, None, table.blocks)
 
-    def _check_new(self, names: Any) -> None:
+    def _check_new(self, names: "Container[str]") -> None:
         _check_new(self.lookup, names)
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
@@ -99,18 +101,18 @@ class Match(Flat[Any, Any]):
         return ("match", self.on, self.lookup.identity())
 
 
-def _shown(lookup: Any, on: tuple[str, ...]) -> str:
+def _shown(lookup: "Lookup", on: tuple[str, ...]) -> str:
     pairs = zip(on, lookup.keys, strict=True)
     return ", ".join(here if here == there else f"{here} = {there}" for here, there in pairs)
 
 
-def _check_new(lookup: Any, names: Any) -> None:
+def _check_new(lookup: "Lookup", names: "Container[str]") -> None:
     for name in lookup.values:
         if name in names:
             raise BadPipe(f"join() would give two columns the name {name!r}: rename() or leave out one of them")
 
 
-def check_joined(lookup: Any, columns: "Mapping[str, Column]", on: tuple[str, ...]) -> None:
+def check_joined(lookup: "Lookup", columns: "Mapping[str, Column]", on: tuple[str, ...]) -> None:
     """Refuse a join to rows of these columns, which may be empty, before anything runs."""
     _check_keys(on, columns)
     _check_new(lookup, columns)
@@ -134,13 +136,13 @@ def _check_keys(on: tuple[str, ...], names: "Iterable[str]") -> None:
             )
 
 
-def rows_of(lookup: Any, table: Any, on: tuple[str, ...]) -> Any:
+def rows_of(lookup: "Lookup", table: "Table", on: tuple[str, ...]) -> "Ints":
     """Which row of the lookup belongs to each row of the table; -1 where there is none."""
     _check_keys(on, table.columns)
     return lookup.find([table.columns[name] for name in on])
 
 
-def matched(lookup: object, table: object, on: tuple[str, ...]) -> Any:
+def matched(lookup: "Lookup", table: "Table", on: tuple[str, ...]) -> Any:
     """The rows of the table whose key is in the lookup."""
     import numpy as np
 
