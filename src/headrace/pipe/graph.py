@@ -394,6 +394,6 @@ make_helpful(kind for kind in Pipe.__mro__ if kind.__module__.startswith(__packa
 
 def _function(fn: object, verb: str) -> Any:
     if not callable(fn):
-        other = ", or a pyarrow expression: pyarrow.compute.field('x') > 0" if verb == "filter" else ""
-        raise BadOption(f"{verb}() needs a function{other}; not {type(fn).__name__}")
+        other = "; or a pyarrow expression: pyarrow.compute.field('x') > 0" if verb == "filter" else ""
+        raise BadOption(f"{verb}() needs a function, not {type(fn).__name__}{other}")
     return fn

@@ -156,7 +156,10 @@ class Sharing:
             if samples is not None and first.group is None:
                 return len(deal(samples if total is None else total, ranks, rank))
         if total is None or ranks > 1:
-            raise NoLength(f"the length of this loader is not known in advance: {_decider(program.pipe)}")
+            raise NoLength(
+                f"the length of this loader is not known in advance: {_decider(program.pipe)} decides it while it runs; "
+                "if you know it, say pipe.set_length(n) behind it"
+            )
         return total
 
     def close(self, wait: bool = True) -> None:
@@ -248,8 +251,8 @@ def _samples(program: Program, epoch: int) -> int | None:
 
 
 def _decider(pipe: Pipe[Any]) -> str:
-    """Which op decides while it runs how many samples there are."""
+    """What decides how many samples there are: an op that does so while it runs."""
     for node in pipe.nodes():
         if node.length() is None and all(source.length() is not None for source in node.inputs):
-            return f"{node.op.describe()} decides it while it runs; if you know it, say pipe.set_length(n) behind it"
-    return "on several ranks it depends on which of them finds the end first"
+            return node.op.describe()
+    return "the number of ranks"
