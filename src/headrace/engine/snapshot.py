@@ -115,9 +115,8 @@ def _described(pipe: Pipe[Any]) -> list[str]:
 def _then(state: dict[str, Any], number: int) -> str:
     """What op number `number` of the snapshot was, as far as it says."""
     words = state.get("ops")
-    if not isinstance(words, list) or number >= len(words) or not isinstance(words[number], str):
-        return "another one, the snapshot does not say which"
-    return words[number]
+    said = words[number] if isinstance(words, list) and number < len(words) else None
+    return said if isinstance(said, str) else "another one, the snapshot does not say which"
 
 
 def _place(at: object) -> EpochPlace | None:
@@ -137,7 +136,8 @@ def _same_pipe(state: dict[str, Any], pipe: Pipe[Any]) -> None:
         if theirs != ours:
             raise SnapshotRefused(
                 f"this snapshot is of another pipe: op {i}, here {nodes[i].op.describe()}, was different when "
-                f"it was taken (then {_then(state, i)}); load it with the pipe that it was taken with, or begin without it"
+                f"it was taken (then {_then(state, i)}); load it with the pipe that it was taken with, or begin "
+                "without it"
             )
     if len(saved) != len(mine):
         raise SnapshotRefused(

@@ -157,8 +157,8 @@ class Sharing:
                 return len(deal(samples if total is None else total, ranks, rank))
         if total is None or ranks > 1:
             raise NoLength(
-                f"the length of this loader is not known in advance: {_decider(program.pipe)} decides it while it runs; "
-                "if you know it, say pipe.set_length(n) behind it"
+                f"the length of this loader is not known in advance: {_decider(program.pipe)} decides it while it "
+                "runs; if you know it, say pipe.set_length(n) behind it"
             )
         return total
 
