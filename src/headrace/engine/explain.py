@@ -22,8 +22,12 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
     if program.indexed:
         indexed = program.head.indexed(seed, 0)
         assert indexed is not None
-        lines.append(f"head: random access to {indexed.length} samples; positions are dealt out, nothing is read ahead")
-        lines += _nodes(program.head.nodes(), where, "nothing")
+        kind = "windows of samples" if program.head.op.by_window else "samples"
+        lines.append(f"head: random access to {indexed.length} {kind}: workers read each by its number")
+        lines += [
+            _line(node.op.describe(), where, resume_cost(node) if node.op.by_window else "nothing")
+            for node in program.head.nodes()
+        ]
         if indexed.remark:
             lines.append(f"  {indexed.remark}")
         lines += [f"  {said}" for said in reading(indexed, ranks)]
@@ -32,7 +36,8 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
         lines += _nodes(program.head.nodes(), "IN THE CONSUMER", None)
     else:
         place = "in one worker" if workers else "in the consumer"
-        lines.append(f"head: a stream in {program.strands} strand(s), read once, {place}")
+        at_a_time = f", {program.strands} files at a time" if program.strands > 1 else ""
+        lines.append(f"head: a stream, read once, {place}{at_a_time}")
         lines += _nodes(program.head.nodes(), place, None)
     for stage in program.stages:
         if not stage.nodes and not stage.inner and stage.group is None:
@@ -103,8 +108,8 @@ def _advice(program: Program) -> list[str]:
     if not heavy:
         return []
     return [
-        f"advice: {', '.join(heavy)} runs in one place because a later op must see the whole stream; "
-        f"move it after shuffle() and sharding_filter() to divide its work"
+        f"advice: {', '.join(heavy)} runs in one place, because an op behind it must see all samples in order; "
+        f"put it behind shuffle() and sharding_filter(), and all workers share its work"
     ]
 
 

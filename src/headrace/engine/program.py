@@ -249,7 +249,7 @@ def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[A
 
 
 _WHY = {
-    "positions": "random access: positions are dealt out",
+    "positions": "any worker makes any batch",
     "listed": "the consumer lists items: each is handed to a worker",
     "strand": "a stream is read in one place",
 }
