@@ -62,11 +62,12 @@ def surroundings(mark: str, more: dict[str, str] | None) -> dict[str, str]:
 
 @pytest.fixture
 def start(tmp_path: Path, mark: str) -> Iterator[Start]:
-    """(A launcher imports torch, which costs more than all else it does: `run` is a fork of a process that has.)"""
+    """(To import torch costs more than the rest: launchers, and commands on a `torchy.py`, are forks of one that has.)"""
     started: list[Process] = []
 
     def begin(*args: str, environ: dict[str, str] | None = None) -> Process:
-        if args[0] == "run" and "torch" in sys.modules and "PYTHONPATH" not in (environ or {}):
+        imports_torch = args[0] == "run" or any("torchy" in word for word in args)
+        if imports_torch and "torch" in sys.modules and "PYTHONPATH" not in (environ or {}):
             started.append(warm.start(warm.MODULE, ["headrace.cli", *args], tmp_path, surroundings(mark, environ)))
             return started[-1]
         process = subprocess.Popen(

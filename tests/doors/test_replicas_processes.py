@@ -42,7 +42,7 @@ def launched(run_script: RunScript, tmp_path: Path, code: str, *args: object) ->
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize(("accumulation", "batches"), [(1, 195), (4, 192)])
+@pytest.mark.parametrize(("accumulation", "batches"), depth([(4, 192)], [(1, 195), (4, 192)]))
 def test_eight_replicas_on_four_processes_read_disjoint_streams(
     run_script: RunScript, tmp_path: Path, accumulation: int, batches: int
 ) -> None:

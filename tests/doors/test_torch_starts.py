@@ -54,12 +54,13 @@ SCRIPT = '''
 
 
     SCALE = 3
+    METHODS = ("fork", "spawn")
 
 
     def train(rank, ranks, meeting):
         dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1, bias=False))
-        for method in ("fork", "spawn"):
+        for method in METHODS:
             data = Data()
             sampler = torch.utils.data.DistributedSampler(data, shuffle=False)
             loader = DataLoader(
@@ -146,7 +147,8 @@ def test_a_script_under_torchrun(target: str, run_script: RunScript, tmp_path: P
     # A package in the working folder, run as a module, imports what stands beside it.
     (package / "scales.py").write_text("SCALE = 3\n")
     script = package / "train.py"
-    script.write_text(textwrap.dedent(SCRIPT).replace("SCALE = 3", "from job.scales import SCALE"))
+    text = textwrap.dedent(SCRIPT).replace("SCALE = 3", "from job.scales import SCALE")
+    script.write_text(text.replace('("fork", "spawn")', depth('("spawn",)', '("fork", "spawn")')))
     words = target.format(script=script).split()
     done = run_script(
         f"""

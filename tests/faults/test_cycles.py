@@ -15,10 +15,10 @@ from tests.depth import depth
 from tests.laws.pipes import Numbers, odd
 
 KINDS: dict[str, tuple[dict[str, Any], int]] = {
-    "inline": ({}, depth(40, 2000)),
-    "thread": ({"workers": 2, "kind": "thread"}, depth(40, 2000)),
-    "fork": ({"workers": 1, "start_method": "fork"}, depth(20, 2000)),
-    "server": ({"workers": 1, "start_method": "server"}, depth(20, 2000)),
+    "inline": ({}, depth(30, 2000)),
+    "thread": ({"workers": 2, "kind": "thread"}, depth(30, 2000)),
+    "fork": ({"workers": 1, "start_method": "fork"}, depth(10, 2000)),
+    "server": ({"workers": 1, "start_method": "server"}, depth(10, 2000)),
     "forkserver": ({"workers": 1, "start_method": "forkserver"}, depth(2, 200)),
     "spawn": ({"workers": 1, "start_method": "spawn"}, depth(2, 200)),
 }

@@ -78,9 +78,9 @@ ENDS: dict[str, tuple[str, int, str]] = {
 }
 REDUCED = {
     "inline": ["Ctrl-C"],
-    "thread": ["the end of the program", "Ctrl-C"],
+    "thread": ["Ctrl-C"],
     "fork": list(ENDS),
-    "server": ["the end of the program", "Ctrl-C", "SIGTERM", "an exception in the training step", "reading at exit"],
+    "server": ["Ctrl-C", "SIGTERM", "reading at exit"],
     "forkserver": ["the end of the program"],
     "spawn": ["Ctrl-C"],
 }

@@ -33,6 +33,17 @@ DATASET = """
             return torch.full((3, 32, 32), i / 50_000), i % 10
 """
 
+PLAIN = """
+    import numpy as np
+
+    class CIFAR10:
+        def __len__(self):
+            return 50_000
+
+        def __getitem__(self, i):
+            return np.full((3, 32, 32), i / 50_000, np.float32), i % 10
+"""
+
 STEP1 = """
     import torch
     from generated import CIFAR10
@@ -98,8 +109,9 @@ STEPS = {"step1": said(1562, 32), "step2": said(390, 32), "step3": said(195, 64,
 def test_a_step_on_four_processes_with_eight_replicas(course: Path, steps: tuple[str, ...]) -> None:
     """headrace run --num-replicas 8 --num-instances 4 python step.py
 
-    Reduced: two of the steps, one after the other in the same processes.
+    Reduced: two of the steps, one after the other in the same processes, and samples that need no torch.
     """
+    (course / "generated.py").write_text(textwrap.dedent(depth(PLAIN, DATASET)))
     files = [f"{step}.py" for step in steps]
     in_turn = f"import runpy; [runpy.run_path(file, run_name='__main__') for file in {files}]"
     program = [sys.executable, *(files if len(files) == 1 else ["-c", in_turn])]

@@ -111,13 +111,14 @@ def test_what_a_closed_loader_held_is_free(no_new_fds: Any) -> None:
 
 @pytest.mark.parametrize("name", depth(["streamed"], ["indexed", "images", "streamed", "only a stream"]))
 def test_each_consumer_gets_its_own_share(name: str, consumers: Consumers) -> None:
-    with SharedPool(workers=2, consumers=3) as pool:
-        for rank in range(3):
-            consumers.start(pool, name, rank=rank, ranks=3, epochs=2)
+    ranks = depth(2, 3)
+    with SharedPool(workers=2, consumers=ranks) as pool:
+        for rank in range(ranks):
+            consumers.start(pool, name, rank=rank, ranks=ranks, epochs=2)
         consumers.end()
         assert pool.stats()["slots"] == pool.stats()["cache"] == 0
-    for rank in range(3):
-        assert consumers.got(rank) == alone(name, 2, world=World(rank=rank, ranks=3))
+    for rank in range(ranks):
+        assert consumers.got(rank) == alone(name, 2, world=World(rank=rank, ranks=ranks))
 
 
 @pytest.mark.parametrize(
