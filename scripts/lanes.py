@@ -22,8 +22,8 @@ from pathlib import Path
 from types import FrameType
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-LANES = 2 * len(os.sched_getaffinity(0))
-"""Two for each core: half of the time a group waits for processes, locks and time-outs."""
+LANES = 3 * len(os.sched_getaffinity(0))
+"""Three for each core: most of the time a group waits for processes, locks and time-outs."""
 LONGEST = (
     "doors torch",
     "doors",
