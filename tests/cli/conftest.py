@@ -62,7 +62,7 @@ def surroundings(mark: str, more: dict[str, str] | None) -> dict[str, str]:
 
 @pytest.fixture
 def start(tmp_path: Path, mark: str) -> Iterator[Start]:
-    """(Torch costs more than the rest: launchers, and commands on a `torchy.py`, are forks of a process that has it.)"""
+    """(Torch costs more than the rest: launchers, and commands on a `torchy.py`, are forks of one that has it.)"""
     started: list[Process] = []
 
     def begin(*args: str, environ: dict[str, str] | None = None) -> Process:
