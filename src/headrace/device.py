@@ -207,7 +207,7 @@ class TorchLane:
         except (RuntimeError, TypeError) as refused:
             reason = str(refused).splitlines()[0]
             raise BadOption(
-                f"device={device!r}: {reason}; write what torch.device() takes, or a jax device"
+                f"device={device!r}: {reason}; write what torch.device() takes, 'jax', or a device of jax"
             ) from refused
         self._far = self._device.type != "cpu"
         self._side = self._stream()

@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _verb(name: str, args: list[str]) -> int:
     try:
         code: int = import_module(f"headrace.cli.{name}").main(args)
+        sys.stdout.flush()  # here, where a reader that has gone away is expected
         return code
     except HeadraceError as error:
         print(f"headrace {name}: {error}", file=sys.stderr)

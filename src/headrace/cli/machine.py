@@ -16,6 +16,7 @@ from typing import Any
 _CGROUPS = Path("/sys/fs/cgroup")
 _PACKAGES = {
     "torch": "torch",
+    "jax": "jax",
     "arrow": "pyarrow",
     "remote": "fsspec",
     "ray": "ray",
