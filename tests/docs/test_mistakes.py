@@ -31,7 +31,7 @@ def of(name: str, program: str, *cure: str) -> Mistake:
 MISTAKES = [
     of("batch_size of a Loader", "Loader(Pipe.of(range(8)), batch_size=4)", "batch_size", ".batch(4)"),
     of("shuffle of a Loader", "Loader(Pipe.of(range(8)), shuffle=True)", "shuffle", ".shuffle()"),
-    of("num_workers of a Loader", "Loader(Pipe.of(range(8)), num_workers=2)", "num_workers", "workers=2"),
+    of("num_workers of a Loader", "Loader(Pipe.of(range(8)), num_workers=2)", "num_workers", "write workers=2"),
     of("collate_fn of a Loader", "Loader(Pipe.of(range(8)), collate_fn=list)", "collate_fn", ".collate("),
     of("drop_last of a Loader", "Loader(Pipe.of(range(8)), drop_last=True)", "drop_last", "batch("),
     of("a misspelt option", "Loader(Pipe.of(range(8)), worker=2)", "worker", "workers"),
@@ -41,7 +41,7 @@ MISTAKES = [
     of("a misspelt keyword of a verb", "Pipe.of([1]).batch(2, drop_lst=True)", "drop_lst", "drop_last"),
     of("a batch of nothing", "Pipe.of([1]).batch(0)", "batch(size)", "positive whole number"),
     of("no function for map", "Pipe.of([1]).map(3)", "map() needs a function"),
-    of("one string as samples", "Pipe.of('train.csv')", "Pipe.files"),
+    of("one string as samples", "Pipe.of('train.csv')", "Pipe.files", "Pipe.csv"),
     of("a generator for several epochs", """
         loader = Loader(Pipe.of(x for x in [1]))
         list(loader), list(loader)
@@ -79,12 +79,14 @@ MISTAKES = [
     of("a snapshot of another pipe", """
         state = Loader(Pipe.of(range(8)).batch(2)).state_dict()
         Loader(Pipe.of(range(8)).map(str).batch(2)).load_state_dict(state)
-    """, "map"),
+    """, "map", "load it with the pipe"),
     of("a snapshot of another seed", """
         state = Loader(Pipe.of(range(8)), seed=1).state_dict()
         Loader(Pipe.of(range(8)), seed=2).load_state_dict(state)
     """, "seed=1"),
-    of("something that is no snapshot", "Loader(Pipe.of(range(8))).load_state_dict({'epoch': 3})", "snapshot"),
+    of("something that is no snapshot", """
+        Loader(Pipe.of(range(8))).load_state_dict({"epoch": 3})
+    """, "snapshot", "state_dict() returned"),
     of("the length of a stream", "len(Pipe.of(lambda: iter([1])))", "set_length"),
     of("a closed loader", """
         loader = Loader(Pipe.of(range(8)))
@@ -93,7 +95,7 @@ MISTAKES = [
     """, "closed", "new one"),
     of("negative workers", "Loader(Pipe.of(range(8)), workers=-1)", "workers", "-1"),
     of("an unknown kind of workers", "Loader(Pipe.of(range(8)), kind='proces', workers=1)", "proces", "process"),
-    of("weights that do not fit", "Pipe.of([1]).mix(Pipe.of([2]), weights=[1.0])", "2 pipes", "1 weight"),
+    of("weights that do not fit", "Pipe.of([1]).mix(Pipe.of([2]), weights=[1])", "2 pipes", "1 weight", "one for each"),
     of("columns that are not there", """
         import numpy as np
         list(Pipe.of({"x": np.arange(3)}).select("y"))
@@ -102,6 +104,12 @@ MISTAKES = [
         import numpy as np
         list(Pipe.of({"x": np.arange(3)}).join({"id": np.arange(3)}, on="id"))
     """, "'id'", "'x'"),
+    of("images opened as text", """
+        from pathlib import Path
+        Path("a.jpg").write_bytes(bytes([255, 216]))
+        list(Loader(Pipe.files("a.jpg").open_files().decode()))
+    """, "a.jpg", '.open_files("rb")'),
+    of("decode of what is no file", "list(Loader(Pipe.of([1]).decode()))", "(path, data)", '.open_files("rb")'),
     of("shuffle with a positional number", "Pipe.of([1]).shuffle(1000)", "by name", "buffer_size="),
 ]  # fmt: skip
 
