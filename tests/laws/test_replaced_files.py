@@ -190,3 +190,35 @@ def test_a_file_that_is_written_over_while_it_is_read_is_an_error_that_names_it(
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
         with pytest.raises(DamagedFile, match=f"{path.name} has changed since the pipe was made"):
             list(batches)
+
+
+@pytest.mark.parametrize("options", KINDS[:2], ids=["inline", "thread"])
+def test_a_new_pipe_reads_the_remote_files_that_are_there_now(tmp_path: Path, options: dict[str, Any]) -> None:
+    fsspec: Any = pytest.importorskip("fsspec")
+    for value in (1, 2):
+        _parquet(tmp_path / "a.parquet", value)
+        with fsspec.open("memory://replaced/a.parquet", "wb") as remote:
+            remote.write((tmp_path / "a.parquet").read_bytes())
+        with Loader(Pipe.parquet("memory://replaced/a.parquet").map(_n), **options) as loader:
+            assert list(loader) == [value] * COUNT
+    fsspec.filesystem("memory").rm("/replaced", recursive=True)
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "packed.bin", "a.bin", "m", "a.jsonl.gz"])
+@pytest.mark.parametrize("part", ["data", "index"])
+def test_a_pipe_whose_file_was_written_over_between_epochs_says_so(tmp_path: Path, name: str, part: str) -> None:
+    case, path = CASES[name], tmp_path / name.replace(" ", ".")
+    case.write(path, 1)
+    written = path / "shard.00000.mds" if path.is_dir() else path
+    if part == "index":
+        written = path.with_suffix(".idx")
+        if name not in ("tokens.bin", "packed.bin"):
+            pytest.skip("its index is looked at when the pipe is made, or is our own")
+    with Loader(case.pipe(path)) as loader:
+        assert set(loader) == {1}
+        about = os.stat(written)
+        with written.open("r+b") as stream:
+            stream.write(written.read_bytes()[:64])
+        os.utime(written, ns=(about.st_atime_ns, about.st_mtime_ns + 10**9))
+        with pytest.raises(DamagedFile, match=f"{written.name} has changed since the pipe was made"):
+            list(loader)

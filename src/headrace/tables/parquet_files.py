@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class Footer:
     """Of each file when it was looked into; None where it is remote."""
     heaviest: int = 0
     """Bytes that the footer of an open file takes in memory, at the most."""
+    made: str = field(default_factory=lambda: uuid4().hex)
+    """One for each look: remote files, of which nobody knows cheaply whether they are the same, are opened anew."""
 
     @property
     def weight(self) -> int:
@@ -101,7 +104,9 @@ class Footer:
         if not inside:
             yield self._completed(None, unit, columns, int(self.rows[unit]))
             return
-        with _files.borrow(path, self.states[self.files[unit]], min(OPEN, memory // max(1, self.heaviest))) as file:
+        with _files.borrow(
+            path, self.states[self.files[unit]] or self.made, min(OPEN, memory // max(1, self.heaviest))
+        ) as file:
             batches = file.iter_batches(ROWS, row_groups=[number], columns=inside, use_threads=False)
             while (batch := _next(batches, path, number, inside)) is not None:
                 yield self._completed(batch, unit, columns, batch.num_rows)
@@ -219,7 +224,7 @@ class _Key(NamedTuple):
 
     process: int
     path: str
-    state: FileState | None
+    state: FileState | str
 
 
 class _Files:
@@ -231,7 +236,7 @@ class _Files:
         self._lent = 0
         self._lock = Lock()
 
-    def borrow(self, path: str, state: FileState | None, most: int) -> "_Borrowed":
+    def borrow(self, path: str, state: FileState | str, most: int) -> "_Borrowed":
         return _Borrowed(self, _Key(os.getpid(), path, state), most)
 
     def take(self, key: "_Key", most: int) -> Any:

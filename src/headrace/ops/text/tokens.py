@@ -68,6 +68,8 @@ class StoredTokens(Source[NDArray[Any]]):
         found = Source.index(self, inputs, here)
         assert found is not None
         store = self._store()
+        for path, state in zip((*self.paths, *map(_index_of, self.paths)), self.states, strict=True):
+            state.check(path, FileState.of(path))  # (what is written over shows in what is mapped)
         ends = StoredEnds(store) if all(file.contiguous for file in store.files) else None
         found.lengths = Lengths(store.lengths_of, store.tokens[-1], (*self.identity(), self.states), ends=ends)
         return found
