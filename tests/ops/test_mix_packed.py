@@ -1,6 +1,7 @@
 """Stored documents, mixed and then packed: weights change in a running epoch, and the length of each epoch is known."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,37 @@ def test_where_the_length_is_not_known_the_op_is_named() -> None:
         pytest.raises(NoLength, match=r"filter\(bool\) dec"),
     ):
         len(loader)
+
+
+COUNTED: dict[str, Callable[[Any], Any]] = {
+    "filter": lambda pipe: pipe.filter(odd),
+    "flatmap": lambda pipe: pipe.flatmap(twice),
+    "filter, batch": lambda pipe: pipe.filter(odd).batch(3),
+    "batch, filter": lambda pipe: pipe.batch(3).filter(bool),
+    "flatmap, batch, map": lambda pipe: pipe.flatmap(twice).batch(3).map(tuple),
+    "unbatch": lambda pipe: pipe.batch(3).unbatch(),
+    "cycle": lambda pipe: pipe.cycle(3).batch(4),
+    "header": lambda pipe: pipe.shuffle().header(7).batch(2),
+    "buffer": lambda pipe: pipe.shuffle(buffer_size=5).batch(2),
+    "shuffle": lambda pipe: pipe.shuffle().map(abs),
+    "zip": lambda pipe: pipe.zip(Pipe.of(range(15)).filter(odd)),
+}
+
+
+def odd(x: int) -> bool:
+    return x % 2 == 1
+
+
+def twice(x: int) -> list[int]:
+    return [x, x]
+
+
+@pytest.mark.parametrize("world", [World(), World(1, 3)], ids=["alone", "rank"])
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_length_that_is_told_is_the_number_of_batches(name: str, world: World) -> None:
+    with Loader(COUNTED[name](Pipe.of(range(20))), world=world) as loader:
+        try:
+            told = len(loader)
+        except NoLength:
+            return
+        assert told == sum(1 for _ in loader)

@@ -144,7 +144,8 @@ class Sharing:
         program, ranks, rank = self.program, self._world.share_ranks, self._world.share_rank
         total, first = program.pipe.length(), program.stages[0]
         whole = all(isinstance(node.op, Each) for node in program.tail)
-        if program.indexed and len(program.stages) == 1 and whole:
+        one_each = all(isinstance(node.op, Each) for node in (*first.inner, *first.nodes))
+        if program.indexed and len(program.stages) == 1 and whole and (total is not None or one_each):
             samples = program.head.length()
             if samples is None:  # the rows of shuffled documents, for one, are others in every epoch
                 samples = _samples(program, epoch)
