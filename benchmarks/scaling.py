@@ -18,41 +18,40 @@ AXES = {
 WHY = {
     "growth_workers": (
         "Workers",
-        "Batches of 1 MB that cost nothing to make, default options. Memory is a straight line: a worker has an "
-        "interpreter of its own (copied on write from the parent) and the batches that it is ahead by. The start "
-        "is one too, since forks follow one another. The consumer takes the next reply from one wait, however many "
-        "workers there are; what bends its curve beyond the number of cores is that workers take its core and caches, "
-        "and that more batches ahead means more memory that it touches for the first time.",
+        "Batches of 1 MB that take no time to make, default options. Memory and start-up time grow with the number "
+        "of workers: each has a Python interpreter (copied on write from the parent) and its prepared batches, "
+        "and they are started one after the other. The time of the training process for a batch hardly depends on the "
+        "number of workers, until there are more of them than cores: then they compete with it for cores and caches.",
     ),
     "growth_bytes": (
         "Bytes of a batch",
-        "Two workers, default options; the consumer reads one byte of each page. Up to 100 kB a batch costs what its "
-        "message costs. Above, the curve bends to a straight line: the cost of touching its pages, since nothing is "
-        "copied. Memory bends at 1 MB, where the batches ahead outweigh the workers, and less steeply again at 10 MB, "
-        "where `memory=` (256 MB) holds their number down; a loader needs a few of them to go on, and so takes more "
-        "than that with batches of 100 MB.",
+        "Two workers, default options; the training process reads one byte of each page. Up to 100 kB the size of a "
+        "batch does not matter, only its message does. Above, the time grows in proportion to the size: pages have to "
+        "be touched, though nothing is copied. From 1 MB on, prepared batches need more memory than the workers "
+        "themselves; from 10 MB on, `memory=` (256 MB) limits how many are prepared. A loader needs a few at least, so "
+        "batches of 100 MB take more than that.",
     ),
     "growth_ranks": (
         "Ranks on one machine",
-        "Each rank is a process with a loader of its own and one worker; all begin at once, on fewer "
-        "cores. Memory is a sum. A rank works out its share by arithmetic, so its snapshot does not know how many "
-        "there are; its time for a batch grows only as ranks take each other's cores and caches. The start is that "
-        "of the slowest rank, with the import of the engine in each: work that the cores share, hence a straight line.",
+        "Each rank is a process with its own loader and one worker; all start at once, on fewer cores than ranks. "
+        "Memory adds up. A rank computes its part of the data without communication, so its snapshot does not grow, "
+        "and its time for a batch grows only because ranks compete for cores and caches. The start is that of the slowest "
+        "rank, including the imports, which share the cores.",
     ),
     "growth_samples": (
         "Samples",
-        "A shuffled range of 10^3 to 10^12, without workers; the start is a resume in the middle of the epoch, in "
-        "processor time. The order is a bijection that is computed where it is needed, so that nothing depends on the "
-        "length but a few digits of the snapshot: nothing bends.",
+        "A shuffled range of 10^3 to 10^12 samples, without workers; the start is a resume in the middle of the epoch, "
+        "in processor time. The shuffled order is computed position by position and never stored, so nothing depends "
+        "on the length, except a few digits of the snapshot.",
     ),
 }
 HEAD = """# How cost grows
 
 Made by `{command}`.
-The figures are measured, the curves are drawn from them (both axes logarithmic). Four costs: the processor time of the
-consuming thread for a batch, the memory of all processes beyond what there was before the loader, the time to the first
-batch, and the bytes of a snapshot. What each case does exactly is in
-`benchmarks/cases/growth_*.py`.
+What a loader costs with more workers, larger batches, more ranks and more samples. Four costs were measured: the
+processor time that the training process spends on a batch, the memory of all processes beyond what there was before the
+loader, the time to the first batch, and the size of a snapshot. Both axes are logarithmic. What each case does exactly
+is in `benchmarks/cases/growth_*.py`.
 """
 TRAINING = (
     ("photos", "samples/s", "Images from JPEG files", 'crop 224, flip, batches of 64; 2 workers, resize="torch"'),
