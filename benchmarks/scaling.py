@@ -35,8 +35,8 @@ WHY = {
         "Ranks on one machine",
         "Each rank is a process with its own loader and one worker; all start at once, on fewer cores than ranks. "
         "Memory adds up. A rank computes its part of the data without communication, so its snapshot does not grow, "
-        "and its time for a batch grows only because ranks compete for cores and caches. The start is that of the slowest "
-        "rank, including the imports, which share the cores.",
+        "and its time for a batch grows only because ranks compete for cores and caches. The start is that of the "
+        "slowest rank, including the imports, which share the cores.",
     ),
     "growth_samples": (
         "Samples",
