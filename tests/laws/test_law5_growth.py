@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.engine.workers.process.placement import Placement
-from tests.depth import across, depth
+from tests.depth import across
 
 ROW = 20_000
 """Numbers in a sample: 80 kB, so that 16 of them are worth it."""
@@ -96,8 +96,7 @@ def test_batches_that_are_kept_stay_as_they_are(homes: list[bool]) -> None:
 def test_an_epoch_that_is_left_gives_everything_back(homes: list[bool]) -> None:
     with Loader(pipe("half"), seed=5, workers=2, start_method="fork") as loader:
         slots = []
-        epochs = depth(60, 160)
-        for epoch in range(epochs):
+        for epoch in range(160):
             loader.set_epoch(epoch)
             for count, batch in enumerate(loader):
                 numbers(batch)
@@ -105,7 +104,7 @@ def test_an_epoch_that_is_left_gives_everything_back(homes: list[bool]) -> None:
                     break
             del batch
             slots.append(loader.stats().slots)
-        assert slots[-1] <= 1.2 * max(slots[: epochs // 2])
+        assert slots[-1] <= 1.2 * max(slots[:80])
         for batch in loader:
             numbers(batch)
     assert any(homes)
