@@ -238,13 +238,6 @@ CURES = [
     ),
     Cure("unlike types of one layout", CONCAT, "tables/merge.py", "if type_of(one) != type_of(two):", "if False:"),
     Cure(
-        "slices of lists in lists",
-        f"{RANDOM}[arrow]",
-        "tables/arrow.py",
-        "array.values.slice(array.offset * size, len(array) * size)",
-        "array.flatten()",
-    ),
-    Cure(
         "slices of lists in lists in structs",
         f"{RANDOM}[arrow]",
         "tables/arrow.py",

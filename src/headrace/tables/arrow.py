@@ -190,7 +190,7 @@ def numpy_dtype(pa: Any, kind: Any) -> "np.dtype[Any] | None":
 def _plain_list(pa: Any, array: Any, size: int) -> tuple[NDArray[Any], None] | None:
     if array.null_count:
         return None
-    # Cut by hand: flatten() of a slice does not see the offsets of what is nested deeper.
+    # Cut by hand: what flatten() makes of a slice with lists inside is then nobody's question.
     inner = _plain(pa, array.values.slice(array.offset * size, len(array) * size))
     if inner is None or inner[1] is not None:
         return None
