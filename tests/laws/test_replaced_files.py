@@ -8,6 +8,7 @@ import gzip
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.sources.stored.form import DamagedFile
+from tests.conftest import RunScript
 from tests.depth import depth
 from tests.sources.stored import writers
 
@@ -75,11 +77,6 @@ def _tokens(path: Path, value: int) -> None:
     writers.megatron(path, [np.full(size, value, np.uint16) for size in sizes], 8)
 
 
-def _lance(path: Path, value: int) -> None:
-    lance: Any = pytest.importorskip("lance")
-    lance.write_dataset(_table(value), path, max_rows_per_file=COUNT // 2)
-
-
 def _n(sample: Any) -> int:
     return int(sample["n"])
 
@@ -107,7 +104,6 @@ CASES: dict[str, Case] = {
     "parquet columns": Case(_parquet, lambda path: Pipe.parquet(path).batch(4, as_="numpy").map(_first)),
     "arrow": Case(_arrow, lambda path: Pipe.arrow(path).map(_n)),
     "arrow stream": Case(_stream, lambda path: Pipe.arrow(path).map(_n)),
-    "lance": Case(_lance, lambda path: Pipe.stored(path).map(_n)),
     "a.jsonl": Case(lambda p, v: _ignore(writers.jsonl(p, [{"n": v}] * COUNT)), lambda p: Pipe.stored(p).map(_n)),
     "a.jsonl.gz": Case(_packed_lines, lambda path: Pipe.stored(path).map(_n)),
     "a.tar": Case(
@@ -158,8 +154,6 @@ def test_a_new_pipe_reads_the_files_that_are_there_now(tmp_path: Path, name: str
     if options.get("kind") == "process" and name not in depth(["parquet", "packed.bin"], list(CASES)):
         pytest.skip("new processes keep nothing of files: tried in full in the deep run")
     case, path = CASES[name], tmp_path / name.replace(" ", ".")
-    if name == "lance":
-        pytest.importorskip("lance")
     case.write(path, 1)
     with Loader(case.pipe(path), **options) as loader:
         assert set(loader) == {1}
@@ -222,3 +216,20 @@ def test_a_pipe_whose_file_was_written_over_between_epochs_says_so(tmp_path: Pat
         os.utime(written, ns=(about.st_atime_ns, about.st_mtime_ns + 10**9))
         with pytest.raises(DamagedFile, match=f"{written.name} has changed since the pipe was made"):
             list(loader)
+
+
+def test_a_lance_data_set_that_is_made_anew_is_read_anew(tmp_path: Path, run_script: RunScript) -> None:
+    if find_spec("lance") is None:
+        pytest.skip("lance is not installed")
+    # In a process of its own: lance has threads, and minds every fork that comes after it.
+    code = """
+        import shutil, sys
+        import lance, pyarrow
+        from headrace import Loader, Pipe
+
+        for value in (1, 2):
+            shutil.rmtree(sys.argv[1], ignore_errors=True)
+            lance.write_dataset(pyarrow.table({"n": [value] * 40}), sys.argv[1], max_rows_per_file=20)
+            assert [row["n"] for row in Loader(Pipe.stored(sys.argv[1]))] == [value] * 40
+    """
+    run_script(code, str(tmp_path / "a.lance"))
