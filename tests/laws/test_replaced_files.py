@@ -232,4 +232,5 @@ def test_a_lance_data_set_that_is_made_anew_is_read_anew(tmp_path: Path, run_scr
             lance.write_dataset(pyarrow.table({"n": [value] * 40}), sys.argv[1], max_rows_per_file=20)
             assert [row["n"] for row in Loader(Pipe.stored(sys.argv[1]))] == [value] * 40
     """
-    run_script(code, str(tmp_path / "a.lance"))
+    done = run_script(code, tmp_path / "a.lance")
+    assert done.returncode == 0, done.stderr
