@@ -44,7 +44,7 @@ SUITES = {
             "test",
             ("test_dataloader.py",),
             None,
-            seconds=300,
+            seconds=900,
             replaced=("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"),
         ),
         Suite(
