@@ -330,7 +330,7 @@ CURES = [
     Cure("tensors without a storage class", SAME, "engine/wire/by_value.py", "if _is_untyped(obj):", "if False:"),
     Cure(
         "intervals",
-        f"{WORKERS}[arrow-process]",
+        SAME,
         "engine/wire/by_value.py",
         'if type(obj).__name__ == "MonthDayNano":',
         "if False:",
