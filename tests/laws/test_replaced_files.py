@@ -182,15 +182,15 @@ def test_a_file_that_is_written_over_while_it_is_read_is_an_error_that_names_it(
         with path.open("r+b") as stream:
             stream.write(content.replace(b"1", b"2"))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
-        rest: list[int] = []
+        rest, said = [], ""
         try:
             for batch in batches:
                 rest += batch
         except DamagedFile as error:
-            assert f"{path.name} has changed since the pipe was made" in str(error)
-        else:
-            assert options.get("kind") == "thread", "nobody has read ahead"
-        assert set(rest) <= {1}, "threads may have read everything before it was written over"
+            said = str(error)
+        # (Threads may have read everything before it was written over.)
+        assert f"{path.name} has changed since the pipe was made" in said or options.get("kind") == "thread"
+        assert set(rest) <= {1}
 
 
 @pytest.mark.parametrize("options", KINDS[:2], ids=["inline", "thread"])
