@@ -43,10 +43,9 @@ def test_a_function_of_columns_has_its_own_seconds_and_no_wrong_advice_is_given(
         pytest.importorskip("pandas")
     pipe = pipes(tmp_path)[name].shuffle().map(slow, batched=True, as_=form).batch(20, as_="numpy")
     with Loader(pipe, workers=1, kind="thread") as loader:
-        batches = sum(1 for _ in loader)
+        list(loader)
         stats = loader.stats()
     assert stats.advice == ""
     ours = next(spent for op, spent in stats.ops.items() if "map(slow" in op)
-    assert ours >= 0.9e-3 * batches, "each call takes a millisecond or more"
-    assert ours > sum(stats.ops.values()) / 2
+    assert ours > sum(stats.ops.values()) / 2, "it is nearly all of the work"
     assert any(name in op for op in stats.ops), "the source, or the join, is there too"
