@@ -165,6 +165,8 @@ def test_setting_the_replicas_by_hand_is_the_seeds_error(run_script: RunScript) 
 def test_the_same_over_mpirun(run_script: RunScript, course: Path, step: str, lines: list[str]) -> None:
     run = "import sys; from headrace.cli import main; sys.exit(main(sys.argv[1:]))"
     program = [sys.executable, str(course / f"{step}.py")]
-    done = run_script(run, "run", "--engine", "mpi", "--num-replicas", 8, "--num-instances", 4, *program, timeout=150)
+    done = run_script(
+        run, "run", "--tag-output", "--engine", "mpi", "--num-replicas", 8, "--num-instances", 4, *program, timeout=150
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert dict(tagged(done.stdout)) == dict.fromkeys(range(4), lines)
