@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import cases, report, roster, subjects
+from benchmarks import cases, environments, formats, report, roster, subjects
 from benchmarks.case import FASTER, TIMES_LESS, Case, Effort, Target
 from benchmarks.harness import Measurement, in_process, launch, ratios, run, schedule, stat
 from benchmarks.timing import timed
@@ -221,7 +221,7 @@ def test_timed_epochs_leave_the_warm_epoch_out() -> None:
     "name",
     [
         # Ray starts a cluster first; a case has a deadline of its own.
-        pytest.param(name, marks=[pytest.mark.integrations, pytest.mark.timeout(240)])
+        pytest.param(name, marks=[pytest.mark.integrations, pytest.mark.timeout(900)])
         # Formats are written by their own packages, some of which have environments of their own.
         if name == "ray_jpeg" or name.startswith("formats_")
         # Media need all of their packages, and curves start many processes.
@@ -239,6 +239,8 @@ def test_every_case_measures_what_its_targets_name(name: str) -> None:
     needed = {"parquet": ["pyarrow"], "tabular_limit": ["pandas", "polars", "pyarrow"]}
     for package in needed.get(name, ["tokenizers"] if name.startswith("text_") else []):
         pytest.importorskip(package)
+    if (writer := formats.WRITTEN_BY.get(name.removeprefix("formats_"))) is not None:
+        environments.pythons([writer], print)  # made first: it takes longer than a measurement may
     case = cases.load(name).CASE
     measurement = in_process(TINY)(case, PLAIN, 1)
     if name == "killed":

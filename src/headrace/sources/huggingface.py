@@ -1,14 +1,17 @@
 """Hugging Face: streams of data sets, of the hub or made in the program (`IterableDataset`).
 
 A stream resumes by its own `state_dict`, taken every so many samples; what came since is read again and dropped. One
-with a shuffle buffer does not say what the buffer holds, so it is read again from its start: nothing is lost.
+with a shuffle buffer does not say what the buffer holds, so it is read again from its start: nothing is lost. So is
+every stream where `datasets` itself would leave samples out (`states_are_exact`).
 """
 
 import copy
 import importlib.util
+import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, cast
 
 from headrace.errors import MissingExtra
@@ -78,17 +81,46 @@ class HuggingFace(Source[Any]):
 
 def read_on(data: object, here: Here) -> Iterator[Any]:
     """The samples of this strand, from where `here` says it was."""
-    stream = cast(Streamed, data) if is_stream(data) and not _has_buffer(data) else None
-    first = 0
-    if stream is not None and here.note is not None:
-        state, first = here.note
+    stream = cast(Streamed, data) if is_stream(data) and not _has_buffer(data) and states_are_exact() else None
+    state, before = (None, 0) if here.note is None else here.note
+    first = before
+    if stream is not None and state is not None:
         stream.load_state_dict(state)
+    else:
+        first = 0
     for number, sample in enumerate(cast(Streamed, data), first):
+        if number < before:
+            continue
         if number % here.strands == here.strand:
             place.at(here, number)
             yield sample
         if stream is not None and (number + 1) % OFTEN == 0:
             here.rest([stream.state_dict(), number + 1])
+
+
+@cache
+def states_are_exact() -> bool:
+    """Whether a stream goes on behind the sample at which its state was taken.
+
+    Before its release 4.8, `datasets` goes on behind the Arrow table that the sample was in, wherever something is
+    mapped: up to a thousand samples never come.
+    """
+    datasets: Any = sys.modules["datasets"]
+
+    def numbers() -> Any:
+        return datasets.Dataset.from_dict({"n": [0, 1, 2]}).to_iterable_dataset().map(dict)
+
+    stream, again = numbers(), numbers()
+    next(iter(stream))
+    again.load_state_dict(stream.state_dict())
+    exact = bool(next(iter(again), None) == {"n": 1})
+    if not exact:
+        logging.getLogger("headrace").warning(
+            "datasets %s loses samples when a stream goes on from its own state, so streams are read again from their "
+            "start; with datasets 4.8 or newer they go on at once",
+            datasets.__version__,
+        )
+    return exact
 
 
 def is_note(note: object) -> bool:
