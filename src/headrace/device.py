@@ -90,6 +90,7 @@ class Flight(Iterator[T]):
         self._mask: Callable[[], list[bool] | None] = getattr(batches, "mask", _nothing)
         self.handed = HandedOver()
         self._source = iter(batches)
+        self._epoch = self._source if isinstance(self._source, HandsOver) else None
         self._lane = lane
         self._depth = depth
         self._line: deque[_Taken] = deque()
@@ -129,8 +130,8 @@ class Flight(Iterator[T]):
             self._line.append(_Taken(self._now(), self._mask_of_taken(), flying, error))
 
     def _mask_of_taken(self) -> list[bool] | None:
-        epoch = self._source
-        if not isinstance(epoch, HandsOver):
+        epoch = self._epoch
+        if epoch is None:
             return self._mask()
         epoch.handed_over = None
         mask = self._mask()
@@ -144,7 +145,7 @@ class Flight(Iterator[T]):
         close = getattr(self._source, "close", None)
         if close is not None:
             close()
-        self._source = iter(())
+        self._source, self._epoch = iter(()), None
 
 
 class _Taken(NamedTuple):

@@ -198,8 +198,7 @@ class Loader(Generic[T]):
 
         Of the one that runs, or of the next: shuffled documents that are packed make another number of rows in each.
         """
-        running = None if (now := self._now()) is None or now.ended or now.closed else now
-        return self._sharing.length(self._epoch if running is None else running.epoch)
+        return self._sharing.length(self._epoch if (running := self._running()) is None else running.epoch)
 
     def __bool__(self) -> bool:
         """A loader is there, whatever its length: `if loader:` must not ask for that."""
@@ -234,6 +233,10 @@ class Loader(Generic[T]):
         """The iterator made last, if somebody holds it."""
         return None if self._current is None else self._current()
 
+    def _running(self) -> Epoch[T] | None:
+        """The same, if it has neither come to its end nor been closed."""
+        return None if (now := self._now()) is None or now.ended or now.closed else now
+
     @property
     def resumed(self) -> int | None:
         """None if the next `for` begins an epoch. If it goes on in the middle of one: how many samples (batches, where
@@ -258,8 +261,7 @@ class Loader(Generic[T]):
 
     def place(self, ahead: bool = False) -> tuple[int, EpochPlace | None]:
         """The epoch and where it stands (None: before it); `ahead`: after the batch that is about to be handed over."""
-        current = self._now()
-        if current is not None and not current.ended and not current.closed:
+        if (current := self._running()) is not None:
             at = current.stands(ahead)
             return (self._sharing.last(current.epoch) if at is None else None) or (current.epoch, at)
         return self._sharing.last(self._began[0]) or self._left or (self._epoch, self._resume)
@@ -293,8 +295,7 @@ class Loader(Generic[T]):
         """
         from headrace.sharing.reweighting import reweighted as changed
 
-        now = self._now()
-        running = None if now is None or now.ended or now.closed else now
+        running = self._running()
         if running is not None and running.watched:
             raise BadOption("ranks vote on the steps of this pipe: change its weights with mix(stages=)")
         epoch, at = (self._epoch, self._resume) if running is None else (running.epoch, running.state())

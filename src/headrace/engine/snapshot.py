@@ -32,9 +32,10 @@ def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> d
     state = {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": plain_epoch_place(at)}
     if words := _described(pipe):
         state["ops"] = words
-    if at is not None and (sizes := _shuffled(pipe)):
+    nodes = pipe.nodes()
+    if at is not None and (sizes := _shuffled(nodes)):
         state["shuffled"] = sizes
-    journals = [text(lasting(node.op.journal, epoch)) for node in pipe.nodes() if isinstance(node.op, Mix)]
+    journals = [text(lasting(node.op.journal, epoch)) for node in nodes if isinstance(node.op, Mix)]
     return {**state, "weights": journals} if any(journals) else state
 
 
@@ -79,16 +80,16 @@ def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:
     return state["seed"], state["epoch"], _place(state["at"])
 
 
-def _shuffled(pipe: Pipe[Any]) -> list[int | None]:
+def _shuffled(nodes: list[Pipe[Any]]) -> list[int | None]:
     """How many samples the shuffles have whose order follows from that, first ones first; None where nobody knows."""
     from headrace.ops.order.shuffle import Shuffle
 
-    orders = [node for node in pipe.nodes() if isinstance(node.op, Shuffle) and node.op.buffer_size is None]
+    orders = [node for node in nodes if isinstance(node.op, Shuffle) and node.op.buffer_size is None]
     return [node.inputs[0].length() for node in orders]
 
 
 def _same_sizes(saved: object, pipe: Pipe[Any]) -> None:
-    mine = _shuffled(pipe)
+    mine = _shuffled(pipe.nodes())
     if not isinstance(saved, list) or len(saved) != len(mine):
         raise SnapshotRefused(f"the snapshot's numbers of shuffled samples are not those of {len(mine)} shuffles")
     for then, now in zip(saved, mine, strict=True):

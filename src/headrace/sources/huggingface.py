@@ -83,11 +83,10 @@ def read_on(data: object, here: Here) -> Iterator[Any]:
     """The samples of this strand, from where `here` says it was."""
     stream = cast(Streamed, data) if is_stream(data) and not _has_buffer(data) and states_are_exact() else None
     state, before = (None, 0) if here.note is None else here.note
-    first = before
+    first = 0
     if stream is not None and state is not None:
         stream.load_state_dict(state)
-    else:
-        first = 0
+        first = before
     for number, sample in enumerate(cast(Streamed, data), first):
         if number < before:
             continue
