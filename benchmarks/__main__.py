@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cases, environments, harness, machine, pages, report, roster, scaling, subjects
+from benchmarks import cases, environments, format_table, harness, machine, pages, report, roster, scaling, subjects
 from benchmarks.case import Effort
 from benchmarks.harness import Measurement
 
@@ -42,6 +42,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--readme", type=Path, help="put the table between the marks of this file")
     parser.add_argument("--report", type=Path, help="write the page that compares all subjects in all cases")
     parser.add_argument("--scaling", type=Path, help="write the page of how cost grows, out of the cases growth_*")
+    parser.add_argument("--formats", type=Path, help="put the table of stored formats between the marks of this file")
     parser.add_argument("--picture", type=Path, help="draw the bars of the cases that look like training")
     parser.add_argument("--of", type=Path, nargs="+", metavar="RESULTS", help="measure nothing: draw these results")
     return parser
@@ -132,6 +133,8 @@ def main(given: Sequence[str] | None = None) -> int:
 def draw(options: argparse.Namespace, found: Sequence[Measurement], about: Mapping[str, Any]) -> None:
     if options.scaling:
         scaling.page(found, about, options.scaling)
+    if options.formats:
+        report.into_readme(options.formats, format_table.text(found, about))
     if options.picture:
         scaling.picture(found, about, options.picture)
 

@@ -14,6 +14,8 @@ CODEC = "torchcodec==0.13.0"  # the last whose wheel fits a torch without CUDA
 OURS = ("headrace", "headrace_threads", "torch_door", "swift")
 TABLE = ("headrace", "torch_door", "torch")
 """Whom the table of the README compares."""
+BEFORE_THESE = ("release01", "release01_door")
+"""Can be asked for wherever the table is measured."""
 
 THREADS = {
     "killed": "threads: there is no process that could be killed alone",
@@ -35,6 +37,7 @@ STORED_ONLY = dict.fromkeys(
     ("batches", "columns", "consumer", "filtered", "graph", "media", "packed", "parquet", "resumable", "tar"),
     "is measured where stored formats are",
 )
+BEFORE = dict.fromkeys(("consumer", "graph", "media", "packed", "stored"), "had not this, or it is measured elsewhere")
 FEW = {
     "media": "is not measured with decoders: its other forms, and loaders like it, are",
     "packed": "neither mixes nor packs tokens by itself",
@@ -60,7 +63,18 @@ ROSTER: dict[str, Entry] = {
         ("batches", "filtered", "columns", "parquet", "tar", "media", "resumable", "graph", "packed"),
     ),
     "own": Entry("the format's own reader", "torch", ("stored",), lacks=STORED_ONLY),
-    "release01": Entry("headrace 0.1", "headrace", ("stored", "columns", "parquet"), lacks=STORED_ONLY),
+    "release01": Entry(
+        "headrace 0.1",
+        "headrace",
+        ("batches", "filtered", "columns", "parquet", "tar", "resumable", "stored"),
+        lacks=BEFORE,
+    ),
+    "release01_door": Entry(
+        "`headrace.DataLoader` 0.1",
+        "headrace",
+        ("batches", "filtered", "columns", "tar", "resumable"),
+        lacks=BEFORE,
+    ),
     "headrace_threads": Entry(
         'headrace, `kind="thread"`',
         "headrace",
@@ -229,7 +243,7 @@ def reason(case: Case, subject: str) -> str | None:
     entry = ROSTER.get(subject)
     if entry is None:
         return None if "." in subject else ELSEWHERE
-    if not case.peers and subject not in TABLE:
+    if not case.peers and subject not in (*TABLE, *BEFORE_THESE):
         return ELSEWHERE
     if case.name in entry.lacks:
         return entry.lacks[case.name]

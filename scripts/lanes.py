@@ -22,17 +22,17 @@ from pathlib import Path
 from types import FrameType
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-LANES = 3 * len(os.sched_getaffinity(0))
-"""Three for each core: most of the time a group waits for processes, locks and time-outs."""
+LANES = 5 * len(os.sched_getaffinity(0)) // 2
+"""Five for two cores: a group waits for processes, locks and time-outs for some of the time."""
 LONGEST = (
     "doors torch",
+    "laws",
     "doors",
     "tables",
     "ops",
     "ranks",
     "workers",
     "faults",
-    "laws",
     "programs",
     "sources",
     "cli",

@@ -42,6 +42,9 @@ settings.register_profile(
 settings.register_profile("deep", settings.get_profile("reduced"), max_examples=500, derandomize=False, print_blob=True)
 settings.load_profile(DEPTH)
 
+# Unbuffered, `print` writes a line and its end apart: the lines of programs that share a pipe would be mixed.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 STDERR = pytest.StashKey[int]()
 """The true one: while tests run, pytest keeps what goes to descriptor 2."""
 CALL_FAILED = pytest.StashKey[bool]()

@@ -1,5 +1,6 @@
 """What users install is complete: a wheel built from this tree works in an empty environment, away from the tree."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,9 @@ print(headrace.__file__)
 
 
 def ran(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=500)
+    # (With the package on the path, pip would take it for installed.)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=500, env=environment)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

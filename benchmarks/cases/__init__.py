@@ -9,7 +9,7 @@ from benchmarks.case import Case, Effort, Figures, Subject
 
 TABLE = (
     "small", "single", "arrays", "images_uint8", "images_float32", "jpeg", "heavy_tail", "filter_images",
-    "spawn_first_batch", "spawn_first_batch_torch", "epochs", "ticket_cost", "order",
+    "tar", "start_fork", "spawn_first_batch", "spawn_first_batch_torch", "epochs", "ticket_cost", "order",
 )  # fmt: skip
 """The cases of the README's table, in its order."""
 

@@ -72,8 +72,8 @@ class HeadraceLoader:
         return Loader(pipe.batch(size), workers=2, kind="thread")
 
     def tar(self, paths: Sequence[str], decode: Decode, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
-        pipe = Pipe.shards(list(paths)).map(FromDict(decode)).batch(size).collate()
-        return self._loader(pipe, workers, "fork", strands=workers)  # as many archives at a time
+        pipe = Pipe.stored(list(paths)).map(FromDict(decode)).batch(size).collate()
+        return self._loader(pipe, workers, "fork")
 
     def media(self, job: Job, *, size: int, workers: int) -> AbstractContextManager[Epochs]:
         files = Pipe.files(job.paths).shuffle().open_files("rb")
@@ -142,12 +142,10 @@ class HeadraceLoader:
         texts: Pipe[Any] = first.mix(*others, weights=weights, ends="first") if others else first
         return Loader(texts.tokenize(tokenizer).pack(length, how=how).batch(size).collate(), workers=workers)
 
-    def _loader(
-        self, pipe: Any, workers: int, start: Start, strands: int | None = None
-    ) -> AbstractContextManager[Epochs]:
+    def _loader(self, pipe: Any, workers: int, start: Start) -> AbstractContextManager[Epochs]:
         if workers == 0:
             return Loader(pipe)
-        return Loader(pipe, workers=workers, kind="process", start_method=METHOD[start], strands=strands)
+        return Loader(pipe, workers=workers, kind="process", start_method=METHOD[start])
 
 
 SUBJECT = HeadraceLoader()

@@ -9,10 +9,8 @@ from headrace import Loader
 
 
 class HeadraceThreads(HeadraceLoader):
-    def _loader(
-        self, pipe: Any, workers: int, start: Start, strands: int | None = None
-    ) -> AbstractContextManager[Epochs]:
-        return Loader(pipe, workers=workers, kind="thread", strands=strands) if workers else Loader(pipe)
+    def _loader(self, pipe: Any, workers: int, start: Start) -> AbstractContextManager[Epochs]:
+        return Loader(pipe, workers=workers, kind="thread") if workers else Loader(pipe)
 
 
 SUBJECT = HeadraceThreads()

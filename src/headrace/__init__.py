@@ -40,6 +40,7 @@ _HOMES = {
     "functional_datapipe": "headrace.doors.datapipes.names",
     "install": "headrace.doors.torch.install",
     "installed": "headrace.doors.torch.install",
+    "measure": "headrace.measuring",
     "progress": "headrace.observe.report",
     "rng": "headrace.op",
     "share": "headrace.memory.share",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from headrace.loader import Loader as Loader
     from headrace.loader import Stats as Stats
     from headrace.loader import dump as dump
+    from headrace.measuring import measure as measure
     from headrace.memory.share import share as share
     from headrace.observe.report import progress as progress
     from headrace.op import rng as rng

@@ -16,7 +16,7 @@ memory that results are written into are found through it.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,6 +112,29 @@ def timed(call: Callable[..., Out], here: Here) -> Callable[..., Out]:
     return partial(clock.note, here.ordinal, call)
 
 
+def timed_spread(spread: Callable[[Any], Iterable[Any]], here: Here) -> Callable[[Any], Iterable[Any]]:
+    """The same for what gives many: a generator does its work while it is read, so it is read while it is timed."""
+    return spread if here.clock is None else timed(_all_of(spread), here)
+
+
+def _all_of(spread: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterable[Any]]:
+    def read(sample: object) -> Iterable[Any]:
+        made = []
+        try:
+            for part in spread(sample):
+                made.append(part)  # noqa: PERF402 - what came before an error stays
+        except Exception as error:
+            return _broken(made, error)
+        return made
+
+    return read
+
+
+def _broken(made: list[Any], error: Exception) -> Iterator[Any]:
+    yield from made
+    raise error
+
+
 class Spot:
     """Which op is at work, at which position. Errors and `rng()` are named after it."""
 
@@ -175,6 +198,18 @@ class ThreadPlace(threading.local):
         spot.here = here
         spot.position = position
         spot.made = None
+
+    def apart(self, call: Callable[[], Out]) -> Out:
+        """Call what is a loader or a pipe of its own. Inside an op of another one it has another place: what it makes
+        is not on the way to that one's consumer, and `rng()` is the op's own again afterwards."""
+        if self.spot.here is None and self.allocate is None:
+            return call()
+        outside = self.spot, self.allocate, self.extend, self.rows
+        self.allocate = self.extend = self.rows = None
+        try:
+            return call()
+        finally:
+            self.spot, self.allocate, self.extend, self.rows = outside
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array, in the memory that travels to the consumer when there is any and the array is worth it."""

@@ -19,6 +19,7 @@ An error of the user's own code keeps its own type: it is never wrapped in one o
 
 import errno
 from collections.abc import Iterable
+from functools import cache
 
 
 class HeadraceError(Exception):
@@ -96,3 +97,11 @@ def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
     near = get_close_matches(word, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else otherwise
     return f"; {hint}" if hint else ""
+
+
+@cache
+def warn_once(text: str) -> None:
+    """A line of log, once in a process, not once an epoch."""
+    import logging
+
+    logging.getLogger("headrace").warning("%s", text)

@@ -32,6 +32,7 @@ from headrace.context import Spot as Spot
 from headrace.context import place as place
 from headrace.context import rng as rng
 from headrace.context import timed as timed
+from headrace.context import timed_spread as timed_spread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,7 +105,7 @@ class Lengths(NamedTuple):
     """All that order and lengths follow from: what is planned from them can be kept under it."""
     work: "Callable[[np.ndarray[Any, np.dtype[np.int64]]], np.ndarray[Any, np.dtype[Any]]] | None" = None
     """What attention over each costs (the sum of its documents' squares), where that is not its length squared."""
-    ends: "Sequence[int] | None" = None
+    ends: "Sequence[int] | np.ndarray[Any, np.dtype[np.int64]] | None" = None
     """The first token after each sample, counted over all, where samples come as they are stored."""
 
 
@@ -127,7 +128,7 @@ class InputCursor(Iterator[Got]):
         return None
 
     def gathered(self) -> Indexed | None:
-        """The same for an op with `by_window`."""
+        """The same for an op that `gathers`."""
         return None
 
     def repeatable(self) -> bool:
@@ -177,9 +178,11 @@ class Op(Generic[In, Out]):
     """Only says which sample comes when: each leaves as it came, untouched."""
     takes_columns: ClassVar[bool] = False
     """As the first op on a group it takes columns, not a list of rows."""
+    gathers: ClassVar[bool] = False
+    """Has random access behind ops that leave out or multiply samples (filter, flatmap): `index()` gets random access
+    to *lists*, of all that they have made of the sample at a position."""
     by_window: ClassVar[bool] = False
-    """Takes windows of positions of its input: `index()` gets random access to *lists*, of all that ops which leave
-    out or multiply samples (filter, flatmap) have made of the sample at a position."""
+    """Makes a list out of a window of positions."""
     consumer: bool = False
     """Runs in the consumer, because the user put it there."""
 
@@ -223,6 +226,11 @@ class Op(Generic[In, Out]):
         said: list[str] = arguments(self) if is_dataclass(self) else []
         return f"{self.name()}({', '.join(said)})"
 
+    @property
+    def fresh(self) -> bool:
+        """What I emit is new memory that only I had, whatever came in: nobody can change it afterwards."""
+        return False
+
     @classmethod
     def name(cls) -> str:
         """The verb."""
@@ -245,6 +253,10 @@ class Each(Op[In, Out]):
 
     def apply(self, sample: In) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define apply()")
+
+    def depart(self, sample: In) -> Any:
+        """As `apply`, for a worker that sends it next: nothing else sees it, and what arrives is what `apply` makes."""
+        return self.apply(sample)
 
     def apply_all(self, samples: Sequence[In]) -> list[Out]:
         """The same as `apply` of each."""
@@ -338,6 +350,10 @@ class Source(Op[Any, Out]):
     def get(self, position: int) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define get()")
 
+    def getter(self) -> Callable[[int], Out]:
+        """`get`, or a shorter way to the same."""
+        return self.get
+
     def locate(self, position: int) -> str | None:
         """Where that sample lies, such as a file and an offset, for people who look for it; None: nothing to say."""
         return None
@@ -346,7 +362,7 @@ class Source(Op[Any, Out]):
         size = self.size()
         if size is None:
             return None
-        fetch, spot = timed(self.get, here), here.spot
+        fetch, spot = timed(self.getter(), here), here.spot
 
         def get(position: int) -> Out:
             spot.here = here

@@ -24,6 +24,7 @@ ROWS: list[list[str]] = [
     ["headrace headrace.datapipes headrace.replicas"],  # lists of public names
     [
         "headrace.doors",
+        "headrace.measuring",
         "headrace.observe.profile headrace.observe.report",
         "headrace.testing",
     ],

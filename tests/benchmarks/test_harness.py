@@ -224,9 +224,9 @@ def test_timed_epochs_leave_the_warm_epoch_out() -> None:
         pytest.param(name, marks=[pytest.mark.integrations, pytest.mark.timeout(900)])
         # Formats are written by their own packages, some of which have environments of their own.
         if name == "ray_jpeg" or name.startswith("formats_")
-        # Media need all of their packages, and curves start many processes.
+        # Media need all of their packages, curves start many processes, and some take seconds even when they are tiny.
         else pytest.param(name, marks=[pytest.mark.deep, pytest.mark.timeout(240)])
-        if name.startswith(("photos", "sound", "clip", "growth_"))
+        if name.startswith(("photos", "sound", "clip", "growth_", "text_", "swift_", "spawn_", "tabular_", "parquet"))
         else name
         for name in cases.names()
     ],

@@ -15,6 +15,7 @@ from tests.cli.conftest import Headrace
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript
+from tests.depth import depth
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["pipe", "loader", "singles", "make"])
+@pytest.mark.parametrize("name", depth(["pipe", "make"], ["pipe", "loader", "singles", "make"]))
 def test_a_sound_pipe_is_proved(file: Path, headrace: Headrace, name: str) -> None:
     done = headrace("verify", f"{file}:{name}", "--workers", "1,2", "--ranks", "2", "--cuts", "3")
     assert done.returncode == 0, done.stdout + done.stderr

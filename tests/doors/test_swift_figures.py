@@ -79,6 +79,7 @@ def test_without_a_file_figures_go_to_the_log(tmp_path: Path) -> None:
     assert all(line["unit"] == "batches/s" and line["level"] == "info" for line in child + loop)
 
 
+@pytest.mark.deep
 def test_several_processes_write_whole_lines_to_one_file(tmp_path: Path) -> None:
     code = (
         "import sys; from tests.doors.swift_data import swift, batches\n"

@@ -1,6 +1,7 @@
 """Our shorter ways to collate give what torch's `default_collate` gives, in a worker and outside of one."""
 
 import collections
+import gc
 import warnings
 from typing import Any
 
@@ -174,3 +175,57 @@ def test_batches_are_writable_and_independent() -> None:
     for batch in batches:
         batch.add_(100)
     assert [b[0, 0, 0].item() for b in batches] == [100, 102, 104]
+
+
+def large(number: int, kind: str) -> Any:
+    array = np.random.default_rng(number).integers(0, 255, (3, 160, 160), np.uint8)
+    tensor = torch.from_numpy(array)
+    return {
+        "array": array,
+        "tensor": tensor,
+        "sample": (array, number),
+        "fields": {"image": tensor, "name": str(number), "mask": array[:1].repeat(3, 0)},
+        "list": [array, tensor],
+        "turned": tensor.permute(1, 2, 0),
+        "half": tensor.to(torch.bfloat16),
+        "conj": torch.view_as_complex(tensor.float().reshape(-1, 2)).conj(),
+        "unlike shapes": array if number % 2 else array[:, 1:],
+        "unlike types": array if number % 2 else array.astype(np.float32),
+        "tensors of unlike types": tensor if number % 2 else tensor.float(),
+        "one small": array if number else array[0, 0],
+        "big endian": array.astype(">f4"),
+        "twice the same": (array, array),
+    }[kind]
+
+
+ALIKE = ("array", "tensor", "sample", "fields", "list", "turned", "half", "conj", "unlike types")
+ALIKE += ("tensors of unlike types", "twice the same")
+
+
+class Large(torch.utils.data.Dataset[Any]):
+    def __init__(self, *kinds: str) -> None:
+        self.samples = [large(number, kind) for kind in kinds for number in range(4)]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+
+def test_large_samples_make_torchs_batches() -> None:
+    dataset = Large(*ALIKE)
+    loader = DataLoader(dataset, batch_size=4, num_workers=1, persistent_workers=True)
+    for _ in range(2):  # what a worker's dataset keeps is not a part of a batch that has gone
+        for kind, theirs, ours in zip(ALIKE, torch.utils.data.DataLoader(dataset, batch_size=4), loader, strict=True):
+            assert same(theirs, ours), kind
+
+
+@pytest.mark.parametrize("kind", ["unlike shapes", "one small", "big endian"])
+def test_large_samples_that_torch_refuses_are_refused(kind: str) -> None:
+    theirs, ours = (
+        result(list, cls(Large(kind), batch_size=4, num_workers=number))
+        for cls, number in ((torch.utils.data.DataLoader, 0), (DataLoader, 1))
+    )
+    assert theirs[0] is ours[0]
+    gc.collect()  # the error's frames hold the iterator

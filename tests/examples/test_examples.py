@@ -50,6 +50,7 @@ def test_an_example_shows_what_it_says(example: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.deep
 def test_pictures_are_shared_by_two_ranks(tmp_path: Path) -> None:
     """Reduced: the ranks are forks, with torchrun's variables."""
     launch = ("headrace.cli", "run", "--num-instances", 2, sys.executable)

@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from headrace import Loader, Pipe
 from headrace.engine.workers.process import fork_server
 from tests.depth import depth
 from tests.laws.pipes import Numbers, odd
+from tests.leaks import DEADLINE
 
 KINDS: dict[str, tuple[dict[str, Any], int]] = {
     "inline": ({}, depth(30, 2000)),
@@ -59,8 +61,16 @@ def grown() -> dict[str, int]:
     return found
 
 
+def assert_not_grown(before: dict[str, int]) -> None:
+    """(A thread that was joined is a task of the kernel for a moment more.)"""
+    until = time.monotonic() + DEADLINE
+    while (now := grown()) != before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert now == before
+
+
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", depth(["inline", "thread", "fork", "server"], list(KINDS)))
 def test_nothing_grows_over_many_loaders(kind: str, no_new_fds: Callable[[], None]) -> None:
     how, count = KINDS[kind]
     # Two stages, so that samples lie in slots.
@@ -73,7 +83,7 @@ def test_nothing_grows_over_many_loaders(kind: str, no_new_fds: Callable[[], Non
     for i in range(count):
         LEAVES[i % 4](Loader(pipe, timeout=30, **how))
     gc.collect()
-    assert grown() == before
+    assert_not_grown(before)
 
 
 @pytest.mark.parametrize("kind", ["thread", "fork", "server"])

@@ -127,3 +127,13 @@ def test_lists_too_deep_to_print_are_refused() -> None:
         deep = [deep]
     with pytest.raises(SnapshotRefused):
         Loader(PIPES["indexed"], seed=3).load_state_dict({**state_of("indexed"), "at": at_position(deep)})
+
+
+def test_words_of_a_snapshot_cannot_write_lines_into_a_log() -> None:
+    state = state_of("filtered")
+    state["pipe"][0] = "another"
+    state["ops"] = ["evil\nERROR: all is lost \x1b[31m" + "x" * 1000]
+    with Loader(PIPES["filtered"], seed=3) as loader, pytest.raises(SnapshotRefused) as refused:
+        loader.load_state_dict(state)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 400

@@ -5,6 +5,7 @@ A profile function is called at just these moments, the same ones in every run, 
 """
 
 import gc
+import logging
 import os
 import sys
 import weakref
@@ -54,7 +55,7 @@ class Moment:
         elif event == "return":
             self._depth -= 1
         # Outside: what has been returned by then is the caller's. And no exception leaves a finalizer.
-        if self._depth < 2 or _in_finalizer(frame) or _held_back() or os.getpid() != self._process:
+        if self._depth < 2 or _is_spared(frame) or _held_back() or os.getpid() != self._process:
             return
         if event == "c_call" and getattr(arg, "__name__", "") == "release":
             return  # no signal is heard between the last store and a call that is about to begin
@@ -70,10 +71,12 @@ def _held_back() -> bool:
     return start is not None and bool(start._handlers)
 
 
-def _in_finalizer(frame: FrameType | None) -> bool:
+def _is_spared(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_code.co_name in ("__del__", "_freed", "_exit", "_remove") or frame.f_code is FINALIZE:
             return True
+        if frame.f_code.co_filename == logging.__file__:
+            return True  # a handler's lock would stay taken: CPython's own gap, in any program that logs
         frame = frame.f_back
     return False
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
-from headrace.errors import SnapshotRefused
+from headrace.errors import BadOption, SnapshotRefused
 from tests.depth import depth
 from tests.laws.pipes import Numbers, double, keyed, stream
 
@@ -77,7 +77,14 @@ def test_a_job_that_changes_its_number_of_ranks_delivers_everything_once_in_orde
     got: list[str] = []
     state: str | None = None
     for number, (ranks, steps) in enumerate(worlds):
-        delivered, states = steps_of(pipe, ranks, state, steps if number < len(worlds) - 1 else None)
+        try:
+            delivered, states = steps_of(pipe, ranks, state, steps if number < len(worlds) - 1 else None)
+        except BadOption:
+            # Fewer samples are left than there are ranks, and every step has at least one for each of them. (The
+            # samples of the outer batches are batches of 3.)
+            assert name in BATCHED
+            assert len(whole) - len(got) < ranks * (3 if name == "batches of batches" else 1)
+            return
         if "stream" not in name:  # (where a block of a stream ends depends on time: its places have several names)
             assert len(set(states)) == 1, "one snapshot for the whole job"
         assert len({len(steps) for steps in delivered}) == 1, "steps are equal"

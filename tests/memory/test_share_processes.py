@@ -222,6 +222,7 @@ def test_where_there_is_no_memfd_a_file_without_a_name_serves_forks(
 # The lab --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @LINUX
 @pytest.mark.timeout(depth(60, 600))
 def test_workers_that_read_all_of_a_shared_list_do_not_grow() -> None:

@@ -309,6 +309,11 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "ReadFromGdrive": ("a service on the network", "tests/ops/test_read_from_http.py", "read_from_gdrive("),
     "Tabular": ("abstract: what sources of rows have in common", "tests/tables/test_sources.py", "Pipe.of(frame("),
     "WindowOp": ("abstract: what bucket and pack have in common", "tests/ops/test_pack.py", "pack("),
+    "NumberedOp": (
+        "abstract: what packed rows and measured documents have in common",
+        "tests/ops/test_measured.py",
+        "sized(",
+    ),
 }
 """Class -> (why not here, the file whose tests cover it, what that file calls)."""
 

@@ -9,7 +9,11 @@ import pytest
 from headrace import Loader, Pipe
 from headrace.errors import BadOption
 
-EXAMPLES = {"BucketWindows": lambda of, at: of([[1] * n for n in (3, 1, 4, 1, 5, 9, 2, 6)]).bucket(12, window=5)}
+LENGTHS = (3, 1, 4, 1, 5, 9, 2, 6)
+EXAMPLES = {
+    "BucketWindows": lambda of, at: of([[1] * n for n in LENGTHS]).bucket(12, window=5),
+    "BucketBatches": lambda of, at: Pipe.of([[1] * n for n in LENGTHS]).sized(LENGTHS).bucket(12, window=5),
+}
 DOCUMENTS = [[i] * n for i, n in enumerate(np.random.default_rng(0).integers(1, 60, 700).tolist())]
 
 

@@ -3,8 +3,9 @@
 Ranks are simulated in this process, over workers that answer in any order; every token is another one, so rows cannot
 be mistaken for each other. The sequence is that of the windows, and of the rows in each: one rank alone delivers it.
 
-    lengths known       the steps of all ranks, one after the other, are the sequence, before and after any stop, in any
-                        world: row s x R + r is the same whatever R is
+    lengths known       stored, or measured once behind the filter and the tokenizer: the steps of all ranks, one after
+                        the other, are the sequence, before and after any stop, in any world: row s x R + r is the same
+                        whatever R is
     tokenized on the    how many rows a window has is known only to whoever makes it. Ranks take windows in turn, and
     way, filtered       each delivers its windows in the order of the sequence. With as many ranks as before, each
                         rank's own sequence is that of a run without a stop; with other ranks what is left is dealt
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from headrace import Loader, Pipe, World
+from headrace import Loader, Pipe, World, measure
 from headrace.engine.dealing import Dealing
 from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
@@ -70,6 +71,25 @@ def known(source: list[str]) -> Pipe[Any]:
     return Pipe.of(source).tokenize(letters).sized([len(letters(text)) for text in source])
 
 
+def kept(source: list[str]) -> Pipe[Any]:
+    return Pipe.of(source).filter(long_enough).tokenize(letters)
+
+
+FILES: list[str] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("measured")
+    FILES.extend(measure(kept(source), folder / str(number)) for number, source in enumerate(SOURCES))
+    yield
+    FILES.clear()
+
+
+def measured() -> Pipe[Any]:
+    return mixture([kept(source).sized(file).shuffle() for source, file in zip(SOURCES, FILES, strict=True)])
+
+
 UNKNOWN: dict[str, Any] = {
     "split": lambda ranks: tokenized().pack(24, window=16).batch(3),
     "fit": lambda ranks: tokenized().pack(24, how="fit", form="flat", window=16).batch(3),
@@ -77,9 +97,9 @@ UNKNOWN: dict[str, Any] = {
 }
 KNOWN: dict[str, Any] = {
     "split": lambda ranks: mixture([known(s).shuffle() for s in SOURCES]).pack(24, window=16).batch(12 // ranks),
-    "fit": lambda ranks: (
-        mixture([known(s).shuffle() for s in SOURCES]).pack(24, how="fit", window=16).batch(12 // ranks)
-    ),
+    "measured, split": lambda ranks: measured().pack(24, window=16).batch(12 // ranks),
+    "measured, fit": lambda ranks: measured().pack(24, how="fit", window=16).batch(12 // ranks),
+    "measured, bucket": lambda ranks: measured().bucket(80, window=16),
     "rows mixed": lambda ranks: mixture([known(s).pack(24, form="flat").shuffle() for s in SOURCES]).batch(12 // ranks),
     "balance": lambda ranks: mixture([known(s).shuffle() for s in SOURCES]).balance(rows=12, window=48),
 }
@@ -189,8 +209,9 @@ def test_rows_of_text_that_is_tokenized_on_the_way_keep_their_sequence_or_come_o
 @pytest.mark.parametrize("name", KNOWN)
 def test_rows_of_known_lengths_are_one_sequence_in_any_world(name: str) -> None:
     made = KNOWN[name]
-    whole = part_of(made, 1, 10**6, None, random.Random(0)).steps
-    for case in range(depth(8, 1300)):
+    alone = part_of(made, 1, 10**6, None, random.Random(0))
+    whole, batches = alone.steps, len(alone.by_rank[0])
+    for case in range(depth(8, 2000)):
         chance = random.Random(case)
         ranks, others, steps = chance.choice([1, 2, 3, 4]), chance.choice([1, 2, 3, 4]), chance.randint(1, 5)
         first = part_of(made, ranks, steps, None, chance)
@@ -199,6 +220,11 @@ def test_rows_of_known_lengths_are_one_sequence_in_any_world(name: str) -> None:
         if name == "balance":  # a step is dealt by cost: within it the order is that of ranks
             assert sorted(first.steps) == sorted(whole[: 12 * steps])
             assert sorted(rest.steps) == sorted(whole[12 * steps :])
+        elif name == "measured, bucket":  # the last step has a batch for every rank, or is left out
+            found = first.steps + rest.steps
+            assert found == whole[: len(found)], f"case {case}: {ranks} ranks, {steps} steps, then {others}"
+            given = ranks * steps + others * len(rest.by_rank[0])
+            assert given > batches - others, f"case {case}: {given} of {batches} batches"
         else:
             assert first.steps + rest.steps == whole, f"case {case}: {ranks} ranks, {steps} steps, then {others}"
 
@@ -218,7 +244,9 @@ def processes(made: Any, ranks: int, steps: int, state: str | None, chance: rand
 
 
 @pytest.mark.timeout(depth(60, 6000))
-@pytest.mark.parametrize(("made", "most"), [(UNKNOWN["fit"], 1), (KNOWN["fit"], 3)], ids=["tokenized", "known"])
+@pytest.mark.parametrize(
+    ("made", "most"), [(UNKNOWN["fit"], 1), (KNOWN["measured, fit"], 3)], ids=["tokenized", "measured"]
+)
 def test_worker_processes_give_the_same_rows_after_a_change_of_workers_and_ranks(made: Any, most: int) -> None:
     whole = [row for batch in Loader(made(1), seed=SEED) for row in bare(batch)]
     for case in range(depth(1, 150)):

@@ -139,6 +139,7 @@ def test_memory_does_not_grow_with_the_length() -> None:
         assert peak(make(10**15)) < 1.1 * peak(make(10**6)) + 4096
 
 
+@pytest.mark.deep
 def test_scattered_positions_in_a_windowed_order_do_not_take_a_window_of_memory_each() -> None:
     positions = np.arange(20_000, dtype=np.int64) * ROW
     tracemalloc.start()

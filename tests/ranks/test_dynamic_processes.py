@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="the counter lives in torch's store")
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(120)
 def test_the_example_gives_every_sample_once_and_prints_both_times(tmp_path: Path) -> None:
     """Reduced: its ranks are forks, with torchrun's variables; deep: it starts them itself."""

@@ -283,9 +283,11 @@ def test_an_error_of_rank_0_reaches_those_who_wait() -> None:
     other.start()
     pass_through(0, story, wrong=True)
     other.join(20)
-    assert story[:2] == ["0 True", "0 ValueError no such file"]
-    assert story[2].startswith("1 HeadraceError rank 0 failed")
-    assert "ValueError: no such file" in story[2]
+    assert story[0] == "0 True"
+    mine, others = sorted(story[1:])  # whichever thread told it first
+    assert mine == "0 ValueError no such file"
+    assert others.startswith("1 HeadraceError rank 0 failed")
+    assert "ValueError: no such file" in others
 
 
 @pytest.mark.usefixtures("store")

@@ -83,6 +83,7 @@ def flat(batches: list[list[int]]) -> list[int]:
     return [x for batch in batches for x in batch]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ranks", depth([3], [2, 3]))
 def test_a_slow_rank_changes_nothing(job: Any, ranks: int) -> None:
     got = job(
@@ -147,6 +148,7 @@ def body(world):
             assert threads == 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ranks", depth([3], [2, 3]))
 def test_a_break_in_mid_epoch_does_not_disturb_the_next(job: Any, ranks: int) -> None:
     got = job(

@@ -146,6 +146,7 @@ assert len(list(torch.utils.data.DataLoader([1, 2, 3]))) == 3
 """
 
 
+@pytest.mark.deep
 def test_ours_is_in_place_where_headrace_itself_imports_torch(
     interpreter: Callable[[list[str]], Path], tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ def test_ours_is_in_place_where_headrace_itself_imports_torch(
     assert (proof.wrong, proof.used) == ([], 1)
 
 
+@pytest.mark.deep
 def test_a_run_that_used_nothing_of_ours_proves_nothing(
     interpreter: Callable[[list[str]], Path], tmp_path: Path
 ) -> None:

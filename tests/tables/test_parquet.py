@@ -227,7 +227,7 @@ def test_a_quality_that_means_nothing_is_refused(quality: float) -> None:
 
 
 EVERYWHERE = [(format, kind) for format in FORMATS for kind in ("thread3", "fork2", "server3", "spawn2")]
-SOMEWHERE = [("parquet", "thread3"), ("parquet", "server3"), ("arrow", "fork2")]
+SOMEWHERE = [("parquet", "thread3"), ("arrow", "fork2")]
 
 
 @pytest.mark.parametrize(("small", "kind"), depth(SOMEWHERE, EVERYWHERE), indirect=["small"])

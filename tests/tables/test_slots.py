@@ -5,6 +5,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,23 @@ def test_a_process_killed_while_it_makes_a_unit_leaves_nothing_half_made() -> No
     slots.read(7, check(7), maker(7))
     os.close(ready)
     os.close(done)
+
+
+def test_nothing_is_put_out_while_there_is_a_slot_for_each_unit_though_makers_are_killed() -> None:
+    slots = Slots(4, 4096)
+    for unit in (0, 1):
+        slots.read(unit, check(unit), maker(unit), 1, 1)  # read to its end: it would go first
+
+    def die(memory: memoryview) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    for unit in (2, 3):
+        os.waitpid(forked(partial(slots.read, unit, check(unit), die)), 0)
+    slots._used[slots._units < 0] = slots._clock[0] + 1  # whenever they were last used
+    for unit in (2, 3):
+        slots.read(unit, check(unit), maker(unit))
+    for unit in range(4):
+        slots.read(unit, check(unit), forbidden)
 
 
 def test_an_error_while_a_unit_is_made_goes_to_who_asked_and_the_slot_stays_usable() -> None:

@@ -27,13 +27,13 @@ def test_mypy_reveals_the_type_of_every_verb(tmp_path: Path) -> None:
     lines = ["from headrace import Loader, Pipe", *(f"reveal_type({case})" for case in CASES)]
     program.write_text("\n".join(lines) + "\n")
     root = Path(__file__).resolve().parents[2]
+    # (With the options of scripts/check, which are strict: so what that has found out about the package is used.)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(program)],
+        [sys.executable, "-m", "mypy", "--no-error-summary", str(program)],
         capture_output=True,
         text=True,
         cwd=root,
         check=False,
-        env={"MYPYPATH": str(root / "src"), "PATH": "/usr/bin:/bin"},
     )
     revealed = [
         line.split(chr(34))[1].replace("builtins.", "") for line in done.stdout.splitlines() if "Revealed type" in line

@@ -162,6 +162,7 @@ def test_a_sample_that_kills_twice_is_named() -> None:
         list(loader)
 
 
+@pytest.mark.deep
 def test_a_sample_that_kills_twice_can_be_left_out() -> None:
     pipe = Pipe.of(Numbers(20)).map(deadly).batch(4)
     with Loader(pipe, workers=1, kind="ray", on_poison="skip") as loader:
@@ -213,6 +214,7 @@ def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     assert placed == ({True, False} if request.param == "near" else {False})
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("placed")
 def test_batches_are_writable_and_stay_valid_however_many_are_held_and_whoever_is_killed() -> None:
     # 240 MB in all: twice the object store. (Reduced: not all of it at once, and one death.)

@@ -151,7 +151,7 @@ def test_nobody_runs_far_ahead_of_the_slowest(consumers: Consumers) -> None:
     assert consumers.got(0) == consumers.got(1) == alone("images")
 
 
-@pytest.mark.parametrize("how", [{"die": 7, "copy": 1}, {"stop": 7}])
+@pytest.mark.parametrize("how", depth([{"die": 7, "copy": 1}], [{"die": 7, "copy": 1}, {"stop": 7}]))
 def test_a_consumer_that_dies_or_stops_does_not_hold_the_others(how: dict[str, int], consumers: Consumers) -> None:
     with SharedPool(workers=2, consumers=3, same=True, skew=4) as pool:
         gone = consumers.start(pool, "filtered images", **how)
@@ -287,6 +287,7 @@ def test_two_iterators_of_one_loader_work_side_by_side() -> None:
 # --- the lab ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_the_lab_shows_that_every_batch_is_made_once() -> None:
     batches = depth(8, 24)
     words = ["--batches", str(batches), "--consumers", "1", "3"]

@@ -50,8 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verb(name: str, args: list[str]) -> int:
+    code: int = 0
     try:
-        code: int = import_module(f"headrace.cli.{name}").main(args)
+        code = import_module(f"headrace.cli.{name}").main(args)
         sys.stdout.flush()  # here, where a reader that has gone away is expected
         return code
     except HeadraceError as error:
@@ -61,7 +62,7 @@ def _verb(name: str, args: list[str]) -> int:
         return 130
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return code
     except SystemExit as end:  # argparse has said what is wrong
         return int(end.code or 0)
 

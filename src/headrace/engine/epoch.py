@@ -11,12 +11,11 @@ over is to say that it is received:
 Behind an error about one batch the iterator goes on. Anything else ends it: who goes on asks the loader for a snapshot.
 """
 
-import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.engine.delivery import Delivery
@@ -26,8 +25,9 @@ from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
 from headrace.engine.workers.protocol import Workers
-from headrace.errors import Closed, HeadraceError
+from headrace.errors import Closed, HeadraceError, warn_once
 from headrace.observe.meter import Meter
+from headrace.op import place as here
 from headrace.pipe.cursor import Cursor
 from headrace.plan.world import World
 from headrace.tracebacks import shortened
@@ -174,7 +174,7 @@ class Epoch(Iterator[T], Generic[T]):
                 self._why = _broken_off("an exception came while a batch was on its way")
                 self.close(discard=True)
                 raise Closed(self._why)
-            return self._next()
+            return here.apart(self._next)
         finally:
             self._reading.release()
 
@@ -204,7 +204,9 @@ class Epoch(Iterator[T], Generic[T]):
             if self.after_each is not None:
                 self.after_each(True)
             if self._whole and not self.handed:
-                _warn_of_nothing(str(self._pool.program.pipe))
+                # A wrong folder must not look like a short epoch.
+                pipe = self._pool.program.pipe
+                warn_once(f"this epoch had no samples; are the paths, or the data, of this pipe right?\n{pipe}")
             raise
         except BaseException as error:
             self._after(error)
@@ -380,14 +382,6 @@ def _broken_off(why: str) -> str:
     return (
         f"this iterator is closed: {why}. To go on after the batch that was received last, "
         "loader.load_state_dict(loader.state_dict()) and iter(loader); iter(loader) alone starts the next epoch"
-    )
-
-
-@cache
-def _warn_of_nothing(pipe: str) -> None:
-    """Said once in a process for each pipe: a wrong folder must not look like a short epoch."""
-    logging.getLogger("headrace").warning(
-        "this epoch had no samples; are the paths, or the data, of this pipe right?\n%s", pipe
     )
 
 

@@ -13,16 +13,16 @@ death or a stuck worker can be named after the op and the sample.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
-from headrace.engine.program import Program, Stage
+from headrace.engine.program import OFTEN, RARELY, Program, Stage
 from headrace.engine.wire.independent import independent
 from headrace.engine.wire.messages import GROUPED, Skip, failure
 from headrace.nested import rough_bytes
-from headrace.op import Clock, Each, Flat, Here, Indexed, Source, Spot, Take, place, timed
+from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, timed, timed_spread
 from headrace.ops.copies import ATOMS
 from headrace.pipe.cursor import Cursor, Opening, State
 from headrace.pipe.graph import Pipe
@@ -34,6 +34,8 @@ STRAND_SECONDS = 0.02
 STRAND_BYTES = 64 * 1024
 """About so many bytes of samples make a block: large samples are handed on one by one."""
 
+ASK_AGAIN = 16
+"""Tickets after which it is asked again whether rows are worth their keeping."""
 Chain = list[tuple[Here, Callable[[Any], Any], bool]]
 
 
@@ -54,7 +56,8 @@ class Executor:
             Arrivals.watch()
         self._opened: dict[int, _Opened] = {}
         self._by_position = False
-        self._ran = 0
+        self._rows_pay = True
+        self._ran, self._timed_next = 0, program.timed
         self.timings: dict[int, float] | None = None
         """Seconds of the last ticket by op, if it was one that is timed."""
         self.skipped: list[Skip] = []
@@ -66,8 +69,9 @@ class Executor:
         """The outputs of one ticket; positions in `avoid` are left out."""
         self._ran += 1
         opened = self._epoch(epoch)
-        if self._ran % self.program.timed == 0:
+        if self._ran == self._timed_next:
             opened = opened.timed
+            self._timed_next += self.program.timed * (1 if self._ran < OFTEN or self.program.timed == 1 else RARELY)
         stage = self.program.stages[stage_number]
         place.spot, place.rows, self.spot.failed = self.spot, None, None
         if self._seeds and stage.feed != "strand":
@@ -109,6 +113,7 @@ class Executor:
         begun = cursor.emitted
         self._note(begun)
         most = self.program.strand_block
+        fresh = self.program.head.op.fresh
         if held is not None:
             self.spot.here, self.spot.position = held.here, held.position
             try:
@@ -117,7 +122,8 @@ class Executor:
                 del held  # or its traceback and this frame would keep each other
         try:
             while len(samples) < most:
-                samples.append(independent(next(cursor)))
+                sample = next(cursor)
+                samples.append(sample if fresh else independent(sample))
                 if len(samples) == 1:
                     most = min(most, max(1, STRAND_BYTES // rough_bytes(samples[0])))
                 if time.monotonic() > until:
@@ -172,10 +178,13 @@ class Executor:
         chain = opened.chains[stage.number]
         get = opened.indexed.get
         if stage.group is not None:
-            if stage.in_rows:
+            # (Samples that were too small for rows are so again, but it is asked now and then.)
+            if stage.in_rows and (self._rows_pay or self._ran % ASK_AGAIN == 1):
                 get = place.in_rows(get, len(wanted), opened.ordinals[id(self.program.head)])
             group = self._fetch(get, wanted) if not stage.columnar else self._take(opened.indexed.take, wanted, number)
             self.spot.index = None  # a whole batch from here on
+            if place.rows is not None:
+                self._rows_pay = not place.rows.empty
             self.header[2] = GROUPED
             return self._push(chain, group, number) if group else []
         if not chain:
@@ -195,20 +204,25 @@ class Executor:
         spot = self.spot
         samples: list[Any] = []
         append = samples.append
-        if not self.program.skips:
+        if self.program.skips:
+            for position in wanted:
+                header[1] = position
+                spot.index = None
+                try:
+                    append(get(position) if keep is None else keep(get(position)))
+                except Exception as error:
+                    self._skip(position, error)
+        elif keep is None:
+            for position in wanted:
+                header[1] = position
+                spot.index = None
+                append(get(position))
+        else:
             for position in wanted:
                 header[1] = position
                 spot.index = None
                 sample = get(position)
-                append(sample if keep is None or type(sample) in ATOMS else keep(sample))
-            return samples
-        for position in wanted:
-            header[1] = position
-            spot.index = None
-            try:
-                append(get(position) if keep is None else keep(get(position)))
-            except Exception as error:
-                self._skip(position, error)
+                append(sample if type(sample) in ATOMS else keep(sample))
         return samples
 
     def _take(self, take: Take | None, wanted: Sequence[int], number: int) -> Any:
@@ -330,7 +344,7 @@ class _Opened:
         self.held: dict[int, _Held] = {}
         """Of strands that have failed behind samples that were good, the error."""
         self.inners = [_chain(opening, stage.inner) for stage in program.stages]
-        self.chains = [_chain(opening, stage.nodes) for stage in program.stages]
+        self.chains = [_chain(opening, stage.nodes, stage is program.last) for stage in program.stages]
         self.keys = [numbered(program.seed, epoch, "ticket", stage.number) for stage in program.stages]
         """Of each ticket, by its number."""
         self.sample_keys = [numbered(program.seed, epoch, "sample", stage.number) for stage in program.stages]
@@ -352,49 +366,19 @@ class _Opened:
     @property
     def indexed(self) -> Indexed:
         if self._indexed is None:
-            head = _as_kept(self._program) or self._program.head
+            head = self._program.head_as_kept()
             self._indexed = head.indexed(self._program.seed, self.epoch, self._spot, self.clock)
             assert self._indexed is not None
         return self._indexed
 
 
-def _as_kept(program: Program) -> Pipe[Any] | None:
-    """The head with sources that do not copy, where nothing touches a sample before the executor copies it."""
-    head, first = program.head, program.stages[0]
-    if first.group is not None or first.nodes or not all(node.op.hands_on for node in head.nodes() if node.inputs):
-        return None
-    for node in head.nodes():
-        if isinstance(node.op, Source):
-            head = head.replaced(node, node.op.as_kept())
-    return head
-
-
-def _all_of(spread: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterable[Any]]:
-    # A generator does its work while it is read: reading it here puts that time where it belongs.
-    def read(sample: object) -> Iterable[Any]:
-        made = []
-        try:
-            for part in spread(sample):
-                made.append(part)  # noqa: PERF402 - what came before an error stays
-        except Exception as error:
-            return _broken(made, error)
-        return made
-
-    return read
-
-
-def _broken(made: list[Any], error: Exception) -> Iterator[Any]:
-    yield from made
-    raise error
-
-
-def _chain(opening: Opening, nodes: Sequence[Pipe[Any]]) -> Chain:
+def _chain(opening: Opening, nodes: Sequence[Pipe[Any]], departs: bool = False) -> Chain:
     chain: Chain = []
     for node in nodes:
         here, op = opening.here(node), node.op
         if isinstance(op, Each):
-            chain.append((here, timed(op.apply, here), False))
+            chain.append((here, timed(op.depart if departs and node is nodes[-1] else op.apply, here), False))
         else:
             assert isinstance(op, Flat), "anything else cannot run sample by sample, and ends a stage"
-            chain.append((here, timed(op.spread if here.clock is None else _all_of(op.spread), here), True))
+            chain.append((here, timed_spread(op.spread, here), True))
     return chain

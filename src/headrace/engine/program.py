@@ -11,10 +11,11 @@ samples. The **tail** is what has to see the whole stream after work has been di
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadOption
-from headrace.op import Each, Flat
+from headrace.op import Each, Flat, Source
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.batch import Batch
 from headrace.ops.shape.collate import Collate
@@ -28,9 +29,11 @@ BLOCK = 64
 STRAND_BLOCK = 512
 TIMED = 16
 """Reading the clock around every sample of every ticket would show, so only one ticket in so many is timed."""
+OFTEN, RARELY = 1024, 4
+"""After so many tickets of a worker, one in so many times as many."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Stage:
     """A chain of ops that any worker can run on any ticket."""
 
@@ -48,18 +51,18 @@ class Stage:
     balance: "Balance[Any] | None" = None
     """Which samples form a list is the plan of this op."""
 
-    @property
+    @cached_property
     def in_rows(self) -> bool:
         """Whether samples may be written into the batch one by one, as they are made: nobody sees the list of them."""
         first = self.nodes[0].op if self.nodes else None
         return isinstance(first, Collate) and first.fn is None and first.pad is None
 
-    @property
+    @cached_property
     def columnar(self) -> bool:
         """The first op on the groups takes columns, not a list of rows."""
         return bool(self.nodes) and self.nodes[0].op.takes_columns
 
-    @property
+    @cached_property
     def single(self) -> bool:
         """Exactly one output per ticket."""
         return (self.group is not None or self.feed == "listed") and all(isinstance(n.op, Each) for n in self.nodes)
@@ -98,6 +101,16 @@ class Program:
         return replace(
             self, pipe=pipe, head=now[id(self.head)], stages=stages, tail=tuple(now[id(n)] for n in self.tail)
         )
+
+    def head_as_kept(self) -> Pipe[Any]:
+        """The head; with sources that do not copy, where nothing touches a sample before the executor copies it."""
+        head, first = self.head, self.stages[0]
+        if first.group is not None or first.nodes or not all(node.op.hands_on for node in head.nodes() if node.inputs):
+            return head
+        for node in head.nodes():
+            if isinstance(node.op, Source):
+                head = head.replaced(node, node.op.as_kept())
+        return head
 
     @property
     def last(self) -> Stage:
@@ -195,12 +208,12 @@ def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
 
 
 def _reach(chain: list[Pipe[Any]]) -> int:
-    """How many nodes lead up to the last one with random access: behind a filter an op that takes windows has it."""
+    """How many nodes lead up to the last one with random access: behind a filter an op that gathers has it."""
     reach = 0
     while reach < len(chain) and chain[reach].indexed(0, 0) is not None:
         reach += 1
     for i in range(len(chain) - 1, reach, -1):
-        if chain[i].op.by_window and chain[i].indexed(0, 0) is not None:
+        if chain[i].op.gathers and chain[i].indexed(0, 0) is not None:
             return i + 1 + _reach(chain[i + 1 :])
     return reach
 
@@ -282,7 +295,7 @@ def _balance(batch: Batch[Any]) -> "Balance[Any] | None":
 
 
 def _block(stages: list[Stage], head: Pipe[Any]) -> int:
-    if any(isinstance(node.op, Batch) or node.op.by_window for node in head.nodes()):
+    if any(isinstance(node.op, Batch) or node.op.by_window or node.op.batches for node in head.nodes()):
         return 1  # the samples are batches already
     sizes = [s.group for s in stages if s.group is not None]
     return max(1, min(sizes[0], 1024)) if sizes else BLOCK

@@ -117,7 +117,10 @@ def _then(state: dict[str, Any], number: int) -> str:
     """What op number `number` of the snapshot was, as far as it says."""
     words = state.get("ops")
     said = words[number] if isinstance(words, list) and number < len(words) else None
-    return said if isinstance(said, str) else "another one, the snapshot does not say which"
+    if not isinstance(said, str):
+        return "another one, the snapshot does not say which"
+    shown = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
+    return shown if shown.isprintable() else repr(shown)  # a snapshot may come from anybody
 
 
 def _place(at: object) -> EpochPlace | None:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.memory.segment import LINUX
 
@@ -36,6 +37,7 @@ _FLOCK = struct.Struct("hhqqixxxx")  # struct flock of 64-bit Linux: type, whenc
 SHARED = LINUX and hasattr(fcntl, "F_OFD_SETLK")
 
 Use = Callable[[memoryview], None]
+Ints = NDArray[np.int64]
 
 
 class Slots:
@@ -44,7 +46,7 @@ class Slots:
     def __init__(self, count: int, size: int) -> None:
         size = -(-size // PAGE) * PAGE
         self._setup(_make(count, size), count, size, os.urandom(16))
-        HEADER.pack_into(self._map, 0, MAGIC, self.token, count, size)
+        HEADER.pack_into(self.memory, 0, MAGIC, self.token, count, size)
         self._units[:] = -1
 
     def _setup(self, fd: int, count: int, size: int, token: bytes) -> None:
@@ -52,8 +54,8 @@ class Slots:
         self._fd = fd
         self._maker = os.getpid()
         self._data = _data_start(count)
-        self._map = mmap.mmap(fd, self._data + count * size)
-        numbers = np.frombuffer(self._map, np.int64, 1 + 3 * count, HEADER.size)
+        self.memory = mmap.mmap(fd, self._data + count * size)
+        numbers = np.frombuffer(self.memory, np.int64, 1 + 3 * count, HEADER.size)
         self._clock, (self._units, self._used, self._left) = numbers[:1], numbers[1:].reshape(3, count)
         self._locks = _Locks(fd)
         self._seen: dict[int, int] = {}
@@ -101,6 +103,29 @@ class Slots:
                 self._touch(slot)
         return absent
 
+    def where(self, unit: int) -> int:
+        """The slot of a unit that is being read."""
+        slot = self._find(unit)
+        assert slot is not None
+        return slot
+
+    def hold(self, slots: Ints, units: Ints) -> bool:
+        """Whether these slots (-1: none) hold these units. Where there is a slot for every unit, they stay there."""
+        return bool((slots >= 0).all() and (self._units[slots] == units).all())
+
+    def starts(self, slots: Ints) -> Ints:
+        """Where these slots begin in `memory`."""
+        return self._data + slots * self.size
+
+    def inside(self, address: int) -> int:
+        """An address of this process as a place in `memory`."""
+        base: int = self._clock.__array_interface__["data"][0] - HEADER.size
+        return address - base
+
+    def windows(self, dtype: "np.dtype[Any]") -> NDArray[Any]:
+        """`memory` as values of this kind that begin at every byte of it."""
+        return np.ndarray((len(self.memory) - dtype.itemsize + 1,), dtype, self.memory, strides=(1,))
+
     def _fill(self, unit: int, use: Use, make: Use, taken: int, size: int) -> None:
         slot = self._victim()
         try:
@@ -119,7 +144,8 @@ class Slots:
 
     def _victim(self) -> int:
         """The slot that was used longest ago and that nobody reads, of those read to the end if there are; locked."""
-        order = np.lexsort((self._used, self._left > 0)).tolist()
+        # An empty one first, also if its filler died: so nothing is put out while there is a slot for each unit.
+        order = np.lexsort((self._used, self._left > 0, self._units >= 0)).tolist()
         for slot in order:
             if self._locks.own(slot, wait=False):
                 return int(slot)
@@ -136,7 +162,7 @@ class Slots:
 
     def _slot(self, slot: int) -> memoryview:
         start = self._data + slot * self.size
-        return memoryview(self._map)[start : start + self.size]
+        return memoryview(self.memory)[start : start + self.size]
 
     def _reserve(self, slot: int) -> None:
         """Too little memory is an error here, not a bus error later."""

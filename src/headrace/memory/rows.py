@@ -26,16 +26,19 @@ Allocate = Callable[[tuple[int, ...], Any], "np.ndarray[Any, Any]"]
 class Rows:
     """The columns of one batch."""
 
-    __slots__ = ("_allocate", "_columns", "_given", "_row", "_turn", "ordinal", "size")
+    __slots__ = ("_allocate", "_array", "_asked", "_columns", "_given", "_row", "_turn", "ordinal", "size")
 
     def __init__(self, size: int, allocate: Allocate, ordinal: int) -> None:
         self.size = size
         self.ordinal = ordinal
         """The op that makes the samples: it may ask for their rows before it writes them."""
         self._allocate = allocate
+        self._array: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
         self._columns: list[Any] = []
         self._given: list[list[Any]] = []
         self._row = self._turn = 0
+        self._asked = False
+        """Somebody has asked for rows of the sample at hand."""
 
     def placed(self, get: Callable[[int], Any]) -> Callable[[int], Any]:
         """`get`, whose samples are written into the rows, one after the other; one that fails leaves its row free."""
@@ -43,7 +46,7 @@ class Rows:
         def placed_get(position: int) -> Any:
             if self._row and not self._columns:
                 return get(position)  # the first one had nothing that is worth a row
-            self._turn = 0
+            self._turn, self._asked = 0, False
             for given in self._given:
                 del given[self._row :]
             sample = self.settle(get(position))
@@ -52,8 +55,17 @@ class Rows:
 
         return placed_get
 
+    @property
+    def empty(self) -> bool:
+        """Nothing has been worth a row so far."""
+        return not self._columns
+
     def give(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """The row of the sample at hand in the next column, or None if there is none that fits."""
+        self._asked = True
+        return self._give(shape, dtype)
+
+    def _give(self, shape: tuple[int, ...], dtype: Any) -> Any:
         turn = self._turn
         self._turn += 1
         if turn >= len(self._columns):
@@ -77,11 +89,10 @@ class Rows:
         return self._settled(sample)
 
     def _settled(self, part: Any) -> Any:
-        np: Any = sys.modules.get("numpy")
-        if np is not None and type(part) is np.ndarray:
-            if part.nbytes < WORTH or part.dtype.hasobject or self._has(part):
+        if type(part) is self._array:
+            if part.nbytes < WORTH or part.dtype.hasobject or (self._asked and self._has(part)):
                 return part
-            row = self.give(part.shape, part.dtype)
+            row = self._give(part.shape, part.dtype)
             if row is not None:
                 row[...] = part
                 return row
@@ -95,7 +106,7 @@ class Rows:
             array = tensor.numpy()
         except (RuntimeError, TypeError):  # with a gradient, elsewhere, sparse, or of a type that numpy does not know
             return tensor
-        row = self.give(array.shape, array.dtype) if array.nbytes >= WORTH else None
+        row = self._give(array.shape, array.dtype) if array.nbytes >= WORTH else None
         if row is None:
             return tensor
         placed = self._given[self._turn - 1][-1] = torch.from_numpy(row)

@@ -62,5 +62,5 @@ def copier(array: Copy, tensor: Copy) -> Copy:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether this is a tensor of torch's, told without torch."""
+    """Whether this is a tensor of torch's, or the class of one, told without torch."""
     return hasattr(value, "untyped_storage") and hasattr(value, "requires_grad")

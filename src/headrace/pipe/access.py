@@ -15,7 +15,7 @@ def random_access(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed |
     """Random access to the samples of a node, in one of its turns, or None."""
     below = []
     for source in node.inputs:
-        inner = (gathered if node.op.by_window else random_access)(source, opening, turn)
+        inner = (gathered if node.op.gathers else random_access)(source, opening, turn)
         if inner is None:
             return None
         below.append(inner)

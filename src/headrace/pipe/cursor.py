@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
-from headrace.op import Clock, Here, Indexed, InputCursor, Spot
+from headrace.op import Clock, Here, Indexed, InputCursor, Spot, place
 from headrace.pipe.access import gathered, random_access
 from headrace.plan.seed import key
 from headrace.tracebacks import shortened
@@ -162,11 +162,43 @@ class Cursor(InputCursor[Any]):
 
     def indexed(self) -> Indexed | None:
         """Random access to what this cursor iterates, in its turn."""
-        return random_access(self.node, self._opening, self.turn)
+        found = random_access(self.node, self._opening, self.turn)
+        return None if found is None else self._reached(found, self.turn)
 
     def gathered(self) -> Indexed | None:
-        """Random access to lists of what each position below has become: see `Op.by_window`."""
-        return gathered(self.node, self._opening, self.turn)
+        """Random access to lists of what each position below has become: see `Op.gathers`."""
+        found = gathered(self.node, self._opening, self.turn)
+        return None if found is None else self._reached(found, self.turn)
+
+    def _reached(self, found: Indexed, turn: int) -> Indexed:
+        """What a flow reaches by position: no cursor below says which op is at work, or seeds what it draws from."""
+        spot, seed = self.here.spot, self._opening.here(self.node, turn).seed
+        seeding = self._opening.seed_globals if any(node.op.user for node in self.node.nodes()) else None
+        get, take, many, again = found.get, found.take, found.many, found.again
+
+        def begin(first: int) -> None:
+            place.spot = spot
+            if seeding is not None:
+                seeding(key(seed, "reached", first))
+
+        def begun_get(position: int) -> Any:
+            begin(position)
+            return get(position)
+
+        def begun_take(positions: Any, names: Any) -> Any:
+            begin(int(positions[0]) if len(positions) else 0)
+            assert take is not None
+            return take(positions, names)
+
+        def begun_many(positions: Any) -> Any:
+            begin(positions[0])
+            assert many is not None
+            return many(positions)
+
+        found.get, found.take = begun_get, begun_take if take is not None else None
+        found.many = begun_many if many is not None else None
+        found.again = lambda next_turn: self._reached(again(next_turn), next_turn)
+        return found
 
     def again(self, turn: int) -> None:
         """Start from the beginning, with the random choices of turn number `turn`."""
@@ -191,8 +223,17 @@ class Cursor(InputCursor[Any]):
         return self._opening.seed
 
 
-class LastCursor(Cursor):
-    """The cursor that a user iterates: an error shows the user's lines."""
+class ApartCursor(Cursor):
+    """The cursor that a user iterates, maybe inside an op of another pipe."""
+
+    __slots__ = ()
+
+    def __next__(self) -> Any:
+        return place.apart(super().__next__)
+
+
+class LastCursor(ApartCursor):
+    """An error shows the user's lines."""
 
     __slots__ = ()
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.plan.order import permutation
@@ -42,7 +43,7 @@ Row = tuple[Piece, ...]
 class TokenBlocks:
     """Rows of `size` tokens; each shows `overlap` tokens of the next one too, for labels that are shifted by one."""
 
-    ends: Sequence[int]
+    ends: Sequence[int] | NDArray[np.int64]
     """The first token after each document, counted over all documents. It may be a view of a file: a row looks at
     O(log documents) of them."""
     size: int

@@ -1,10 +1,14 @@
-"""CRC-32C (Castagnoli), the check sum of TFRecord files, without any other package than numpy.
+"""CRC-32C (Castagnoli), the check sum of TFRecord files: by the package of that name where it is installed (the extra
+`tfrecord`; a hundred times as fast, because processors have an instruction for it), else with nothing but numpy.
 
-Short data goes byte by byte through a table. Long data is cut into equal lanes whose sums advance together, one numpy
-operation per byte of a lane; then neighbouring lanes are joined pair by pair, each join a shift of the left sum over as
-many zero bytes as the right lane is long. Lanes and their number are powers of two, so that few shifts are ever needed.
+With numpy, short data goes byte by byte through a table. Long data is cut into equal lanes whose sums advance together,
+one numpy operation per byte of a lane; then neighbouring lanes are joined pair by pair, each join a shift of the left
+sum over as many zero bytes as the right lane is long. Lanes and their number are powers of two, so that few shifts are
+ever needed.
 """
 
+import importlib
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -29,6 +33,20 @@ def _table() -> tuple[int, ...]:
 
 def crc32c(data: bytes) -> int:
     """The check sum of some bytes."""
+    return _implementation()(data)
+
+
+@cache
+def _implementation() -> Callable[[bytes], int]:
+    try:
+        package: Any = importlib.import_module("crc32c")
+    except ImportError:
+        return by_numpy
+    found: Callable[[bytes], int] = package.crc32c
+    return found
+
+
+def by_numpy(data: bytes) -> int:
     crc = 0xFFFF_FFFF
     at = 0
     while len(data) - at >= LONG:

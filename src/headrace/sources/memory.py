@@ -12,7 +12,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set, ValuesView
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import islice
+from operator import getitem
 from typing import Any, TypeVar
 
 from headrace.brief import brief
@@ -41,6 +43,13 @@ class FromSequence(Source[T]):
             return sample
         return lent(sample)  # type: ignore[no-any-return]
 
+    def getter(self) -> Callable[[int], T]:
+        return self.get if holds(self.data) else self._plain()
+
+    def _plain(self) -> Callable[[int], T]:
+        found: Callable[..., Any] = partial(getitem, self.data)
+        return found
+
     def as_kept(self) -> Source[T]:
         return KeptSequence(self.data)
 
@@ -58,6 +67,9 @@ class KeptSequence(FromSequence[T]):
 
     def get(self, position: int) -> T:
         return self.data[position]
+
+    def getter(self) -> Callable[[int], T]:
+        return self._plain()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,12 +113,19 @@ class FromIterable(Source[T]):
 
 def holds(data: object) -> bool:
     """Whether these samples exist before they are asked for, and after."""
-    if isinstance(data, list | tuple | deque | Set | ValuesView) or is_tensor(data):
+    kind: Any = type(data)
+    return _holds(kind)
+
+
+@lru_cache(maxsize=256)
+def _holds(kind: type) -> bool:
+    # (Asked for every sample, and answered for every class once.)
+    if issubclass(kind, list | tuple | deque | Set | ValuesView) or is_tensor(kind):
         return True
     np = sys.modules.get("numpy")
-    if np is not None and isinstance(data, np.ndarray):
+    if np is not None and issubclass(kind, np.ndarray):
         return True
-    return any(kind.__name__ == "TensorDataset" for kind in type(data).__mro__)
+    return any(base.__name__ == "TensorDataset" for base in kind.__mro__)
 
 
 def _array(array: Any) -> Any:

@@ -16,6 +16,7 @@ Missing values are a mask over numbers (numpy.ma) and None among objects. The wa
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -220,7 +221,7 @@ def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _decoded(array, may_miss)
-    if _is_text(pa, kind):
+    if is_text(kind):
         found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         return found
     listed = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view)
@@ -232,11 +233,20 @@ def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
     return _objects(array, array.to_pylist().__getitem__)
 
 
-def _is_text(pa: Any, kind: object) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
-    )
+def is_text(kind: Any) -> bool:
+    """Whether Arrow keeps columns of this type as offsets and bytes."""
+    return kind.id in _text_types()
+
+
+def width_of(text: Any) -> int:
+    """Bytes of an offset in columns of this type."""
+    return _text_types()[text.id]
+
+
+@cache
+def _text_types() -> dict[int, int]:
+    pa = package("pyarrow")
+    return {pa.string().id: 4, pa.binary().id: 4, pa.large_string().id: 8, pa.large_binary().id: 8}
 
 
 def _objects(array: Any, get: Callable[[int], Any]) -> NDArray[Any]:

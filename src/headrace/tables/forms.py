@@ -25,6 +25,7 @@ from headrace.tables.block import Columns, in_torch
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
 from headrace.tables.packages import check_threads, package
 from headrace.tables.table import Table
+from headrace.tables.text import DepartingText
 from headrace.tables.to_arrow import to_arrow
 
 SHOWN = 8
@@ -35,6 +36,28 @@ FORMS = ("numpy", "torch", "jax", "arrow", "pandas", "polars")
 def deliver(table: Table, form: str) -> Any:
     """The table in this form."""
     return _DELIVER[form](table)
+
+
+def depart(table: Table, form: str) -> Any:
+    """The same, about to travel: its text arrives in this form."""
+    texts = {
+        name: DepartingText(column.array, form == "torch")
+        for name, column in table.columns.items()
+        if isinstance(column, ArrowColumn) and _departs(column, form)
+    }
+    if not texts:
+        return deliver(table, form)
+    rest = {name: column for name, column in table.columns.items() if name not in texts}
+    found = deliver(Table(rest, table.length, None, table.blocks), form)
+    for name in table.columns:
+        found[name] = texts[name] if name in texts else found.pop(name)
+    return found
+
+
+def _departs(column: ArrowColumn, form: str) -> bool:
+    if form not in ("numpy", "torch") or (form == "torch" and column.may_miss):
+        return False
+    return DepartingText.fits(column.array)
 
 
 def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:

@@ -6,6 +6,7 @@ hole in the positions. The reader has threads of its own, so a process opens the
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -67,7 +68,8 @@ class LanceTable:
     def _read(self, unit: int, columns: list[str] | None) -> Any:
         fragment = _fragments(self.path, self.version, self.versions)[int(self.fragments[unit])]
         try:
-            return fragment.to_table(columns, offset=int(self.firsts[unit]), limit=int(self.rows[unit]))
+            with _panics_told(self.path):
+                return fragment.to_table(columns, offset=int(self.firsts[unit]), limit=int(self.rows[unit]))
         except (OSError, ValueError) as error:
             raise DamagedFile(
                 f"rows {self.firsts[unit]} to {self.firsts[unit] + self.rows[unit]} of fragment "
@@ -87,11 +89,12 @@ def from_lance(path: str) -> FromUnits:
     lance = need("lance", "lance")
     check_threads("lance")
     try:
-        dataset = lance.dataset(path)
-        schema = dataset.schema.remove_metadata()
-        counts = [int(fragment.count_rows()) for fragment in dataset.get_fragments()]
-        sizes = _sizes(dataset, schema, sum(counts))
-        masked = _masked(dataset, schema, sizes, sum(counts))
+        with _panics_told(path):
+            dataset = lance.dataset(path)
+            schema = dataset.schema.remove_metadata()
+            counts = [int(fragment.count_rows()) for fragment in dataset.get_fragments()]
+            sizes = _sizes(dataset, schema, sum(counts))
+            masked = _masked(dataset, schema, sizes, sum(counts))
     except (OSError, ValueError) as error:
         raise BadOption(f"{path} cannot be read as a Lance data set ({error})") from None
     step = max(1, UNIT // max(1, sum(size for _, size in sizes)))
@@ -109,6 +112,17 @@ def from_lance(path: str) -> FromUnits:
         schema.serialize().to_pybytes(),
     )
     return from_units(table)
+
+
+@contextmanager
+def _panics_told(path: str) -> Iterator[None]:
+    """Where Lance's reader gives up over damaged files, it raises what no `except Exception` sees."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DamagedFile(f"{path} is damaged: the reader of Lance gave up ({error})") from None
 
 
 def _sizes(dataset: Any, schema: Any, count: int) -> tuple[tuple[str, int], ...]:
@@ -135,7 +149,8 @@ def _masked(dataset: Any, schema: Any, sizes: tuple[tuple[str, int], ...], count
 @lru_cache(maxsize=16)
 def _opened(process: int, path: str, version: int, versions: FileState) -> Any:
     try:
-        return need("lance", "lance").dataset(path, version=version).get_fragments()
+        with _panics_told(path):
+            return need("lance", "lance").dataset(path, version=version).get_fragments()
     except (OSError, ValueError) as error:
         raise DamagedFile(f"version {version} of {path} cannot be opened any more ({error})") from None
 

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadPipe
 from headrace.memory.cache import Slots
-from headrace.tables.arrow import from_arrow
+from headrace.tables.arrow import from_arrow, is_text
 from headrace.tables.cache import Cache
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
 from headrace.tables.gather import GatherPlan, fetched, scratch
 from headrace.tables.ipc import ALIGN, bytes_of, stays_behind, store, stored
+from headrace.tables.kept import KeptUnits
 from headrace.tables.packages import package
 from headrace.tables.records import RecordLayout
 from headrace.tables.table import Table, check_names
@@ -39,6 +40,8 @@ READ = 1 << 20
 """Bytes of a unit that are read at a time."""
 Batches = Callable[[int, list[str]], Iterator[Any]]
 """Reads these columns of one unit, as pyarrow record batches."""
+_Rows = tuple[NDArray[np.uint8], dict[str, Any]]
+"""Records as bytes, and columns without a fixed size as Arrow arrays."""
 
 
 class UnitTable:
@@ -110,6 +113,8 @@ class UnitTable:
         fits = min(fits, self._own_memory // (rows * own) if own else count)
         self.hold = count if fits >= count else max(1, fits * 4 // 5)
         """Units that may stand open at a time: some slots are for those that come and go."""
+        plain_text = {name: self._arrow[name] for name in self._shared if is_text(self._arrow[name].array.type)}
+        self._kept = KeptUnits(self.slots, count, number, plain_text) if self.slots.count >= count else None
         self._views: dict[int, tuple[int, dict[str, Any] | None]] = {}
         """Of units: where their text lay when it was last looked at, and the arrays that look there."""
         self._texts: tuple[int, Cache[dict[str, ArrowColumn]]] | None = None
@@ -144,10 +149,28 @@ class UnitTable:
             check_names(names, self.names)
             fields = {n: self._fields[n] for n in names if n in self._plain}
             plan = self._plans[names] = GatherPlan(fields, self._template, whole=True)
-        units, offsets, back = self._grouped(positions)
-        width = self.layout.dtype.itemsize
-        rows = scratch(len(positions), width)
-        texts: dict[str, list[Any]] = {n: [None] * len(units) for n in names if n in self._arrow}
+        owners = np.searchsorted(self.ends, positions, side="right")
+        texts = [name for name in names if name in self._arrow]
+        rows, arrays = self._at_once(positions, owners, texts) or self._by_unit(positions, owners, texts)
+        found, blocks = plan.lay(rows) if rows.shape[1] else (self._empty(names, len(positions)), [])
+        for name, array in arrays.items():
+            found[name] = replace(self._arrow[name], array=array)
+        return Table({name: found[name] for name in names}, len(positions), None, blocks)
+
+    def _at_once(self, positions: Ints, owners: Ints, texts: list[str]) -> _Rows | None:
+        """Records and Arrow arrays of these rows, if all their units stay where this process has met them."""
+        kept = self._kept
+        if kept is None or not kept.has(owners, texts):
+            return None
+        offsets = positions - self._starts[owners]
+        arrays = {name: kept.text(name, owners, offsets) for name in texts}
+        return None if None in arrays.values() else (kept.records(owners, offsets), arrays)
+
+    def _by_unit(self, positions: Ints, owners: Ints, names: list[str]) -> _Rows:
+        """The same, with one fetch for each unit; those that are in no slot are read."""
+        units, offsets, back = self._grouped(positions, owners)
+        rows = scratch(len(positions), self.layout.dtype.itemsize)
+        texts: dict[str, list[Any]] = {name: [None] * len(units) for name in names}
         chosen = package("pyarrow").array(offsets) if texts else None
         absent = self.slots.touch(unit for unit, _, _ in units)
         # Those that are there come first. Where fewer fit than are open, what is read then takes the place of one that
@@ -156,20 +179,16 @@ class UnitTable:
             unit, start, stop = units[turn]
             some = None if chosen is None else chosen.slice(start, stop - start)
             self._fetch(unit, offsets[start:stop], rows[start:stop], texts, turn, some)
-        found, blocks = plan.lay(_reordered(rows, back)) if width else (self._empty(names, len(positions)), [])
-        for name, parts in texts.items():
-            column = self._arrow[name]
-            found[name] = replace(column, array=_taken(_joined(parts, column.field), back))
-        return Table({name: found[name] for name in names}, len(positions), None, blocks)
+        arrays = {name: _taken(_joined(parts, self._arrow[name].field), back) for name, parts in texts.items()}
+        return _reordered(rows, back), arrays
 
     def _empty(self, names: tuple[str, ...], rows: int) -> dict[str, Column]:
         """Columns whose values have no bytes: lists of a fixed size of 0."""
         plain = {name: self._plain[name] for name in names if name in self._plain}
         return {n: replace(c, values=np.empty((rows, *c.values.shape[1:]), c.values.dtype)) for n, c in plain.items()}
 
-    def _grouped(self, positions: Ints) -> tuple[list[tuple[int, int, int]], Ints, Ints]:
+    def _grouped(self, positions: Ints, owners: Ints) -> tuple[list[tuple[int, int, int]], Ints, Ints]:
         """Units with the span of their rows, the rows' places in their units, and which row each position becomes."""
-        owners = np.searchsorted(self.ends, positions, side="right")
         met, first, which = np.unique(owners, return_index=True, return_inverse=True)
         turn = np.empty(len(met), np.int64)
         order = np.argsort(first, kind="stable")
@@ -199,7 +218,9 @@ class UnitTable:
         def use(memory: memoryview) -> None:
             if out.size:
                 fetched(np.frombuffer(memory, dtype, count), offsets, out)
-            shared = self._view(unit, memory) if texts and self._shared else {}
+            shared = self._view(unit, memory) if self._shared else {}
+            if self._kept is not None:
+                self._kept.meet(unit, shared or {})
             for name, parts in texts.items():
                 # Copied while the slot is ours.
                 whole = shared[name] if shared and name in shared else self._text(unit, name)
@@ -309,6 +330,8 @@ def _empty_extension(pa: Any, field: Any) -> Any:
 
 def _reordered(rows: NDArray[np.uint8], back: Ints) -> NDArray[np.uint8]:
     width = rows.shape[1]
+    if not width:
+        return rows
     taken: NDArray[np.uint8] = rows.reshape(-1).view(f"V{width}").take(back).view(np.uint8).reshape(len(back), width)
     return taken
 

@@ -20,6 +20,7 @@ from headrace.errors import BadOption, SnapshotRefused
 from headrace.sources.stored import index as kept
 from headrace.sources.stored import jsonl, known, source
 from headrace.sources.stored.form import DamagedFile
+from headrace.sources.stored.jsonl import _newlines
 from tests.conftest import RunScript
 from tests.depth import depth
 from tests.sources.stored import writers
@@ -331,3 +332,10 @@ def test_a_folder_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None
     tmp_path.chmod(0o500)
     with pytest.raises(BadOption, match="give index="):
         Pipe.stored(path).length()
+
+
+@given(st.lists(st.integers(1, 40), max_size=60), st.integers(0, 9))
+def test_newlines_are_found_wherever_they_stand(lengths: list[int], rest: int) -> None:
+    text = b"".join(b"x" * (length - 1) + b"\n" for length in lengths) + b"x" * rest
+    letters = np.frombuffer(text, np.uint8)
+    assert _newlines(letters).tolist() == [place for place, letter in enumerate(text) if letter == 10]

@@ -28,7 +28,7 @@ from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import Shuffle
 from headrace.ops.shape.same import FullSync
 from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
-from headrace.pipe.cursor import Opening
+from headrace.pipe.cursor import ApartCursor, Opening
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
 from headrace.sources.wrapped import WrappedIterable
@@ -112,7 +112,7 @@ def opened(node: DataPipe[Any]) -> Iterator[Any]:
         number = drawn_seed()
     if number is None:
         number = node.__dict__["_passes"] = node.__dict__.get("_passes", -1) + 1
-    return _DirectOpening(pipe.ordinals(), number, told).open(pipe)
+    return ApartCursor(_DirectOpening(pipe.ordinals(), number, told), pipe, None, 0)
 
 
 class _DirectOpening(Opening):

@@ -37,6 +37,12 @@ def use_everywhere() -> None:
     torchs.default_collate_fn_map.update(_replaced(_KEPT))
 
 
+def unchanged() -> bool:
+    """Nobody has registered functions of their own with torch's."""
+    table = torchs.default_collate_fn_map
+    return table.keys() == _TORCHS.keys() and all(f is _TORCHS[k] or f is _KEPT.get(k) for k, f in table.items())
+
+
 def _by_numpy(kind: object, array: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     """The function for this entry: through `array`, or torch's own."""
 

@@ -35,6 +35,12 @@ def default_collate(batch: Any) -> Any:
     return with_torch(batch)
 
 
+def is_torchs(collate_fn: object) -> bool:
+    """Whether batches are made by torch's rules alone: what it gives is new memory."""
+    ours: Any = sys.modules.get("headrace.doors.torch.collate")  # (it is loaded with torch)
+    return collate_fn is default_collate and (ours is None or ours.unchanged())
+
+
 def _collate(batch: Sequence[Any]) -> Any:
     first: Any = batch[0] if isinstance(batch, list | tuple) and batch else None
     kind = type(first)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from headrace.doors.torch.light import is_torchs
 from headrace.op import Each, Op
 from headrace.ops.order.shuffle import Shuffle
 from headrace.plan.seed import key
@@ -49,6 +50,10 @@ class Batched(Op[Any, Any]):
     quiet = True
     user = True
     batches = True
+
+    @property
+    def fresh(self) -> bool:
+        return self.size is not None and is_torchs(self.collate_fn)
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         samples, _ = inputs

@@ -20,6 +20,7 @@ from typing import Any
 
 from headrace.doors.torch.crew import Crew
 from headrace.doors.torch.fetch import Skipped
+from headrace.doors.torch.light import is_torchs
 from headrace.doors.torch.workers import Replica
 from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
@@ -77,6 +78,10 @@ class Stream(Source[Any]):
     """The state is taken every so many batches; None: as often as time allows."""
     quiet = True
     batches = True
+
+    @property
+    def fresh(self) -> bool:
+        return self.batch_size is not None and is_torchs(self.crew.collate_fn)
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         (here,) = inputs

@@ -6,16 +6,14 @@
 Both stand at a `Position`. Nobody asks another rank anything: everything follows from (length, world, start).
 """
 
-import logging
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.plain import record, whole
 from headrace.engine.program import Program, Stage
 from headrace.engine.wire.messages import Owner, Ticket
-from headrace.errors import SnapshotRefused
+from headrace.errors import SnapshotRefused, warn_once
 from headrace.plan.remainders import Remainders, shared, shared_singly
 from headrace.plan.share import Share
 from headrace.plan.world import World
@@ -61,7 +59,7 @@ class Position(Place):
         assert indexed is not None
         check_inside(self.position, indexed.length)
         if indexed.trouble and setting.world.share_ranks == 1:  # several ranks divide what stands open among them
-            _warn(indexed.trouble)
+            warn_once(indexed.trouble)
         first = program.stages[stage]
         if first.balance is not None:
             from headrace.engine.feeds.balanced import balanced
@@ -72,12 +70,6 @@ class Position(Place):
         if first.group is None:
             return Items(program.block, setting.world, setting.epoch, indexed.length, self.position, parts)
         return Batches(first, setting.world, setting.ends, setting.epoch, indexed.length, self.position, parts)
-
-
-@cache
-def _warn(trouble: str) -> None:
-    """Once in a process, not once an epoch."""
-    logging.getLogger("headrace").warning(trouble)
 
 
 def check_inside(position: int, length: int) -> None:

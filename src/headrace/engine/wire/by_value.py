@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 
 from headrace.engine.wire import tensors
-from headrace.engine.wire.codec import in_main
+from headrace.engine.wire.codec import exact_text, in_main
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -20,6 +20,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if type(obj).__name__ == "MonthDayNano":  # pyarrow's: its class says that it is one of Python's own
             return _interval, tuple(obj)
+        if type(obj).__name__ in ("str_", "bytes_") and type(obj).__module__ == "numpy":
+            return exact_text(obj)
         if _is_untyped(obj):
             return tensors.Memories().reduce(obj)
         reduced = super().reducer_override(obj)

@@ -9,6 +9,7 @@ refuses goes by cloudpickle. Many samples in one slot are
 packed one by one with a table of their places, so that a reader can take any of them.
 """
 
+import copyreg
 import io
 import marshal
 import pickle
@@ -58,9 +59,18 @@ def _pickler(buffers: list[Any]) -> tuple[io.BytesIO, pickle.Pickler, tensors.Me
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, 5, buffer_callback=_keeper(buffers))
     memories = tensors.Memories()
-    if hasattr(sys.modules.get("torch"), "Tensor"):  # (not while it is still being imported)
-        pickler.dispatch_table = {sys.modules["torch"].Tensor: memories.reduce}
+    reducers: dict[Any, Callable[[Any], Any]] = copyreg.dispatch_table.copy()
+    if (numpy := sys.modules.get("numpy")) is not None and hasattr(numpy, "str_"):  # (not while it is being imported)
+        reducers[numpy.str_] = reducers[numpy.bytes_] = exact_text
+    if hasattr(sys.modules.get("torch"), "Tensor"):
+        reducers[sys.modules["torch"].Tensor] = memories.reduce
+    pickler.dispatch_table = reducers
     return stream, pickler, memories
+
+
+def exact_text(scalar: Any) -> tuple[Any, ...]:
+    """numpy's own way to pickle its strings loses zeros at their ends."""
+    return type(scalar), (str.__str__(scalar) if isinstance(scalar, str) else bytes(scalar),)
 
 
 def _keeper(buffers: list[Any]) -> Callable[[pickle.PickleBuffer], bool]:

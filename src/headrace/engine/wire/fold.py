@@ -109,7 +109,7 @@ def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
     if kind in _PLAIN:
         return node
     if isinstance(node, _Numpy.scalar):
-        if node.dtype.kind not in _SIMPLE:
+        if node.dtype.kind not in _SIMPLE or isinstance(node, str | bytes):  # (which may end with zeros)
             raise _Unfit
         return SCALAR, node.dtype.str, node.tobytes()
     if id(node) in seen or len(seen) > 2 * MOST:

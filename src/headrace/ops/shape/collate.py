@@ -11,10 +11,9 @@ Arrays of unlike shapes are an error, unless it was said what becomes of them: `
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
-from headrace.errors import BadOption, BadPipe
+from headrace.errors import BadOption, BadPipe, warn_once
 from headrace.op import Each, place
 from headrace.ops.shape import exact
 
@@ -99,7 +98,10 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
     first = samples[0]
     shape, dtype = first.shape, first.dtype
     if dtype.hasobject:
-        _kept_as_a_list(path)
+        warn_once(  # a model that is given a list fails far from here
+            f"collate(){_where(path)}: arrays of dtype object have no numbers to stack, so the batch is a list of "
+            "them; give them a numeric dtype in a map() before (array.astype(...)), or give .collate(fn) a function"
+        )
         return samples
     same = True
     for i, array in enumerate(samples):
@@ -121,18 +123,6 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
     if not first.size or not shape:
         return np.stack(samples, out=place.empty((len(samples), *shape), dtype))
     return stacked(np, samples)
-
-
-@cache
-def _kept_as_a_list(path: str) -> None:
-    """Said once in a process for each field: a model that is given a list fails far from here."""
-    import logging
-
-    logging.getLogger("headrace").warning(
-        "collate()%s: arrays of dtype object have no numbers to stack, so the batch is a list of them; give them a "
-        "numeric dtype in a map() before (array.astype(...)), or give .collate(fn) a function",
-        _where(path),
-    )
 
 
 def stacked(np: Any, arrays: Sequence[Any]) -> Any:

@@ -26,6 +26,9 @@ def numbers(samples: list[Any], path: str) -> Any:
     if kind in "ibu" and out.ndim == 1:
         return out
     if kind in "fc" and out.ndim == 1:
+        kinds = {*map(type, samples)}
+        if len(kinds) == 1 and issubclass(kinds.pop(), float | complex | np.inexact):
+            return out
         # Floats above the limit are common (inf), so whole numbers are looked for only there.
         return out if not (np.abs(out) >= LAST).any() else _large(np, samples, out, path)
     if kind in "OUST" or out.ndim != 1:

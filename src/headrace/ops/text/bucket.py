@@ -1,13 +1,17 @@
 """Bucket: batches of samples of like length, each of a bounded number of tokens.
 
-A window of positions is sorted by length and cut into batches, which come in a keyed random order. A window is a unit
-of work, and the most that a resume reads again.
+A window of positions is sorted by length and cut into batches, which come in a keyed random order.
+
+    BucketBatches   where the lengths of all samples are known: any batch by its number
+    BucketWindows   where they are not: a window is a unit of work, and the most that a resume reads again
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.op import Here, Indexed, place
+from headrace.ops.text.numbered import NumberedOp
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.balance import StepPlan
 
@@ -36,7 +40,52 @@ class BucketWindows(WindowOp[list[Any]]):
         return len(tokens_of(sample))
 
     def describe(self) -> str:
-        return f"bucket({self.plan.tokens}, padded={self.plan.padded}, window={self.plan.window})"
+        return _describe(self.plan)
 
     def identity(self) -> tuple[Any, ...]:
         return ("bucket", repr(self.plan))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketBatches(NumberedOp[Any, list[Any]]):
+    """Any batch by its number."""
+
+    plan: StepPlan
+    batches = True
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        from headrace.ops.text.planned import WindowPlans
+
+        (inner,) = inputs
+        if inner.lengths is None:
+            return None
+        plan = self.plan
+
+        def steps(lengths: list[int], seed: int, last: bool) -> list[list[int]]:
+            return plan.window_steps(lengths, seed)
+
+        plans = WindowPlans(inner, inner.lengths, plan.window, here.seed, steps, len, ("bucket", plan))
+
+        def get(position: int) -> list[Any]:
+            window, number, made = plans.find(position)
+            batch = [inner.get(window * plan.window + i) for i in made[number]]
+            place.at(here, position)
+            return batch
+
+        found = Indexed(plans.outputs, get)
+        found.remark = f"bucket: {inner.length} samples in {plans.windows} windows are {found.length} batches"
+        return found
+
+    def describe(self) -> str:
+        return _describe(self.plan)
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("bucket", repr(self.plan))
+
+    @classmethod
+    def name(cls) -> str:
+        return "bucket"
+
+
+def _describe(plan: StepPlan) -> str:
+    return f"bucket({plan.tokens}, padded={plan.padded}, window={plan.window})"

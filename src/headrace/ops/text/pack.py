@@ -11,28 +11,24 @@ Where documents may be lost (long="drop" or "truncate", drop_tail), every row sa
 and tokens its window has lost, on the first row of the window, and 0 on the others: their sum is exact.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.brief import arguments
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, InputCursor, Lengths, Op, place
+from headrace.op import Here, Indexed, Lengths, place
+from headrace.ops.text.numbered import NumberedOp
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.packing import Packed, Packing, TokenBlocks
-from headrace.plan.seed import key
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from headrace.ops.text.planned import WindowPlans
     from headrace.ops.text.rows import RowLayout
 
     Ints = np.ndarray[Any, np.dtype[np.int64]]
-PLANS = 8
-"""Windows that are kept planned."""
-TABLES = 4
-"""Orders of which the number of rows in each window is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +56,13 @@ class PackWindows(WindowOp[dict[str, Any]]):
 
 
 @dataclass(frozen=True, slots=True)
-class PackRows(Op[Any, dict[str, Any]]):
+class PackRows(NumberedOp[Any, dict[str, Any]]):
     """Any row by its number."""
 
     packing: Packing
     layout: "RowLayout"
     rows: int | None = None
     """How many there are, if that is the same in every epoch."""
-    quiet = True
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -87,11 +82,15 @@ class PackRows(Op[Any, dict[str, Any]]):
         count = blocks.count
         left = blocks.tokens - count * size
         tail = left > self.packing.overlap and not self.packing.drop_tail
+        ends = known.ends
+
+        def document(number: int) -> object:
+            return _checked(inner.get(number), number, int(ends[number]) - (int(ends[number - 1]) if number else 0))
 
         def get(position: int) -> dict[str, Any]:
             pieces = blocks.row(position) if position < count else blocks.rest
             place.at(here, position)
-            row = self.layout.row(pieces, size + self.packing.overlap, inner.get)
+            row = self.layout.row(pieces, size + self.packing.overlap, document)
             lost = Packed((), 0, 0 if tail else left)
             return _counted(self.packing, row, lost, first=position == count + tail - 1)
 
@@ -106,47 +105,47 @@ class PackRows(Op[Any, dict[str, Any]]):
     def _windows(self, inner: Indexed, known: Lengths, here: Here) -> Indexed:
         import numpy as np
 
-        plans = _Plans(self.packing, self.layout.separator is not None, known, inner.length, here.seed)
-        ends = _tables.ends(plans)
+        plans = self._plans(inner, known, here)
         size = self.packing.size + self.packing.overlap
 
-        def find(position: int) -> tuple[int, int, Packed]:
-            window = int(np.searchsorted(ends, position, side="right"))
-            return window, position - (int(ends[window - 1]) if window else 0), plans.window(window)
+        def document(first: int, lengths: list[int], number: int) -> object:
+            return _checked(inner.get(first + number), first + number, lengths[number])
 
         def get(position: int) -> dict[str, Any]:
-            window, number, plan = find(position)
-            first = window * self.packing.window
-            row = self.layout.row(plan.rows[number], size, lambda document: inner.get(first + document))
+            window, number, plan = plans.find(position)
+            read = partial(document, window * self.packing.window, plans.lengths(window))
+            row = self.layout.row(plan.rows[number], size, read)
             place.at(here, position)
             return _counted(self.packing, row, plan, first=not number)
 
         def sums(power: int, positions: "Ints") -> "Ints":
-            rows = (find(position) for position in positions.tolist())
+            rows = (plans.find(position) for position in positions.tolist())
             return np.array([sum(piece.tokens**power for piece in plan.rows[n]) for _, n, plan in rows], np.int64)
 
-        found = Indexed(int(ends[-1]) if len(ends) else 0, get)
+        found = Indexed(plans.outputs, get)
         found.lengths = Lengths(partial(sums, 1), known.tokens, (*known.key, self, here.seed), partial(sums, 2))
-        found.remark = f"pack: {inner.length} documents in {len(ends)} windows are {found.length} rows"
+        found.remark = f"pack: {inner.length} documents in {plans.windows} windows are {found.length} rows"
         return found
+
+    def _plans(self, inner: Indexed, known: Lengths, here: Here) -> "WindowPlans[Packed]":
+        from headrace.ops.text.planned import WindowPlans
+
+        packing, separated = self.packing, self.layout.separator is not None
+
+        def plan(lengths: list[int], seed: int, last: bool) -> Packed:
+            taken = [length + (length > 0) for length in lengths] if separated else lengths
+            return packing.window_rows(taken, seed, last)
+
+        return WindowPlans(
+            inner, known, packing.window, here.seed, plan, lambda made: len(made.rows), (packing, separated)
+        )
 
     def documents_before(self, inner: Indexed, here: Here, row: int) -> int:
         """How many documents the rows before this one can hold: those of all windows that have begun by then."""
-        import numpy as np
-
         if inner.lengths is None or row <= 0:
             return 0
-        plans = _Plans(self.packing, self.layout.separator is not None, inner.lengths, inner.length, here.seed)
-        begun = int(np.searchsorted(_tables.ends(plans), row - 1, side="right")) + 1
+        begun = self._plans(inner, inner.lengths, here).window_of(row - 1) + 1
         return min(begun * self.packing.window, inner.length)
-
-    def flow(self, samples: InputCursor[Any], here: Here) -> Iterator[dict[str, Any]]:
-        indexed = samples.indexed()
-        found = None if indexed is None else self.index((indexed,), here)
-        if found is None:
-            raise BadOption("the lengths of these documents are not known any more: make the pipe anew")
-        for position in range(here.emitted, found.length):
-            yield found.get(position)
 
     def describe(self) -> str:
         return _describe(self.packing, self.layout)
@@ -159,12 +158,10 @@ class PackRows(Op[Any, dict[str, Any]]):
         return "pack"
 
 
-MANY = 1 << 26
-"""Documents of which rows are not counted before they are made: a mixture without an end, for one."""
-
-
 def can_be_planned(packing: Packing, layout: "RowLayout", documents: Indexed | None) -> bool:
     """Whether any row of these documents can be had by its number."""
+    from headrace.ops.text.planned import MANY
+
     if documents is None or documents.lengths is None:
         return False
     in_blocks = packing.how == "split" and documents.lengths.ends is not None and layout.separator is None
@@ -180,48 +177,14 @@ def pack_known(packing: Packing, layout: "RowLayout", documents: Indexed) -> Pac
     return op
 
 
-class _Plans:
-    """The rows of each window of an order of documents."""
+def _checked(document: object, number: int, tokens: int) -> object:
+    """The document, if it is as long as was said: a longer one would lose its end without a word."""
+    from headrace.ops.text.rows import tokens_of
 
-    def __init__(self, packing: Packing, separated: bool, known: Lengths, documents: int, seed: int) -> None:
-        self._packing, self._separated, self._known, self._documents, self._seed = (
-            packing, separated, known, documents, seed,
-        )  # fmt: skip
-        self.key = (packing, separated, known.key, documents)
-        # (How many rows a window has does not depend on the seed that mixes them.)
-        self.windows = -(-documents // packing.window)
-        self.window = lru_cache(maxsize=PLANS)(self._window)
-
-    def _window(self, number: int) -> Packed:
-        import numpy as np
-
-        size = self._packing.window
-        lengths = self._known.at(np.arange(number * size, min((number + 1) * size, self._documents)))
-        if self._separated:
-            lengths = lengths + (lengths > 0)
-        seed = key(self._seed, "window", number)
-        return self._packing.window_rows(lengths.tolist(), seed, number == self.windows - 1)
-
-
-class _Tables:
-    """How many rows there are up to each window, of the orders used last: counting them is what costs."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[object, ...], Ints] = {}
-
-    def ends(self, plans: _Plans) -> "Ints":
-        import numpy as np
-
-        found = self._kept.get(plans.key)
-        if found is None:
-            counts = [len(plans.window(number).rows) for number in range(plans.windows)]
-            found = self._kept[plans.key] = np.cumsum(counts, dtype=np.int64)
-            for old in list(self._kept)[:-TABLES]:
-                self._kept.pop(old, None)
-        return found
-
-
-_tables = _Tables()
+    found = len(tokens_of(document))
+    if found != tokens:
+        raise BadOption(f"document {number} has {found} tokens where {tokens} were said: sized() needs their lengths")
+    return document
 
 
 def _counted(packing: Packing, row: dict[str, Any], made: Packed, first: bool) -> dict[str, Any]:

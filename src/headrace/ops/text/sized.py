@@ -19,7 +19,9 @@ class Sized(Each[T, T]):
     """The same samples; `lengths` says how many tokens each has."""
 
     lengths: Sequence[int] | NDArray[Any]
+    # Worked out once: every snapshot asks for the digest.
     _ends: NDArray[np.int64] = field(init=False, repr=False)
+    _digest: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         lengths = np.asarray(self.lengths, np.int64)
@@ -27,6 +29,7 @@ class Sized(Each[T, T]):
             raise BadOption("sized(lengths) takes one whole number >= 0 for each document")
         object.__setattr__(self, "lengths", lengths)
         object.__setattr__(self, "_ends", np.cumsum(lengths))
+        object.__setattr__(self, "_digest", blake2b(lengths.tobytes(), digest_size=8).hexdigest())
 
     def apply(self, sample: T) -> T:
         return sample
@@ -38,11 +41,11 @@ class Sized(Each[T, T]):
         if len(lengths) != found.length:
             raise BadOption(f"sized() got {len(lengths)} lengths for {found.length} documents")
         tokens = int(self._ends[-1]) if len(lengths) else 0
-        found.lengths = Lengths(lambda some: lengths[some], tokens, self.identity(), ends=self._ends.tolist())
+        found.lengths = Lengths(lambda some: lengths[some], tokens, self.identity(), ends=self._ends)
         return found
 
     def describe(self) -> str:
         return f"sized({len(self.lengths)} lengths)"
 
     def identity(self) -> tuple[Any, ...]:
-        return ("sized", blake2b(np.asarray(self.lengths).tobytes(), digest_size=8).hexdigest())
+        return ("sized", self._digest)

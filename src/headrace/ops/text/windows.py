@@ -20,6 +20,7 @@ class WindowOp(Op[Any, list[Out]]):
 
     __slots__ = ()
     quiet = True
+    gathers = True
     by_window = True
 
     @property
@@ -37,7 +38,7 @@ class WindowOp(Op[Any, list[Out]]):
 
         def get(position: int) -> list[Out]:
             stop = min((position + 1) * size, inner.length)
-            samples = _gather(inner, range(position * size, stop), here)
+            samples = list(chain.from_iterable(gather_lists(inner, range(position * size, stop), here)))
             place.at(here, position)
             return self.make(samples, key(here.seed, "window", position), stop == inner.length)
 
@@ -67,20 +68,20 @@ TOGETHER = 64
 """Samples that are made in one call, where an op takes many at once."""
 
 
-def _gather(inner: Indexed, positions: range, here: Here) -> list[Any]:
-    """All samples of the lists at these positions."""
-    samples: list[Any] = []
+def gather_lists(inner: Indexed, positions: range, here: Here) -> list[list[Any]]:
+    """The lists at these positions."""
+    lists: list[list[Any]] = []
     many = None if here.lenient else inner.many  # what is left out has to be counted one by one
     if many is not None:
         try:
             for start in range(0, len(positions), TOGETHER):
-                samples += chain.from_iterable(many(positions[start : start + TOGETHER]))
-            return samples
+                lists += many(positions[start : start + TOGETHER])
+            return lists
         except Exception:
-            samples.clear()  # once more, each by itself: so the error names the sample
+            lists.clear()  # once more, each by itself: so the error names the sample
     for at in positions:
         try:
-            samples += inner.get(at)
+            lists.append(inner.get(at))
         except Exception as error:
             here.spot.skip(here.spot.here or here, at, error)
-    return samples
+    return lists

@@ -45,10 +45,14 @@ class TextVerbs:
 
         return grow(self, Tokenize(tokenizer, text, eos, bos, special, keep, batched))
 
-    def sized(self, lengths: Sequence[int]) -> "Pipe[Any]":
-        """The same documents, of which it is known how many tokens each has (one number for each position)."""
+    def sized(self, lengths: Sequence[int] | str | os.PathLike[str]) -> "Pipe[Any]":
+        """The same documents, of which it is known how many tokens each has: one number for each, or the file that
+        `headrace.measure()` has made of this pipe, which also knows what filters leave."""
+        from headrace.ops.text.measured import Measured, Measurement
         from headrace.ops.text.sized import Sized
 
+        if isinstance(lengths, str | os.PathLike):
+            return grow(self, Measured(Measurement.load(os.fspath(lengths), cast("Pipe[Any]", self).fingerprint())))
         return grow(self, Sized(lengths))
 
     def bucket(
@@ -64,10 +68,14 @@ class TextVerbs:
         `window` positions at a time are sorted and cut by themselves, so batches depend on neither workers nor ranks.
         """
         from headrace.ops.shape.unbatch import Unbatch
-        from headrace.ops.text.bucket import BucketWindows
+        from headrace.ops.text.bucket import BucketBatches, BucketWindows
+        from headrace.ops.text.planned import MANY
         from headrace.plan.balance import StepPlan
 
         plan = StepPlan(tokens=tokens, padded=padded, window=window)
+        indexed = None if length is not None else cast("Pipe[Any]", self).indexed(0, 0)
+        if indexed is not None and indexed.lengths is not None and indexed.length <= MANY:
+            return grow(self, BucketBatches(plan))
         return grow(grow(self, BucketWindows(plan, length)), Unbatch())
 
     def balance(

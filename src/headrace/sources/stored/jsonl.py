@@ -37,7 +37,7 @@ class JsonLines(StoredFormat):
         while at < file.size:
             data = file.read(at, min(PIECE, file.size - at))
             letters = np.frombuffer(data, np.uint8)
-            ends = np.flatnonzero(letters == NEWLINE)
+            ends = _newlines(letters)
             if at + len(data) == file.size and data[-1] != NEWLINE:
                 ends = np.append(ends, len(data))
             if len(ends):
@@ -54,6 +54,21 @@ class JsonLines(StoredFormat):
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
         return json.loads(data)
+
+
+def _newlines(letters: NDArray[np.uint8]) -> Ints:
+    """Where newlines are. Eight letters at a time: they are seldom as near to each other as that."""
+    found = letters == NEWLINE
+    whole = len(found) & ~7
+    words = found[:whole].view(np.uint64)
+    ends = np.flatnonzero(words != 0)
+    bits = words[ends]
+    if (bits & (bits - np.uint64(1))).any():
+        return np.flatnonzero(found)
+    # A single bit, 8 times the place of the newline in its word: as a float, that is the exponent.
+    ends *= 8
+    ends += (bits.astype(np.float64).view(np.int64) >> 55) - (1023 >> 3)
+    return np.append(ends, whole + np.flatnonzero(found[whole:])) if whole < len(found) else ends
 
 
 def _lines(file: OpenFile, letters: NDArray[np.uint8], ends: Ints, at: int, line: int) -> Spans:

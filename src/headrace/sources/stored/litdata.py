@@ -1,7 +1,8 @@
 """LitData chunks: samples are trees (dicts, lists, tuples) of leaves, whose types stand in the folder's `index.json`.
 
-    | number of samples | offsets | samples |
     sample: the sizes of its leaves, 4 bytes each, then the leaves
+
+How samples lie in a chunk stands in `litdata_chunks`: rows of plain values are an Arrow table there.
 
 Tensors come as numpy arrays, pictures as the bytes that are stored. Leaves that could run code when they are read
 (`pickle`) are refused unless the files are trusted. Chunks of bare tokens are one array each.
@@ -16,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.stored.form import DamagedFile, Found, OpenFile, StoredFormat
+from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.litdata_chunks import FramedChunk, RowsChunk, open_chunk
+from headrace.sources.stored.packed import ZSTD, unpack
 from headrace.sources.stored.pickles import load_trusted
 from headrace.sources.stored.table import counted_table, spans_between
 
@@ -36,19 +39,26 @@ class LitData(StoredFormat):
     leaves: tuple[str, ...]
     tree: str
     trust: bool = False
+    packed: bool = False
+    """Every sample is compressed by itself."""
     name = "litdata"
     scanned = False
 
+    def open(self, path: str) -> OpenFile:
+        return open_chunk(path)
+
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:
-        offsets = counted_table(file)
-        if len(offsets) > 1 and offsets[0] == offsets[-1] < file.size:
-            raise BadOption(
-                f"{file.path} holds its samples as an Arrow table, as LitData writes rows of plain values: "
-                f"{THROUGH_LITDATA}"
-            )
-        yield spans_between(offsets, file)
+        if isinstance(file, RowsChunk):
+            rows = np.arange(file.size)
+            yield Found(Spans(rows, np.ones_like(rows)), file.size)
+        else:
+            yield spans_between(file.offsets if isinstance(file, FramedChunk) else counted_table(file), file)
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
+        if isinstance(file, RowsChunk):
+            return file.row(start)
+        if self.packed and data.startswith(ZSTD):
+            data = unpack(data, file.path, start)
         count = len(self.leaves)
         sizes = np.frombuffer(data[: 4 * count], "<u4").tolist()
         if len(sizes) != count or 4 * count + sum(sizes) != len(data):
@@ -82,17 +92,13 @@ def litdata(trust: bool, files: tuple[str, ...]) -> LitData:
     said = _index(folder)["config"]
     if said.get("encryption"):
         raise BadOption(f"{folder} is encrypted: {THROUGH_LITDATA}")
-    if said.get("compression_level") not in (None, "chunk"):
-        raise BadOption(
-            f"{folder} is compressed inside its chunks (compression_level={said['compression_level']!r}): write it "
-            f"with compression_level='chunk', or {THROUGH_LITDATA}"
-        )
     if (said.get("item_loader") or "PyTreeLoader") != "PyTreeLoader":
         raise BadOption(f"{folder} was written for {said['item_loader']}: {THROUGH_LITDATA}")
     tree = json.loads(said["data_spec"])
     if isinstance(tree, list):
         tree = tree[1]  # (before it stands the version)
-    return LitData(tuple(said["data_format"]), json.dumps(_shape(tree)), trust)
+    packed = said.get("compression_level") == "sample"
+    return LitData(tuple(said["data_format"]), json.dumps(_shape(tree)), trust, packed)
 
 
 def _index(folder: str) -> Any:

@@ -4,7 +4,7 @@ A gzip, zstd or bzip2 file is one or several members end to end, each of which c
 begin is found once and kept like any index. A position means a byte of the unpacked text; the members that hold it are
 unpacked, and those used last stay in memory. A file of a single large member has to be unpacked whole for any sample of
 it, so above a size it is refused: programs such as `bgzip` or `zstd --target-compressed-block-size`, or several smaller
-files, make members.
+files, make members. Brotli and Snappy, which MDS has too, know no members: a file is one.
 """
 
 import bz2
@@ -13,13 +13,14 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from headrace.sources.extra import need
 from headrace.sources.stored.form import DamagedFile, FileState, Found, Ints, OpenFile, Spans, StoredFormat
 
+Piece = TypeVar("Piece")
 HELD = 256 << 20
 """Bytes of unpacked members that a process keeps."""
 LARGEST = 512 << 20
@@ -28,7 +29,9 @@ PIECE = 1 << 20
 GZIP, ZSTD, BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh"
 
 
-ENDINGS = (".gz", ".bz2", ".zst", ".zstd", ".zstd.bin")
+BROTLI, SNAPPY = ".br", ".snappy"
+"""Files whose first bytes say nothing, so that their name has to."""
+ENDINGS = (".gz", ".bz2", ".zst", ".zstd", ".zstd.bin", BROTLI, SNAPPY)
 
 
 def is_packed(path: str) -> bool:
@@ -44,6 +47,9 @@ class Members(StoredFormat):
 
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:
         at = start
+        if _is_one_member(file.path) and at < file.size:
+            yield Found(Spans.of([0], [file.size]), file.size)
+            return
         while at < file.size:
             head = file.read(at, min(4, file.size - at))
             if head.startswith(GZIP):
@@ -63,18 +69,19 @@ class Members(StoredFormat):
             at = stop
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> bytes:
-        return _unpack(data, file.path, start)
+        return unpack(data, file.path, start)
 
 
 class UnpackedFile(OpenFile):
     """A packed file, read like what was packed into it. `members` are those of the packed file."""
 
-    def __init__(self, path: str, members: Spans) -> None:
+    def __init__(self, path: str, members: Spans, sizes: list[int] | None = None) -> None:
+        """`sizes`: of the members unpacked, where that is known."""
         super().__init__(path)
         self._members = members
-        sizes = [
-            self._unpacked_size(*span) for span in zip(members.starts.tolist(), members.sizes.tolist(), strict=True)
-        ]
+        if sizes is None:
+            spans = zip(members.starts.tolist(), members.sizes.tolist(), strict=True)
+            sizes = [self._unpacked_size(*span) for span in spans]
         self._ends: Ints = np.cumsum(np.array(sizes, np.int64)) if sizes else np.zeros(0, np.int64)
         self.size = self.bytes = sum(sizes)
         self.held = max(sizes, default=0)
@@ -110,52 +117,64 @@ class UnpackedFile(OpenFile):
         found = _members.get(key)
         if found is None:
             start, size = int(self._members.starts[number]), int(self._members.sizes[number])
-            found = _unpack(OpenFile.read(self, start, size), self.path, start)
+            found = unpack(OpenFile.read(self, start, size), self.path, start)
             expected = int(self._ends[number]) - (int(self._ends[number - 1]) if number else 0)
             if len(found) != expected:
                 raise DamagedFile(
                     f"{self.path} is damaged: the member at byte {start} holds {len(found)} bytes and says {expected}"
                 )
-            _members.keep(key, found)
+            _members.keep(key, found, len(found))
         return found
 
     def _unpacked_size(self, start: int, size: int) -> int:
         head = OpenFile.read(self, start, min(18, size))
-        if head.startswith(GZIP):
-            return int.from_bytes(OpenFile.read(self, start + size - 4, 4), "little")
-        known = None if head.startswith(BZIP2) else _zstd_head(head, self.path, start)[1]
-        return known if known is not None else len(_unpack(OpenFile.read(self, start, size), self.path, start))
+        known = None
+        if not _is_one_member(self.path):
+            if head.startswith(GZIP):
+                return int.from_bytes(OpenFile.read(self, start + size - 4, 4), "little")
+            known = None if head.startswith(BZIP2) else _zstd_head(head, self.path, start)[1]
+        return known if known is not None else len(unpack(OpenFile.read(self, start, size), self.path, start))
 
 
-class _Unpacked:
-    """Members that were unpacked last."""
+class KeptPieces(Generic[Piece]):
+    """Pieces of files that were made last, at most HELD bytes of them."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, FileState, int], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, FileState, int], tuple[Piece, int]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
-    def get(self, key: tuple[str, FileState, int]) -> bytes | None:
+    def get(self, key: tuple[str, FileState, int]) -> Piece | None:
         with self._lock:
             found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-            return found
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
 
-    def keep(self, key: tuple[str, FileState, int], data: bytes) -> None:
+    def keep(self, key: tuple[str, FileState, int], piece: Piece, size: int) -> None:
         with self._lock:
             if key not in self._kept:
-                self._bytes += len(data)
-            self._kept[key] = data
+                self._bytes += size
+            self._kept[key] = piece, size
             while self._bytes > HELD and len(self._kept) > 1:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
+                self._bytes -= self._kept.popitem(last=False)[1][1]
 
 
-_members = _Unpacked()
+_members: KeptPieces[bytes] = KeptPieces()
 
 
-def _unpack(data: bytes, path: str, start: int) -> bytes:
+def _is_one_member(path: str) -> bool:
+    return path.lower().endswith((BROTLI, SNAPPY))
+
+
+def unpack(data: bytes, path: str, start: int) -> bytes:
+    """What is packed into these bytes, a member of the file `path` that begins at byte `start`."""
     try:
+        if path.lower().endswith(BROTLI):
+            return bytes(need("mds", "cramjam").brotli.decompress(data))
+        if path.lower().endswith(SNAPPY):
+            return bytes(need("mds", "cramjam").snappy.decompress_raw(data))
         if data.startswith(GZIP):
             return zlib.decompress(data, 31)
         if data.startswith(BZIP2):
@@ -163,7 +182,8 @@ def _unpack(data: bytes, path: str, start: int) -> bytes:
         found: bytes = need("zstd", "zstandard").ZstdDecompressor().decompressobj().decompress(data)
         return found
     except Exception as error:
-        if type(error).__name__ not in ("error", "ZstdError") and not data.startswith(BZIP2):
+        # (Errors of packages that may be absent go by their names.)
+        if type(error).__name__ not in ("error", "ZstdError", "DecompressionError") and not data.startswith(BZIP2):
             raise
         raise DamagedFile(
             f"{path} is damaged: the compressed member at byte {start} cannot be unpacked ({error})"

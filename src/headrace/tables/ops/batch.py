@@ -69,10 +69,19 @@ class AsColumns(Each[Any, Any]):
     def __post_init__(self) -> None:
         check_form(self.as_, "batch")
 
+    @property
+    def _form(self) -> str:
+        return "numpy" if self.as_ == "jax" else self.as_
+
     def apply(self, sample: Any) -> Any:
         from headrace.tables.forms import deliver
 
-        return deliver(sample, "numpy" if self.as_ == "jax" else self.as_)
+        return deliver(sample, self._form)
+
+    def depart(self, sample: Any) -> Any:
+        from headrace.tables.forms import depart
+
+        return self.apply(sample) if place.allocate is None else depart(sample, self._form)
 
     @classmethod
     def name(cls) -> str:

@@ -109,7 +109,8 @@ class Child:
         try:
             kind, result, fd = self._run(ticket, writer)
             # Views of the stage before that user code still holds: their slots must not be used again.
-            held = tuple(number for number, alive in self._leases if alive() is not None)
+            if self._leases:
+                held = tuple(number for number, alive in self._leases if alive() is not None)
         except BaseException as error:
             kind, result = FAILED, self.task.fail(error)
         finally:
