@@ -1,6 +1,7 @@
 """Work on columns is noted under the op that does it, also where many rows are taken at once."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def test_a_function_of_columns_has_its_own_seconds_and_no_wrong_advice_is_given(
     WORKED.clear()
     pipe = pipes(tmp_path)[name].shuffle().map(slow, batched=True, as_=form).batch(20, as_="numpy")
     with Loader(pipe, workers=1, kind="thread") as loader:
+        loader.program = replace(loader.program, timed=1)  # every batch: nothing is scaled up from a few
         list(loader)
         stats = loader.stats()
     assert stats.advice == ""
