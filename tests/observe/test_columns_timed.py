@@ -50,7 +50,8 @@ def test_a_function_of_columns_has_its_own_seconds_and_no_wrong_advice_is_given(
     WORKED.clear()
     pipe = pipes(tmp_path)[name].shuffle().map(slow, batched=True, as_=form).batch(20, as_="numpy")
     with Loader(pipe, workers=1, kind="thread") as loader:
-        loader.program = replace(loader.program, timed=1)  # every batch: nothing is scaled up from a few
+        loader._sharing.program = replace(loader.program, timed=1)  # every batch: nothing is scaled up from a few
+        loader._new_pool()
         list(loader)
         stats = loader.stats()
     assert stats.advice == ""
