@@ -25,18 +25,20 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 LANES = 5 * len(os.sched_getaffinity(0)) // 2
 """Five for two cores: a group waits for processes, locks and time-outs for some of the time."""
 LONGEST = (
-    "doors torch",
     "laws",
+    "doors torch",
     "doors",
-    "tables",
     "ops",
-    "ranks",
-    "workers",
     "faults",
+    "tables",
+    "ranks",
+    "docs",
+    "workers",
+    "cli",
+    "tests",
+    "parts",
     "programs",
     "sources",
-    "cli",
-    "docs",
 )
 TOGETHER = {
     "programs": ("examples", "launch", "seeds"),

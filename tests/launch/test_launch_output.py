@@ -133,3 +133,13 @@ def test_a_reader_that_has_gone_is_noticed_once() -> None:
     page.feed(0, "stdout", b"c\n")
     assert calls == ["broken"]
     assert isinstance(page.broken, BrokenPipeError)
+
+
+def test_a_rank_that_was_started_again_does_not_continue_the_last_line_of_the_old_one() -> None:
+    out = io.BytesIO()
+    page = Screen(out, io.BytesIO())
+    page.feed(0, "stdout", b"old", pipe=5)
+    page.feed(0, "stdout", b"new", pipe=6)
+    page.finish(0, "stdout", pipe=5)
+    page.finish(0, "stdout", pipe=6)
+    assert out.getvalue() == b"[rank 0] old\n[rank 0] new\n"

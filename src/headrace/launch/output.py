@@ -79,17 +79,18 @@ class Screen:
         self.on_broken: Callable[[], None] = lambda: None
         self.broken: OSError | None = None  # why nothing is shown any more
         self._lock = threading.Lock()
-        self._lines: dict[tuple[int, str], Lines] = {}
+        self._lines: dict[tuple[int, str, int], Lines] = {}
         self._hidden: dict[int, IO[bytes]] = {}
 
-    def feed(self, rank: int, stream: str, data: bytes) -> None:
+    def feed(self, rank: int, stream: str, data: bytes, pipe: int = 0) -> None:
+        """Show what came through this pipe: of a rank that was started again, two may be open for a moment."""
         with self._lock:
-            self._show(rank, stream, self._of(rank, stream).feed(data))
+            self._show(rank, stream, self._lines.setdefault((rank, stream, pipe), Lines()).feed(data))
 
-    def finish(self, rank: int, stream: str) -> None:
+    def finish(self, rank: int, stream: str, pipe: int = 0) -> None:
         """The stream has ended: an unfinished line is shown as it is."""
         with self._lock:
-            lines = self._lines.pop((rank, stream), None)
+            lines = self._lines.pop((rank, stream, pipe), None)
             if lines:
                 self._show(rank, stream, lines.finish())
 
@@ -118,9 +119,6 @@ class Screen:
         with self._lock:
             while self._hidden:
                 self._hidden.popitem()[1].close()
-
-    def _of(self, rank: int, stream: str) -> Lines:
-        return self._lines.setdefault((rank, stream), Lines())
 
     def _show(self, rank: int, stream: str, lines: list[bytes]) -> None:
         if not lines:

@@ -120,12 +120,12 @@ class Pump:
         if not data:
             self._end(fd)
             return False
-        self.screen.feed(rank, name, data)
+        self.screen.feed(rank, name, data, fd)
         return True
 
     def _end(self, fd: int) -> None:
         self._selector.unregister(fd)
-        self.screen.finish(*self._streams.pop(fd))
+        self.screen.finish(*self._streams.pop(fd), fd)
         os.close(fd)
 
     def _note(self, fd: int) -> None:
