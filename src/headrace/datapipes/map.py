@@ -1,7 +1,7 @@
 """The classes of tables, by the names that users of TorchData know."""
 
 from headrace.doors.datapipes.map import CLASSES
-from headrace.doors.datapipes.names import MapDataPipe
+from headrace.doors.datapipes.names import MapDataPipe as MapDataPipe
 
 Batcher = CLASSES["Batcher"]
 Concater = CLASSES["Concater"]
@@ -13,15 +13,4 @@ Shuffler = CLASSES["Shuffler"]
 UnZipper = CLASSES["UnZipper"]
 Zipper = CLASSES["Zipper"]
 
-__all__ = [
-    "Batcher",
-    "Concater",
-    "InMemoryCacheHolder",
-    "IterToMapConverter",
-    "MapDataPipe",
-    "Mapper",
-    "SequenceWrapper",
-    "Shuffler",
-    "UnZipper",
-    "Zipper",
-]
+__all__ = sorted(["MapDataPipe", *CLASSES])

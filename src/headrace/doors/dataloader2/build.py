@@ -67,7 +67,7 @@ def build(graph: Any, settings: ReadSettings, autosave: AutosaveTo) -> Loader[An
         pipe, divided = made[id(pipe)], False
     elif replicated:
         changes = settings.init is not None or settings.reset is not None
-        copies = GraphCopies(graph if changes else pipe, settings.init, settings.reset, lowered, mine)
+        copies = GraphCopies(graph if changes else pipe, settings.init, settings.reset, mine)
         # Ranks meet behind the copies, not in them.
         pipe = Pipe(pipe.op, Pipe(copies)) if isinstance(pipe.op, FullSync) else Pipe(copies)
         divided = False

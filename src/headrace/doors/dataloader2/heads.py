@@ -9,7 +9,7 @@ that starts again after its worker died, reads the stream by itself.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -70,15 +70,19 @@ class Head:
         return True
 
 
-class Heads:
-    """Of each shard point the head that is read now; and the op behind each place. Travels empty."""
+class StaysHere:
+    """What a process remembers for the ops that run in it: it travels empty."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), ())
+
+
+class Heads(StaysHere):
+    """Of each shard point the head that is read now; and the op behind each place."""
 
     def __init__(self) -> None:
         self._heads: dict[int, Head] = {}
         self.ops: dict[int, str] = {}
-
-    def __reduce__(self) -> tuple[Callable[[], "Heads"], tuple[()]]:
-        return (Heads, ())
 
     def joined(self, tap: "Tap", pass_: tuple[int, int], stream: Any) -> Head:
         head = self._heads.get(tap.mark)

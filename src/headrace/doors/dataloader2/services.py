@@ -12,6 +12,9 @@ A service written by a user needs `initialize` and `finalize` only. Without `set
 other iterable, is iterated in the training process as it is.
 """
 
+import base64
+import copy
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -254,8 +257,6 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
         self.reading_services = list(reading_services)
 
     def __copy__(self) -> "SequentialReadingService":
-        import copy
-
         return SequentialReadingService(*[copy.copy(service) for service in self.reading_services])
 
     def initialize(self, datapipe: Any) -> Any:
@@ -285,21 +286,15 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
             service.finalize()
 
     def checkpoint(self) -> bytes:
-        import base64
-        import json
-
-        states = []
-        for service in self.reading_services:
-            if isinstance(service, CheckpointableReadingServiceInterface):
-                states.append(base64.b64encode(service.checkpoint()).decode())
-            else:
-                states.append("")
+        states = [
+            base64.b64encode(service.checkpoint()).decode()
+            if isinstance(service, CheckpointableReadingServiceInterface)
+            else ""
+            for service in self.reading_services
+        ]
         return json.dumps(states).encode()
 
     def restore(self, datapipe: Any, serialized_state: bytes) -> Any:
-        import base64
-        import json
-
         for service, state in zip(self.reading_services, json.loads(serialized_state), strict=True):
             if isinstance(service, CheckpointableReadingServiceInterface):
                 datapipe = service.restore(datapipe, base64.b64decode(state))
@@ -314,15 +309,13 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
         return self._each("_resume", resume_fn)
 
     def _limit(self, num_batches: int | None, limit_fn: Any = None) -> Callable[[Any], Any] | None:
-        for service in self.reading_services:
-            if hasattr(service, "_limit"):
-                limit_fn = service._limit(num_batches, limit_fn)
-        return limit_fn  # type: ignore[no-any-return]
+        return self._each("_limit", limit_fn, num_batches)
 
-    def _each(self, name: str, fn: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    def _each(self, name: str, fn: Callable[[Any], Any] | None, *about: object) -> Callable[[Any], Any] | None:
+        """Tell every service that has the method; each gets the function that the one before returned."""
         for service in self.reading_services:
             if hasattr(service, name):
-                fn = getattr(service, name)(fn)
+                fn = getattr(service, name)(*about, fn)
         return fn
 
 

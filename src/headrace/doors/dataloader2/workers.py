@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.doors.dataloader2.heads import Heads, Tap
+from headrace.doors.dataloader2.heads import Heads, StaysHere, Tap
 from headrace.doors.dataloader2.seeds import SeedGenerator
 from headrace.doors.datapipes.fullsync import rewritten
 from headrace.doors.datapipes.graph import list_dps, traverse_dps
+from headrace.doors.datapipes.lowering import SeededOpening, lowered
 from headrace.errors import BadPipe
 from headrace.op import Each, Here, Source, place
 from headrace.ops.order.shard import Shard
 from headrace.ops.order.sharding import Sharding
-from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key, seed_globals
 
@@ -51,14 +51,10 @@ class WorkerInit:
             called(self.fn, "worker_init_fn", self.pipe, WorkerInfo(self.workers, number))
 
 
-class Seen:
-    """The epoch that this process has begun; travels empty."""
+class Seen(StaysHere):
+    """The epoch that this process has begun."""
 
-    def __init__(self) -> None:
-        self.epoch: int | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Seen, ())
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,24 +119,21 @@ def _contents(pipe: object) -> dict[tuple[int, str], Any]:
 # --- a whole graph per worker -----------------------------------------------------------------------------------------
 
 
-class Begun:
-    """What worker_init_fn made of the graph, by worker; travels empty."""
+class Begun(StaysHere):
+    """What worker_init_fn made of the graph, by worker."""
 
     def __init__(self) -> None:
         self.graphs: dict[int, Any] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Begun, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphCopies(Source[Any]):
     """The graph once per strand, each on its own share: what stands before a shard point is the same in all of them."""
 
-    pipe: Pipe[Any]
+    pipe: Any
+    """Plain; if the user's functions are to change it, the graph as the user wrote it."""
     init: Callable[[Any, WorkerInfo], Any] | None = None
     reset: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None
-    lower: Callable[[Any, dict[int, int]], Pipe[Any]] | None = None
     share: tuple[int, int] = (0, 1)
     """Of this rank: each of its copies takes every (copies x ranks)-th sample."""
     workers: int | None = None
@@ -160,8 +153,8 @@ class GraphCopies(Source[Any]):
         shared = _before_shards(pipe)
         number = self._number(here.strand, here.strands)
         mine, places = self._sharded(pipe, here.strands, number)
-        opening = _ReplicaOpening(mine.ordinals(), here, {places[i] for i in shared}, number, self.heads.ops)
-        opening.told = {places[i]: seed for i, seed in told.items()}
+        moved = {places[i]: seed for i, seed in told.items()}
+        opening = _CopyOpening(mine.ordinals(), here, moved, {places[i] for i in shared}, number, self.heads.ops)
         cursor = opening.open(mine, here.note)
         emitted = 0
         while True:
@@ -180,8 +173,7 @@ class GraphCopies(Source[Any]):
     def _changed(self, here: Here, told: dict[int, int]) -> Pipe[Any]:
         """The graph after the user's functions for this worker have changed it."""
         if self.init is None and self.reset is None:
-            return self.pipe
-        assert self.lower is not None
+            return self.pipe  # type: ignore[no-any-return]
         info = WorkerInfo(here.strands, here.strand)
         changed = self.begun.graphs.get(here.strand)
         if changed is None:
@@ -189,7 +181,7 @@ class GraphCopies(Source[Any]):
             self.begun.graphs[here.strand] = changed
         if self.reset is not None:
             changed = self.reset(changed, info, SeedGenerator(here.seed).spawn(here.strand)) or changed
-        return self.lower(changed, told)
+        return lowered(changed, told)
 
     def _number(self, strand: int, strands: int) -> int:
         """Of a copy among those of all ranks. One per worker is counted as TorchData counts, rank by rank; else ranks
@@ -220,19 +212,23 @@ class GraphCopies(Source[Any]):
         return ("replicas", *self.share, *self.pipe.fingerprint())
 
 
-class _ReplicaOpening(Opening):
-    """Seeds that all workers share before a shard point, and a worker's own after it."""
+class _CopyOpening(SeededOpening):
+    """Seeds that all copies share before a shard point, and a copy's own after it."""
 
     def __init__(
-        self, ordinals: dict[int, int], here: Here, shared: set[int], number: int, ops: dict[int, str]
+        self,
+        ordinals: dict[int, int],
+        here: Here,
+        told: dict[int, int],
+        shared: set[int],
+        number: int,
+        ops: dict[int, str],
     ) -> None:
-        super().__init__(ordinals, here.seed, here.epoch, seed_globals=seed_globals, spot=here.spot)
+        super().__init__(told, ordinals, here.seed, here.epoch, seed_globals=seed_globals, spot=here.spot)
         self._shared = shared
         self._number = number
         self._ordinal = here.ordinal
         self._ops = ops
-        self.told: dict[int, int] = {}
-        """Seeds that functions of the user's have given to ops, by their ids."""
 
     def at_work(self) -> str:
         """The op that is at work now, in words."""
@@ -242,9 +238,7 @@ class _ReplicaOpening(Opening):
         here = super().here(node, turn)
         self._ops[id(here)] = node.op.describe()
         here.ordinal = self._ordinal  # to the engine the whole graph is one op
-        if id(node) in self.told:
-            here.seed = key(self.told[id(node)], "told", turn)
-        elif id(node) not in self._shared:
+        if id(node) not in self._shared and id(node) not in self.told:
             here.seed = key(here.seed, "worker", self._number)
         return here
 

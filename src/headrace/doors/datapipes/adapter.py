@@ -1,9 +1,10 @@
 """Adapters: changes that `DataLoader2(datapipe_adapter_fn=)` makes to a graph before it runs."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
-from headrace.doors.datapipes.graph import is_shuffle, list_dps, traverse_dps
+from headrace.doors.datapipes.graph import find_dps, is_shuffle, list_dps, traverse_dps
 from headrace.doors.datapipes.iter import CLASSES
 
 
@@ -46,10 +47,6 @@ class CacheTimeout(Adapter):
         self.timeout = timeout
 
     def __call__(self, datapipe: object) -> Any:
-        from dataclasses import replace
-
-        for node in list_dps(traverse_dps(datapipe)):
-            built: Any = node.__dict__.get("_built") if hasattr(node, "__dict__") else None
-            if type(built).__name__ == "EndCaching":
-                node.__dict__["_built"] = replace(built, timeout=self.timeout)
+        for node in find_dps(traverse_dps(datapipe), CLASSES["EndOnDiskCacheHolder"]):
+            node._built = replace(node._built, timeout=self.timeout)
         return datapipe

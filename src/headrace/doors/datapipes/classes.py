@@ -4,12 +4,11 @@
 given, into nodes of the classes that users know, so that a graph can be searched and edited by class.
 """
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
-from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE, DataPipe, IterDataPipe, TorchPipe
+from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE, DataPipe, IterDataPipe, TorchPipe, verb_of
 from headrace.pipe.graph import Pipe
 
 CLASS_OF: dict[type, type[DataPipe[Any]]] = {}
@@ -103,13 +102,6 @@ def documented(make: Callable[..., Any], verb: str) -> str:
     return f"{text}\n\n(functional name: ``{verb}``)\n\nArgs:{lines}\n\nExample:\n    pipe.{verb}({', '.join(needed)})"
 
 
-def make_verb(name: str, cls: type[DataPipe[Any]], make: Callable[..., Any]) -> Callable[..., Any]:
-    """The method that is the same as the class."""
-
-    @functools.wraps(make)
-    def verb(self: object, *args: object, **kwargs: object) -> Any:
-        return cls(self, *args, **kwargs)
-
-    verb.__name__, verb.__doc__ = name, documented(make, name)
-    verb.made_by = cls  # type: ignore[attr-defined]
-    return verb
+def put_verb(kind: type[DataPipe[Any]], name: str, cls: type[DataPipe[Any]], make: Callable[..., Any]) -> None:
+    """Give pipes of a kind the method that is the same as the class."""
+    setattr(kind, name, verb_of(cls, name, documented(make, name), make))

@@ -85,13 +85,7 @@ def remove_dp(graph: Graph, datapipe: object) -> Graph:
         raise RuntimeError("Cannot remove the source DataPipe from the graph of DataPipe")
     if len(sources) > 1:
         raise RuntimeError("Cannot remove the receiving DataPipe having multiple sending DataPipes")
-    top = _top(graph)
-    if top is datapipe:
-        return traverse_dps(sources[0])
-    for node in list_dps(graph):
-        if any(source is datapipe for source in sources_of(node)):
-            _feed(node, datapipe, sources[0])
-    return traverse_dps(top)
+    return replace_dp(graph, datapipe, sources[0])
 
 
 def _top(graph: Graph) -> Any:

@@ -1,13 +1,15 @@
 """The classes of `headrace.datapipes.iter`: one per verb, made from a table, and some sources that have no verb."""
 
+import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.doors.datapipes import verbs as verbs
-from headrace.doors.datapipes.classes import CLASS_OF, make_class, make_verb
+from headrace.doors.datapipes.classes import CLASS_OF, make_class, put_verb
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import DataPipe, IterDataPipe, is_table
 from headrace.errors import BadOption, BadPipe, NoLength
@@ -97,13 +99,12 @@ class Shards:
         return Shard(count, number)
 
 
-class First:
+class First(DataPipe[Any]):
     """A pipe of at most so many samples."""
 
     def __len__(self) -> int:
-        node: Any = self
-        (source,) = node.__dict__["_sources"]
-        limit = node.__dict__["_given"]["limit"]
+        (source,) = self._sources
+        limit = self._given["limit"]
         known = lowered(source).length()
         if known is not None:
             return known if limit is None else min(known, limit)
@@ -120,7 +121,7 @@ class First:
 class FromFunction:
     """A pipe whose function decides how many samples there are."""
 
-    length_text = "{name}'s length relies on the output of its function."
+    length_text: ClassVar[str] = "{name}'s length relies on the output of its function."
 
 
 class NoLen:
@@ -129,31 +130,27 @@ class NoLen:
     length_text = "object of type '{name}' has no len()"
 
 
-class OfLists(Chance, FromFunction):
+class OfLists(Chance, FromFunction, DataPipe[Any]):
     """Without a function, as long as all its lists together."""
 
     def __len__(self) -> int:
-        node: Any = self
-        if node.__dict__["_given"]["fn"] is not None:
-            return DataPipe.__len__(node)
-        return sum(map(len, node.__dict__["_sources"][0]))
+        return super().__len__() if self._given["fn"] is not None else sum(map(len, self._sources[0]))
 
 
 class Endless:
     length_text = "This {name} instance cycles forever, and therefore doesn't have valid length"
 
 
-class UntilRead:
+class UntilRead(DataPipe[Any]):
     length_text = "{name} instance doesn't have valid length until the cache is loaded."
 
     def __len__(self) -> int:
-        node: Any = self
-        known = lowered(node.__dict__["_sources"][0]).length()
+        known = lowered(self._sources[0]).length()
         if known is not None:
             return known
-        for samples in node.__dict__["_built"].store.full.values():
+        for samples in self._built.store.full.values():
             return len(samples)
-        raise NoLength(self.length_text.format(name=node.original))
+        raise NoLength(self.length_text.format(name=self.original))
 
 
 class Pauses:
@@ -172,23 +169,20 @@ class Stays(Pauses):
         return False
 
 
-class Decodes:
+class Decodes(DataPipe[Any]):
     """A pipe to which ways of decoding can be added."""
 
     def add_handler(self, *handler: Callable[..., Any]) -> None:
         """Ask these, too, after those that there are."""
-        node: Any = self
-        built = node.__dict__["_built"]
-        node.__dict__["_built"] = replace(built, handlers=(*built.handlers, *handler))
+        self._built = replace(self._built, handlers=(*self._built.handlers, *handler))
 
 
-class SplitPart:
+class SplitPart(DataPipe[Any]):
     """A part of a random split."""
 
     def override_seed(self, seed: int) -> Any:
         """Split by another seed from now on."""
-        node: Any = self
-        node.__dict__["_built"] = replace(node.__dict__["_built"], seed=seed)
+        self._built = replace(self._built, seed=seed)
         return self
 
 
@@ -252,11 +246,6 @@ DIFFERENT: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """Verbs whose arguments are not those of Pipe."""
 
-TAKES_MORE = {
-    "concat", "list_files", "list_files_by_fsspec", "list_files_by_iopath", "mux", "mux_longest", "zip", "zip_longest",
-}  # fmt: skip
-"""Those among them whose first argument is not one pipe."""
-
 SOURCES: dict[str, Callable[..., Any]] = {
     "HuggingFaceHubReader": verbs.huggingface, "IterableWrapper": verbs.wrap, "MapToIterConverter": verbs.to_iter,
     "SampleMultiplexer": verbs.sample_multiplexer, "Sampler": verbs.sampler,
@@ -281,8 +270,9 @@ def _left_out(name: str, reason: str) -> type[DataPipe[Any]]:
 
 
 def _with_pipe(make: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb, for a first argument that need not be a pipe yet."""
-    import functools
+    """The verb, for a first argument that need not be a pipe yet; a verb without `self` sees to its arguments."""
+    if "self" not in inspect.signature(make).parameters:
+        return make
 
     @functools.wraps(make)
     def verb(self: object, *args: object, **kwargs: object) -> Any:
@@ -296,9 +286,7 @@ def _with_pipe(make: Callable[..., Any]) -> Callable[..., Any]:
 def _classes() -> dict[str, type[DataPipe[Any]]]:
     made: dict[str, type[DataPipe[Any]]] = {}
     for name, verb in VERBS.items():
-        make = DIFFERENT.get(verb) or _with_pipe(getattr(Pipe, verb))
-        if verb in DIFFERENT and verb not in TAKES_MORE:
-            make = _with_pipe(make)
+        make = _with_pipe(DIFFERENT.get(verb) or getattr(Pipe, verb))
         mixins = (MIXINS[name],) if name in MIXINS else ()
         made[name] = make_class(name, make, IterDataPipe, MODULE, mixins, verb)
     for name, make in SOURCES.items():
@@ -310,7 +298,7 @@ def _classes() -> dict[str, type[DataPipe[Any]]]:
 
 CLASSES: dict[str, Any] = _classes()
 for _name, _verb in VERBS.items():
-    setattr(IterDataPipe, _verb, make_verb(_verb, CLASSES[_name], DIFFERENT.get(_verb) or getattr(Pipe, _verb)))
+    put_verb(IterDataPipe, _verb, CLASSES[_name], DIFFERENT.get(_verb) or getattr(Pipe, _verb))
 for _op, _name in (
     (Batch, "Batcher"), (Map, "Mapper"), (Filter, "Filter"), (Flatmap, "FlatMapper"), (Unbatch, "UnBatcher"),
     (Shuffle, "Shuffler"), (InBatchShuffle, "InBatchShuffler"), (SetLength, "LengthSetter"), (Column, "Mapper"),

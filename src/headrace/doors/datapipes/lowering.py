@@ -112,20 +112,21 @@ def opened(node: DataPipe[Any]) -> Iterator[Any]:
         number = drawn_seed()
     if number is None:
         number = node.__dict__["_passes"] = node.__dict__.get("_passes", -1) + 1
-    return ApartCursor(_DirectOpening(pipe.ordinals(), number, told), pipe, None, 0)
+    # The number stands where a loader has its epoch: each pass has a new order.
+    return ApartCursor(SeededOpening(told, pipe.ordinals(), 0, number), pipe, None, 0)
 
 
-class _DirectOpening(Opening):
-    """A graph iterated without a loader: each pass has a new order, and seeds given by hand are obeyed."""
+class SeededOpening(Opening):
+    """A graph in which nodes, by their ids, were given seeds by hand."""
 
-    def __init__(self, ordinals: dict[int, int], number: int, told: dict[int, int]) -> None:
-        super().__init__(ordinals, 0, number)
-        self._told = told
+    def __init__(self, told: dict[int, int], *about: Any, **more: Any) -> None:
+        super().__init__(*about, **more)
+        self.told = told
 
     def here(self, node: Pipe[Any], turn: int = 0) -> Here:
         here = super().here(node, turn)
-        if id(node) in self._told:
-            here.seed = key(self._told[id(node)], "told", turn)
+        if id(node) in self.told:
+            here.seed = key(self.told[id(node)], "told", turn)
         return here
 
 

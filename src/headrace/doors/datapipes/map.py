@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.doors.datapipes import verbs as verbs
-from headrace.doors.datapipes.classes import make_class, make_verb
+from headrace.doors.datapipes.classes import make_class, put_verb
 from headrace.doors.datapipes.iter import CLASSES as STREAMS
 from headrace.doors.datapipes.iter import Chance
 from headrace.doors.datapipes.lowering import lowered
@@ -14,27 +14,24 @@ from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
 MODULE = "headrace.datapipes.map"
 
 
-class Loads:
+class Loads(MapDataPipe[Any]):
     """A table whose length may be known only when all of its source has been read."""
 
     def __len__(self) -> int:
-        node: Any = self
-        op = node.__dict__["_built"]
-        if op.read.table is None and lowered(node.__dict__["_sources"][0]).length() is None:
+        if self._map is None and lowered(self._sources[0]).length() is None:
             warnings.warn(
                 "Data from prior DataPipe are loaded to get length of IterToMapConverter before execution of the "
                 "pipeline. Please consider removing len().",
                 stacklevel=2,
             )
-        return int(op.size())
+        return int(self._built.size())
 
     @property
     def _map(self) -> dict[Any, Any] | None:
-        table: dict[Any, Any] | None = self.__dict__["_built"].read.table
-        return table
+        return self._built.read.table  # type: ignore[no-any-return]
 
     def _load_map(self) -> None:
-        self.__dict__["_built"].table()
+        self._built.table()
 
 
 VERBS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -56,10 +53,7 @@ for _name, (_verb, _make) in VERBS.items():
     # A shuffled table is a stream: its samples come one after the other.
     _base, _mixins = (IterDataPipe, (Chance,)) if _name == "Shuffler" else (MapDataPipe, ())
     CLASSES[_name] = make_class(_name, _make, _base, MODULE, _mixins, _verb)
-    setattr(MapDataPipe, _verb, make_verb(_verb, CLASSES[_name], _make))
+    put_verb(MapDataPipe, _verb, CLASSES[_name], _make)
 CLASSES = dict(sorted(CLASSES.items()))
-for _kind, _verb, _class, _make in (
-    (MapDataPipe, "to_iter_datapipe", STREAMS["MapToIterConverter"], verbs.to_iter),
-    (IterDataPipe, "to_map_datapipe", CLASSES["IterToMapConverter"], verbs.to_map),
-):
-    setattr(_kind, _verb, make_verb(_verb, _class, _make))
+put_verb(MapDataPipe, "to_iter_datapipe", STREAMS["MapToIterConverter"], verbs.to_iter)
+put_verb(IterDataPipe, "to_map_datapipe", CLASSES["IterToMapConverter"], verbs.to_map)

@@ -60,6 +60,11 @@ class DataPipe(Pipe[T]):
     original: ClassVar[str] = ""
     """What TorchData calls this class inside: texts that programs look for have that name."""
 
+    # Of a built node: what it does, the pipes that feed it, and the arguments that its constructor was given.
+    _built: Any
+    _sources: tuple[Pipe[Any], ...]
+    _given: dict[str, Any]
+
     op = _Computed(lambda node: _op_of(node))
     inputs = _Computed(lambda node: engine_inputs(node))
 
@@ -276,6 +281,19 @@ def register(cls: type[DataPipe[Any]], name: str, function: Callable[..., Any]) 
     setattr(cls, name, function)
 
 
+def verb_of(cls: type, name: str, doc: str | None, like: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The method that is the same as a class: `pipe.name(...)` is `cls(pipe, ...)`, with the arguments of `like`."""
+
+    def verb(self: object, *args: object, **kwargs: object) -> Any:
+        return cls(self, *args, **kwargs)
+
+    if like is not None:
+        functools.update_wrapper(verb, like)
+    verb.__name__, verb.__doc__ = name, doc
+    verb.made_by = cls  # type: ignore[attr-defined]
+    return verb
+
+
 def _who(function: object) -> Any:
     made = getattr(function, "made_by", function)
     return (getattr(made, "__module__", None), getattr(made, "__qualname__", None))
@@ -290,11 +308,7 @@ def functional_datapipe(name: str, enable_df_api_tracing: bool = False) -> Calla
         if not issubclass(cls, DataPipe):
             raise TypeError(f"`functional_datapipe` can only decorate IterDataPipe or MapDataPipe, not {cls.__name__}")
 
-        def verb(self: object, *args: object, **kwargs: object) -> Any:
-            return cls(self, *args, **kwargs)
-
-        verb.__name__, verb.__doc__ = name, cls.__doc__
-        verb.made_by = cls  # type: ignore[attr-defined]
+        verb = verb_of(cls, name, cls.__doc__)
         register(MapDataPipe if issubclass(cls, MapDataPipe) else IterDataPipe, name, verb)
         return cls
 
