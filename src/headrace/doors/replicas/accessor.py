@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.doors.replicas.feed import EpochFeeder, LoadingJob, Prefetching, SharingStrategy, one_by_one
 from headrace.doors.replicas.loader import DataLoader, DataLoaderMode
-from headrace.doors.replicas.tensors import tensors, torch_loaded
+from headrace.doors.replicas.tensors import AsTorchHasIt
 from headrace.doors.replicas.tree import spread
 from headrace.errors import BadOption, NoLength
 from headrace.pipe.graph import Pipe
@@ -29,8 +29,8 @@ class AsynchronousDataAccessor:
         rebatched_size: int | None = None,
     ) -> None:
         ahead = Prefetching(buffer_size, miss_sleep_time_in_ms, load_indefinitely, early_preload, sharing_strategy)
-        job, steps = _job(dataset, rebatched_size)
-        self._steps = steps
+        job = _job(dataset, rebatched_size)
+        self._steps = job.steps
         self._feed = EpochFeeder(job, ahead.policy(1), ahead)
 
     def __iter__(self) -> Iterator[Any]:
@@ -46,7 +46,7 @@ class AsynchronousDataAccessor:
         self._feed.close()
 
 
-def _job(dataset: object, rebatched_size: int | None) -> tuple[LoadingJob, int | None]:
+def _job(dataset: object, rebatched_size: int | None) -> LoadingJob:
     if isinstance(dataset, AsynchronousDataAccessor) or (
         isinstance(dataset, DataLoader) and dataset.mode is not DataLoaderMode.Sync
     ):
@@ -56,19 +56,10 @@ def _job(dataset: object, rebatched_size: int | None) -> tuple[LoadingJob, int |
     if isinstance(dataset, DataLoader):
         if rebatched_size is not None:
             raise BadOption("rebatched_size: a DataLoader's batches have the size of a step already; leave it out")
-        return dataset._planned.job, dataset._planned.steps
+        return dataset._job
     pipe = Pipe.of(dataset)
     if rebatched_size is not None:
-        return LoadingJob(pipe.flatmap(spread).batch(rebatched_size).collate(), _rebatched), None
-    known = pipe.length()
+        return LoadingJob(pipe.flatmap(spread).batch(rebatched_size).collate(), AsTorchHasIt())
     if pipe.indexed(0, 0) is not None:
-        return LoadingJob(one_by_one(pipe), _as_it_is, known), known
-    return LoadingJob(pipe, _as_it_is), known
-
-
-def _rebatched(batch: object) -> Any:
-    return tensors(batch) if torch_loaded() else batch
-
-
-def _as_it_is(item: object) -> Any:
-    return item
+        return LoadingJob(one_by_one(pipe), steps=pipe.length(), certain=True)
+    return LoadingJob(pipe, steps=pipe.length())

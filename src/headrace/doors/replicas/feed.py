@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
 
+from headrace.doors.replicas.partition import LeftOut
 from headrace.engine.epoch import Epoch
 from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import BadOption, meant
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
-from headrace.plan.share import EndPolicy
+from headrace.plan.share import EndPolicy, Share
 from headrace.plan.world import World
 
 WORDS = Words(
@@ -90,12 +91,19 @@ class LoadingJob:
     """What is loaded, whoever loads it."""
 
     pipe: Pipe[Any]
-    finish: Callable[[Any], Any]
+    finish: Callable[[Any], Any] | None = None
     """The last touch on a batch, in the user's process."""
     steps: int | None = None
-    """Batches of an epoch, where that is certain."""
+    """Batches of an epoch, if that can be known."""
+    certain: bool = False
+    """Whether it is exactly so many: a stream may not deliver what its len() says."""
     inputs: int | None = None
     """What one of these batches is made of: samples, or pieces that were loaded by themselves."""
+    share: Share | None = None
+    """Of a data set with random access: the arithmetic of its batches."""
+    left_out: LeftOut | None = None
+    stream: bool = False
+    """The data set is iterable, and read in one place."""
     world: World = field(default_factory=World)
     ends: EndPolicy = "short"
     seed: int = 0
@@ -110,6 +118,8 @@ class EpochFeeder:
         self.taken = 0
         """Batches handed out in the epoch at hand."""
         self._job = job
+        self._steps = job.steps if job.certain else None
+        self._finish = job.finish or (lambda batch: batch)
         self._ahead = ahead
         self._begun: Epoch[Any] | None = None
         self._closed = False
@@ -136,36 +146,38 @@ class EpochFeeder:
 
     def resume(self, state: dict[str, Any]) -> None:
         """The next iteration goes on from a snapshot."""
-        self._begun = self._before = None
-        self._first = []
+        self._forget()
         self.loader.load_state_dict(state)
 
     def close(self) -> None:
         self._closed = True
-        self._begun = self._before = None
-        self._first = []
+        self._forget()
         self.loader.close()
 
+    def _forget(self) -> None:
+        """Leave what was begun and not handed out."""
+        self._begun = self._before = None
+        self._first = []
+
     def _batches(self, epoch: Epoch[Any], first: list[Any], done: int) -> Iterator[Any]:
-        self.taken = done
-        job = self._job
-        if job.synthetic and job.steps:
-            batch = job.finish(first[0] if first else next(epoch))
+        self.taken, steps = done, self._steps
+        if self._job.synthetic and steps:
+            batch = self._finish(first[0] if first else next(epoch))
             epoch.close()
-            for self.taken in range(done + 1, job.steps + 1):
+            for self.taken in range(done + 1, steps + 1):
                 yield batch
             return
         onwards = self._ahead is not None and self._ahead.load_indefinitely
         for batch in chain(first, _told(epoch)):
             self.taken += 1
             self._before = None
-            if onwards and self.taken == job.steps:
+            if onwards and self.taken == steps:
                 # This was the last one: end the epoch now, so that its workers are free for the next.
                 surplus = list(epoch)
                 assert not surplus, "an epoch delivers exactly its steps"
                 self._begin()
                 onwards = False
-            yield job.finish(batch)
+            yield self._finish(batch)
         if onwards:
             self._begin()
 

@@ -1,10 +1,10 @@
 """The replica-aware DataLoader: one step holds the micro-batches of all replicas of this process, for all iterations.
 
-    dataset -> this process's block of the epoch's order (replicas_partition) -> combined batches -> collate
+    dataset -> this process's block of the epoch's order (`partition`) -> combined batches -> collate
 
     combined batch = batch_size * device iterations * gradient accumulation * groups of replicas
 
-Its layout, and the way back to the replicas, is in replicas_layout. The three modes load the same samples in the same
+Its layout, and the way back to the replicas, is in `layout`. The three modes load the same samples in the same
 order; they differ in who loads and how far ahead:
 
     Sync             the caller's own thread, or `num_workers` processes
@@ -22,7 +22,7 @@ from headrace.doors.replicas.feed import EpochFeeder, Prefetching
 from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.options import Options
 from headrace.doors.replicas.partition import LeftOut
-from headrace.doors.replicas.plan import Planned, Request
+from headrace.doors.replicas.plan import Request
 from headrace.doors.replicas.workers import Surroundings
 from headrace.errors import BadOption, NoLength, meant
 from headrace.loader import Loader, Stats
@@ -96,15 +96,15 @@ class DataLoader:
             "drop" if drop_last else ends or "short", self._seed(), self.shuffle, sampler, batch_sampler, collate_fn,
             rebatched_worker_size, options.synthetic_data,
         )  # fmt: skip
-        self._planned: Planned = request.planned()
+        self._job = request.planned()
         self.combinedBatchSize: int | None = request.combined
         """Samples of one step; None where a batch_sampler without `batch_size`, or the data set, decides that."""
         policy: dict[str, Any] = {"workers": num_workers} if ahead is None else ahead.policy(max(1, num_workers))
         if num_workers:
             policy["worker_init"] = Surroundings(
-                dataset, collate_fn, worker_init_fn, request.seed, num_workers, self._planned.stream
+                dataset, collate_fn, worker_init_fn, request.seed, num_workers, self._job.stream
             )
-        self._feed = EpochFeeder(self._planned.job, policy | _policy(others), ahead)
+        self._feed = EpochFeeder(self._job, policy | _policy(others), ahead)
         self._report()
 
     def __iter__(self) -> Iterator[Any]:
@@ -112,21 +112,21 @@ class DataLoader:
 
     def __len__(self) -> int:
         """Steps of one epoch, the same on every process."""
-        if self._planned.steps is None:
+        if self._job.steps is None:
             unknown = self.dataset if self.batch_sampler is None else self.batch_sampler
             raise NoLength(f"the length of this loader is not known: '{type(unknown).__name__}' has no len()")
-        return self._planned.steps
+        return self._job.steps
 
     @property
     def left_out(self) -> LeftOut | None:
         """What an epoch leaves out over all processes; None when that is not known in advance."""
-        return self._planned.left_out
+        return self._job.left_out
 
     @property
     def mask(self) -> list[bool] | None:
         """Of the batch handed out last: True for a sample, False for one that only fills the batch up. None for data
         sets without random access, whose batches are never filled up."""
-        share, taken = self._planned.share, self._feed.taken
+        share, taken = self._job.share, self._feed.taken
         return None if share is None or not taken else share.block(taken - 1).mask()
 
     def state_dict(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class DataLoader:
 
     def _report(self) -> None:
         """Say once, on one process, what an epoch leaves out."""
-        left, world = self.left_out, self._planned.job.world
+        left, world = self.left_out, self._job.world
         if left is None or not (left.batches or left.samples):
             return
         log.log(

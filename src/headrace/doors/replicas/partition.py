@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.op import Each, Here, Indexed, Op
+from headrace.op import Here, Indexed, Op
+from headrace.ops.shape.same import Same
 from headrace.plan.order import Chunked, Ints, Shuffled
 from headrace.plan.seed import key
 from headrace.plan.share import EndPolicy, Share
@@ -91,11 +92,8 @@ class ContiguousShards(Op[T, T]):
 
 
 @dataclass(frozen=True, slots=True)
-class HandOn(Each[T, T]):
+class HandOn(Same[T]):
     """What stands before is done by one worker and what follows, perhaps, by another: no random access through here."""
-
-    def apply(self, sample: T) -> T:
-        return sample
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         return None

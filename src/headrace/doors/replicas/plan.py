@@ -15,7 +15,7 @@ from headrace.doors.replicas.feed import LoadingJob, one_by_one
 from headrace.doors.replicas.joining import MicroBatches
 from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.partition import ContiguousShards, HandOn, LeftOut, share_of
-from headrace.doors.replicas.tensors import tensors, torch_loaded
+from headrace.doors.replicas.tensors import AsTorchHasIt
 from headrace.errors import BadOption
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import EndPolicy, Share
@@ -76,7 +76,8 @@ class Request:
     def drop_last(self) -> bool:
         return self.policy == "drop"
 
-    def planned(self) -> "Planned":
+    def planned(self) -> LoadingJob:
+        """What is to be loaded."""
         if self.batch_sampler is not None:
             return self._batch_sampled()
         if self.sampler is not None:
@@ -93,11 +94,11 @@ class Request:
             raise BadOption("shuffle=True needs a data set with len() and [i]; an iterable one shuffles itself")
         return replace(self._counted(pipe), stream=True)
 
-    def _partitioned(self, pipe: Pipe[Any]) -> "Planned":
+    def _partitioned(self, pipe: Pipe[Any]) -> LoadingJob:
         seed = self.seed if self.shuffle else None
         if self.combined is None:
             items = pipe.then(ContiguousShards(1, 1, 0, "short", 0, seed)) if self.shuffle else pipe
-            return self._done(self._finished(one_by_one(items)), None, LeftOut(0, 0, 0))
+            return self._job(self._finished(one_by_one(items)), LeftOut(0, 0, 0))
         world, samples = self.world, len(pipe)
         share = share_of(samples, self.combined, world.share_ranks, world.share_rank, self.policy)
         piece = self._piece(share)
@@ -111,7 +112,7 @@ class Request:
         else:
             steps = pipe.batch(self.combined, self.drop_last)
         inputs = self.combined // piece if piece else self.combined
-        return self._done(self._collated(steps), share, self._left_out(share), inputs)
+        return self._job(self._collated(steps), self._left_out(share), share, inputs)
 
     def _piece(self, share: Share) -> int | None:
         """How many samples a worker takes at a time: the most that divide a step evenly. Ends that are dealt out
@@ -122,18 +123,18 @@ class Request:
         fitting = next(size for size in range(self.piece, 0, -1) if share.batch % size == 0)
         return fitting if fitting < share.batch else None
 
-    def _counted(self, pipe: Pipe[Any], fetch: "SamplesByNumber | None" = None) -> "Planned":
+    def _counted(self, pipe: Pipe[Any], fetch: "SamplesByNumber | None" = None) -> LoadingJob:
         """Numbers of a sampler, or samples of a stream: all of it, in the order in which it comes."""
         if self.combined is None:
             items = pipe if fetch is None else pipe.map(fetch.one)
-            return self._done(self._finished(items), None, LeftOut(0, 0, 0))
+            return self._job(self._finished(items), LeftOut(0, 0, 0))
         known = pipe.length()
         share = None if known is None else share_of(known, self.combined, 1, 0, self.policy)
         pipe = pipe.batch(self.combined, self.drop_last)
         left_out = None if share is None else self._left_out(share)
-        return self._done(self._collated(pipe if fetch is None else pipe.map(fetch)), None, left_out)
+        return self._job(self._collated(pipe if fetch is None else pipe.map(fetch)), left_out)
 
-    def _batch_sampled(self) -> "Planned":
+    def _batch_sampled(self) -> LoadingJob:
         batches: Pipe[Any] = Pipe.of(self.batch_sampler)
         known, together = batches.length(), self.layout.micro_batches
         left_out = None
@@ -141,9 +142,9 @@ class Request:
             left_out = LeftOut(known % together if self.drop_last else 0, 0, None)
         dataset, steps = _map_style(self.dataset, "batch_sampler"), batches.batch(together, self.drop_last)
         if self.collate_fn is not None:
-            return self._done(steps.map(MicroBatches(dataset, self.collate_fn)), None, left_out)
+            return self._job(steps.map(MicroBatches(dataset, self.collate_fn)), left_out)
         # Stacking all samples of a step gives what stacking and joining would.
-        return self._done(steps.map(SamplesByNumber(dataset, nested=True)).collate(), None, left_out)
+        return self._job(steps.map(SamplesByNumber(dataset, nested=True)).collate(), left_out)
 
     def _collated(self, pipe: Pipe[Any]) -> Pipe[Any]:
         return pipe.collate() if self.collate_fn is None else pipe.collate(self.collate_fn)
@@ -155,27 +156,22 @@ class Request:
         assert self.batch_size is not None
         return LeftOut(*divmod(share.left_out, self.batch_size), share.left_out)
 
-    def _done(
-        self, pipe: Pipe[Any], share: Share | None, left_out: LeftOut | None, inputs: int | None = None
-    ) -> "Planned":
-        steps = pipe.length() if share is None else share.steps
-        finish = _AsTorchHasIt() if self.collate_fn is None else _as_it_is
-        # A stream may not deliver what its len() says: only arithmetic is certain.
-        certain = None if share is None else steps
-        job = LoadingJob(pipe, finish, certain, inputs, self.world, self.policy, self.seed, self.synthetic)
-        return Planned(job, steps, share, left_out)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Planned:
-    """What will be done: the job, its length if that can be known, and for map-style data sets the arithmetic."""
-
-    job: LoadingJob
-    steps: int | None
-    share: Share | None
-    left_out: LeftOut | None
-    stream: bool = False
-    """The data set is iterable, and read in one place."""
+    def _job(
+        self, pipe: Pipe[Any], left_out: LeftOut | None, share: Share | None = None, inputs: int | None = None
+    ) -> LoadingJob:
+        return LoadingJob(
+            pipe,
+            finish=AsTorchHasIt() if self.collate_fn is None else None,
+            steps=pipe.length() if share is None else share.steps,
+            certain=share is not None,
+            inputs=inputs,
+            share=share,
+            left_out=left_out,
+            world=self.world,
+            ends=self.policy,
+            seed=self.seed,
+            synthetic=self.synthetic,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,22 +191,6 @@ class SamplesByNumber:
 
 def joined(pieces: list[list[Any]]) -> list[Any]:
     return [sample for piece in pieces for sample in piece]
-
-
-class _AsTorchHasIt:
-    """Arrays as tensors, from the first batch on, if torch is loaded by then."""
-
-    def __init__(self) -> None:
-        self._convert: bool | None = None
-
-    def __call__(self, batch: object) -> Any:
-        if self._convert is None:
-            self._convert = torch_loaded()
-        return tensors(batch) if self._convert else batch
-
-
-def _as_it_is(batch: object) -> Any:
-    return batch
 
 
 def _map_style(dataset: object, name: str) -> Any:

@@ -10,13 +10,19 @@ from typing import Any
 from headrace.doors.replicas.tree import mapped
 
 
-def torch_loaded() -> bool:
-    return "torch" in sys.modules
+class AsTorchHasIt:
+    """Batches as torch's default_collate has them: every array is a tensor, every plain tuple a list.
 
+    That is so from the first batch on, if torch is loaded by then.
+    """
 
-def tensors(batch: object) -> Any:
-    """The batch with every array as a tensor and every plain tuple as a list, as torch's default_collate has it."""
-    return mapped(batch, _tensor, list)
+    def __init__(self) -> None:
+        self._convert: bool | None = None
+
+    def __call__(self, batch: object) -> Any:
+        if self._convert is None:
+            self._convert = "torch" in sys.modules
+        return mapped(batch, _tensor, list) if self._convert else batch
 
 
 def concatenate(parts: list[Any]) -> Any:

@@ -4,12 +4,12 @@ Dicts, tuples, named tuples, dataclasses and lists are containers, and so is any
 without an array or a container in it is a leaf of its own: a column of strings, say, one per sample.
 """
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any
 
 from headrace.errors import BadOption
+from headrace.nested import is_container, rebuilt
 
 Leaf = Callable[[Any], Any]
 
@@ -38,21 +38,12 @@ def registerCustomArgParser(type_: type, parser: ICustomArgParser) -> None:
 
 def mapped(tree: object, leaf: Leaf, plain: type[Any] = tuple) -> Any:
     """The same tree with `leaf` applied to its leaves; tuples without names become `plain`."""
-    for kind in type(tree).__mro__:
-        if kind in _PARSERS:
-            parser = _PARSERS[kind]
-            return parser.reconstruct(tree, iter([leaf(t) for t in parser.yieldTensors(tree)]))
-    if isinstance(tree, tuple):
-        parts = [mapped(part, leaf, plain) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else plain(parts)
-    if isinstance(tree, Mapping):
-        return {key: mapped(part, leaf, plain) for key, part in tree.items()}
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = [field.name for field in dataclasses.fields(tree)]
-        return dataclasses.replace(tree, **{name: mapped(getattr(tree, name), leaf, plain) for name in names})
-    if isinstance(tree, list) and any(map(_nests, tree)):
-        return [mapped(part, leaf, plain) for part in tree]
-    return leaf(tree)
+    if (parser := _parser(tree)) is not None:
+        return parser.reconstruct(tree, iter([leaf(t) for t in parser.yieldTensors(tree)]))
+    if not is_container(tree) or (isinstance(tree, list) and not any(map(_nests, tree))):
+        return leaf(tree)
+    made = rebuilt(tree, lambda part: mapped(part, leaf, plain))
+    return plain(made) if type(made) is tuple else made
 
 
 def rows(tree: object) -> int:
@@ -92,9 +83,8 @@ def _extent(leaf: object) -> int:
 
 
 def _nests(part: object) -> bool:
-    return (
-        isinstance(part, Mapping | tuple | list)
-        or getattr(part, "shape", None) is not None
-        or dataclasses.is_dataclass(part)
-        or any(kind in _PARSERS for kind in type(part).__mro__)
-    )
+    return is_container(part) or getattr(part, "shape", None) is not None or _parser(part) is not None
+
+
+def _parser(tree: object) -> ICustomArgParser | None:
+    return next((_PARSERS[kind] for kind in type(tree).__mro__ if kind in _PARSERS), None)

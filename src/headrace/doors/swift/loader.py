@@ -78,31 +78,8 @@ class SwiftLoader(Iterator[Any]):
         max_buffer_size: int | None = None,
         **more: object,
     ) -> None:
-        if worker_per_consumer is not None:
-            more["worker_per_consumer"] = worker_per_consumer
-        if seed is not None:
-            more["seed"] = seed
-        self._options = Options.of(
-            dataset_class=dataset_class,
-            dataset_kwargs=dataset_kwargs,
-            batch_size=batch_size,
-            nb_consumer=nb_consumer,
-            shuffle=shuffle,
-            data_queue_size=data_queue_size,
-            message_queue_size=message_queue_size,
-            collate_fn=collate_fn,
-            logger=logger,
-            batch_encoder=batch_encoder,
-            batch_decoder=batch_decoder,
-            nearby_shuffle=nearby_shuffle,
-            benchmark=benchmark,
-            benchmark_file=benchmark_file,
-            validate=validate,
-            multithread=multithread,
-            max_nb_batch_on_device=max_nb_batch_on_device,
-            max_buffer_size=max_buffer_size,
-            **more,
-        )
+        named = {name: value for name, value in locals().items() if name not in ("self", "more")}
+        self._options = Options.of(named, more)
         self._running: Running | None = None
         self._closing: Callable[[], Any] = lambda: None
         self._closed = False

@@ -12,11 +12,17 @@ from headrace.doors.swift.log import LogTo
 from headrace.doors.swift.plan import ArcPlan
 from headrace.errors import BadOption, meant
 
-WHOLE = {
+WHOLE: dict[str, int | None] = {
     "batch_size": 1, "nb_consumer": 1, "worker_per_consumer": 1, "data_queue_size": 1, "message_queue_size": 1,
-    "nearby_shuffle": 0, "max_nb_batch_on_device": 0, "max_buffer_size": 0,
+    "nearby_shuffle": 0, "max_nb_batch_on_device": 0, "max_buffer_size": 0, "seed": None,
 }  # fmt: skip
-"""Whole numbers and the least that each may be."""
+"""Whole numbers and the least that each may be; None: any."""
+DEFAULTS: dict[str, Callable[[dict[str, Any]], int]] = {
+    "seed": lambda given: int(time.time() * 1000),
+    "nearby_shuffle": lambda given: 5 * given["batch_size"],
+    "max_buffer_size": lambda given: max(2, given["data_queue_size"] // given["worker_per_consumer"]),
+}
+"""What None means, where that depends on the other arguments or the time."""
 FLAGS = ("shuffle", "benchmark", "validate", "multithread")
 FUNCTIONS = ("collate_fn", "batch_encoder", "batch_decoder")
 ALIASES = {"seed_numer": "seed", "nb_worker_per_consumer": "worker_per_consumer"}
@@ -32,40 +38,40 @@ class Options:
     batch_size: int
     nb_consumer: int
     worker_per_consumer: int
-    shuffle: bool = True
+    shuffle: bool
     seed: int
-    data_queue_size: int = 10
-    message_queue_size: int = 10
-    collate_fn: Callable[[list[Any]], Any] | None = None
-    logger: LogTo | None = None
-    batch_encoder: Callable[[Any], Any] | None = None
-    batch_decoder: Callable[[Any], Any] | None = None
+    data_queue_size: int
+    message_queue_size: int
+    collate_fn: Callable[[list[Any]], Any] | None
+    logger: LogTo | None
+    batch_encoder: Callable[[Any], Any] | None
+    batch_decoder: Callable[[Any], Any] | None
     nearby_shuffle: int
-    benchmark: bool = True
-    benchmark_file: str | Path | None = None
-    validate: bool = True
-    multithread: bool = True
-    max_nb_batch_on_device: int = 1
+    benchmark: bool
+    benchmark_file: str | Path | None
+    validate: bool
+    multithread: bool
+    max_nb_batch_on_device: int
     max_buffer_size: int
 
     @classmethod
-    def of(cls, **given: Any) -> "Options":
-        """Options from the arguments as they were given; what was left out is not among them."""
-        given = _named(given)
-        for name in ("dataset_class", "dataset_kwargs", "batch_size", "nb_consumer", "worker_per_consumer"):
-            if name not in given:
-                raise TypeError(f"SwiftLoader() needs the argument {name!r}")
-        for name in ("seed", "nearby_shuffle", "max_buffer_size"):
-            if given.get(name) is None:
-                given.pop(name, None)
+    def of(cls, named: Mapping[str, Any], more: Mapping[str, Any]) -> "Options":
+        """Options from the arguments of a SwiftLoader, and those that were given under other names."""
+        given = dict(named)
+        for alias, value in more.items():
+            name = ALIASES[alias]
+            if given[name] is not None:
+                raise TypeError(f"SwiftLoader() got {name!r} twice: as {name!r} and under another name ({alias!r})")
+            given[name] = value
+        if given["worker_per_consumer"] is None:
+            raise TypeError("SwiftLoader() needs the argument 'worker_per_consumer'")
         for name, least in WHOLE.items():
-            if name in given:
+            if given[name] is not None or name not in DEFAULTS:
                 given[name] = _whole(name, given[name], least)
-        given.setdefault("seed", int(time.time() * 1000))
-        given["seed"] = _whole("seed", given["seed"], None)
-        given.setdefault("nearby_shuffle", 5 * given["batch_size"])
-        given.setdefault("max_buffer_size", max(2, given.get("data_queue_size", 10) // given["worker_per_consumer"]))
-        given["logger"] = LogTo.of(given.get("logger"))
+        for name, default in DEFAULTS.items():
+            if given[name] is None:
+                given[name] = default(given)
+        given["logger"] = LogTo.of(given["logger"])
         return cls(**given)
 
     def __post_init__(self) -> None:
@@ -127,23 +133,6 @@ def names_checked(init: Callable[P, None]) -> Callable[P, None]:
         init(*args, **given)
 
     return checked
-
-
-def _named(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments under their own names."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        proper = ALIASES.get(name, name)
-        if proper in found:
-            raise TypeError(
-                f"SwiftLoader() got {proper!r} twice: as {proper!r} and under another name ({_others(proper)})"
-            )
-        found[proper] = value
-    return found
-
-
-def _others(proper: str) -> str:
-    return ", ".join(repr(alias) for alias, name in ALIASES.items() if name == proper)
 
 
 def _whole(name: str, value: Any, least: int | None) -> int:
