@@ -204,8 +204,7 @@ class DataLoader2(Generic[T]):
             samples, self._samples = self._samples, None
             if isinstance(self._loader, Loader):
                 samples.close()
-            if hasattr(self.reading_service, "finalize_iteration"):
-                self.reading_service.finalize_iteration()
+            self._tell("finalize_iteration")
 
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) of one epoch on this rank."""
@@ -225,22 +224,22 @@ class DataLoader2(Generic[T]):
 
     def _pause(self) -> None:
         self._paused = True
-        self._told("_pause")
+        self._tell("_pause")
 
     def _resume(self) -> None:
         if not self._paused:
             warnings.warn("Resume is called when `DataLoader2` is not paused. No operation is performed.", stacklevel=3)
             return
         self._paused = False
-        self._told("_resume")
+        self._tell("_resume")
 
     def _limit(self, num_batches: int | None) -> None:
-        if hasattr(self.reading_service, "_limit"):
-            self.reading_service._limit(num_batches)
+        self._tell("_limit", num_batches)
 
-    def _told(self, what: str) -> None:
+    def _tell(self, what: str, *about: object) -> None:
+        """Call a method of the service, if it has it."""
         if hasattr(self.reading_service, what):
-            getattr(self.reading_service, what)()
+            getattr(self.reading_service, what)(*about)
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -302,8 +301,8 @@ class DataLoader2(Generic[T]):
         self._leave()
         if self._loader is not None:
             self._loader.close()
-        if self._running is not None and hasattr(self.reading_service, "finalize"):
-            self.reading_service.finalize()
+        if self._running is not None:
+            self._tell("finalize")
 
     def __enter__(self) -> "DataLoader2[T]":
         return self

@@ -56,7 +56,7 @@ def to_graph(dp: object, *, debug: bool = False) -> Any:
 
 def _group(node: object) -> str:
     """Branches of one node have one name."""
-    if isinstance(node, DataPipe) and not is_own(node) and "instance_id" in node.__dict__["_given"]:
+    if isinstance(node, DataPipe) and not is_own(node) and "instance_id" in node._given:
         (source, *_) = sources_of(node)
         return f"{type(node).__name__} of {id(source)}"
     return str(id(node))

@@ -162,7 +162,7 @@ def is_shard_point(node: Any) -> bool:
     """Whether work is divided at this pipe."""
     if is_own(node):
         return callable(getattr(node, "apply_sharding", None))
-    return isinstance(node.op if not isinstance(node, DataPipe) else node.__dict__["_built"], Sharding)
+    return isinstance(node.op if not isinstance(node, DataPipe) else node._built, Sharding)
 
 
 def shuffled_before_sharding(datapipe: object) -> bool:
@@ -182,7 +182,7 @@ def _shuffles(node: Any) -> bool:
         return is_shuffle(node)
     if not isinstance(node, DataPipe):
         return isinstance(node.op, Shuffle)
-    return isinstance(node.__dict__["_built"], Shuffle) and not node.__dict__.get("_off")
+    return isinstance(node._built, Shuffle) and not node.__dict__.get("_off")
 
 
 def lint(datapipe: object, workers: int) -> list[str]:

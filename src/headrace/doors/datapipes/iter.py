@@ -56,7 +56,7 @@ class Seeded:
         return self.__dict__.get("_told")
 
 
-class Chance(Seeded):
+class RandomOrder(Seeded):
     """A pipe whose order is random: it can be switched off, too."""
 
     def set_shuffle(self, shuffle: bool = True) -> Any:
@@ -99,7 +99,7 @@ class Shards:
         return Shard(count, number)
 
 
-class First(DataPipe[Any]):
+class LimitedLength(DataPipe[Any]):
     """A pipe of at most so many samples."""
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class NoLen:
     length_text = "object of type '{name}' has no len()"
 
 
-class OfLists(Chance, FromFunction, DataPipe[Any]):
+class OfLists(RandomOrder, FromFunction, DataPipe[Any]):
     """Without a function, as long as all its lists together."""
 
     def __len__(self) -> int:
@@ -153,7 +153,7 @@ class UntilRead(DataPipe[Any]):
         raise NoLength(self.length_text.format(name=self.original))
 
 
-class Pauses:
+class Pausable:
     """A pipe that had a thread of its own; reading ahead is the engine's now, and nothing has to stop."""
 
     def pause(self) -> None:
@@ -162,7 +162,7 @@ class Pauses:
     resume = shutdown = pause
 
 
-class Stays(Pauses):
+class InTrainingProcess(Pausable):
     """A pipe that runs where the training loop runs."""
 
     def is_replicable(self) -> bool:
@@ -189,10 +189,10 @@ class SplitPart(DataPipe[Any]):
 # --- the table --------------------------------------------------------------------------------------------------------
 
 MIXINS: dict[str, type] = {
-    "BatchMapper": FromFunction, "Cycler": Endless, "FlatMapper": FromFunction, "FullSync": Stays, "Header": First,
-    "InBatchShuffler": Chance, "InMemoryCacheHolder": UntilRead, "PinMemory": Stays, "Prefetcher": Pauses,
-    "RandomSplitter": SplitPart, "RoutedDecoder": Decodes,
-    "ShardingFilter": Shards, "ShuffledFlatMapper": OfLists, "Shuffler": Chance,
+    "BatchMapper": FromFunction, "Cycler": Endless, "FlatMapper": FromFunction, "FullSync": InTrainingProcess,
+    "Header": LimitedLength, "InBatchShuffler": RandomOrder, "InMemoryCacheHolder": UntilRead,
+    "PinMemory": InTrainingProcess, "Prefetcher": Pausable, "RandomSplitter": SplitPart, "RoutedDecoder": Decodes,
+    "ShardingFilter": Shards, "ShuffledFlatMapper": OfLists, "Shuffler": RandomOrder,
 }  # fmt: skip
 
 for _name in (

@@ -74,7 +74,7 @@ def op_of(node: Any) -> Op[Any, Any]:
     """What a node does to its inputs."""
     if is_own(node):
         return own_op(node, streams_of(node), seeded=True)
-    return node.in_force(node.__dict__["_built"])  # type: ignore[no-any-return]
+    return node.in_force(node._built)  # type: ignore[no-any-return]
 
 
 def own_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:

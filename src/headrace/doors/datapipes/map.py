@@ -7,7 +7,7 @@ from typing import Any
 from headrace.doors.datapipes import verbs as verbs
 from headrace.doors.datapipes.classes import make_class, put_verb
 from headrace.doors.datapipes.iter import CLASSES as STREAMS
-from headrace.doors.datapipes.iter import Chance
+from headrace.doors.datapipes.iter import RandomOrder
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
 
@@ -51,7 +51,7 @@ CLASSES: dict[str, Any] = {
 }
 for _name, (_verb, _make) in VERBS.items():
     # A shuffled table is a stream: its samples come one after the other.
-    _base, _mixins = (IterDataPipe, (Chance,)) if _name == "Shuffler" else (MapDataPipe, ())
+    _base, _mixins = (IterDataPipe, (RandomOrder,)) if _name == "Shuffler" else (MapDataPipe, ())
     CLASSES[_name] = make_class(_name, _make, _base, MODULE, _mixins, _verb)
     put_verb(MapDataPipe, _verb, CLASSES[_name], _make)
 CLASSES = dict(sorted(CLASSES.items()))

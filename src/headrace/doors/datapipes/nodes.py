@@ -133,9 +133,9 @@ class DataPipe(Pipe[T]):
             return known
         if is_own(self):
             raise NoLength(f"object of type '{type(self).__name__}' has no len()")
-        sources = self.__dict__["_sources"]
+        sources = self._sources
         # (Some are told by the user, some never know.)
-        told = "length" in self.__dict__["_given"] or self.length_text.startswith("object of type")
+        told = "length" in self._given or self.length_text.startswith("object of type")
         if pipe.inputs and not told and pipe.op.length((1,) * len(pipe.inputs)) is not None:
             for source in sources:  # the one whose length is missing says so
                 if not (self.original in ASK_FIRST and not _is_sized(source)):
@@ -211,7 +211,7 @@ def is_own(node: object) -> bool:
 def sources_of(node: Any) -> tuple[Pipe[Any], ...]:
     """The pipes that feed a node."""
     if not is_own(node):
-        return node.__dict__["_sources"] if isinstance(node, DataPipe) else node.inputs  # type: ignore[no-any-return]
+        return node._sources if isinstance(node, DataPipe) else node.inputs
     found: dict[int, Pipe[Any]] = {}
     for value in node.__dict__.values():
         _collect(value, found)
