@@ -1,5 +1,6 @@
 """Keys, and what is done with the global generators."""
 
+import pickle
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -49,6 +50,29 @@ def test_a_generator_depends_on_its_key_only() -> None:
     assert generator(key(1, 2)).random(5).tolist() == first
     assert generator(key(1, 3)).random(5).tolist() != first
     assert generator(0).random() != generator(2**64 - 1).random()
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_a_generator_draws_what_philox_draws_with_this_key(k: int) -> None:
+    ours, theirs = generator(k), np.random.Generator(np.random.Philox(key=k))
+    assert repr(ours.bit_generator.state) == repr(theirs.bit_generator.state)
+    assert ours.integers(0, 2**63, 5).tolist() == theirs.integers(0, 2**63, 5).tolist()
+
+
+def test_what_a_generator_spawns_depends_on_its_key_only() -> None:
+    def drawn(made: np.random.Generator) -> list[float]:
+        return [child.random() for child in (*made.spawn(2), *made.spawn(1))]
+
+    assert drawn(generator(5)) == drawn(generator(5))
+    assert len({*drawn(generator(5)), *drawn(generator(6))}) == 6
+
+
+def test_a_generator_travels_as_it_stands() -> None:
+    made = generator(5)
+    made.random(3)
+    copied = pickle.loads(pickle.dumps(made))
+    assert copied.random(4).tolist() == made.random(4).tolist()
+    assert copied.spawn(1)[0].random() == made.spawn(1)[0].random()
 
 
 def test_a_fresh_seed_is_new_each_time_and_touches_no_generator() -> None:

@@ -1,4 +1,4 @@
-"""Randomness is keyed, never carried: the only module that makes or touches random generators.
+"""Randomness is keyed, never carried: the only module, with `plan/keyed.py`, that makes or touches random generators.
 
 A key is a 64-bit number derived from what the randomness is *for* (seed, epoch, op, position). Whoever has the key has
 the same random numbers, in any process and at any time, so a snapshot stores nothing about generators.
@@ -59,9 +59,9 @@ def numbered(*parts: int | str | bytes) -> Callable[[int], int]:
 
 def generator(k: int) -> "np.random.Generator":
     """A new numpy generator that depends on the key only."""
-    from numpy.random import Generator, Philox
+    from headrace.plan.keyed import keyed
 
-    return Generator(Philox(key=k))
+    return keyed(k)
 
 
 def fresh() -> int:
