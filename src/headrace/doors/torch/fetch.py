@@ -1,8 +1,9 @@
 """Fetch: the samples of one batch of indices from a map-style dataset, collated.
 
-A ticket is `(first, index, own)`: `index` is what the batch sampler gave (or, without batches, the sampler), `first`
-the number of the batch's first sample in the epoch, which `headrace.rng()` is keyed by, and `own` says that it goes to
-the worker that it belongs to (see `watch`). An error gains a note that names the index.
+A ticket is `(first, index, packed, own)`: `index` is what the batch sampler gave (or, without batches, the sampler), or
+its numbers `packed` as bytes, `first` the number of the batch's first sample in the epoch, which `headrace.rng()` is
+keyed by, and `own` says that it goes to the worker that it belongs to (see `watch`). An error gains a note that names
+the index.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,13 @@ from headrace.op import Each, place
 
 SHOWN = 8
 """Indices of a batch that an error names."""
+WIDTH = 8
+"""Bytes of a packed index."""
+
+
+def numbers(packed: bytes) -> list[int]:
+    """The list of indices again."""
+    return memoryview(packed).cast("q").tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +55,9 @@ class Fetch(Each[Any, Any]):
     def apply(self, sample: Any) -> Any:
         if sample is SKIP:
             return Skipped()
-        first, index, own = sample
+        first, index, packed, own = sample
+        if packed:
+            index = numbers(index)
         if WorkerWatch.now is not None:
             return WorkerWatch.now.make(partial(self._batch, first, index), own)
         batch = self._batch(first, index)

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from headrace.doors.torch import seeds as seeds
-from headrace.doors.torch.fetch import SKIP
+from headrace.doors.torch.fetch import SKIP, WIDTH, numbers
 from headrace.doors.torch.orders import KNOWN, order_of, permuted
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
@@ -26,7 +26,7 @@ from headrace.sources.listed import Pinned
 
 
 class Indices(Iterator[Any]):
-    """Tickets `(first, index, own)` of one epoch."""
+    """Tickets `(first, index, packed, own)` of one epoch (see `fetch`)."""
 
     def __init__(self, index_sampler: Any, iterator: Any, batched: bool, keep: int) -> None:
         self._iterator = iterator
@@ -35,16 +35,18 @@ class Indices(Iterator[Any]):
         self._known = known
         self._sampler = index_sampler.sampler if known and batched else index_sampler
         self._size = index_sampler.batch_size if known and batched else 1
-        self._drop_last = known and batched and index_sampler.drop_last
+        self._fewest = self._size if known and batched and index_sampler.drop_last else 1
+        """Indices that a batch of a known sampler must have."""
         self._tells = stateful(iterator)
-        self._first = self._number = 0
-        self._marks: deque[tuple[int, int, Any]] = deque([(0, 0, None)], maxlen=keep)
-        """After each of the last batches: its number, the samples until then, the state of the sampler's iterator."""
-        self._ahead: deque[Any] = deque()
-        self._given: deque[Any] = deque(maxlen=keep)
-        """Those given out last."""
+        self._drawn: deque[tuple[int, int, Any, Any]] = deque([(0, 0, None, SKIP)], maxlen=keep)
+        """The last batches: how many there are with this one, samples until then, the state of the sampler's iterator
+        then, and `(first, index, packed)`, or SKIP, or the error that is raised in its place."""
+        self._first = 0
+        """Samples in all that was drawn."""
+        self._number = 0
+        """Batches that are drawn, and"""
         self._out = 0
-        """The number of the one that is given out next."""
+        """those that are given out."""
         self._avoid: frozenset[int] = frozenset()
         self.pins = False
         """Each belongs to the worker that torch would give it to."""
@@ -57,73 +59,73 @@ class Indices(Iterator[Any]):
         return order_of(self._sampler)
 
     def __next__(self) -> Any:
-        drawn = self._ahead.popleft() if self._ahead else self._drawn()
-        self._given.append(drawn)
-        number, self._out = self._out, self._out + 1
-        if isinstance(drawn, Exception):
-            raise drawn
-        if drawn is SKIP:
-            return SKIP
-        item = (*drawn, not self.free)
+        if self._out == self._number:
+            self._draw()
+        number = self._out
+        given = self._drawn[number - self._number][3]
+        self._out = number + 1
+        if type(given) is not tuple:
+            if given is SKIP:
+                return SKIP
+            raise given
+        item = (*given, not self.free)
         return Pinned(item, number) if self.pins else item
 
     def again(self, number: int) -> None:
         """Give out once more what was given out, from this number on."""
-        back = [self._given.pop() for _ in range(self._out - number)]
-        self._ahead.extendleft(back)
         self._out = number
 
     def forget(self, error: Exception) -> None:
         """The error of a sampler has reached the caller. Its frames hold the iterator, which must be able to end."""
-        for place, given in enumerate(self._given):
+        for place, (*before, given) in enumerate(self._drawn):
             if given is error:
-                self._given[place] = None
+                self._drawn[place] = (*before, SKIP)
 
-    def _drawn(self) -> Any:
+    def _draw(self) -> None:
         """The next one, or the error that is raised in its place."""
+        first = self._first
+        drawn: Any
         try:
-            return self._draw()
+            if not self._known:
+                index, packed = next(self._iterator), False
+                count = _length(index) if self._batched else 1
+            else:
+                index, packed, count = self._take()
+            drawn = SKIP if self._number in self._avoid else (first, index, packed)
         except StopIteration:
             raise
         except Exception as error:
-            return error
+            drawn, count = error, 0
+        self._mark(self._number + 1, first + count, drawn)
 
-    def _draw(self) -> Any:
-        try:
-            index = self._take() if self._known else next(self._iterator)
-        except StopIteration:
-            raise
-        except Exception:
-            self._number += 1  # it is raised in the place of a batch
-            self._mark()
-            raise
-        first, number = self._first, self._number
-        self._first += _length(index) if self._batched else 1
-        self._number += 1
-        self._mark()
-        return SKIP if number in self._avoid else (first, index)
-
-    def _take(self) -> Any:
-        taken = self._order.take(self._size)
-        if not taken or (self._drop_last and len(taken) < self._size):
+    def _take(self) -> tuple[Any, bool, int]:
+        """What the known sampler gives next, whether that is packed, and of how many samples."""
+        order = self._order
+        taken = order.raw(self._size) if order.packed else order.take(self._size)
+        count = len(taken) // WIDTH if order.packed else len(taken)
+        if count < self._fewest:
             raise StopIteration
-        return taken if self._batched else taken[0]
+        if self._batched:
+            return taken, order.packed, count
+        return (numbers(taken) if order.packed else taken)[0], False, 1
 
-    def _mark(self) -> None:
-        self._marks.append((self._number, self._first, deepcopy(self._iterator.state_dict()) if self._tells else None))
+    def _mark(self, number: int, samples: int, drawn: Any) -> None:
+        state = deepcopy(self._iterator.state_dict()) if self._tells else None
+        # (An interrupt is heard at calls only: these happen together.)
+        self._number, self._first = number, samples
+        self._drawn.append((number, samples, state, drawn))
 
     def at(self, number: int) -> tuple[int, Any]:
         """The samples in the first `number` batches, and where the sampler's iterator stood after them, if it tells."""
-        for known, samples, state in self._marks:
+        for known, samples, state, _ in self._drawn:
             if known == number:
                 return samples, state
         return number * self._size, None
 
-    def go_to(self, number: int, samples: int, done: list[int], state: Any, *, peek: bool = True) -> None:
+    def go_to(self, number: int, samples: int, done: list[int], state: Any) -> None:
         """Leave out `number` batches (`samples` samples), and later those that are `done`."""
         if state is not None and self._tells:
             self._iterator.load_state_dict(state)
-            self._first = samples
         elif self._known:
             # The batch size may be another one now: what counts is how many samples were delivered.
             found = self._order.skip(samples)
@@ -131,20 +133,19 @@ class Indices(Iterator[Any]):
                 raise SnapshotRefused(
                     f"the snapshot stands at sample {samples}, but the sampler gives only {found} now"
                 )
-            self._first = samples
         else:
+            samples = 0
             for passed in range(number):
                 index = next(self._iterator, _END)
                 if index is _END:
                     raise SnapshotRefused(
                         f"the snapshot stands at batch {number}, but the sampler gives only {passed} now"
                     )
-                self._first += _length(index) if self._batched else 1
-        self._number = self._out = number
+                samples += _length(index) if self._batched else 1
+        self._mark(number, samples, SKIP)
+        self._out = number
         self._avoid = frozenset(done)
-        self._mark()
-        if peek:
-            self.peek()
+        self.peek()
 
     def check(self, then: object) -> None:
         """Raise if the sampler draws among another number of samples than when a snapshot was taken."""
@@ -162,9 +163,9 @@ class Indices(Iterator[Any]):
 
     def peek(self) -> None:
         """Draw the next index now: samplers that draw random numbers at their first index draw them all then."""
-        if not self._ahead:
+        if self._out == self._number:
             with suppress(StopIteration):
-                self._ahead.append(self._drawn())
+                self._draw()
 
 
 class IndexLists:
@@ -248,7 +249,7 @@ def pass_epoch(loader: Any, state: dict[str, Any], *, listed: bool) -> None:
         iterator = begin(loader, state["start"], state["at"]["drawn"])
         if listed:
             indices = Indices(loader._index_sampler, iterator, loader._auto_collation, 2)
-            indices.go_to(state["at"]["batches"], state["at"]["samples"], [], None, peek=True)
+            indices.go_to(state["at"]["batches"], state["at"]["samples"], [], None)
 
 
 @contextmanager

@@ -142,16 +142,18 @@ class Iteration(_BaseDataLoaderIter):
         if here is not None:
             self._loader.go_to(self._number, here)
         progress = LoaderProgress(plan.style(loader), self._crew.count, start, drawn, self._loader)
-        progress.before = 0 if at is None else at["batches"]
+        progress.delivered = 0 if at is None else at["batches"]
         progress.indices = self._lists.now
         progress.unordered = not self._iterable and not loader.in_order and loader.num_workers > 0
         done = frozenset() if at is None or self._iterable else frozenset(at["done"])
-        progress.counts = progress.next = Counts(0, progress.before, done, self._own)
+        progress.counts = progress.next = Counts(progress.delivered, done, self._own)
         if not self._iterable and not loader.num_workers and stateful(loader.dataset):
             progress.dataset = loader.dataset
         self._failed: list[int] = []
         """Batches that have failed since the last one that was received."""
-        self._promised: int | None = loader._IterableDataset_len_called
+        self._promised: int | None = loader._IterableDataset_len_called if self._iterable else None
+        self._looks = self._keeps_state or progress.unordered or self._twins is not None or self._promised is not None
+        """Something has to be known of each batch."""
         self._progress = progress
         if loader._autosave is not None:
             loader._autosave.form = progress.form()
@@ -233,18 +235,19 @@ class Iteration(_BaseDataLoaderIter):
         assert epoch is not None
         # (An interrupt is heard at calls only: these happen together or not at all.)
         progress.counts = progress.next
+        progress.delivered += 1
         self._num_yielded += 1
         epoch.received = epoch.handed
         return data
 
     def _take(self) -> Any:
         """The next batch, which is not delivered yet."""
-        if self._epoch is None:
+        epoch = self._epoch
+        if epoch is None:
             raise StopIteration
-        epoch, number = self._epoch, None
         while True:
             held = bool(self._held)
-            data = self._next_item(epoch)
+            data = self._held.pop() if held else self._next_item(epoch)
             if len(self._engine.restarts) != self._deaths:
                 self._warn_of_death()
             if self._num_workers and not self._engine.running():
@@ -253,43 +256,45 @@ class Iteration(_BaseDataLoaderIter):
             if kind is Skipped:
                 self._due = max(0, self._due - 1)
                 epoch.pass_over(stay=False)
-                continue
-            if self._watched is not None and self._watched.hear(kind):
+            elif self._watched is not None and self._watched.hear(kind):
                 epoch.redo()
-                continue
-            if kind is Carried:
-                data = data.batch
-            if kind is Raised:
-                if not held:
-                    epoch.pass_over(stay=True)
-                raise data.take()
-            break
-        progress, counts = self._progress, self._progress.counts
-        own, prefix, done = counts.own, counts.prefix, counts.done
-        if kind is WithState or progress.unordered or self._twins is not None:
+            else:
+                break
+        if kind is Raised:
+            if not held:
+                epoch.pass_over(stay=True)
+            raise data.take()
+        if kind is Carried:
+            data = data.batch
+        if self._looks:
+            data = self._looked_at(epoch, data)
+        if self.stopwatch is not None:
+            self.stopwatch.batch(self._loader.stats().waited)
+        if self._save is not None:
+            self._save(False)
+        return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
+
+    def _looked_at(self, epoch: Epoch[Any], data: Any) -> Any:
+        """The batch alone, after what the state or a warning has to know of it is noted."""
+        progress, twins, promised, number = self._progress, self._twins, self._promised, None
+        prefix, done, own = progress.counts
+        if self._keeps_state or progress.unordered or twins is not None:
             number = number_of(epoch.state(ahead=True))
-        if kind is WithState:
+        if type(data) is WithState:
             assert number is not None
             data, state = data
             own = {**own, str(number % self._num_workers): state}
         if progress.unordered and number is not None:
             prefix, done = counted(prefix, {*done, *self._failed, number})
-        progress.next = Counts(counts.batches + 1, prefix, done, own)
+        progress.next = Counts(prefix, done, own)
         self._failed.clear()
-        if self.stopwatch is not None:
-            self.stopwatch.batch(self._loader.stats().waited)
-        if self._twins is not None and number is not None and self._twins.see(number % self._crew.count, data):
+        if twins is not None and number is not None and twins.see(number % self._crew.count, data):
             self._warn_of_twins()
-        promised = self._promised
-        if promised is not None and self._iterable and progress.next.batches > promised:
-            self._warn_of_length(promised, progress.next.batches)
-        if self._save is not None:
-            self._save(False)
-        return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
+        if promised is not None and self._num_yielded >= promised:
+            self._warn_of_length(promised, self._num_yielded + 1)
+        return data
 
     def _next_item(self, epoch: Epoch[Any]) -> Any:
-        if self._held:
-            return self._held.pop()
         try:
             return epoch.take()
         except StopIteration:
@@ -324,7 +329,7 @@ class Iteration(_BaseDataLoaderIter):
             f"are drawn in it from now on differ from a run without this{lost if self._keeps_state else ''}. "
             f"DataLoader(..., reproducible=True) has the same values in any case",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
     def _warn_of_twins(self) -> None:
@@ -334,11 +339,11 @@ class Iteration(_BaseDataLoaderIter):
             f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
             f"__iter__ by torch.utils.data.get_worker_info()",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _warn_of_length(self, promised: int, taken: int) -> None:
-        warnings.warn(too_long(self._dataset, promised, taken, self._num_workers), UserWarning, stacklevel=4)
+        warnings.warn(too_long(self._dataset, promised, taken, self._num_workers), UserWarning, stacklevel=5)
 
     # --- ends and state -----------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ Only samplers of exactly torch's classes are known here; a subclass may do anyth
 draws when torch's sampler would draw, from the same generator, the same numbers.
 
     take(n)   the next n indices, fewer at the end
+    raw(n)    the same as bytes, 64 bits each, if the order is `packed`: workers make numbers of them, not the consumer
     skip(n)   leave n out: one permutation, or one bulk draw, and no index by index
 """
 
@@ -20,12 +21,18 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from headrace.doors.torch.fetch import WIDTH, numbers
+
 CHUNK = 32
 """Indices that RandomSampler draws at a time when it draws with replacement."""
+IN_A_ROW = 1 << 14
+"""Indices of SequentialSampler that are made at a time; for many more torch would start threads."""
 
 
 class Plain:
     """Any iterable."""
+
+    packed = False
 
     def __init__(self, sampler: Any) -> None:
         self._indices = iter(sampler)
@@ -41,78 +48,84 @@ class Plain:
         return n - left
 
 
-class Sequential:
-    """SequentialSampler."""
-
-    def __init__(self, sampler: SequentialSampler) -> None:
-        self._source = sampler.data_source
-        self._indices: range | None = None
-
-    def take(self, n: int) -> list[int]:
-        indices = range(len(self._source)) if self._indices is None else self._indices
-        self._indices = indices[n:]
-        return list(indices[:n])
-
-    def skip(self, n: int) -> int:
-        indices = range(len(self._source)) if self._indices is None else self._indices
-        self._indices = indices[n:]
-        return min(n, len(indices))
-
-
 class IndexChunks:
     """Tensors of indices, drawn one after the other when they are needed."""
 
-    def __init__(self) -> None:
-        self._tensors: Iterator[Any] | None = None
-        self._now = torch.empty(0, dtype=torch.int64)
-        self._at = 0
+    packed = True
+    """What `raw` gives are the indices."""
 
-    def _draw(self) -> Iterator[Any]:
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+        self._tensors: Iterator[torch.Tensor] | None = None
+        self._now = memoryview(b"")
+        """The last one, as bytes, and how far it is used."""
+        self._at = 0
+        self._bulk = 0
+        """So many indices are about to be left out: the next tensor may be a large one."""
+
+    def _draw(self) -> Iterator[torch.Tensor]:
         raise NotImplementedError
 
-    def _index(self, numbers: list[int]) -> list[Any]:
-        return numbers
-
     def take(self, n: int) -> list[Any]:
-        taken: list[int] = []
-        while len(taken) < n:
-            if self._at >= len(self._now) and not self._next():
-                break
-            part = self._now[self._at : self._at + n - len(taken)].tolist()
-            self._at += len(part)
+        return numbers(self.raw(n))
+
+    def raw(self, n: int) -> bytes:
+        wanted = n * WIDTH
+        taken = bytes(self._now[self._at : self._at + wanted])
+        self._at += len(taken)
+        while len(taken) < wanted and self._next():
+            part = bytes(self._now[: wanted - len(taken)])
+            self._at = len(part)
             taken += part
-        return self._index(taken)
+        return taken
 
     def skip(self, n: int) -> int:
         left = n
         while left:
-            if self._at >= len(self._now) and not self._next(left):
+            self._bulk = left
+            if self._at >= len(self._now) and not self._next():
                 break
-            step = min(left, len(self._now) - self._at)
-            self._at += step
+            step = min(left, (len(self._now) - self._at) // WIDTH)
+            self._at += step * WIDTH
             left -= step
+        self._bulk = 0
         return n - left
 
-    def _next(self, ahead: int = 0) -> bool:
-        """The next tensor; when `ahead` indices are left out anyway, it may be a large one."""
+    def _next(self) -> bool:
         if self._tensors is None:
             self._tensors = self._draw()
-        self._bulk = ahead
         found = next(self._tensors, None)
         if found is None:
             return False
-        self._now, self._at = found, 0
+        array: Any = found.cpu().numpy()
+        self._now, self._at = memoryview(array).cast("B"), 0
         return True
+
+
+class Sequential(IndexChunks):
+    """SequentialSampler."""
+
+    _made = 0
+    """Indices that are made, or left out."""
+
+    def _draw(self) -> Iterator[torch.Tensor]:
+        length = len(self._sampler.data_source)
+        while self._made < length:
+            first, self._made = self._made, min(length, self._made + IN_A_ROW)
+            yield torch.arange(first, self._made)
+
+    def skip(self, n: int) -> int:
+        """What is left out is not made."""
+        at = self._made - (len(self._now) - self._at) // WIDTH
+        stop = min(at + n, len(self._sampler.data_source))
+        self._made, self._at = stop, len(self._now)
+        return stop - at
 
 
 class Random(IndexChunks):
     """RandomSampler, with or without replacement."""
 
-    def __init__(self, sampler: RandomSampler) -> None:
-        super().__init__()
-        self._sampler = sampler
-
-    def _draw(self) -> Iterator[Any]:
+    def _draw(self) -> Iterator[torch.Tensor]:
         sampler = self._sampler
         n = len(sampler.data_source)
         draw = sampler.generator
@@ -135,28 +148,22 @@ class Random(IndexChunks):
 
 
 class Subset(IndexChunks):
-    """SubsetRandomSampler."""
+    """SubsetRandomSampler: what it draws are places in its own list of indices, which may be anything."""
 
-    def __init__(self, sampler: SubsetRandomSampler) -> None:
-        super().__init__()
-        self._sampler = sampler
+    packed = False
 
-    def _draw(self) -> Iterator[Any]:
+    def _draw(self) -> Iterator[torch.Tensor]:
         yield torch.randperm(len(self._sampler.indices), generator=self._sampler.generator)
 
-    def _index(self, numbers: list[int]) -> list[Any]:
+    def take(self, n: int) -> list[Any]:
         indices = self._sampler.indices
-        return [indices[i] for i in numbers]
+        return [indices[i] for i in super().take(n)]
 
 
 class WeightedDraws(IndexChunks):
     """WeightedRandomSampler."""
 
-    def __init__(self, sampler: WeightedRandomSampler) -> None:
-        super().__init__()
-        self._sampler = sampler
-
-    def _draw(self) -> Iterator[Any]:
+    def _draw(self) -> Iterator[torch.Tensor]:
         s = self._sampler
         yield torch.multinomial(s.weights, s.num_samples, s.replacement, generator=s.generator)
 

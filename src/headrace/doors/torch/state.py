@@ -29,10 +29,8 @@ VERSION = 2
 
 
 class Counts(NamedTuple):
-    """What the caller has received of an epoch, as far as the engine does not know it."""
+    """What the caller has received of an epoch, as far as its number of batches does not say it."""
 
-    batches: int = 0
-    """Since the iterator was made or, with workers that stay, since the epoch began."""
     prefix: int = 0
     done: frozenset[int] = frozenset()
     """Where batches come in any order: all before `prefix` are delivered, and these."""
@@ -51,8 +49,8 @@ class LoaderProgress:
         """Whether the base seed was drawn at the start of this epoch, and how often the sampler was iterated."""
         self.engine = engine
         self.epoch = engine.epoch
-        self.before = 0
-        """Batches of the epoch that were delivered before this iterator was made."""
+        self.delivered = 0
+        """Batches of the epoch that the caller has, or had before this iterator was made."""
         self.counts = self.next = Counts()
         """What was received, and what will be when the batch at hand is handed over."""
         self.unordered = False
@@ -89,7 +87,7 @@ class LoaderProgress:
         _, place = self.engine.place(ahead)
         assert isinstance(place, RunPlace)
         if self.indices is None:
-            return {"place": place.plain(), "batches": self.before + counts.batches, "drawn": self.drawn}
+            return {"place": place.plain(), "batches": self.delivered + ahead, "drawn": self.drawn}
         number = place.place.number if isinstance(place.place, Item) else 0
         if self.unordered:
             number = counts.prefix
