@@ -211,16 +211,16 @@ def start_of(loader: Any, samplers: bool) -> dict[str, Any]:
                 start[f"{name} generator"] = seeds.generator_state(own)
         elif type(sampler) in KNOWN:
             if type(sampler) is not SequentialSampler:
-                start["torch"] = seeds.global_torch()
+                start["torch"] = seeds.generator_state()
         elif type(sampler) not in (BatchSampler, DistributedSampler) and not stateful(sampler):
-            start["torch"], start["others"] = seeds.global_torch(), seeds.global_others()
+            start["torch"], start["others"] = seeds.generator_state(), seeds.global_others()
     return start
 
 
 def again(loader: Any, start: dict[str, Any]) -> None:
     """Put the loader's generator and the sampler back to the start of the epoch; global generators are left alone."""
     if loader.generator is not None and "loader" in start:
-        seeds.set_generator_state(loader.generator, start["loader"])
+        seeds.set_generator_state(start["loader"], loader.generator)
     for name, sampler in _samplers(loader):
         if f"{name} state" in start:
             if not stateful(sampler):
@@ -231,7 +231,7 @@ def again(loader: Any, start: dict[str, Any]) -> None:
         if f"{name} epoch" in start and hasattr(sampler, "set_epoch"):
             sampler.set_epoch(start[f"{name} epoch"])
         if f"{name} generator" in start and isinstance(getattr(sampler, "generator", None), torch.Generator):
-            seeds.set_generator_state(sampler.generator, start[f"{name} generator"])
+            seeds.set_generator_state(start[f"{name} generator"], sampler.generator)
 
 
 def begin(loader: Any, start: dict[str, Any], drawn: list[int]) -> Any:
@@ -258,7 +258,7 @@ def borrowed_globals(start: dict[str, Any]) -> Iterator[None]:
     outside = seeds.Globals()
     try:
         if "torch" in start:
-            seeds.set_global_torch(start["torch"])
+            seeds.set_generator_state(start["torch"])
         if "others" in start:
             seeds.set_global_others(start["others"])
         yield

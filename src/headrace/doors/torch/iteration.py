@@ -25,7 +25,7 @@ from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.freedom import Freedom
 from headrace.doors.torch.indices import IndexLists, Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch.processes import ShownProcess, processes
-from headrace.doors.torch.seeds import base_seed, set_global_torch
+from headrace.doors.torch.seeds import base_seed, set_generator_state
 from headrace.doors.torch.state import Counts, LoaderProgress, counted, number_of, refuse_states, restore
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.doors.torch.twins import Twins, too_long
@@ -46,10 +46,7 @@ class Iteration(_BaseDataLoaderIter):
 
     def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
         if resume is not None and resume["at"] is None and "torch" in resume["start"] and loader.num_workers:
-            set_global_torch(resume["start"]["torch"])  # it goes on from there, for later epochs too
-        self._make(loader, resume)
-
-    def _make(self, loader: Any, resume: dict[str, Any] | None) -> None:
+            set_generator_state(resume["start"]["torch"])  # it goes on from there, for later epochs too
         self._iterable = plan.is_iterable(loader)
         self._base_seed: int
         if resume is not None and resume["at"] is None and resume["num_workers"] == loader.num_workers == 0:
@@ -65,7 +62,7 @@ class Iteration(_BaseDataLoaderIter):
             if at is None and resume["base_seed"] is not None and loader.persistent_workers:
                 self._draws_seed = False  # workers that stay keep the seed of their first epoch
                 if "torch" in start:
-                    set_global_torch(start["torch"])
+                    set_generator_state(start["torch"])
             self._sampler_iter = iter(self._index_sampler)
             self._base_seed = self._seed_again(loader, resume)
         self._persistent = loader.persistent_workers and loader.num_workers > 0
@@ -135,9 +132,8 @@ class Iteration(_BaseDataLoaderIter):
             here = None if place is None else RunPlace.read(place)
         else:
             self._lists.now = self._list(loader, start, at, first)
-            self._watched = (
-                Freedom(loader._evidence, self._lists.now, self._num_workers) if self._crew.watched else None
-            )
+            if self._crew.watched:
+                self._watched = Freedom(loader._evidence, self._lists.now, self._num_workers)
             here = None if at is None else RunPlace(Item(at["batches"]))
         if here is not None:
             self._loader.go_to(self._number, here)

@@ -44,7 +44,7 @@ from headrace.doors.torch.freedom import ADVICE, Evidence
 from headrace.doors.torch.indices import IndexLists, pass_epoch, start_of
 from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
-from headrace.doors.torch.seeds import global_torch
+from headrace.doors.torch.seeds import generator_state
 from headrace.doors.torch.state import LoaderProgress, check, snapshot
 from headrace.plan.world import World
 
@@ -238,7 +238,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         for name in ("torch", "others"):
             start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
         if self.order_goes_on and self.num_workers and not plan.is_iterable(self):
-            start["torch"] = global_torch()
+            start["torch"] = generator_state()
         # Persistent workers keep the seed of their first epoch.
         seed, number = (base_seed, epoch + 1) if self.persistent_workers and base_seed is not None else (None, 0)
         return {

@@ -22,6 +22,7 @@ from torch.utils.data import (
 )
 
 from headrace.doors.torch.fetch import WIDTH, numbers
+from headrace.doors.torch.seeds import base_seed
 
 CHUNK = 32
 """Indices that RandomSampler draws at a time when it draws with replacement."""
@@ -131,7 +132,7 @@ class Random(IndexChunks):
         draw = sampler.generator
         if draw is None:
             draw = torch.Generator()
-            draw.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
+            draw.manual_seed(base_seed(None))
         if not sampler.replacement:
             for _ in range(sampler.num_samples // n):
                 yield torch.randperm(n, generator=draw)

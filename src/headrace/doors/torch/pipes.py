@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import IterDataPipe, MapDataPipe, get_worker_info
 from torch.utils.data.graph_settings import apply_random_seed, apply_sharding
 
+from headrace.doors.torch.seeds import base_seed
 from headrace.op import place
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
@@ -33,7 +34,7 @@ class PipeStream(IterDataPipe[Any]):
 
     def begin(self, generator: torch.Generator | None) -> None:
         """Before an epoch, in the training process: rank 0 says by which seed all of them shuffle."""
-        self.seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+        self.seed = base_seed(generator)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self.rank, self.ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
             self._agreement = self._agreement or Agreement.of(World(self.rank, self.ranks))

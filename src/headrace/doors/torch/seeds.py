@@ -36,20 +36,12 @@ class Globals:
         torch.set_rng_state(self._torch)
 
 
-def global_torch() -> bytes:
-    """The state of torch's global generator, as plain data."""
-    return torch.get_rng_state().numpy().tobytes()
-
-
-def set_global_torch(saved: object) -> None:
-    torch.set_rng_state(_tensor(saved))
-
-
-def generator_state(generator: torch.Generator) -> bytes:
+def generator_state(generator: torch.Generator = torch.default_generator) -> bytes:
+    """The state of a generator, or of torch's global one, as plain data."""
     return generator.get_state().numpy().tobytes()
 
 
-def set_generator_state(generator: torch.Generator, saved: object) -> None:
+def set_generator_state(saved: object, generator: torch.Generator = torch.default_generator) -> None:
     try:
         generator.set_state(_tensor(saved))
     except RuntimeError as refused:
