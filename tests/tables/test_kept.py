@@ -29,7 +29,7 @@ KINDS = {
 }
 
 
-def in_units(table: pa.Table, sizes: list[int], memory: int = 1 << 20) -> UnitTable:
+def in_units(table: pa.Table, sizes: list[int], memory: int = 1 << 20, masked: bool = True) -> UnitTable:
     """The rows of a table, `sizes` of them in each unit."""
     ends = np.cumsum(sizes)
 
@@ -37,8 +37,8 @@ def in_units(table: pa.Table, sizes: list[int], memory: int = 1 << 20) -> UnitTa
         part = table.select(names).slice(int(ends[unit] - sizes[unit]), sizes[unit])
         return iter(part.combine_chunks().to_batches())
 
-    masked = frozenset(table.column_names)
-    return UnitTable(table.schema, masked, ends, read, memory, lambda names: 50 * len(names))
+    missing = frozenset(table.column_names if masked else ())
+    return UnitTable(table.schema, missing, ends, read, memory, lambda names: 50 * len(names))
 
 
 @st.composite

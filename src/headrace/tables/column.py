@@ -77,6 +77,8 @@ class ArrowColumn:
     dtype: Any = None
     may_miss: bool = True
     """Whether values may be missing: decided once for all rows, so that no batch is masked when another is not."""
+    sound: bool = False
+    """Its text was looked at where it was taken from and is what it says: a batch need not be looked at again."""
 
     def __len__(self) -> int:
         return len(self.array)

@@ -57,7 +57,7 @@ def depart(table: Table, form: str) -> Any:
 def _departs(column: ArrowColumn, form: str) -> bool:
     if form not in ("numpy", "torch") or (form == "torch" and column.may_miss):
         return False
-    return DepartingText.fits(column.array)
+    return DepartingText.fits(column.array, column.sound)
 
 
 def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:

@@ -4,6 +4,7 @@ Strings that a worker makes only for pickle to take them apart again cost more t
 nothing follows in the worker that could look at them, they are made once, by the consumer.
 """
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from headrace.tables.packages import package
 
 LEAST = 2048
 """Bytes of a column: pickle is as fast for less."""
-Buffer = NDArray[np.uint8] | None
 
 
 class DepartingText:
@@ -27,32 +27,41 @@ class DepartingText:
         self._listed = listed
 
     @staticmethod
-    def fits(array: Any) -> bool:
+    def fits(array: Any, sound: bool = False) -> bool:
+        """Whether it can travel so; `sound`: that it is valid is known."""
         if not is_text(array.type) or array.offset:
             return False
         letters = array.buffers()[2]
         if letters is None or letters.size < LEAST:
             return False
-        try:
-            array.validate(full=True)
-        except package("pyarrow").ArrowInvalid:
-            return False  # what is not UTF-8 is an error where it was read, not where it arrives
-        return True
+        return sound or is_sound(array)  # what is not UTF-8 is an error where it was read, not where it arrives
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         array, rows, width = self._array, len(self._array), width_of(self._array.type)
         valid, offsets, letters = array.buffers()
+        (end,) = np.frombuffer(offsets, f"i{width}", 1, rows * width).tolist()
         # Cut, because a slice of a column holds all of its memory.
-        ends = np.frombuffer(offsets, f"i{width}", rows + 1)
-        parts = [
-            None if valid is None else np.frombuffer(valid, np.uint8, -(-rows // 8)),
-            ends.view(np.uint8),
-            np.frombuffer(letters, np.uint8, ends[-1]),
+        cut = [
+            None if valid is None else valid.slice(0, -(-rows // 8)),
+            offsets.slice(0, (rows + 1) * width),
+            letters.slice(0, end),
         ]
+        # (Not as numpy arrays: pickle needs longer for the head of one than for all else here.)
+        whole = pickle.PickleBuffer if protocol >= 5 else bytes
+        parts = [None if part is None else whole(part) for part in cut]
         return _arrived, (str(array.type), rows, parts, self._listed)
 
 
-def _arrived(kind: str, length: int, buffers: list[Buffer], listed: bool) -> NDArray[Any] | list[Any]:
+def is_sound(array: Any) -> bool:
+    """Whether offsets and letters are what they should be: those of text, UTF-8."""
+    try:
+        array.validate(full=True)
+    except package("pyarrow").ArrowInvalid:
+        return False
+    return True
+
+
+def _arrived(kind: str, length: int, buffers: list[Any], listed: bool) -> NDArray[Any] | list[Any]:
     """Pickle calls this by name: the strings."""
     pa = package("pyarrow")
     parts = [None if part is None else pa.py_buffer(part) for part in buffers]

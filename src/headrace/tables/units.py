@@ -40,8 +40,8 @@ READ = 1 << 20
 """Bytes of a unit that are read at a time."""
 Batches = Callable[[int, list[str]], Iterator[Any]]
 """Reads these columns of one unit, as pyarrow record batches."""
-_Rows = tuple[NDArray[np.uint8], dict[str, Any]]
-"""Records as bytes, and columns without a fixed size as Arrow arrays."""
+_Rows = tuple[NDArray[np.uint8], dict[str, ArrowColumn]]
+"""Records as bytes, and columns without a fixed size."""
 
 
 class UnitTable:
@@ -151,20 +151,25 @@ class UnitTable:
             plan = self._plans[names] = GatherPlan(fields, self._template, whole=True)
         owners = np.searchsorted(self.ends, positions, side="right")
         texts = [name for name in names if name in self._arrow]
-        rows, arrays = self._at_once(positions, owners, texts) or self._by_unit(positions, owners, texts)
+        rows, others = self._at_once(positions, owners, texts) or self._by_unit(positions, owners, texts)
         found, blocks = plan.lay(rows) if rows.shape[1] else (self._empty(names, len(positions)), [])
-        for name, array in arrays.items():
-            found[name] = replace(self._arrow[name], array=array)
+        found |= others
         return Table({name: found[name] for name in names}, len(positions), None, blocks)
 
     def _at_once(self, positions: Ints, owners: Ints, texts: list[str]) -> _Rows | None:
-        """Records and Arrow arrays of these rows, if all their units stay where this process has met them."""
+        """Records and columns of these rows, if all their units stay where this process has met them."""
         kept = self._kept
         if kept is None or not kept.has(owners, texts):
             return None
         offsets = positions - self._starts[owners]
-        arrays = {name: kept.text(name, owners, offsets) for name in texts}
-        return None if None in arrays.values() else (kept.records(owners, offsets), arrays)
+        columns = {}
+        for name in texts:
+            like, array = self._arrow[name], kept.text(name, owners, offsets)
+            if array is None:
+                return None
+            # (By hand: `replace` costs as much as the offsets of a batch.)
+            columns[name] = ArrowColumn(array, like.field, like.dtype, like.may_miss, kept.sound(name))
+        return kept.records(owners, offsets), columns
 
     def _by_unit(self, positions: Ints, owners: Ints, names: list[str]) -> _Rows:
         """The same, with one fetch for each unit; those that are in no slot are read."""
@@ -179,8 +184,11 @@ class UnitTable:
             unit, start, stop = units[turn]
             some = None if chosen is None else chosen.slice(start, stop - start)
             self._fetch(unit, offsets[start:stop], rows[start:stop], texts, turn, some)
-        arrays = {name: _taken(_joined(parts, self._arrow[name].field), back) for name, parts in texts.items()}
-        return _reordered(rows, back), arrays
+        columns = {}
+        for name, parts in texts.items():
+            like = self._arrow[name]
+            columns[name] = replace(like, array=_taken(_joined(parts, like.field), back))
+        return _reordered(rows, back), columns
 
     def _empty(self, names: tuple[str, ...], rows: int) -> dict[str, Column]:
         """Columns whose values have no bytes: lists of a fixed size of 0."""
