@@ -70,6 +70,11 @@ class Opening:
         return kind(self, node, state, turn, paired)
 
 
+def _own(note: Any) -> Any:
+    """A copy where it could be changed: an op may go on counting in the list that a state holds."""
+    return copy.deepcopy(note) if isinstance(note, list | tuple | dict) else note
+
+
 class Cursor(InputCursor[Any]):
     """One op at work."""
 
@@ -109,7 +114,7 @@ class Cursor(InputCursor[Any]):
         self.here = self._opening.here(self.node, turn)
         self.here.lenient = self.here.lenient and not self._paired
         self.here.emitted = self.emitted = emitted
-        self.here.note = self.note = note
+        self.note, self.here.note = note, _own(note)
         self.here.replays = skip
         self.here._rest = WeakMethod(self._rest)
         self.here._stand = WeakMethod(self._stand)
@@ -142,7 +147,7 @@ class Cursor(InputCursor[Any]):
         return sample
 
     def _rest(self, note: object) -> None:
-        self.note = note
+        self.note = note = _own(note)
         if not self.node.op.quiet and self.emitted - self._captured[0] >= self._opening.checkpoint:
             self._captured = (self.emitted, note, [c.state() for c in self.inputs])
 

@@ -23,7 +23,7 @@ class KeySequence(ISpawnableSeedSequence):
             return np.array((self._key, 0), np.uint64)
         return SeedSequence(self._key).generate_state(n_words, dtype)
 
-    def spawn(self, n_children: int) -> list[SeedSequence]:
+    def spawn(self, n_children: int) -> Any:
         if self._children is None:
             self._children = SeedSequence(self._key)
         return self._children.spawn(n_children)

@@ -10,7 +10,7 @@ Each raises AssertionError with what is wrong:
     repeat      two readings are equal, bit by bit
     length      `length()`, where it says a number, is the number of samples
     access      what `index()` gives is what `flow()` emits (perhaps in another order), whatever the order of access
-    resume      reading can stop after every sample and go on from its state, through JSON
+    resume      reading can stop after every sample and go on from its state, through JSON; states stay as they were
     notes       what the op says to `here.rest()` is plain data, and its own `accepts()` takes it
     workers     two threads deliver what one does, in the first epoch and in the second
 """
@@ -182,13 +182,30 @@ def _check_resume(pipe: Pipe[Any], whole: list[Any], equal: Equality) -> None:
     for checkpoint, at in product((1, None), range(len(whole) + 1)):
         cursor = _open(pipe, checkpoint=checkpoint)
         before = list(islice(cursor, at))
-        try:
-            state = json.loads(json.dumps(cursor.state()))
-        except (TypeError, ValueError) as refused:
-            raise AssertionError(f"its state after {at} samples is not plain data: {refused}") from refused
+        state = json.loads(_written(cursor.state(), at))
         _check_notes(pipe, state)
-        after = list(_open(pipe, state, checkpoint))
+        after = _read_on(_open(pipe, state, checkpoint), at)
         _compare(whole, before + after, equal, f"stopped after {at} samples and resumed")
+
+
+def _written(state: Any, at: int) -> str:
+    try:
+        return json.dumps(state)
+    except (TypeError, ValueError) as refused:
+        raise AssertionError(f"its state after {at} samples is not plain data: {refused}") from refused
+
+
+def _read_on(cursor: Any, at: int) -> list[Any]:
+    """The rest, with a state after each sample: none may change while reading goes on."""
+    samples, states = [], []
+    for number, sample in enumerate(cursor, at + 1):
+        samples.append(sample)
+        state = cursor.state()
+        states.append((number, state, _written(state, number)))
+    for number, state, was in states:
+        if (now := json.dumps(state)) != was:
+            raise AssertionError(f"its state after {number} samples changed while reading went on: {was} became {now}")
+    return samples
 
 
 def _check_notes(pipe: Pipe[Any], state: Any) -> None:
