@@ -16,9 +16,10 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption
-from headrace.sources.stored import packed, source
-from headrace.sources.stored.form import DamagedFile
+from headrace.sources.stored import index, packed, source
+from headrace.sources.stored.form import DamagedFile, Found, Spans
 from headrace.sources.stored.litdata_chunks import open_chunk
+from headrace.sources.stored.packed import Members
 from tests.depth import depth
 from tests.sources.stored import writers
 
@@ -123,20 +124,74 @@ def test_compressed_shards_of_mds_are_read(tmp_path: Path, ending: str) -> None:
     rows = [{"x": i.to_bytes(8, "little"), "s": b"t" * i} for i in range(60)]
     made = writers.mds(tmp_path / "m", {"x": ("int", 8), "s": ("str", None)}, [rows[:25], rows[25:]])
     want = list(Loader(Pipe.stored(made)))
-    index = json.loads((made / "index.json").read_text())
-    for shard in index["shards"]:
+    listed = json.loads((made / "index.json").read_text())
+    for shard in listed["shards"]:
         plain = made / shard["raw_data"]["basename"]
         (made / f"{plain.name}.{ending}").write_bytes(pack(plain.read_bytes()))
         plain.unlink()
         shard["zip_data"] = {"basename": f"{plain.name}.{ending}"}
-    (made / "index.json").write_text(json.dumps(index))
+    (made / "index.json").write_text(json.dumps(listed))
     assert list(Loader(Pipe.stored(made))) == want
     for left in made.glob("*.index"):
         left.unlink()
-    damaged = made / index["shards"][1]["zip_data"]["basename"]
+    damaged = made / listed["shards"][1]["zip_data"]["basename"]
     damaged.write_bytes(b"\xff" + damaged.read_bytes()[1:30])
     with pytest.raises(DamagedFile, match=r"damaged|cut off"):
         list(Loader(Pipe.stored(made)))
+
+
+@pytest.mark.parametrize("zeros", [1, 3, 4, 512, 3 << 20])
+@pytest.mark.parametrize("kind", list(PACKS))
+def test_zeros_between_members_and_behind_them_are_passed_over(tmp_path: Path, kind: str, zeros: int) -> None:
+    pack, ending = PACKS[kind]
+    path, half = tmp_path / f"a.jsonl.{ending}", len(TEXT) // 2
+    path.write_bytes(pack(TEXT[:half]) + bytes(zeros) + pack(TEXT[half:]) + bytes(zeros))
+    assert list(Loader(Pipe.stored(path))) == ROWS
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 4, 512])
+@pytest.mark.parametrize("kind", list(PACKS))
+def test_bytes_behind_a_member_that_are_none_are_an_error_that_names_the_place(
+    tmp_path: Path, kind: str, zeros: int
+) -> None:
+    pack, ending = PACKS[kind]
+    path, member = tmp_path / f"a.jsonl.{ending}", pack(TEXT)
+    path.write_bytes(member + bytes(zeros) + b"other")
+    with pytest.raises(DamagedFile, match=rf"a\.jsonl.* no compressed member begins at byte {len(member) + zeros}$"):
+        Pipe.stored(path).length()
+
+
+def test_a_file_of_nothing_but_zeros_and_a_note_that_is_cut_off_are_errors(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(bytes(4096))
+    with pytest.raises(DamagedFile, match="no compressed member begins at byte 0"):
+        Pipe.stored(path).length()
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(zstd(TEXT) + struct.pack("<II", 0x184D2A53, 1 << 20) + zstd(TEXT))
+    with pytest.raises(DamagedFile, match="is cut off at byte"):
+        Pipe.stored(path).length()
+
+
+def test_an_index_of_an_older_version_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Version 2 ended a compressed file at the first zeros behind a member, and a line that reached over them."""
+    path, half = tmp_path / "a.jsonl.gz", len(TEXT) // 2
+    path.write_bytes(gzip.compress(TEXT[:half]) + bytes(512) + gzip.compress(TEXT[half:]))
+    lost = Spans.of([0], [len(gzip.compress(TEXT[:half]))])
+    with monkeypatch.context() as before:
+        before.setattr(index, "VERSION", 2)
+        before.setattr(Members, "find", lambda self, file, start: iter([Found(lost, file.size)]))
+        assert 0 < Pipe.stored(path).length() < len(ROWS)  # type: ignore[operator]
+    source._catalog.cache_clear()
+    source._files.__init__()  # type: ignore[misc]
+    with caplog.at_level("INFO", "headrace"):
+        assert list(Loader(Pipe.stored(path))) == ROWS
+    assert "of version 2" in caplog.text
+    monkeypatch.setattr(index, "VERSION", 2)  # (and one that is newer is refused)
+    source._catalog.cache_clear()
+    with pytest.raises(DamagedFile, match=r"an index of version 3 .* not of version 2"):
+        Pipe.stored(path).length()
 
 
 # --- LitData ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
     data.jsonl               data.jsonl.index    one line of JSON, then the spans: 16 bytes a sample
 
 An index belongs to one file as it was: its size and the time of its last change are in the index, and a file that has
-changed since is refused, because positions would point at other samples. One process scans, the others wait for it.
+changed since is refused, because positions would point at other samples. One that an older version has made is made
+again: its rules may have lost samples. One process scans, the others wait for it.
 While it runs, what it finds is appended, and every few hundred megabytes the head says how much of it counts: a scan
 that was killed goes on from there.
 """
@@ -23,7 +24,8 @@ from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans
 from headrace.sources.stored.packed import Members, UnpackedFile, is_packed
 from headrace.sources.whole import whole
 
-VERSION = 2
+VERSION = 3
+"""Higher whenever samples are found by another rule: an index of a lower version is made again."""
 ENDING = ".index"
 OFTEN = 256 << 20
 """Bytes of the file after which what was found so far is written down."""
@@ -155,6 +157,11 @@ def _load(target: str, file: OpenFile, form: StoredFormat, *, checked: bool = Fa
             about = _about(stream.read(HEAD), target)
             stored = os.fstat(stream.fileno()).st_size
     except FileNotFoundError:
+        return None
+    if about.version < VERSION and about.format == form.name:
+        log.info(
+            "%s is of version %d, by whose rules samples were found otherwise: it is made again", target, about.version
+        )
         return None
     remove = f"remove {target} to have it made anew"
     if (about.version, about.format) != (VERSION, form.name):

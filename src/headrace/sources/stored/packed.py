@@ -60,9 +60,12 @@ class Members(StoredFormat):
                 stop = _zstd_end(file, at)
             elif len(head) == 4 and head[1:] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50:
                 at += 8 + int.from_bytes(file.read(at + 4, 4), "little")  # a note between members, not data
+                if at > file.size:
+                    raise DamagedFile(f"{file.path} is cut off at byte {file.size}: a note ends at byte {at}")
                 continue
-            elif not head.strip(b"\0"):
-                break  # filled up with zeros
+            elif at and head.startswith(b"\0"):
+                at = _zeros_end(file, at)  # filled up behind a member; others may follow, as for Python's gzip
+                continue
             else:
                 raise DamagedFile(f"{file.path} is damaged: no compressed member begins at byte {at}")
             yield Found(Spans.of([at], [stop - at]), stop)
@@ -211,6 +214,18 @@ def _member_end(file: OpenFile, start: int, unpacker: _Unpacker) -> int:
         except (zlib.error, OSError, ValueError) as error:
             raise DamagedFile(f"{file.path} is damaged in the member that begins at byte {start} ({error})") from None
     return at - len(unpacker.unused_data)
+
+
+def _zeros_end(file: OpenFile, start: int) -> int:
+    """The first byte from `start` on that is not zero, or the end of the file."""
+    at = start
+    while at < file.size:
+        data = file.read(at, min(PIECE, file.size - at))
+        other = data.lstrip(b"\0")
+        at += len(data) - len(other)
+        if other:
+            break
+    return at
 
 
 def _zstd_end(file: OpenFile, start: int) -> int:
