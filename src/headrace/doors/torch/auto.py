@@ -11,20 +11,13 @@ from typing import Any
 from headrace.engine.policy import Policy
 from headrace.engine.tuning import Tuner, available
 
-_PLACE = 5
-"""Of `num_workers` among torch's positional arguments."""
 
-
-def without_auto(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Tuner | None]:
+def without_auto(arguments: dict[str, Any]) -> tuple[dict[str, Any], Tuner | None]:
     """The arguments with a number in place of "auto", and the tuner if there was one."""
+    if arguments.get("num_workers") != "auto":
+        return arguments, None
     cores = available()
-    if kwargs.get("num_workers") == "auto":
-        kwargs = {**kwargs, "num_workers": cores}
-    elif len(args) > _PLACE and args[_PLACE] == "auto":
-        args = (*args[:_PLACE], cores, *args[_PLACE + 1 :])
-    else:
-        return args, kwargs, None
-    return args, kwargs, Tuner(Policy(workers=cores, kind="process"), cores, first=cores)
+    return {**arguments, "num_workers": cores}, Tuner(Policy(workers=cores, kind="process"), cores, first=cores)
 
 
 class Stopwatch:

@@ -73,7 +73,6 @@ class Iteration(_BaseDataLoaderIter):
         if loader._progress is None and resume is None and plan.has_replicas(loader):
             self._twins = Twins()
         recorded = resume["num_workers"] if resume is not None and at is not None else None
-        assert resume is not None or not kept
         if resume is not None and resume["num_workers"] != loader.num_workers:
             refuse_states(at)
             kept = {}  # the next epoch is one of other workers
@@ -287,7 +286,8 @@ class Iteration(_BaseDataLoaderIter):
         if twins is not None and number is not None and twins.see(number % self._crew.count, data):
             self._warn_of_twins()
         if promised is not None and self._num_yielded >= promised:
-            self._warn_of_length(promised, self._num_yielded + 1)
+            words = too_long(self._dataset, promised, self._num_yielded + 1, self._num_workers)
+            warnings.warn(words, UserWarning, stacklevel=4)
         return data
 
     def _next_item(self, epoch: Epoch[Any]) -> Any:
@@ -337,9 +337,6 @@ class Iteration(_BaseDataLoaderIter):
             UserWarning,
             stacklevel=5,
         )
-
-    def _warn_of_length(self, promised: int, taken: int) -> None:
-        warnings.warn(too_long(self._dataset, promised, taken, self._num_workers), UserWarning, stacklevel=5)
 
     # --- ends and state -----------------------------------------------------------------------------------------------
 

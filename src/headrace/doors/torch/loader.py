@@ -50,6 +50,7 @@ from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
 TorchLoader = torch.utils.data.DataLoader
+_TORCHS = inspect.signature(TorchLoader.__init__)
 COUNTING = ("lightning.", "pytorch_lightning.")
 """Trainers that end an epoch by counting batches: they never ask for the one after the last."""
 
@@ -130,17 +131,18 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             self.stealing, self._evidence = stealing, Evidence()
             self.reproducible, self.shard, self.shuffle_window, self.world = reproducible, shard, shuffle_window, world
             _check_ours(self)
-            args, kwargs, self._tuner = without_auto(args, kwargs)
-            if shard is not None or shuffle_window is not None:
-                args, kwargs = _with_iterable(args, kwargs)
-            args, kwargs = shuffling(args, kwargs)
             for name in kwargs:
                 if name not in _PARAMETERS:
                     raise TypeError(
                         f"DataLoader.__init__() got an unexpected keyword argument {name!r}{meant(name, _PARAMETERS)}"
                     )
+            arguments = _TORCHS.bind_partial(self, *args, **kwargs).arguments
+            del arguments["self"]
+            arguments, self._tuner = without_auto(arguments)
+            if shard is not None or shuffle_window is not None:
+                arguments = _with_iterable(arguments)
             try:
-                super().__init__(*args, **kwargs)
+                super().__init__(**shuffling(arguments))
             except ValueError as refused:
                 if "expected unspecified shuffle option" in str(refused):
                     refused.add_note(
@@ -148,7 +150,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
                     )
                 raise
             self.__dict__["dataset"] = unwrapped(self.dataset)  # (torch does not let an attribute be set again)
-            if self.num_workers and kwargs.get("prefetch_factor") is None:
+            if self.num_workers and arguments.get("prefetch_factor") is None:
                 self.prefetch_factor = plan.Usual(self.prefetch_factor)
             if not hasattr(self, "in_order"):  # torch before 2.6
                 self.in_order = True
@@ -308,29 +310,27 @@ class Wrapped(IterableDataset[Any]):
         return len(self.samples)  # type: ignore[arg-type]
 
 
-def _with_iterable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _with_iterable(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments, with an iterable-style dataset among them."""
-    dataset = args[0] if args else kwargs.get("dataset")
+    dataset = arguments.get("dataset")
     if isinstance(dataset, IterDataPipe):
         raise BadOption(
             "shard= and shuffle_window= are for plain iterables; torch's pipes have sharding_filter() and shuffle()"
         )
     if isinstance(dataset, IterableDataset) or dataset is None:
-        return args, kwargs
+        return arguments
     if hasattr(dataset, "__getitem__") or not hasattr(dataset, "__iter__"):
         raise BadOption(
             f"shard= and shuffle_window= are for datasets that are iterated; {type(dataset).__name__} is read by "
             f"index, and its sampler divides and shuffles it (shuffle=True, DistributedSampler)"
         )
-    wrapped = Wrapped(dataset)
-    return ((wrapped, *args[1:]), kwargs) if args else (args, {**kwargs, "dataset": wrapped})
+    return {**arguments, "dataset": Wrapped(dataset)}
 
 
 def _signature() -> inspect.Signature:
     """The signature of the installed torch, with our keywords behind its own."""
-    torchs, ours = inspect.signature(TorchLoader.__init__), inspect.signature(DataLoader.__init__)
-    added = [one for one in ours.parameters.values() if one.kind is one.KEYWORD_ONLY]
-    return torchs.replace(parameters=[*torchs.parameters.values(), *added])
+    ours = inspect.signature(DataLoader.__init__).parameters.values()
+    return _TORCHS.replace(parameters=[*_TORCHS.parameters.values(), *(p for p in ours if p.kind is p.KEYWORD_ONLY)])
 
 
 _PARAMETERS = list(_signature().parameters)[1:]

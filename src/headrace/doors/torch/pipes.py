@@ -83,13 +83,11 @@ def on_torchs_workers(dataset: Any) -> bool:
     return isinstance(dataset, IterDataPipe | MapDataPipe) and not isinstance(dataset, Pipe | PipeStream)
 
 
-def shuffling(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def shuffling(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a DataLoader; a graph of ours that is to be shuffled, and does not say where, is at its end."""
-    dataset: Any = args[0] if args else kwargs.get("dataset")
-    shuffle = args[2] if len(args) > 2 else kwargs.get("shuffle")
-    if not shuffle or on_torchs_workers(dataset) or not isinstance(dataset, IterDataPipe):
-        return args, kwargs
+    dataset: Any = arguments.get("dataset")
+    if not arguments.get("shuffle") or on_torchs_workers(dataset) or not isinstance(dataset, IterDataPipe):
+        return arguments
     from headrace.doors.datapipes.adapter import Shuffle
 
-    shuffled = Shuffle(True)(dataset)
-    return ((shuffled, *args[1:]), kwargs) if args else (args, {**kwargs, "dataset": shuffled})
+    return {**arguments, "dataset": Shuffle(True)(dataset)}
