@@ -29,7 +29,7 @@ def memory_of(seed: int) -> mmap:
 
 def gathered(memory: mmap, spans: list[tuple[int, int]], width: int) -> list[bytes]:
     starts, stops = np.array(spans, np.int64).reshape(-1, 2).T
-    parts = TextGather(memory, width)(starts, (stops - starts).astype(f"i{width}"))
+    parts = TextGather(memoryview(memory), width)(starts, (stops - starts).astype(f"i{width}"))
     assert parts is not None
     kind = pa.binary() if width == 4 else pa.large_binary()
     array = pa.Array.from_buffers(kind, len(spans), [None, *parts])
@@ -67,8 +67,8 @@ def test_memory_longer_than_a_view_can_count_lies_in_several_buffers(spans: list
 def test_more_than_the_offsets_can_count_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "LONGEST", 511)
     starts, sizes = np.zeros(2, np.int64), np.array([256, 256])
-    assert TextGather(memory_of(1), 4)(starts, sizes) is None
-    assert TextGather(memory_of(1), 8)(starts, sizes) is not None
+    assert TextGather(memoryview(memory_of(1)), 4)(starts, sizes) is None
+    assert TextGather(memoryview(memory_of(1)), 8)(starts, sizes) is not None
 
 
 def test_this_pyarrow_makes_text_of_views() -> None:

@@ -75,7 +75,7 @@ class _TextPlaces:
         self._numbers = np.frombuffer(slots.memory, offset, len(slots.memory) // offset.itemsize)
         """The memory as offsets: where those of a unit lie is counted in these."""
         self._bytes = slots.windows(np.dtype(np.uint8))
-        self._gather = TextGather(slots.memory, offset.itemsize)
+        self._gather = TextGather(memoryview(slots.memory), offset.itemsize)
         self._valid, self._offsets, self._data = np.full((3, units), UNKNOWN)
         self._may_miss = False
         self.sound = True

@@ -6,7 +6,6 @@ yet get slices.
 """
 
 from functools import cache
-from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ INLINE = 12
 class TextGather:
     """`width`: bytes of an offset in what is made."""
 
-    def __init__(self, memory: mmap, width: int) -> None:
+    def __init__(self, memory: memoryview, width: int) -> None:
         self._memory = memory
         self._offset = np.dtype(f"i{width}")
         self._short = np.ndarray((max(0, len(memory) - INLINE + 1),), f"V{INLINE}", memory, strides=(1,))
@@ -64,14 +63,14 @@ class TextGather:
     def _plain(self, views: NDArray[Any]) -> tuple[Any, Any]:
         pa = package("pyarrow")
         if not self._buffers:
-            memory = memoryview(self._memory)
+            memory = self._memory
             self._buffers = [pa.py_buffer(memory[at : at + LONGEST]) for at in range(0, len(memory), STEP)]
         lying = pa.Array.from_buffers(pa.binary_view(), len(views), [None, pa.py_buffer(views), *self._buffers])
         _, offsets, letters = plain(lying, self._offset.itemsize).buffers()
         return offsets, letters
 
     def _sliced(self, starts: Ints, sizes: NDArray[Any]) -> tuple[Any, Any]:
-        pa, memory = package("pyarrow"), memoryview(self._memory)
+        pa, memory = package("pyarrow"), self._memory
         ends = np.zeros(len(sizes) + 1, self._offset)
         np.cumsum(sizes, out=ends[1:])
         # Slices of a view are not copied before they are joined.

@@ -4,7 +4,6 @@ Strings that a worker makes only for pickle to take them apart again cost more t
 nothing follows in the worker that could look at them, they are made once, by the consumer.
 """
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -36,19 +35,16 @@ class DepartingText:
             return False
         return sound or is_sound(array)  # what is not UTF-8 is an error where it was read, not where it arrives
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         array, rows, width = self._array, len(self._array), width_of(self._array.type)
         valid, offsets, letters = array.buffers()
         (end,) = np.frombuffer(offsets, f"i{width}", 1, rows * width).tolist()
-        # Cut, because a slice of a column holds all of its memory.
-        cut = [
+        # Cut, because a slice of a column holds all of its memory. (Not as numpy arrays: their heads cost more.)
+        parts = [
             None if valid is None else valid.slice(0, -(-rows // 8)),
             offsets.slice(0, (rows + 1) * width),
             letters.slice(0, end),
         ]
-        # (Not as numpy arrays: pickle needs longer for the head of one than for all else here.)
-        whole = pickle.PickleBuffer if protocol >= 5 else bytes
-        parts = [None if part is None else whole(part) for part in cut]
         return _arrived, (str(array.type), rows, parts, self._listed)
 
 
@@ -64,7 +60,6 @@ def is_sound(array: Any) -> bool:
 def _arrived(kind: str, length: int, buffers: list[Any], listed: bool) -> NDArray[Any] | list[Any]:
     """Pickle calls this by name: the strings."""
     pa = package("pyarrow")
-    parts = [None if part is None else pa.py_buffer(part) for part in buffers]
-    array = pa.Array.from_buffers(pa.type_for_alias(kind), length, parts)
+    array = pa.Array.from_buffers(pa.type_for_alias(kind), length, buffers)
     found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return found.tolist() if listed else found
