@@ -3,7 +3,7 @@
 `a/0001.jpg, a/0001.cls` become `{"__key__": "a/0001", ".jpg": ..., ".cls": ...}`. Only neighbours are grouped, as
 they lie in an archive. `LoadShards` does the same archive by archive, so that archives are read by any worker, and
 takes names as the webdataset package does: endings in small letters, names that begin with a dot and `__meta__` left
-out.
+out (`key_and_ending`, which is also the rule of `Pipe.stored`).
 """
 
 import re
@@ -63,10 +63,10 @@ class LoadShards(PerFile[Grouped]):
         broken = None  # the key of a sample that is left out
         for name, inner in entries(path, stream):
             with inner:
-                found = _KEY.match(name)
-                if found is None or _META.match(name):
+                found = key_and_ending(name)
+                if found is None:
                     continue
-                prefix, suffix = found.group(1), found.group(2).lower()
+                prefix, suffix = found
                 if group and group["__key__"] != prefix:
                     yield group
                     group = {}
@@ -80,6 +80,12 @@ class LoadShards(PerFile[Grouped]):
                     group, broken = {}, prefix
         if group:
             yield group
+
+
+def key_and_ending(name: str) -> tuple[str, str] | None:
+    """The sample that a member of a shard belongs to, and as what; None if to none."""
+    found = _KEY.match(name)
+    return None if found is None or _META.match(name) else (found.group(1), found.group(2).lower())
 
 
 def split(path: str) -> tuple[str, str] | None:

@@ -1,10 +1,13 @@
 """Tar shards as WebDataset writes them: neighbouring members with the same name up to the first dot are one sample.
 
+Which members belong to samples is the rule of `Pipe.shards`, so that both read the same of an archive.
+
     | header 512 | data, filled up to 512 | header | data | ... | two empty blocks |
 
 A header may be preceded by others that carry a long name (GNU) or anything else (PAX): all of them are walked through,
 never computed. The span of a sample reaches from the first header of its first member to the end of its last one, so
-what a sample needs is one read.
+what a sample needs is one read. Of a sparse file the holes are not there, so such members are refused: their bytes are
+not those of the file.
 """
 
 import logging
@@ -12,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from headrace.ops.archives.webdataset import add, split
+from headrace.ops.archives.webdataset import add, key_and_ending
 from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.reader import ForwardReader
 
@@ -23,7 +26,12 @@ RECORD = 20 * BLOCK
 OFTEN = 1 << 14
 """Samples that are told at a time."""
 REGULAR = (b"0", b"\0", b"7")
-LONG_NAME, EXTENDED, GLOBAL = b"L", b"x", b"g"
+SPARSE = b"S"
+WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
+"""Links, devices and folders: whatever size their header tells, no data follow it."""
+LONG_NAME = b"L"
+ABOUT_NEXT = (LONG_NAME, b"x", b"X", b"g")
+"""Headers that say something about the next member."""
 log = logging.getLogger("headrace")
 
 
@@ -53,7 +61,7 @@ class TarShards(StoredFormat):
         stops: list[int] = []
         key = None
         for member in members(ForwardReader(file), start, file.size, file.path):
-            found = split(member.name)
+            found = key_and_ending(member.name)
             if found is None:
                 continue
             if found[0] == key:
@@ -70,7 +78,7 @@ class TarShards(StoredFormat):
     def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
         for member in members(_Slice(data), 0, len(data), file.path, whole=False):
-            found = split(member.name)
+            found = key_and_ending(member.name)
             if found is not None:
                 sample.setdefault("__key__", found[0])
                 add(sample, found[0], found[1], data[member.data : member.data + member.size])
@@ -89,15 +97,22 @@ def members(reader: _Reader, start: int, size: int, path: str, whole: bool = Tru
             return
         kind, data = header[156:157], at + BLOCK
         length = _checked(header, at, path)
-        if kind not in (LONG_NAME, EXTENDED, GLOBAL):
+        if kind in WITHOUT_DATA:
+            length = 0
+        elif kind not in ABOUT_NEXT:
             length = int(said.get("size", length))
         if data + length > size:
             raise DamagedFile(f"{path} is cut off at byte {size}: the member at byte {at} would end at {data + length}")
         at = data + -(-length // BLOCK) * BLOCK
-        if kind in (LONG_NAME, EXTENDED, GLOBAL):
+        if kind in ABOUT_NEXT:
             content = reader.read(data, length)
-            said.update({"path": _text(content.rstrip(b"\0"))} if kind == LONG_NAME else _records(content))
+            said.update({"path": _text(content.split(b"\0")[0])} if kind == LONG_NAME else _records(content))
             continue
+        if kind == SPARSE or (said and any(key.startswith("GNU.sparse.") for key in said)):
+            raise DamagedFile(
+                f"{path} has a member at byte {first} that is a sparse file, whose holes the archive leaves out: pack "
+                "it again without -S (--sparse), or read it as a stream with Pipe.shards(...)"
+            )
         if kind in REGULAR:
             yield Member(said.get("path") or _name(header), first, data, length, min(at, size))
         first, said = at, {}
