@@ -66,6 +66,7 @@ class Indexed:
         "take",
         "trouble",
         "units",
+        "varies",
     )
 
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
@@ -82,6 +83,8 @@ class Indexed:
         """Units of which every rank needs every one, because the order keeps none of them together."""
         self.lengths: Lengths | None = None
         """How many tokens each sample has, where that is known without reading any."""
+        self.varies = False
+        """The length is that of this turn; another turn may have another."""
         self.remark = ""
         """What `explain()` says about it."""
         self.trouble = ""

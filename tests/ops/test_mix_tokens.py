@@ -40,9 +40,9 @@ def borders(made: TokenMixture, most: int) -> list[int]:
 
 def tokens_by_source(made: TokenMixture, sizes: list[Any], first: int, last: int) -> Any:
     drawn = made(np.arange(first, last))
-    turns, rows = made.rows(drawn)
     given = np.zeros(len(sizes), np.int64)
-    for source, turn, row in zip(drawn.source.tolist(), turns.tolist(), rows.tolist(), strict=True):
+    for source, number in zip(drawn.source.tolist(), drawn.number.tolist(), strict=True):
+        turn, row = divmod(number, len(sizes[source]))
         given[source] += np.roll(sizes[source], turn)[row]
     return given
 

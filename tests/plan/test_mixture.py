@@ -123,15 +123,6 @@ def test_ends_as_they_are_worked_out_by_hand() -> None:
     assert mixture((3,), (0, (1,)), ends="forever").length > 10**14
 
 
-def test_a_source_that_begins_again_says_its_turn_and_row() -> None:
-    made = mixture((2, 3), (0, (1, 1)), ends="forever", block=12)
-    turns, rows = made.rows(made(np.arange(12)))
-    drawn = made(np.arange(12))
-    assert {
-        (int(n), int(t), int(r)) for s, n, t, r in zip(drawn.source, drawn.number, turns, rows, strict=True) if s == 0
-    } == {(n, n // 2, n % 2) for n in range(6)}
-
-
 @given(st.lists(st.tuples(*[st.integers(0, 30)] * 3).filter(any), min_size=2, max_size=12), st.data())
 def test_a_change_of_weights_changes_nothing_before_it_and_keeps_the_shares(
     changes: list[tuple[int, ...]], data: st.DataObject

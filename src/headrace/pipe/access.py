@@ -24,6 +24,8 @@ def random_access(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed |
     if found is not None:
         if here.clock is not None and found not in below:
             _time(found, here)
+        # A length that does not follow from those of the inputs follows from the order: documents that are packed.
+        found.varies = node.op.length(tuple(None if one.varies else one.length for one in below)) is None
         found.again = lambda next_turn: random_access(node, opening, next_turn) or found
     return found
 
@@ -41,7 +43,7 @@ def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None
     if plain is not None:
         fetch = plain.get
         found = Indexed(plain.length, lambda position: [fetch(position)])
-        found.lengths = plain.lengths
+        found.lengths, found.varies = plain.lengths, plain.varies
         if (fetch_many := plain.many) is not None:
             found.many = lambda positions: [[sample] for sample in fetch_many(positions)]
         return found
@@ -65,6 +67,7 @@ def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None
         return out
 
     found = Indexed(below.length, get)
+    found.varies = below.varies
     if isinstance(op, Each) and op.together:
         found.many = _many(op, below, here)
     return found

@@ -20,7 +20,8 @@ At the end of a source (`ends`):
     drop      a source that has no more is left out, the weights of the others stay: every sample comes exactly once
     forever   every source begins again; there is no end
 
-Which row number j of source i is, and in which turn through it, is j mod n_i and j div n_i: see `Mixture.rows`.
+Which row number j of source i is, and in which turn through it, is j mod n_i and j div n_i where every turn is as long
+as the first, which is what all of this asks for: see `plan.rounds`.
 """
 
 import heapq
@@ -261,11 +262,6 @@ class Mixture:
             for source in np.flatnonzero(stage.given >= np.array(self.lengths)).tolist():
                 found.setdefault(source, stage.start)
         return [Ending(position, source) for source, position in found.items()]
-
-    def rows(self, drawn: Drawn) -> tuple[Ints, Ints]:
-        """Turns through its source before each sample, and its row in this one."""
-        lengths = np.array(self.lengths, np.int64)[drawn.source]
-        return drawn.number // lengths, drawn.number % lengths
 
     def next_border(self, position: int) -> int:
         """The end of the block that a position lies in: the first place at or behind it where weights may change."""

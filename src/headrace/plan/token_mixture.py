@@ -16,7 +16,7 @@ sources, 0.5 us of ten.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ import numpy as np
 from headrace.errors import BadOption
 from headrace.plan.mixture import BLOCK, NEVER, Drawn, Ends, Floats, WeightStage, counted
 from headrace.plan.order import Ints, permutation
+from headrace.plan.rounds import Rounds
 from headrace.plan.seed import key as derive
 
 LengthsOf = Callable[[int, int, Ints], Ints]
@@ -45,9 +46,17 @@ class TokenMixture:
     """Which source each sample comes from, by shares of tokens. Answers what `Mixture` does."""
 
     def __init__(
-        self, lengths: tuple[int, ...], stages: tuple[WeightStage, ...], key: int, ends: Ends, tokens_of: LengthsOf
+        self,
+        lengths: tuple[int, ...],
+        stages: tuple[WeightStage, ...],
+        key: int,
+        ends: Ends,
+        tokens_of: LengthsOf,
+        rounds: Sequence[Rounds] | None = None,
     ) -> None:
+        """`lengths` are those of the first turns; `rounds` say those of the others, if they differ."""
         self.lengths, self.stages, self.ends = lengths, stages, ends
+        self._rounds = [Rounds(length) for length in lengths] if rounds is None else rounds
         self._key, self._tokens_of = key, tokens_of
         self._lock = Lock()
         self._blocks: list[TokenBlock] = []
@@ -93,11 +102,6 @@ class TokenMixture:
             drawn, places = self.drawn(0, block), positions[among] - self._starts[block]
             source[among], number[among] = drawn.source[places], drawn.number[places]
         return Drawn(source, number)
-
-    def rows(self, drawn: Drawn) -> tuple[Ints, Ints]:
-        """Turns through its source before each sample, and its row in this one."""
-        lengths = np.array(self.lengths, np.int64)[drawn.source]
-        return drawn.number // lengths, drawn.number % lengths
 
     def next_border(self, position: int) -> int:
         """The first end of a block at or behind a position."""
@@ -178,11 +182,11 @@ class TokenMixture:
 
     def _look_ahead(self, i: int) -> bool:
         """Some more lengths of a source; False: it has no more."""
-        first, size = int(self._given[i]) + len(self._ahead[i]), self.lengths[i]
-        turn, row = divmod(first, size)
-        if turn and self.ends in ("drop", "first"):
+        first = int(self._given[i]) + len(self._ahead[i])
+        if first >= self.lengths[i] and self.ends in ("drop", "first"):
             return False
-        found = self._tokens_of(i, turn, np.arange(row, min(size, row + BLOCK)))
+        turn, row = self._rounds[i].find(first)
+        found = self._tokens_of(i, turn, np.arange(row, min(self._rounds[i].length(turn), row + BLOCK)))
         self._ahead[i] = np.concatenate([self._ahead[i], found])
         return True
 

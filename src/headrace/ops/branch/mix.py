@@ -18,6 +18,7 @@ from headrace.errors import BadOption
 from headrace.op import Here, Indexed, InputCursor, Lengths, Op
 from headrace.ops.branch.journal import LIVE, Journal, stages_in
 from headrace.plan.mixture import NEVER, Ends, Mixture, WeightStage, whole_weights
+from headrace.plan.rounds import Rounds
 
 if TYPE_CHECKING:
     from headrace.plan.order import Ints
@@ -97,14 +98,15 @@ class Mix(Op[T, T]):
         if made is None:
             return Indexed(0, _nothing)
         opened = [lru_cache(maxsize=2)(inner.again) for inner in inputs]
-        sizes, locate, drawn = made.lengths, made.locate, lru_cache(maxsize=BLOCKS)(made.drawn)
+        rounds = [_rounds(inner) for inner in inputs]
+        locate, drawn = made.locate, lru_cache(maxsize=BLOCKS)(made.drawn)
 
         def find(position: int) -> tuple[int, int, int]:
             """Source, turn through it, row."""
             stage, block, place = locate(position)
             held = drawn(stage, block)
             source = int(held.source[place])
-            return source, *divmod(int(held.number[place]), sizes[source])
+            return source, *rounds[source].find(int(held.number[place]))
 
         def opened_in(source: int, turn: int) -> Indexed:
             return opened[source](turn) if turn else inputs[source]
@@ -122,20 +124,7 @@ class Mix(Op[T, T]):
             tokens, keys = sum(one.tokens for one in known), tuple(one.key for one in known)
             stages = stages_in(here.epoch, self.stages, self.journal)
             mine = (stages, here.seed, self.ends, self.by_tokens)
-            found.lengths = Lengths(partial(self._lengths, made, inputs), tokens, (*keys, mine))
-        return found
-
-    def _lengths(self, made: "Mixture | TokenMixture", inputs: tuple[Indexed, ...], positions: "Ints") -> "Ints":
-        import numpy as np
-
-        drawn = made(positions)
-        turns, rows = made.rows(drawn)
-        found = np.empty(len(positions), np.int64)
-        for source, turn in np.unique(np.stack([drawn.source, turns]), axis=1).T.tolist():
-            among = (drawn.source == source) & (turns == turn)
-            known = (inputs[source].again(turn) if turn else inputs[source]).lengths
-            assert known is not None
-            found[among] = known.at(rows[among])
+            found.lengths = Lengths(partial(_lengths, made, inputs, rounds), tokens, (*keys, mine))
         return found
 
     def flow(self, *inputs: Any) -> Iterator[T]:
@@ -254,7 +243,9 @@ class _Plans:
         key = (tuple(one.key for one in known if one is not None), made.lengths, made.stages, ends, seed)
         found = self._kept.get(key)
         if found is None:
-            found = self._kept[key] = TokenMixture(made.lengths, made.stages, seed, ends, partial(_tokens, inputs))
+            rounds = [_rounds(inner) for inner in inputs]
+            found = TokenMixture(made.lengths, made.stages, seed, ends, partial(_tokens, inputs), rounds)
+            self._kept[key] = found
             for old in list(self._kept)[:-PLANS]:
                 self._kept.pop(old, None)
         return found
@@ -267,6 +258,28 @@ def _tokens(inputs: Sequence[Indexed], source: int, turn: int, rows: "Ints") -> 
     known = (inputs[source].again(turn) if turn else inputs[source]).lengths
     assert known is not None
     return known.at(rows)
+
+
+def _lengths(
+    made: "Mixture | TokenMixture", inputs: Sequence[Indexed], rounds: Sequence[Rounds], positions: "Ints"
+) -> "Ints":
+    """How many tokens the samples at these positions have."""
+    import numpy as np
+
+    drawn = made(positions)
+    found = np.empty(len(positions), np.int64)
+    for source in np.unique(drawn.source).tolist():
+        mine = np.flatnonzero(drawn.source == source)
+        turns, rows = rounds[source].find_all(drawn.number[mine])
+        for turn in np.unique(turns).tolist():
+            among = turns == turn
+            found[mine[among]] = _tokens(inputs, source, turn, rows[among])
+    return found
+
+
+def _rounds(inner: Indexed) -> Rounds:
+    """The turns through an input; those of documents that are packed or put into buckets differ in length."""
+    return Rounds(inner.length, (lambda turn: inner.again(turn).length) if inner.varies else None)
 
 
 def _many(

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, InputCursor, Op, Positions, is_count
+from headrace.plan.rounds import Rounds
 
 T = TypeVar("T")
 FOREVER = 2**62
@@ -46,9 +47,10 @@ class Cycle(Op[T, T]):
         if turns <= 1:
             return Indexed(size * turns, inner.get, inner.take)
         opened = lru_cache(maxsize=2)(inner.again)
+        rounds = Rounds(opened(0).length, lambda turn: opened(turn).length) if inner.varies else Rounds(size)
 
         def get(position: int) -> T:
-            turn, at = divmod(position, size)
+            turn, at = rounds.find(position)
             return opened(turn).get(at)  # type: ignore[no-any-return]
 
         def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
@@ -56,7 +58,7 @@ class Cycle(Op[T, T]):
 
             from headrace.tables.merge import merge
 
-            numbers, at = np.divmod(positions, size)
+            numbers, at = rounds.find_all(positions)
             parts = []
             for turn in np.unique(numbers).tolist():
                 places = np.flatnonzero(numbers == turn)
@@ -64,7 +66,8 @@ class Cycle(Op[T, T]):
                 parts.append((places, below(at[places], names)))
             return merge(len(positions), parts)
 
-        found = Indexed(size * turns, get, None if inner.take is None else take)
+        length = size * turns if self.count is None else rounds.total(turns)
+        found = Indexed(length, get, None if inner.take is None else take)
         # Ranks that divide the number of parts meet one class of remainders in every turn, if not always the same.
         found.parts, found.remark, found.scattered = inner.parts, inner.remark, inner.scattered
         found.trouble = inner.trouble
