@@ -56,12 +56,15 @@ class FileState(NamedTuple):
     changed: int
     """The time of its last change, in nanoseconds."""
     inode: int
-    """Another file under the same name has another one: what a process keeps of a file, it keeps under all three."""
+    """Another file under the same name has another one: what a process keeps of a file, it keeps under all of these."""
+    beside: "FileState | None" = None
+    """Of the file beside it that says where its samples stand, where there is one."""
 
     @staticmethod
-    def of(path: str | int) -> "FileState":
+    def of(path: str | int, beside: str | None = None) -> "FileState":
         about = os.stat(path)
-        return FileState(about.st_size, about.st_mtime_ns, about.st_ino)
+        other = None if beside is None else FileState.of(beside)
+        return FileState(about.st_size, about.st_mtime_ns, about.st_ino, other)
 
     def check(self, path: str, now: "FileState") -> None:
         """An error if the file, which is `now` like that, is not as it was. (A copy elsewhere has another inode.)"""
@@ -143,6 +146,10 @@ class StoredFormat(ABC):
     def open(self, path: str) -> OpenFile:
         """A file of this format, to be read at any place."""
         return OpenFile(path)
+
+    def beside(self, path: str) -> str | None:
+        """The file beside this one that says where its samples stand: it must stay as it is, like the file itself."""
+        return None
 
     @abstractmethod
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:

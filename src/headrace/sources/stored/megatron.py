@@ -3,7 +3,9 @@
     .idx   magic (9 bytes) · version (8) · type of the tokens (1) · number of sequences (8) · of documents + 1 (8)
            lengths (4 each) · offsets in .bin (8 each) · first sequence of each document (8 each)
 
-A sample is one sequence, as an array of tokens. The index of a large corpus has gigabytes: it is mapped, never loaded.
+A sample is one sequence, as an array of tokens. Where sequences stand is read once, 16 bytes of memory each: in an index
+that is mapped, what is written over would show, and what is cut off would end the process. (`Pipe.tokens` is there for
+corpora whose index has gigabytes.)
 """
 
 from collections.abc import Iterator
@@ -25,24 +27,54 @@ class Megatron(StoredFormat):
     name = "megatron"
     scanned = False
 
+    def open(self, path: str) -> OpenFile:
+        return TokensFile(path, _index_of(path))
+
+    def beside(self, path: str) -> str:
+        return _index_of(path)
+
     def find(self, file: OpenFile, start: int) -> Iterator[Found]:
-        index = file.path.removesuffix(".bin") + ".idx"
-        dtype, count = token_type(index)
-        with OpenFile(index) as stored:
-            if stored.size < HEAD + 12 * count:
-                raise DamagedFile(f"{index} is cut off: {count} sequences need more than its {stored.size} bytes")
-        if not count:
-            yield Found(Spans.of([], []), file.size)
-            return
-        lengths = np.memmap(index, "<i4", "r", HEAD, (count,))
-        offsets = np.memmap(index, "<i8", "r", HEAD + 4 * count, (count,))
-        sizes = lengths.astype(np.int64) * np.dtype(dtype).itemsize
-        if lengths.min() < 0 or offsets.min() < 0 or int((offsets + sizes).max()) > file.size:
-            raise DamagedFile(f"{index} says that sequences lie outside the {file.size} bytes of {file.path}")
-        yield Found(Spans(offsets, sizes), file.size)
+        assert isinstance(file, TokensFile)
+        yield Found(file.sequences(), file.size)
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
-        return np.frombuffer(data, token_type(file.path.removesuffix(".bin") + ".idx")[0])
+        assert isinstance(file, TokensFile)
+        return np.frombuffer(data, file.dtype)
+
+
+class TokensFile(OpenFile):
+    """The tokens of a `.bin`, and what its `index` says of them."""
+
+    def __init__(self, path: str, index: str) -> None:
+        super().__init__(path)
+        self._index = index
+        beside = FileState.of(index)
+        self.state = self.state._replace(beside=beside)
+        self.dtype, self._count = _token_type(index, beside)
+
+    def check(self, state: FileState) -> None:
+        super().check(state)
+        if state.beside is not None and self.state.beside is not None:
+            state.beside.check(self._index, self.state.beside)
+
+    def sequences(self) -> Spans:
+        """Where they stand."""
+        count = self._count
+        with OpenFile(self._index) as index:
+            if self.state.beside is not None:
+                index.check(self.state.beside)
+            if index.size < HEAD + 12 * count:
+                raise DamagedFile(f"{self._index} is cut off: {count} sequences need more than its {index.size} bytes")
+            sizes = np.frombuffer(index.read(HEAD, 4 * count), "<i4") * np.int64(np.dtype(self.dtype).itemsize)
+            offsets = np.frombuffer(index.read(HEAD + 4 * count, 8 * count), "<i8")
+            index.check_again()
+        if count and (sizes.min() < 0 or offsets.min() < 0 or int((offsets + sizes).max()) > self.size):
+            raise DamagedFile(f"{self._index} says that sequences lie outside the {self.size} bytes of {self.path}")
+        return Spans(offsets, sizes)
+
+
+def _index_of(path: str) -> str:
+    return path.removesuffix(".bin") + ".idx"
 
 
 def token_type(index: str) -> tuple[str, int]:

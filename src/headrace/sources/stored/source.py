@@ -47,7 +47,8 @@ class StoredFiles(Source[Any]):
         if not self.paths:
             raise BadOption(f"no {self.form.name} files: give at least one path")
         if not self.states:
-            object.__setattr__(self, "states", tuple(map(FileState.of, self.paths)))
+            states = (FileState.of(path, self.form.beside(path)) for path in self.paths)
+            object.__setattr__(self, "states", tuple(states))
 
     def size(self) -> int:
         return self._catalog().ends[-1]
@@ -71,8 +72,18 @@ class StoredFiles(Source[Any]):
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         found = Source.index(self, inputs, here)
         assert found is not None
+        self._check_beside()
         found.units = self.units()
         return found
+
+    def _check_beside(self) -> None:
+        """An error if a file that says where samples stand has changed. (Samples are found by what it said before.)"""
+        for path, state in zip(self.paths, self.states, strict=True):
+            if state.beside is None:
+                return
+            beside = self.form.beside(path)
+            assert beside is not None
+            state.beside.check(beside, FileState.of(beside))
 
     def units(self) -> Units:
         """Stretches of about UNIT bytes. A unit never crosses files."""
