@@ -4,6 +4,7 @@
 """
 
 import glob
+import logging
 import os
 import re
 import warnings
@@ -15,6 +16,7 @@ from headrace.sources.open import filesystem, is_remote, local
 
 Masks = str | Sequence[str]
 RANGE = re.compile(r"\{\d+\.\.\d+\}")
+log = logging.getLogger("headrace")
 
 
 def matches(name: str, masks: Masks) -> bool:
@@ -56,12 +58,34 @@ def _refuse(error: OSError) -> None:
 def expand(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
     """Every file that these names, patterns (`*`, `?`, `[]`, `**`, `{000..009}`) and folders mean, patterns sorted."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    meant = [(text, _meant(text)) for text in (os.fspath(path) for path in given)]
+    tell_repeats(meant)
+    return [name for _, names in meant for name in names]
+
+
+def _meant(text: str) -> list[str]:
     found: list[str] = []
-    for path in given:
-        text = os.fspath(path)
-        for name in braces(text) if RANGE.search(text) and not os.path.exists(text) else [text]:
-            found += _remote_names(name) if is_remote(name) else _local_names(local(name))
+    for name in braces(text) if RANGE.search(text) and not os.path.exists(text) else [text]:
+        found += _remote_names(name) if is_remote(name) else _local_names(local(name))
     return found
+
+
+def tell_repeats(meant: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """A line of log if two different texts mean one file: it is read twice, and nothing else would show it.
+
+    The same text given twice is left alone: whoever writes that wants the file twice.
+    """
+    by: dict[str, str] = {}
+    repeated: dict[str, tuple[str, str]] = {}
+    for text, names in meant if len(meant) > 1 else ():
+        for name in names:
+            file = name if is_remote(name) else os.path.abspath(name)
+            if (other := by.setdefault(file, text)) != text:
+                repeated.setdefault(file, (other, text))
+    if repeated:
+        (file, texts), more = next(iter(repeated.items())), len(repeated) - 1
+        who = f"{file} is" if not more else f"{file} and {more} other file{'s'[: more > 1]} are"
+        log.warning("%s meant more than once, by %r and by %r: read each time, so samples come twice", who, *texts)
 
 
 def _local_names(name: str) -> list[str]:

@@ -1,14 +1,14 @@
 """Known formats: which one a path means, and the files that it stands for. A new format is one line here."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.errors import BadOption, meant
 from headrace.op import Source
 from headrace.sources.extra import demand
-from headrace.sources.listing import expand
+from headrace.sources.listing import expand, tell_repeats
 from headrace.sources.open import is_remote
 from headrace.sources.stored import litdata, mds
 from headrace.sources.stored.array_record import ArrayRecords
@@ -93,17 +93,20 @@ def _folder(paths: Paths, format: str | None) -> Source[Any] | None:
 def _files(paths: Paths) -> tuple[str, ...]:
     """The files that are meant; a folder with an index of MDS shards or LitData chunks stands for those."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    found: list[str] = []
+    meant: list[tuple[str, Sequence[str]]] = []
     for path in (os.fspath(one) for one in given):
         if is_remote(path):
             raise BadOption(f"{path} is not a local file: samples are read by their place in it; fetch it first")
         if os.path.isfile(Path(path) / "index.json"):
-            found += litdata.chunks(path) if litdata.is_litdata(path) else mds.shards(path)
+            meant.append((path, litdata.chunks(path) if litdata.is_litdata(path) else mds.shards(path)))
         else:
-            found += [name for name in expand(path) if not name.endswith((".index", ".index.lock", ".idx"))]
+            names = [name for name in expand(path) if not name.endswith((".index", ".index.lock", ".idx"))]
+            meant.append((path, names))
+    tell_repeats(meant)
+    found = tuple(name for _, names in meant for name in names)
     if not found:
         raise BadOption(f"no file is found at {paths!r}")
-    return tuple(found)
+    return found
 
 
 def _without(name: str) -> str:

@@ -3,9 +3,9 @@
     .idx   magic (9 bytes) · version (8) · type of the tokens (1) · number of sequences (8) · of documents + 1 (8)
            lengths (4 each) · offsets in .bin (8 each) · first sequence of each document (8 each)
 
-A sample is one sequence, as an array of tokens. Where sequences stand is read once, 16 bytes of memory each: in an index
-that is mapped, what is written over would show, and what is cut off would end the process. (`Pipe.tokens` is there for
-corpora whose index has gigabytes.)
+A sample is one sequence, as an array of tokens. Where sequences stand is read once, 16 bytes of memory each: of an
+index that is mapped, what is written over would show, and what is cut off would end the process. (`Pipe.tokens` is
+there for corpora whose index has gigabytes.)
 """
 
 from collections.abc import Iterator

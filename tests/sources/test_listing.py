@@ -1,0 +1,54 @@
+"""Listing: a file that several patterns mean is read as often as it is meant, and the log says so."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Loader, Pipe
+
+READERS: dict[str, Callable[[Any], Pipe[Any]]] = {"stored": Pipe.stored, "jsonl": Pipe.jsonl}
+
+
+def twice(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "more than once" in record.getMessage()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Path:
+    caplog.set_level(logging.WARNING, "headrace")
+    (tmp_path / "d").mkdir()
+    for number in range(1, 4):
+        (tmp_path / "d" / f"a{number}.jsonl").write_text(f"{number}\n")
+    return tmp_path / "d"
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("given", "rows", "said"),
+    [
+        (["a1.jsonl", "a*.jsonl"], [1, 1, 2, 3], "a1.jsonl is meant more than once"),
+        (["a*.jsonl", "a?.jsonl"], [1, 2, 3, 1, 2, 3], "a1.jsonl and 2 other files are meant more than once"),
+        (["", "./a2.jsonl"], [1, 2, 3, 2], "a2.jsonl is meant more than once"),
+        (["a{1..2}.jsonl", "../d/a{2..3}.jsonl"], [1, 2, 2, 3], "a2.jsonl is meant more than once"),
+    ],
+)
+def test_patterns_that_overlap_are_told_once(
+    folder: Path, caplog: pytest.LogCaptureFixture, reader: str, given: list[str], rows: list[int], said: str
+) -> None:
+    pipe = READERS[reader]([f"{folder}/{name}" for name in given])
+    (line,) = twice(caplog)
+    assert said in line
+    for _ in range(2):
+        with Loader(pipe, workers=2, kind="thread") as loader:
+            assert list(loader) == rows
+    assert len(twice(caplog)) == 1
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_that_is_named_twice_is_meant_so(folder: Path, caplog: pytest.LogCaptureFixture, reader: str) -> None:
+    one, others = folder / "a1.jsonl", folder / "a[23].jsonl"
+    assert list(Loader(READERS[reader]([one, one, others]))) == [1, 1, 2, 3]
+    assert not twice(caplog)
