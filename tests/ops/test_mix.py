@@ -75,6 +75,22 @@ def test_streams_follow_the_shares_too_and_end_as_told() -> None:
     assert list(empty.mix(empty)) == []
 
 
+def test_an_empty_input_ends_nothing_that_does_not_draw_from_it() -> None:
+    def seen(weights: list[int], ends: Any, **options: Any) -> list[int]:
+        return [i for _, i in Loader(source(0, 3).mix(source(1, 0), weights=weights, ends=ends, **options))]
+
+    assert seen([1, 0], "first") == seen([1, 0], "drop") == seen([1, 0], "all") == [0, 1, 2]
+    assert seen([1, 1], "first") == []
+    assert seen([1, 1], "drop", stages={1: [0, 1], 4: [1, 1]}) == [0, 1, 2]
+    assert seen([0, 1], "drop") == []
+    for ends in ("all", "forever"):
+        with pytest.raises(BadOption, match="source 1 has no samples, so it can never begin again"):
+            seen([1, 1], ends)
+    nothing = source(0, 0).mix(source(1, 0), weights=[1, 1])
+    assert list(Loader(nothing)) == []
+    assert len(nothing) == 0
+
+
 def test_stages_hold_from_the_sample_that_they_name() -> None:
     pipe = source(0, 90).mix(source(1, 90), weights=[1, 0], stages={2048: [1, 3]}, ends="forever")
     seen = list(islice(iter(Loader(pipe)), 4096))

@@ -92,6 +92,15 @@ def test_each_source_gives_its_documents_in_turn_and_ends_as_told(ends: Any) -> 
         made.locate(made.length)
 
 
+def test_an_empty_source_ends_what_draws_from_it_and_nothing_else() -> None:
+    sizes = [drawn_sizes(900, 1), drawn_sizes(0, 1)]
+    assert planned(sizes, {0: (1, 1)}, "first").length == 0
+    assert planned(sizes, {0: (1, 0)}, "first").length == 900
+    assert planned(sizes, {0: (1, 0)}, "all").length == 900
+    assert planned(sizes, {0: (1, 1), 100: (0, 1), 200: (1, 1)}, "drop").length == 900
+    assert planned(sizes, {0: (0, 1)}, "drop").length == 0
+
+
 def test_a_later_stage_changes_nothing_before_it_and_places_are_found_in_any_order() -> None:
     sizes = [drawn_sizes(900, 1), drawn_sizes(700, 2, 5.0)]
     plain = planned(sizes, {0: (1, 1)})

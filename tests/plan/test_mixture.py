@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption
-from headrace.plan.mixture import PERIOD, Ends, Mixture, Schedule, WeightStage, schedule, whole_weights
+from headrace.plan.mixture import NEVER, PERIOD, Ends, Mixture, Schedule, WeightStage, schedule, whole_weights
 
 weights = st.lists(st.integers(0, 30), min_size=1, max_size=8).filter(any).map(tuple)
 
@@ -123,6 +123,17 @@ def test_ends_as_they_are_worked_out_by_hand() -> None:
     assert mixture((3,), (0, (1,)), ends="forever").length > 10**14
 
 
+def test_an_empty_source_ends_what_draws_from_it_and_nothing_else() -> None:
+    assert mixture((3, 0), (0, (1, 1))).length == 0
+    assert mixture((3, 0), (0, (1, 0))).length == 3
+    assert mixture((30, 0), (0, (1, 0)), (20, (1, 1))).length == 20
+    assert mixture((3, 0), (0, (1, 0)), ends="all").length == 3
+    assert mixture((3, 0), (0, (1, 0)), ends="forever").length == NEVER
+    assert mixture((3, 0), (0, (0, 1)), ends="drop").length == 0
+    left_out = mixture((3, 0), (0, (1, 1)), (1, (0, 1)), (4, (1, 1)), ends="drop")
+    assert everything(left_out) == [(0, 0), (0, 1), (0, 2)]
+
+
 @given(st.lists(st.tuples(*[st.integers(0, 30)] * 3).filter(any), min_size=2, max_size=12), st.data())
 def test_a_change_of_weights_changes_nothing_before_it_and_keeps_the_shares(
     changes: list[tuple[int, ...]], data: st.DataObject
@@ -195,8 +206,10 @@ def test_wrong_mixtures_are_refused() -> None:
         mixture((1,), (3, (1,)))
     with pytest.raises(BadOption, match="give 2 whole numbers"):
         mixture((1, 1), (0, (1,)))
-    with pytest.raises(BadOption, match="at least one sample"):
-        mixture((1, 0), (0, (1, 1)))
+    with pytest.raises(BadOption, match="source 1 has no samples, so it can never begin again"):
+        mixture((1, 0), (0, (1, 1)), ends="forever")
+    with pytest.raises(BadOption, match="lengths"):
+        mixture((1, -1), (0, (1, 1)))
     with pytest.raises(BadOption, match="source 1 has weight 0"):
         mixture((1, 5), (0, (1, 0)), ends="all")
     with pytest.raises(BadOption, match="choose one of"):

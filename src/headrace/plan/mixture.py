@@ -15,7 +15,7 @@ stage that is added changes nothing before it as long as it begins at the end of
 
 At the end of a source (`ends`):
 
-    first     the mixture ends with the first source that has no more
+    first     the mixture ends with the first source that has no more; one of weight 0 ends nothing
     all       it ends when every source was given once; shorter ones begin again
     drop      a source that has no more is left out, the weights of the others stay: every sample comes exactly once
     forever   every source begins again; there is no end
@@ -204,8 +204,8 @@ class Mixture:
     def _check(self) -> None:
         if self.ends not in get_args(Ends):
             raise BadOption(f"ends={self.ends!r}: choose one of {', '.join(map(repr, get_args(Ends)))}")
-        if not self.lengths or min(self.lengths) < 1:
-            raise BadOption(f"lengths={self.lengths}: every source of a mixture needs at least one sample")
+        if not self.lengths or min(self.lengths) < 0:
+            raise BadOption(f"lengths={self.lengths}: give how many samples each source of the mixture has")
         starts = [stage.start for stage in self.stages]
         if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
             raise BadOption(f"stages start at {starts}: the first starts at 0, and each later than the one before")
@@ -216,6 +216,12 @@ class Mixture:
                 or not 0 < sum(stage.weights) <= PERIOD
             ):
                 raise BadOption(f"weights={stage.weights}: give {len(self.lengths)} whole numbers (see whole_weights)")
+            for source, weight in enumerate(stage.weights):
+                if weight and not self.lengths[source] and self.ends in ("all", "forever"):
+                    raise BadOption(
+                        f"source {source} has no samples, so it can never begin again: give it the weight 0, or use "
+                        "ends='drop'"
+                    )
 
     def __call__(self, positions: Ints) -> Drawn:
         """The source and the number of the sample at each position."""
@@ -334,6 +340,8 @@ def _unrolled(lengths: tuple[int, ...], stages: tuple[WeightStage, ...], ends: E
                     return tuple(done), start
                 coming[-1] = WeightStage(start, coming[-1].weights)
                 continue
+        if ends == "first" and any(w and not n for w, n in zip(weights, lengths, strict=True)):
+            return tuple(done), start
         done.append(begun)
         emptied = begun.emptied(lengths)
         if ends == "first" and emptied and min(emptied.values()) <= stop:

@@ -124,7 +124,10 @@ class TokenMixture:
 
     def _next_block(self) -> None:
         weights = np.array(self.stages[bisect_right(self.stages, self._position, key=_start) - 1].weights, np.float64)
-        if self.ends in ("drop", "first"):
+        if self.ends == "first" and weights[self._given >= self.lengths].any():
+            self._ended = True
+            return
+        if self.ends == "drop":
             weights = weights * (self._given < self.lengths)
         if not weights.any():
             self._close(weights)

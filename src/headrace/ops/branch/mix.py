@@ -52,18 +52,9 @@ class Mix(Op[T, T]):
 
     def mixture(self, lengths: Sequence[int], key: int, epoch: int) -> Mixture | None:
         """The order of an epoch, over inputs of these lengths; None if there is nothing in them."""
-        stages = stages_in(epoch, self.stages, self.journal)
-        if not all(lengths):
-            if self.ends == "first" or not any(lengths):
-                return None
-            if self.ends != "drop":
-                raise BadOption(f"an input of mix(ends={self.ends!r}) has no samples, so it can never be given again")
-            stages = tuple(
-                WeightStage(start, tuple(w * bool(n) for w, n in zip(given, lengths, strict=True)))
-                for start, given in stages
-            )
-            lengths = [max(1, n) for n in lengths]
-        return Mixture(tuple(lengths), stages, key, self.ends)
+        if not any(lengths):
+            return None
+        return Mixture(tuple(lengths), stages_in(epoch, self.stages, self.journal), key, self.ends)
 
     def order(self, inputs: Sequence[Indexed], here: Here) -> "Mixture | TokenMixture | None":
         """The order of an epoch over these inputs; None if there is nothing in them."""
@@ -143,9 +134,9 @@ class Mix(Op[T, T]):
         turns, left_out = ([0] * len(pipes), []) if here.note is None else here.note
         wanted = [i for i in range(len(pipes)) if any(stage.weights[i] for stage in self.stages)]
         position, fresh = here.emitted, -1
-        made = self._without(left_out, here)
+        made, end = self._without(left_out, here)
         block: tuple[int, int] | None = None
-        while made is not None:
+        while made is not None and position < end:
             *where, inside = made.locate(position)
             if block != (block := (where[0], where[1])):
                 sources = made.drawn(*block).source.tolist()
@@ -158,8 +149,8 @@ class Mix(Op[T, T]):
                     return
                 if self.ends == "drop":
                     left_out.append([position, source])
-                    made, block = self._without(left_out, here), None
-                    if made is not None:
+                    (made, end), block = self._without(left_out, here), None
+                    if position < end:
                         log.warning(ended(self, source, f"after {position} samples of the mixture"))
                 else:
                     pipes[source].again(turns[source])
@@ -169,22 +160,30 @@ class Mix(Op[T, T]):
             position, fresh = position + 1, -1
             yield sample
 
-    def _without(self, left_out: Sequence[Sequence[int]], here: Here) -> Mixture | None:
-        """The mixture of streams, with each of these inputs left out from where it ended."""
-        stages = stages_in(here.epoch, self.stages, self.journal)
-        for position, source in left_out:
-            begun = max(stage.start for stage in stages if stage.start <= position)
-            cut = (*stages, *(WeightStage(position, s.weights) for s in stages if s.start == begun < position))
-            stages = tuple(
-                s if s.start < position else WeightStage(s.start, (*s.weights[:source], 0, *s.weights[source + 1 :]))
-                for s in sorted(cut)
-            )
-        last = left_out[-1][0] if left_out else 0
-        live = [s for s in stages if any(s.weights)]
-        if not any(s.start >= last for s in live) or not live:
-            return None
-        kept = tuple(live) if live[0].start == 0 else (WeightStage(0, live[0].weights), *live[1:])
-        return Mixture((1,) * len(stages[0].weights), kept, here.seed, "forever")
+    def _without(self, left_out: Sequence[Sequence[int]], here: Here) -> tuple[Mixture | None, int]:
+        """The mixture of streams, with each of these inputs left out from where it ended; and where it has its own end.
+
+        Stages are gone through as `plan.mixture` does where it knows the lengths.
+        """
+        coming = list(reversed(stages_in(here.epoch, self.stages, self.journal)))
+        ends, gone, done, end = list(left_out), set[int](), list[WeightStage](), NEVER
+        while coming:
+            start, weights = coming.pop()
+            while ends and ends[0][0] <= start:
+                gone.add(ends.pop(0)[1])
+            live = tuple(0 if source in gone else weight for source, weight in enumerate(weights))
+            if any(live):
+                done.append(WeightStage(start, live))
+                if ends and (not coming or ends[0][0] < coming[-1].start):
+                    coming.append(WeightStage(ends[0][0], weights))
+            elif coming:  # nothing of this stage is left; what comes after it comes at once
+                coming[-1] = WeightStage(start, coming[-1].weights)
+            else:
+                end = start
+                done.append(WeightStage(end, (1,) * len(weights)))  # never reached: the last block ends there
+        if end == 0:
+            return None, 0
+        return Mixture((1,) * len(self.stages[0].weights), tuple(done), here.seed, "forever"), end
 
     def accepts(self, note: object) -> bool:
         inputs = len(self.stages[0].weights)
