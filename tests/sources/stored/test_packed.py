@@ -292,6 +292,15 @@ def test_pickles_and_unknown_leaves_of_litdata_are_refused(tmp_path: Path) -> No
         list(Loader(Pipe.stored(made)))
 
 
+def test_folders_of_litdata_whose_samples_differ_are_refused_together(tmp_path: Path) -> None:
+    """The types of leaves stand in the index of each folder: those of the first would turn the others into nonsense."""
+    leaf = [[[struct.pack("<d", 0.5)]]]
+    one, other = litdata(tmp_path / "l", ["float"], LEAF, leaf), litdata(tmp_path / "m", ["int"], LEAF, leaf)
+    with pytest.raises(BadOption, match=r"samples of .*/m are others than those of .*/l: make a pipe of each"):
+        Pipe.stored([one, other])
+    assert list(Loader(Pipe.stored([one, litdata(tmp_path / "n", ["float"], LEAF, leaf)]))) == [0.5, 0.5]
+
+
 def mutations(target: Path, chance: random.Random, uncut: float) -> Iterator[None]:
     """The file with another byte somewhere, again and again; a share of `uncut` of them whole, the others cut off."""
     whole = target.read_bytes()

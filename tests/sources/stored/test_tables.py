@@ -1,7 +1,9 @@
 """Data sets that are folders of tables (Hugging Face, Lance): rows by position; damage is told, never read over."""
 
 import json
+import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +180,21 @@ def test_mutated_array_records_give_an_error_or_the_right_data(tmp_path: Path) -
         except DamagedFile:
             continue
         assert found == RECORDS  # it has check sums
+
+
+@pytest.mark.parametrize("later", [0, 10**9])
+def test_a_thread_that_comes_after_array_records_were_replaced_reads_none_of_the_new_ones(
+    tmp_path: Path, later: int
+) -> None:
+    """Every thread has a reader of its own, which opens the file by its name."""
+    path, new = records(tmp_path / "a.array_record", 1), records(tmp_path / "new", 1, [b"new"] * len(RECORDS))
+    source = Pipe.stored(path).op
+    assert source.get(7) == RECORDS[7]  # type: ignore[attr-defined]
+    time = path.stat().st_mtime_ns + later
+    os.utime(new, ns=(time, time))
+    os.replace(new, path)
+    with ThreadPoolExecutor(1) as other, pytest.raises(DamagedFile, match="array_record has changed since"):
+        other.submit(source.get, 8).result()  # type: ignore[attr-defined]
 
 
 def test_what_is_not_installed_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.observe.meter import files
 from headrace.sources.extra import need
-from headrace.sources.stored.form import DamagedFile, Found, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.form import DamagedFile, FileState, Found, Ints, OpenFile, Spans, StoredFormat
 from headrace.tables.packages import check_threads
 
 OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
@@ -69,7 +69,12 @@ class ArrayRecordFile(OpenFile):
         key = os.getpid(), threading.get_ident()
         reader = self._readers.get(key)
         if reader is None:
-            reader = self._readers[key] = _Reader(self.path)
+            reader = _Reader(self.path)
+            if (
+                FileState.of(self.path) != self.state
+            ):  # (it opens the file by its name, which may be another one by now)
+                raise DamagedFile(f"{self.path} has changed since it was opened: make the pipe anew")
+            self._readers[key] = reader
         return reader
 
 

@@ -87,8 +87,20 @@ def chunks(folder: str) -> tuple[str, ...]:
 
 
 def litdata(trust: bool, files: tuple[str, ...]) -> LitData:
-    """The format of these chunks, as the index beside them says."""
-    folder = str(Path(files[0]).parent)
+    """The format of these chunks, as the index beside them says: those of several folders must be of one."""
+    folders = dict.fromkeys(str(Path(file).parent) for file in files)
+    first, *others = folders
+    found = _of_folder(first, trust)
+    for other in others:
+        if _of_folder(other, trust) != found:
+            raise BadOption(
+                f"the samples of {other} are others than those of {first}: make a pipe of each, and put them together "
+                "with concat()"
+            )
+    return found
+
+
+def _of_folder(folder: str, trust: bool) -> LitData:
     said = _index(folder)["config"]
     if said.get("encryption"):
         raise BadOption(f"{folder} is encrypted: {THROUGH_LITDATA}")

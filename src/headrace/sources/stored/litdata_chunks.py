@@ -111,6 +111,7 @@ class RowsChunk(OpenFile):
         if found is None:
             with self._lock:
                 found = self._table.get_batch(number)
+            self.check_again()  # (it is read after the file was looked at, and kept)
             found.validate(full=True)  # (damaged offsets would point anywhere into memory)
             _batches.keep(key, found, found.nbytes)
         return found
