@@ -3,8 +3,8 @@
 `a/0001.jpg, a/0001.cls` become `{"__key__": "a/0001", ".jpg": ..., ".cls": ...}`. Only neighbours are grouped, as
 they lie in an archive. `LoadShards` does the same archive by archive, so that archives are read by any worker, and
 takes names as the webdataset package does: endings in small letters, names that begin with a dot and `__meta__` left
-out (`key_and_ending`, which is also the rule of `Pipe.stored`). Hidden names inside folders, of which that package makes
-samples, are left out as well: macOS's `d/._1.jpg` would tear `d/1.jpg` and `d/1.cls` apart.
+out (`key_and_ending`, which is also the rule of `Pipe.stored`). Hidden names inside folders are left out as well,
+where that package makes samples of them: macOS's `d/._1.jpg` would tear `d/1.jpg` and `d/1.cls` apart.
 """
 
 import re
