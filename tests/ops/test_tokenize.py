@@ -186,3 +186,30 @@ def test_what_is_no_tokenizer_is_refused_when_the_pipe_is_made() -> None:
         Pipe.of(["a"]).tokenize(7)
     with pytest.raises(BadOption, match="keep=True"):
         Pipe.of(["a"]).tokenize(letters, keep=True)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (np.array([2**40 + 5]), "has the token id 1099511627781"),
+        (np.array([2**32 - 1], np.uint32), "has the token id 4294967295"),
+        ([2**40], "has the token id 1099511627776"),
+        ([1.7, 2.2], "holds values of type float64"),
+        (np.array([1.7]), "holds values of type float64"),
+        (["12", "13"], "holds values of type <U2"),
+        ([1, None], "holds values of type object"),
+    ],
+)
+def test_what_is_no_id_is_not_made_one(made: Any, said: str) -> None:
+    for pipe in (Pipe.of(["a"]), Pipe.of(["a"]).batch(1)):
+        for options in ({}, {"eos": 0}):
+            with pytest.raises(BadOption, match=f"{said}.*whole numbers within int32"):
+                list(Loader(pipe.tokenize(lambda text: made, **options)))
+
+
+def test_a_field_called_tokens_is_not_overwritten() -> None:
+    documents = Pipe.of([{"text": "ab", "tokens": "mine"}])
+    with pytest.raises(BadOption, match="'tokens', and a document has a field of that name already"):
+        list(Loader(documents.tokenize(lambda text: [1, 2], "text", keep=True)))
+    (kept,) = Loader(documents.tokenize(lambda text: [1, 2], "tokens", keep=True))  # the text itself is called so
+    assert kept["tokens"].tolist() == [1, 2]

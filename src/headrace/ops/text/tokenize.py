@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from headrace.brief import arguments
 from headrace.errors import BadOption
 from headrace.op import Each
+from headrace.ops.text.ids import ids_of
 
 Tokens = NDArray[Any]
 Encode = Callable[[str], Sequence[int]]
@@ -72,12 +72,17 @@ class Tokenize(Each[Any, Any]):
     def _ended(self, ids: Sequence[int]) -> Tokens:
         first = [] if self.bos is None else [self.bos]
         last = [] if self.eos is None else [self.eos]
-        return np.array([*first, *ids, *last] if first or last else ids, np.int32)
+        return ids_of([*first, *ids, *last] if first or last else ids, "what the tokenizer gave for a text")
 
     def _document(self, sample: object, tokens: Tokens) -> Tokens | dict[str, Any]:
         if not self.keep:
             return tokens
         assert isinstance(sample, Mapping)  # else it would have no field `text`
+        if "tokens" in sample and self.text != "tokens":
+            raise BadOption(
+                "tokenize(keep=True) puts the ids under 'tokens', and a document has a field of that name already: "
+                "rename it before"
+            )
         return {**{name: value for name, value in sample.items() if name != self.text}, "tokens": tokens}
 
     def describe(self) -> str:
