@@ -185,3 +185,18 @@ def test_a_document_of_another_length_than_was_said_is_an_error() -> None:
             for ordered in (pipe, pipe.shuffle()):
                 with pytest.raises(BadOption, match=f"document [01] has 4 tokens where {said[1]} were said"):
                     list(Loader(ordered.pack(8, how=how)))
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_batches_and_steps_of_wrong_lengths_are_an_error(as_dict: bool) -> None:
+    for of in ([[1] * 50] * 20, [np.ones(50, np.int32)] * 20):
+        lie = Pipe.of([{"tokens": one} for one in of] if as_dict else of).sized([5] * 20)
+        for pipe in (lie.bucket(20), lie.shuffle().bucket(20), lie.balance(rows=4), lie.mix(lie, by="tokens").batch(4)):
+            with pytest.raises(BadOption, match=r"document \d+ has 50 tokens where 5 were said"):
+                list(Loader(pipe))
+
+
+def test_what_has_no_tokens_yet_is_as_long_as_is_said() -> None:
+    for sample in ("some text", b"bytes", (1, 2, 3), np.zeros((4, 2)), np.zeros(7), {"text": "x"}, [1.5], 3, None):
+        (batch,) = Loader(Pipe.of([sample] * 2).sized([5, 5]).bucket(20))
+        assert len(batch) == 2
