@@ -14,7 +14,7 @@ from headrace import Loader, Pipe
 from headrace.errors import BadOption
 from headrace.ops.text.balance import Balance
 from headrace.ops.text.labels import flattened
-from headrace.ops.text.rows import RowLayout
+from headrace.ops.text.rows import Document, RowLayout
 from headrace.plan.balance import StepPlan, budget, deal
 from headrace.plan.mixture import Ends, Mixture, WeightStage, schedule, whole_weights
 from headrace.plan.packing import Piece, TokenBlocks, best_fit
@@ -55,7 +55,7 @@ def order(lengths: tuple[int, ...], weights: tuple[int, ...], ends: Ends) -> lis
     """Sources and their rows, as they are before blocks are mixed."""
     made = Mixture(lengths, (WeightStage(0, weights),), 7, ends, block=1)
     drawn = made(np.arange(made.length))
-    return list(zip(drawn.source.tolist(), made.rows(drawn)[1].tolist(), strict=True))
+    return [(s, n % lengths[s]) for s, n in zip(drawn.source.tolist(), drawn.number.tolist(), strict=True)]
 
 
 def sources(weights: tuple[int, ...], count: int) -> list[int]:
@@ -134,7 +134,8 @@ def best_fit_decreasing() -> None:
 def grains_first_fit() -> None:
     """Ours has no first fit: as many rows, and the same ids in a row of the same documents."""
     assert len(best_fit([3, 5, 2, 4, 1, 6], 8).rows) == 3
-    row = RowLayout().row((Piece(0, 0, 2), Piece(1, 0, 4), Piece(2, 0, 1)), 8, lambda number: [1] * 4)
+    documents = [Document(number, np.ones(4, np.int64), {}) for number in range(3)]
+    row = RowLayout().row((Piece(0, 0, 2), Piece(1, 0, 4), Piece(2, 0, 1)), 8, documents)
     assert row["documents"].tolist() == [1, 1, 2, 2, 2, 2, 3, 0]
 
 

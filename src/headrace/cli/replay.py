@@ -23,8 +23,8 @@ from headrace.observe.quarantine import About, QuarantinedSample, read
 from headrace.plan.remainders import shared
 from headrace.plan.world import World
 
-Failures = dict[tuple[int, str], str]
-"""(position, op) -> error"""
+Failures = dict[tuple[int, str, int | None], str]
+"""(position, op, index) -> error. (Several documents of one packed row may fail.)"""
 
 
 def replay(subject: Subject, file: Path) -> Iterator[Proof]:
@@ -47,7 +47,7 @@ def _run(loader: Loader[Any], world: World, entries: list[QuarantinedSample]) ->
         if program.indexed and program.countable and len(program.stages) == 1:
             now: Failures = {}
             for ticket in sorted({_ticket(program, world, loader.ends, entry) for entry in these}):
-                now |= {(p, op): error for p, op, error, _ in rerun(program, epoch, *ticket)}
+                now |= {(p, op, index): error for p, op, error, index in rerun(program, epoch, *ticket)}
         else:
             now = _whole(program, loader, world, epoch)
         for entry in these:
@@ -93,12 +93,12 @@ def _whole(program: Program, loader: Loader[Any], world: World, epoch: int) -> F
             pass
     finally:
         pool.close()
-    return {(position, op): error for position, op, error, _ in meter.skips}
+    return {(position, op, index): error for position, op, error, index in meter.skips}
 
 
 def _judge(entry: QuarantinedSample, now: Failures) -> Proof:
     name = f"position {entry.position}"
-    error = now.get((entry.position, entry.op))
+    error = now.get((entry.position, entry.op, entry.index))
     if error is None:
         return Proof(name, False, f"does not fail any more in {entry.op} (it was {entry.error}); was it repaired?")
     if error != entry.error:

@@ -197,6 +197,7 @@ def tracing(program: Program) -> tuple[Executor, "Trail"]:
     """An executor, and what it visits."""
     executor = Executor(program, seeds=True)
     trail = Trail()
+    trail.leave_out = executor.spot.leave_out  # what was left out of a row or a window is so again
     executor.spot = trail
     executor.header = PositionRecorder(trail)
     return executor, trail

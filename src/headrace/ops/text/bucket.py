@@ -4,13 +4,17 @@ A window of positions is sorted by length and cut into batches, which come in a 
 
     BucketBatches   where the lengths of all samples are known: any batch by its number
     BucketWindows   where they are not: a window is a unit of work, and the most that a resume reads again
+
+A sample that fails is left out of its batch by itself (`on_error="skip"`), and a batch with it only if nothing is left.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.errors import BadOption
 from headrace.op import Here, Indexed, place
+from headrace.ops.text.lenient import what_works
 from headrace.ops.text.numbered import NumberedOp
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.balance import StepPlan
@@ -28,9 +32,24 @@ class BucketWindows(WindowOp[list[Any]]):
     def window(self) -> int:
         return self.plan.window
 
-    def make(self, samples: list[Any], seed: int, last: bool) -> list[list[Any]]:
-        lengths = [self._length(sample) for sample in samples]
-        return [[samples[i] for i in step] for step in self.plan.window_steps(lengths, seed)]
+    def taker(self) -> Callable[[Any, int], tuple[Any, int]]:
+        most = self.plan.tokens
+
+        def take(sample: Any, position: int) -> tuple[Any, int]:
+            length = self._length(sample)
+            if most is not None and length > most:
+                raise BadOption(
+                    f"sample {position} has {length} tokens, a step at most {most}: allow more, or split it before"
+                )
+            return sample, length
+
+        return take
+
+    def make(
+        self, samples: list[tuple[Any, int]], seed: int, last: bool, refuse: Callable[[int, Exception], None]
+    ) -> list[list[Any]]:
+        steps = self.plan.window_steps([length for _, length in samples], seed)
+        return [[samples[i][0] for i in step] for step in steps]
 
     def _length(self, sample: object) -> int:
         if self.measure is not None:
@@ -68,9 +87,10 @@ class BucketBatches(NumberedOp[Any, list[Any]]):
 
         def get(position: int) -> list[Any]:
             window, number, made = plans.find(position)
-            batch = [inner.get(window * plan.window + i) for i in made[number]]
+            wanted = [window * plan.window + i for i in made[number]]
+            batch = what_works(wanted, lambda at: (inner.get(at),), here, position)
             place.at(here, position)
-            return batch
+            return [found[0] for found in batch if found is not None]
 
         found = Indexed(plans.outputs, get)
         found.remark = f"bucket: {inner.length} samples in {plans.windows} windows are {found.length} batches"

@@ -9,8 +9,13 @@
 
 Where documents may be lost (long="drop" or "truncate", drop_tail), every row says under `left_out` how many documents
 and tokens its window has lost, on the first row of the window, and 0 on the others: their sum is exact.
+
+A document that fails is left out by itself, where the user said so (`on_error="skip"`). PackWindows packs the others as
+if it were not there. Rows of PackRows are numbered before any document is read, so there its place is padding; a row of
+which nothing is left is left out too, unless it is the one that says what its window has lost.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,15 +23,16 @@ from typing import TYPE_CHECKING, Any
 from headrace.brief import arguments
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Lengths, place
+from headrace.ops.text.lenient import what_works
 from headrace.ops.text.numbered import NumberedOp
 from headrace.ops.text.windows import WindowOp
-from headrace.plan.packing import Packed, Packing, TokenBlocks
+from headrace.plan.packing import Packed, Packing, Piece, Row, TokenBlocks
 
 if TYPE_CHECKING:
     import numpy as np
 
     from headrace.ops.text.planned import WindowPlans
-    from headrace.ops.text.rows import RowLayout
+    from headrace.ops.text.rows import Document, RowLayout
 
     Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -42,11 +48,37 @@ class PackWindows(WindowOp[dict[str, Any]]):
     def window(self) -> int:
         return self.packing.window
 
-    def make(self, samples: list[Any], seed: int, last: bool) -> list[dict[str, Any]]:
+    def taker(self) -> "Callable[[object, int], Document]":
+        from headrace.ops.text.rows import check_piece
+
+        layout, size, reserved = self.layout, self.packing.size, _reserved(self.packing, self.layout)
+        refuses_long = self.packing.long == "error"
+
+        def take(sample: object, position: int) -> "Document":
+            document = layout.document(sample, position, reserved)
+            check_piece(document, 0, len(document.tokens))
+            if refuses_long and (length := layout.length(document)) > size:
+                raise BadOption(
+                    f"document {position} has {length} tokens, a row {size}: say long='split', 'truncate' or 'drop', "
+                    "or make rows longer"
+                )
+            return document
+
+        return take
+
+    def make(
+        self, samples: "list[Document]", seed: int, last: bool, refuse: Callable[[int, Exception], None]
+    ) -> list[dict[str, Any]]:
+        from headrace.ops.text.rows import SameFields
+
         layout, size = self.layout, self.packing.size + self.packing.overlap
         made = self.packing.window_rows([layout.length(one) for one in samples], seed, last)
-        rows = [layout.row(row, size, samples.__getitem__) for row in made.rows]
-        return [_counted(self.packing, row, made, first=not i) for i, row in enumerate(rows)]
+        rows = []
+        for number, pieces in enumerate(made.rows):
+            same = SameFields(refuse)
+            row = layout.row(pieces, size, [same.or_none(samples[piece.document]) for piece in pieces])
+            rows.append(_counted(self.packing, row, made, first=not number))
+        return rows
 
     def describe(self) -> str:
         return _describe(self.packing, self.layout)
@@ -84,15 +116,13 @@ class PackRows(NumberedOp[Any, dict[str, Any]]):
         tail = left > self.packing.overlap and not self.packing.drop_tail
         ends = known.ends
 
-        def document(number: int) -> object:
-            return _checked(inner.get(number), number, int(ends[number]) - (int(ends[number - 1]) if number else 0))
+        def document(number: int) -> tuple[int, int]:
+            return number, int(ends[number]) - (int(ends[number - 1]) if number else 0)
 
         def get(position: int) -> dict[str, Any]:
             pieces = blocks.row(position) if position < count else blocks.rest
-            place.at(here, position)
-            row = self.layout.row(pieces, size + self.packing.overlap, document)
             lost = Packed((), 0, 0 if tail else left)
-            return _counted(self.packing, row, lost, first=position == count + tail - 1)
+            return self._row(pieces, inner, document, lost, position == count + tail - 1, here, position)
 
         found = Indexed(count + tail, get)
         full = size + self.packing.overlap
@@ -106,17 +136,14 @@ class PackRows(NumberedOp[Any, dict[str, Any]]):
         import numpy as np
 
         plans = self._plans(inner, known, here)
-        size = self.packing.size + self.packing.overlap
 
-        def document(first: int, lengths: list[int], number: int) -> object:
-            return _checked(inner.get(first + number), first + number, lengths[number])
+        def document(first: int, lengths: list[int], number: int) -> tuple[int, int]:
+            return first + number, lengths[number]
 
         def get(position: int) -> dict[str, Any]:
             window, number, plan = plans.find(position)
-            read = partial(document, window * self.packing.window, plans.lengths(window))
-            row = self.layout.row(plan.rows[number], size, read)
-            place.at(here, position)
-            return _counted(self.packing, row, plan, first=not number)
+            find = partial(document, window * self.packing.window, plans.lengths(window))
+            return self._row(plan.rows[number], inner, find, plan, not number, here, position)
 
         def sums(power: int, positions: "Ints") -> "Ints":
             rows = (plans.find(position) for position in positions.tolist())
@@ -126,6 +153,41 @@ class PackRows(NumberedOp[Any, dict[str, Any]]):
         found.lengths = Lengths(partial(sums, 1), known.tokens, (*known.key, self, here.seed), partial(sums, 2))
         found.remark = f"pack: {inner.length} documents in {plans.windows} windows are {found.length} rows"
         return found
+
+    def _row(
+        self,
+        pieces: Row,
+        inner: Indexed,
+        find: Callable[[int], tuple[int, int]],
+        lost: Packed,
+        first: bool,
+        here: Here,
+        position: int,
+    ) -> dict[str, Any]:
+        """The row at a position. `find` says where a document of the pieces is, and how many tokens it has; the `first`
+        row of a window says what the window has `lost`."""
+        from headrace.ops.text.rows import SameFields, check_piece
+
+        layout, same, reserved = self.layout, SameFields(), _reserved(self.packing, self.layout)
+        spot = here.spot
+
+        def read(piece: Piece) -> "Document":
+            number, tokens = find(piece.document)
+            sample = inner.get(number)
+            spot.here, spot.position = here, position
+            document = layout.document(sample, number, reserved)
+            if (length := len(document.tokens)) != tokens:  # a longer one would lose its end without a word
+                raise BadOption(
+                    f"document {number} has {length} tokens where {tokens} were said: sized() needs their lengths"
+                )
+            check_piece(document, piece.offset, piece.tokens)
+            return same.check(document)
+
+        says = first and _counts(self.packing) and (lost.dropped > 0 or lost.truncated > 0)
+        found = what_works(pieces, read, here, position, always=says)
+        place.at(here, position)
+        row = layout.row(pieces, self.packing.size + self.packing.overlap, found)
+        return _counted(self.packing, row, lost, first)
 
     def _plans(self, inner: Indexed, known: Lengths, here: Here) -> "WindowPlans[Packed]":
         from headrace.ops.text.planned import WindowPlans
@@ -177,19 +239,19 @@ def pack_known(packing: Packing, layout: "RowLayout", documents: Indexed) -> Pac
     return op
 
 
-def _checked(document: object, number: int, tokens: int) -> object:
-    """The document, if it is as long as was said: a longer one would lose its end without a word."""
-    from headrace.ops.text.rows import tokens_of
+def _counts(packing: Packing) -> bool:
+    """Whether documents or tokens can be lost, so that rows say how many were."""
+    return packing.long in ("drop", "truncate") or packing.drop_tail
 
-    found = len(tokens_of(document))
-    if found != tokens:
-        raise BadOption(f"document {number} has {found} tokens where {tokens} were said: sized() needs their lengths")
-    return document
+
+def _reserved(packing: Packing, layout: "RowLayout") -> tuple[str, ...]:
+    """Fields that pack() itself gives to a row."""
+    return (*layout.own, "left_out") if _counts(packing) else layout.own
 
 
 def _counted(packing: Packing, row: dict[str, Any], made: Packed, first: bool) -> dict[str, Any]:
     """The row, with what its window has lost, where anything can be."""
-    if packing.long in ("drop", "truncate") or packing.drop_tail:
+    if _counts(packing):
         from headrace.ops.text.rows import left_out
 
         row["left_out"] = left_out(made) if first else left_out(Packed((), 0, 0))

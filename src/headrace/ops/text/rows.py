@@ -12,17 +12,31 @@ mask of the loss, say) are laid out in the same way.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption
+from headrace.ops.text.ids import LEAST, MOST, check_ids
 from headrace.plan.packing import Packed, Row
 
 Array = NDArray[Any]
 Form = Literal["padded", "flat"]
 NAMES = ("tokens", "input_ids")
+NARROW = (np.dtype(np.uint16), np.dtype(np.int32), np.dtype(np.uint8))
+"""The usual types of ids, which hold no others."""
+NO_FIELDS: dict[str, Array] = {}
+
+
+class Document(NamedTuple):
+    """A document as rows are made of it."""
+
+    number: int
+    """Errors name it so."""
+    tokens: Array
+    fields: dict[str, Array]
+    """Its other arrays, each as long as its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,82 +54,168 @@ class RowLayout:
             raise BadOption(f"form={self.form!r}: choose 'padded' or 'flat'")
         if self.positions not in ("piece", "document"):
             raise BadOption(f"positions={self.positions!r}: choose 'piece' or 'document'")
+        for name, value in (("pad", self.pad), ("separator", self.separator)):
+            if value is not None and not (LEAST <= value <= MOST and value == int(value)):
+                raise BadOption(f"{name}={value!r}: ids must be whole numbers within int32")
 
-    def length(self, document: object) -> int:
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The fields that a row has besides those of its documents."""
+        return ("positions", "cu_seqlens", "max_seqlen") if self.form == "flat" else ("positions", "documents", "mask")
+
+    def length(self, document: Document) -> int:
         """How many tokens a document takes, its separator included; an empty one takes none."""
-        tokens = len(tokens_of(document))
+        tokens = len(document.tokens)
         return tokens + (self.separator is not None and tokens > 0)
 
-    def row(self, pieces: Row, size: int, document: Callable[[int], object]) -> dict[str, Any]:
-        """The arrays of one row of `size` tokens; `document(number)` gives the documents."""
+    def document(self, sample: object, number: int, reserved: tuple[str, ...]) -> Document:
+        """The document that a sample is; none of its fields may have a `reserved` name, or it would be overwritten.
+
+        (The ids are not looked at: whoever cuts a piece out of a long document looks at those alone.)
+        """
+        if type(sample) is np.ndarray and sample.ndim == 1 and sample.dtype in NARROW:
+            return Document(number, sample, NO_FIELDS)
+        tokens = tokens_of(sample, "document", number)
+        if not isinstance(sample, dict):
+            return Document(number, tokens, NO_FIELDS)
+        if self.separator is not None:
+            raise BadOption("pack(separator=) is for documents that are arrays: append it to the fields of others")
+        if tokens.ndim != 1:
+            raise BadOption(f"the tokens of document {number} are of shape {tokens.shape}: pack() takes a flat list")
+        main = _main_field(sample)
+        fields = {name: np.asarray(values) for name, values in sample.items() if name != main}
+        for name, values in fields.items():
+            if name in reserved:
+                raise BadOption(
+                    f"document {number} has a field {name!r}, and pack() makes one of that name: rename yours before "
+                    "pack()"
+                )
+            if values.shape[:1] != tokens.shape:
+                raise BadOption(
+                    f"the field {name!r} of a document has another length than its tokens, so it cannot be packed with "
+                    f"them: leave it out before pack() (document {number})"
+                )
+        return Document(number, tokens, fields)
+
+    def row(self, pieces: Row, size: int, found: Sequence[Document | None]) -> dict[str, Any]:
+        """The arrays of one row of `size` tokens; `found` has the document of each piece. None: it was left out, and
+        its place is padding (a flat row has no such place)."""
+        gaps = None in found
+        if gaps and self.form == "flat":
+            pieces = tuple(piece for piece, one in zip(pieces, found, strict=True) if one is not None)
+            found, gaps = [one for one in found if one is not None], False
         lengths = [piece.tokens for piece in pieces]
         used = sum(lengths)
         width = size if self.form == "padded" else used
-        out = self._fields([document(piece.document) for piece in pieces], pieces, width)
+        out = self._fields(found, pieces, width)
         starts = [piece.offset if self.positions == "document" else 0 for piece in pieces]
+        places = [np.arange(at, at + n, dtype=np.int32) for at, n in zip(starts, lengths, strict=True)]
+        numbers = np.arange(1, len(pieces) + 1, dtype=np.int32)
+        if gaps:
+            there = np.array([one is not None for one in found])
+            places = [np.zeros_like(some) if one is None else some for one, some in zip(found, places, strict=True)]
+            numbers = np.cumsum(there, dtype=np.int32) * there
         positions = np.zeros(width, np.int32)
-        positions[:used] = _joined(
-            [np.arange(at, at + n, dtype=np.int32) for at, n in zip(starts, lengths, strict=True)]
-        )
+        positions[:used] = _joined(places)
         out["positions"] = positions
         if self.form == "flat":
             out["cu_seqlens"] = np.cumsum([0, *lengths], dtype=np.int32)
             out["max_seqlen"] = max(lengths, default=0)
             return out
         documents = np.zeros(width, np.int32)
-        documents[:used] = np.repeat(np.arange(1, len(pieces) + 1, dtype=np.int32), lengths)
+        documents[:used] = np.repeat(numbers, lengths)
         out["documents"], out["mask"] = documents, documents > 0
         return out
 
-    def _fields(self, found: Sequence[object], pieces: Row, width: int) -> dict[str, Any]:
+    def _fields(self, found: Sequence[Document | None], pieces: Row, width: int) -> dict[str, Any]:
         tokens = np.full(width, self.pad, np.int32)
         at = 0
         for one, (_, offset, count) in zip(found, pieces, strict=True):
-            mine = tokens_of(one)[offset : offset + count]
-            tokens[at : at + len(mine)] = mine
-            if len(mine) < count:
-                assert self.separator is not None
-                tokens[at + len(mine)] = self.separator
+            if one is not None:
+                mine = one.tokens[offset : offset + count]
+                tokens[at : at + len(mine)] = mine
+                if len(mine) < count:
+                    assert self.separator is not None
+                    tokens[at + len(mine)] = self.separator
             at += count
         out: dict[str, Any] = {"tokens": tokens}
-        if found and isinstance(found[0], dict):
-            if self.separator is not None:
-                raise BadOption("pack(separator=) is for documents that are arrays: append it to the fields of others")
-            for name in found[0]:
-                if name not in NAMES:
-                    out[name] = _laid_out(name, found, pieces, width)
+        first = next((one for one in found if one is not None), None)
+        for name, like in () if first is None else first.fields.items():
+            out[name] = _laid_out(name, like, found, pieces, width)
         return out
 
 
-def tokens_of(document: object) -> Array:
-    """The tokens of a document."""
-    if isinstance(document, dict):
-        name = next((name for name in NAMES if name in document), None)
-        if name is None:
+def check_piece(document: Document, offset: int, count: int) -> None:
+    """An error if a piece of a document has a value that is no id."""
+    if document.tokens.dtype not in NARROW:
+        check_ids(document.tokens[offset : offset + count], "document", document.number)
+
+
+class SameFields:
+    """Looks at the documents of one row: the fields of the first are those of the row, and nobody's may be lost."""
+
+    def __init__(self, refuse: Callable[[int, Exception], None] | None = None) -> None:
+        """`refuse(number, error)` raises the error, or counts a document that is left out."""
+        self._refuse = refuse
+        self._first: Document | None = None
+
+    def check(self, document: Document) -> Document:
+        """The document, if it has the fields of the others."""
+        first = self._first
+        if first is None:
+            first = self._first = document
+        if (first.fields or document.fields) and first.fields.keys() != document.fields.keys():
+            name = sorted(first.fields.keys() ^ document.fields.keys(), key=str)[0]
+            has, lacks = (first, document) if name in first.fields else (document, first)
             raise BadOption(
-                f"a document to be packed is a dict of {', '.join(map(str, document))}: its tokens must be under "
+                f"document {has.number} has a field {name!r}, and document {lacks.number} in the same row has none: "
+                "give all documents the same fields before pack()"
+            )
+        return document
+
+    def or_none(self, document: Document) -> Document | None:
+        """The same; None if it is left out."""
+        try:
+            return self.check(document)
+        except BadOption as error:
+            assert self._refuse is not None
+            self._refuse(document.number, error)
+            return None
+
+
+def _main_field(document: dict[str, Any]) -> str | None:
+    """The field that has the tokens."""
+    first, second = NAMES
+    return first if first in document else second if second in document else None
+
+
+def tokens_of(document: object, whose: str = "a document", number: int | None = None) -> Array:
+    """The tokens of a document, which errors call `whose`, and by its number."""
+    if isinstance(document, dict):
+        name = _main_field(document)
+        if name is None:
+            whose = whose if number is None else f"{whose} {number}"
+            raise BadOption(
+                f"{whose} to be packed is a dict of {', '.join(map(str, document))}: its tokens must be under "
                 "'tokens' or 'input_ids'"
             )
         return np.asarray(document[name])
     tokens = np.asarray(document)
-    if tokens.ndim != 1 or (len(tokens) and tokens.dtype.kind not in "iub"):
+    if tokens.ndim == 1 and tokens.dtype.kind in "fcO":
+        check_ids(tokens, whose, number)
+    elif tokens.ndim != 1 or (len(tokens) and tokens.dtype.kind not in "iub"):
+        whose = whose if number is None else f"{whose} {number}"
         raise BadOption(
-            f"a document to be packed is a {type(document).__name__}, no list or array of tokens: tokenize() it first"
+            f"{whose} to be packed is a {type(document).__name__}, no list or array of tokens: tokenize() it first"
         )
     return tokens
 
 
-def _laid_out(name: str, found: Sequence[object], pieces: Row, width: int) -> Array:
-    parts = []
-    for one, (_, offset, count) in zip(found, pieces, strict=True):
-        assert isinstance(one, dict)
-        values = np.asarray(one[name])
-        if values.shape[:1] != tokens_of(one).shape:
-            raise BadOption(
-                f"the field {name!r} of a document has another length than its tokens, so it cannot be packed with "
-                "them: leave it out before pack()"
-            )
-        parts.append(values[offset : offset + count])
+def _laid_out(name: str, like: Array, found: Sequence[Document | None], pieces: Row, width: int) -> Array:
+    parts = [
+        np.zeros((count, *like.shape[1:]), like.dtype) if one is None else one.fields[name][offset : offset + count]
+        for one, (_, offset, count) in zip(found, pieces, strict=True)
+    ]
     joined = _joined(parts)
     return np.concatenate([joined, np.zeros((width - len(joined), *joined.shape[1:]), joined.dtype)])
 

@@ -5,18 +5,19 @@ neither workers nor ranks, and any of them can be made by itself. Of a stream it
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice, repeat
 from typing import Any, TypeVar
 
 from headrace.op import Here, Indexed, InputCursor, Op, place
 from headrace.plan.seed import key
 
 Out = TypeVar("Out")
+Take = Callable[[Any, int], Any]
 
 
 class WindowOp(Op[Any, list[Out]]):
-    """Write `window` and `make`."""
+    """Write `window`, `taker` and `make`."""
 
     __slots__ = ()
     quiet = True
@@ -29,18 +30,25 @@ class WindowOp(Op[Any, list[Out]]):
         """Samples, or positions of the input, that are taken together."""
 
     @abstractmethod
-    def make(self, samples: list[Any], seed: int, last: bool) -> list[Out]:
-        """What becomes of a window; `seed` is its own. `last`: there is none behind it."""
+    def taker(self) -> Take:
+        """What turns a sample, and its position, into what `make` takes. What cannot be used is an error there: so it
+        goes alone, and not its whole window."""
+
+    @abstractmethod
+    def make(self, samples: list[Any], seed: int, last: bool, refuse: Callable[[int, Exception], None]) -> list[Out]:
+        """What becomes of a window; `seed` is its own. `last`: there is none behind it. `refuse(position, error)` is
+        for a sample that does not go with the others: it raises, or counts what is left out."""
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        size = self.window
+        size, take = self.window, self.taker()
 
         def get(position: int) -> list[Out]:
             stop = min((position + 1) * size, inner.length)
-            samples = list(chain.from_iterable(gather_lists(inner, range(position * size, stop), here)))
+            lists = gather_lists(inner, range(position * size, stop), here, take)
             place.at(here, position)
-            return self.make(samples, key(here.seed, "window", position), stop == inner.length)
+            seed = key(here.seed, "window", position)
+            return self.make(list(chain.from_iterable(lists)), seed, stop == inner.length, _refusing(here))
 
         return Indexed(-(-inner.length // size), get)
 
@@ -52,11 +60,15 @@ class WindowOp(Op[Any, list[Out]]):
             for position in range(here.emitted, found.length):
                 yield found.get(position)
             return
-        number = here.emitted
+        number, take = here.emitted, self.taker()
         while window := list(islice(samples, self.window)):
             place.at(here, number)
+            first = number * self.window
+            samples_taken = _taken(window, take, range(first, first + len(window)), here)
+            place.at(here, number)
             # (A stream that ends with a whole window has no last one: to look ahead would be to hold a sample.)
-            yield self.make(window, key(here.seed, "window", number), len(window) < self.window)
+            seed = key(here.seed, "window", number)
+            yield self.make(samples_taken, seed, len(window) < self.window, _refusing(here))
             number += 1
 
     @property
@@ -68,20 +80,43 @@ TOGETHER = 64
 """Samples that are made in one call, where an op takes many at once."""
 
 
-def gather_lists(inner: Indexed, positions: range, here: Here) -> list[list[Any]]:
-    """The lists at these positions."""
+def gather_lists(inner: Indexed, positions: range, here: Here, take: Take | None = None) -> list[list[Any]]:
+    """The lists at these positions; `take(sample, position)` is what becomes of each sample of a list."""
     lists: list[list[Any]] = []
     many = None if here.lenient else inner.many  # what is left out has to be counted one by one
     if many is not None:
         try:
             for start in range(0, len(positions), TOGETHER):
                 lists += many(positions[start : start + TOGETHER])
+            if take is not None:
+                lists = [[take(one, at) for one in some] for at, some in zip(positions, lists, strict=True)]
             return lists
         except Exception:
             lists.clear()  # once more, each by itself: so the error names the sample
     for at in positions:
         try:
-            lists.append(inner.get(at))
+            made = inner.get(at)
         except Exception as error:
             here.spot.skip(here.spot.here or here, at, error)
+            continue
+        lists.append(made if take is None else _taken(made, take, repeat(at, len(made)), here))
     return lists
+
+
+def _taken(samples: list[Any], take: Take, positions: Iterable[int], here: Here) -> list[Any]:
+    """What becomes of these samples; one that cannot be taken is left out by itself, if that is wanted."""
+    kept = []
+    for sample, position in zip(samples, positions, strict=True):
+        try:
+            kept.append(take(sample, position))
+        except Exception as error:
+            here.spot.skip(here, position, error)
+    return kept
+
+
+def _refusing(here: Here) -> Callable[[int, Exception], None]:
+    def refuse(position: int, error: Exception) -> None:
+        here.spot.index = None  # that of the sample that was read last
+        here.spot.skip(here, position, error)
+
+    return refuse
