@@ -151,6 +151,24 @@ def test_a_change_of_weights_changes_nothing_before_it_and_keeps_the_shares(
         last = at
 
 
+@pytest.mark.parametrize("ends", ["first", "all", "drop", "forever"])
+@given(data=st.data())
+def test_the_next_border_is_one_place_and_a_change_there_keeps_what_comes_before(
+    ends: Ends, data: st.DataObject
+) -> None:
+    made = data.draw(mixtures(ends))
+    wanted = data.draw(st.integers(0, min(made.length, 500)))
+    border = made.next_border(wanted)
+    assert wanted <= border == made.next_border(border) <= made.length
+    assert all(made.next_border(between) == border for between in range(wanted, border))
+    if 0 < border < made.length:
+        new = data.draw(st.tuples(*[st.integers(1, 9)] * len(made.lengths)))
+        kept = tuple(stage for stage in made.stages if stage.start < border)
+        later = Mixture(made.lengths, (*kept, WeightStage(border, new)), made.key, ends, made.block)
+        assert everything(later, border) == everything(made, border)
+        assert made.before(border) == later.before(border)
+
+
 def test_weights_change_only_where_a_block_ends() -> None:
     made = mixture((100, 100), (0, (1, 1)), ends="forever")
     assert [made.next_border(p) for p in (0, 1, 16, 17)] == [0, 16, 16, 32]

@@ -270,9 +270,19 @@ class Mixture:
         return [Ending(position, source) for source, position in found.items()]
 
     def next_border(self, position: int) -> int:
-        """The end of the block that a position lies in: the first place at or behind it where weights may change."""
-        start = max(stage.start for stage in self._stages if stage.start <= position)
-        return min(start + -(-(position - start) // self.block) * self.block, self.length)
+        """The end of the block that a position lies in: the first place at or behind it where weights may change.
+
+        Blocks end with their stage, also with one that follows from a source that ends.
+        """
+        starts = [stage.start for stage in self._stages]
+        later = bisect_right(starts, position)
+        start = starts[later - 1] if later else 0
+        end = starts[later] if later < len(starts) else self.length
+        return min(start + -(-(position - start) // self.block) * self.block, end)
+
+    def before(self, position: int) -> list[tuple[object, ...]]:
+        """All that samples before a position, which ends a block, follow from."""
+        return [(s.start, s.weights, s.given.tolist(), s.owed) for s in self._stages if s.start < position]
 
     def reweighted(self, position: int, weights: tuple[int, ...]) -> "Mixture":
         """The same up to `position`, which ends a block, and other weights from there on."""

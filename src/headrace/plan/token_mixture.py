@@ -113,6 +113,11 @@ class TokenMixture:
             return position
         return self._starts[block + 1] if block + 1 < len(self._starts) else self._position
 
+    def before(self, position: int) -> list[tuple[object, ...]]:
+        """All that samples before a position, which ends a block, follow from."""
+        self._plan(position)
+        return [(block.start, block.counts.tolist()) for block in self._blocks if block.start < position]
+
     # --- planning ---------------------------------------------------------------------------------------------------
 
     def _plan(self, position: int) -> None:

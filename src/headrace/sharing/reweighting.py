@@ -46,7 +46,7 @@ def reweighted(
     wanted = _sample(program, world, epoch, step) if step is not None else sample
     if not isinstance(wanted, int) or wanted < 1:
         raise BadOption(f"weights change at a step or sample after the first, not at {wanted!r}")
-    order = _by_tokens(pipe, node, op, program.seed, epoch) if op.by_tokens else _order(node, op, epoch)
+    order = _order(pipe, node, op, program.seed, epoch)
     last = max([change.start for change in op.journal if change.epoch == epoch], default=0)
     start = order.next_border(max(wanted, last + 1))
     if start >= order.length:
@@ -58,22 +58,27 @@ def reweighted(
             f"sample {start}; choose a later {'step' if step is not None else 'sample'}, and call reweight() on every "
             "rank before that"
         )
-    return pipe.replaced(node, replace(op, journal=(*op.journal, Change(epoch, start, op.weigh(weights))))), start
+    new = replace(op, journal=(*op.journal, Change(epoch, start, op.weigh(weights))))
+    if _order(pipe, node, new, program.seed, epoch).before(start) != order.before(start):
+        raise BadOption(
+            f"a stage that was planned for later than sample {start} has begun before its time, because the sources of "
+            "the one before have ended: weights cannot change in it; call reweight() before the next epoch begins"
+        )
+    return pipe.replaced(node, new), start
 
 
-def _order(node: Pipe[Any], op: "Mix[Any]", epoch: int) -> Mixture:
-    """The mixture, to ask it where its blocks end."""
-    lengths = [source.length() for source in node.inputs]
-    known = [n for n in lengths if n is not None]
-    made = op.mixture(known, 0, epoch) if len(known) == len(lengths) else None
-    return made or Mixture((1,) * len(lengths), stages_in(epoch, op.stages, op.journal), 0, "forever")
+def _order(pipe: Pipe[Any], node: Pipe[Any], op: "Mix[Any]", seed: int, epoch: int) -> "Mixture | TokenMixture":
+    """The mixture as it is read in this epoch, to ask it where its blocks end.
 
-
-def _by_tokens(pipe: Pipe[Any], node: Pipe[Any], op: "Mix[Any]", seed: int, epoch: int) -> "Mixture | TokenMixture":
-    """The same, where the ends of blocks follow from the lengths of the documents in the order of this epoch."""
+    Where a source ends a block ends too, so real lengths are needed: how many rows packed documents make follows from
+    the order of the epoch. Of streams nobody knows them, but there nothing can change once an epoch has begun.
+    """
     opening = Opening(pipe.ordinals(), seed, epoch)
     opened = [random_access(source, opening, 0) for source in node.inputs]
-    made = op.order([one for one in opened if one is not None], opening.here(node, 0))
+    known = [one for one in opened if one is not None]
+    if len(known) < len(opened):
+        return Mixture((1,) * len(opened), stages_in(epoch, op.stages, op.journal), 0, "forever")
+    made = op.order(known, opening.here(node, 0))
     if made is None:
         raise BadOption("the mixture is empty: there are no samples that other weights could be for")
     return made
