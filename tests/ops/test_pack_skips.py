@@ -5,10 +5,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace import Loader, Pipe, World
 from headrace.observe.digest import digest
+from headrace.ops.text.measured import Measured, Measurement
+from headrace.pipe.verbs.growing import grow
 
 BAD = (7, 19)
 COUNT = 30
@@ -151,6 +154,26 @@ def test_rows_without_bad_documents_are_the_same_on_ranks_and_after_a_resume() -
     again = Loader(pipe, on_error="skip", seed=4)
     again.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert front + [digest(row) for batch in again for row in batch] == whole
+
+
+@pytest.mark.parametrize("name", ["pack", "bucket", "measured"])
+def test_a_row_of_which_nothing_is_left_does_not_end_a_stream(name: str, tmp_path: Path) -> None:
+    numbers = [0, 7, 19, 7, 19, 1, 2, 3, 4, 5, 6, 8]
+    made = Pipe.of([str(number) for number in numbers]).tokenize(fragile)
+    known = Measured(Measurement(np.ones(12, np.int64), np.full(12, 3), "")) if name == "measured" else None
+    sized = made.sized([3] * 12) if known is None else grow(made, known)
+    pipe = (sized.bucket(3) if name == "bucket" else sized.pack(3)).shuffle(buffer_size=3)
+    with Loader(pipe, on_error="skip", seed=3) as loader:
+        whole = list(loader)
+        assert seen(whole) == dict.fromkeys([0, 1, 2, 3, 4, 5, 6, 8], 3)
+        assert loader.stats().skips == 4
+    for at in range(len(whole)):
+        first = Loader(pipe, on_error="skip", seed=3)
+        batches = iter(first)
+        front = [next(batches) for _ in range(at)]
+        again = Loader(pipe, on_error="skip", seed=3)
+        again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert digest(front + list(again)) == digest(whole)
 
 
 def test_a_quarantine_file_of_packed_rows_can_be_run_again(tmp_path: Path, capsys: Any) -> None:
