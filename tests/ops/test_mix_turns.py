@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import Loader, Pipe
+from headrace import Loader, Pipe, World
 from headrace.ops.order.cycle import FOREVER
 from headrace.pipe.access import random_access
 from headrace.pipe.cursor import Opening
@@ -148,6 +148,28 @@ def test_rows_behind_a_mixture_are_packed_by_the_lengths_of_their_own_turn() -> 
     for seed in range(4):
         got = Counter(number for number, _ in in_rows(pipe, seed))  # pack refuses a document of another length
         assert all(got[number] == 1 for number in range(2000, 2500))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_ranks_and_a_resume_agree_on_turns_of_any_length(workers: int) -> None:
+    pipe = rows(1, 60).mix(rows(2, 400), weights=[1, 1], ends="all").batch(2).collate()
+
+    def batches(loader: Loader[Any], most: int | None = None) -> list[Any]:
+        return [batch["tokens"].tolist() for batch in islice(iter(loader), most)]
+
+    with Loader(pipe, seed=5) as loader:
+        whole = batches(loader)
+        assert len(whole) == len(Loader(pipe, seed=5))
+    with Loader(pipe, seed=5, workers=workers, kind="thread") as loader:
+        assert batches(loader) == whole
+    with Loader(pipe, seed=5, workers=workers, kind="process") as loader:
+        first = batches(loader, 90)
+        state = loader.state_dict()
+    with Loader(pipe, seed=5) as loader:
+        loader.load_state_dict(state)
+        assert first + batches(loader) == whole
+    ranks = [batches(Loader(pipe, seed=5, world=World(rank, 2)), 70) for rank in range(2)]
+    assert [batch for pair in zip(*ranks, strict=True) for batch in pair] == whole[:140]
 
 
 def test_turns_of_one_length_are_counted_without_opening_them() -> None:
