@@ -69,14 +69,14 @@ class PackWindows(WindowOp[dict[str, Any]]):
     def make(
         self, samples: "list[Document]", seed: int, last: bool, refuse: Callable[[int, Exception], None]
     ) -> list[dict[str, Any]]:
-        from headrace.ops.text.rows import SameFields
+        from headrace.ops.text.rows import with_same_fields
 
         layout, size = self.layout, self.packing.size + self.packing.overlap
         made = self.packing.window_rows([layout.length(one) for one in samples], seed, last)
         rows = []
         for number, pieces in enumerate(made.rows):
-            same = SameFields(refuse)
-            row = layout.row(pieces, size, [same.or_none(samples[piece.document]) for piece in pieces])
+            found = with_same_fields([samples[piece.document] for piece in pieces], refuse)
+            row = layout.row(pieces, size, found)
             rows.append(_counted(self.packing, row, made, first=not number))
         return rows
 

@@ -154,9 +154,7 @@ def check_piece(document: Document, offset: int, count: int) -> None:
 class SameFields:
     """Looks at the documents of one row: the fields of the first are those of the row, and nobody's may be lost."""
 
-    def __init__(self, refuse: Callable[[int, Exception], None] | None = None) -> None:
-        """`refuse(number, error)` raises the error, or counts a document that is left out."""
-        self._refuse = refuse
+    def __init__(self) -> None:
         self._first: Document | None = None
 
     def check(self, document: Document) -> Document:
@@ -173,14 +171,23 @@ class SameFields:
             )
         return document
 
-    def or_none(self, document: Document) -> Document | None:
-        """The same; None if it is left out."""
+
+def with_same_fields(
+    documents: Sequence[Document], refuse: Callable[[int, Exception], None]
+) -> Sequence[Document | None]:
+    """The documents of a row, None for one with other fields than the first. `refuse(number, error)` raises, or counts
+    what is left out."""
+    if not any(one.fields for one in documents):
+        return documents
+    same = SameFields()
+    found: list[Document | None] = []
+    for one in documents:
         try:
-            return self.check(document)
+            found.append(same.check(one))
         except BadOption as error:
-            assert self._refuse is not None
-            self._refuse(document.number, error)
-            return None
+            refuse(one.number, error)
+            found.append(None)
+    return found
 
 
 def _main_field(document: dict[str, Any]) -> str | None:
