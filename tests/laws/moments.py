@@ -57,8 +57,8 @@ class Moment:
         # Outside: what has been returned by then is the caller's. And no exception leaves a finalizer.
         if self._depth < 2 or _is_spared(frame) or _held_back() or os.getpid() != self._process:
             return
-        if event == "c_call" and getattr(arg, "__name__", "") == "release":
-            return  # no signal is heard between the last store and a call that is about to begin
+        if event == "c_call" and getattr(arg, "__name__", "") in ("release", "__exit__"):
+            return  # no signal is heard between the last store and a call that is about to begin, or the end of `with`
         self.seen += 1
         if self.seen > self._left:
             self._left = float("inf")
