@@ -70,3 +70,13 @@ def seed_others(base: int, worker: int) -> None:
     """Seed `random` and numpy's global generator as torch does in a new worker."""
     random.seed(base + worker)
     np.random.seed(np.random.SeedSequence([worker, base]).generate_state(4))
+
+
+def generators() -> tuple[tuple[type, ...], tuple[object, ...]]:
+    """All kinds of random generators, and those of them that are global."""
+    kinds: tuple[type, ...] = (random.Random, np.random.Generator, np.random.RandomState)
+    kinds = (*kinds, np.random.BitGenerator, np.random.SeedSequence)
+    common: tuple[object, ...] = (random._inst, np.random.mtrand._rand)
+    if (torch := sys.modules.get("torch")) is not None:
+        kinds, common = (*kinds, torch.Generator), (*common, torch.default_generator)
+    return kinds, common

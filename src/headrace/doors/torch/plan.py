@@ -17,6 +17,7 @@ from headrace.doors.torch.collate import shorter
 from headrace.doors.torch.crew import Crew, Setup
 from headrace.doors.torch.fetch import Fetch
 from headrace.doors.torch.orders import KNOWN
+from headrace.doors.torch.seen import clear
 from headrace.doors.torch.shard import (
     Batched,
     Collated,
@@ -26,7 +27,6 @@ from headrace.doors.torch.shard import (
     as_it_is,
 )
 from headrace.doors.torch.stream import Stream, stateful
-from headrace.doors.torch.watch import holds_generator
 from headrace.engine.autosave import Autosave
 from headrace.loader import Loader
 from headrace.ops.shape.batch import Batch
@@ -179,7 +179,7 @@ def steals(loader: Any) -> bool:
         and _indifferent(loader)
         and not loader._evidence.carries
         and not stateful(loader.dataset)
-        and not holds_generator(loader.dataset, loader.collate_fn)
+        and clear(loader.dataset, loader.collate_fn)
     )
 
 

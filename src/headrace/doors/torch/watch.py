@@ -9,34 +9,26 @@ comes to a worker either as its *own*, in torch's order, or as *anybody's*:
     anybody's  `ForOwner`, and nothing is left behind, if there would be: its owner has to make it, in torch's order
 
 What is noticed: draws from the global generators of `random`, numpy and torch; questions for the worker's number or
-seed; attributes that are set anew in the objects that the dataset and `collate_fn` consist of. (One that was missing or
-None may be set: that is how files are opened late.) Generators that the dataset holds itself are found before
-(`holds_generator`). What is inside of lists, dicts and foreign objects nobody can see.
+seed; and what changes in the places where the code of the dataset and of `collate_fn` could leave something (`seen`).
+(What was missing or None may be set: that is how files are opened late.) Generators that the dataset holds itself are
+found before (`survey`). What is inside of lists, dicts and foreign objects nobody can see.
 """
 
 import ctypes
 import random
 import sys
 from array import array
-from collections import deque
-from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import islice
-from types import FunctionType, MethodType, ModuleType
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from headrace.doors.torch.crew import Crew, seed_others
+from headrace.doors.torch.seen import CHANGED, GROWN, SAME, SeenPlace, seen
+from headrace.doors.torch.survey import Survey
 
-MOST = 2000
-"""Objects that are looked at, and"""
-WIDE = 64
-"""elements of each container among them."""
-WATCHED = 16
-"""Objects whose attributes are compared after each batch."""
-FOREIGN = frozenset(["builtins", "numpy", "torch", "torchvision", "pandas", "pyarrow", "polars", "PIL"])
-"""Packages whose functions keep nothing between two calls but what the global generators show."""
+GROWTHS = 8
+"""How often something may come that was not there: files are opened once."""
 
 
 class Carried(NamedTuple):
@@ -66,7 +58,12 @@ class WorkerWatch:
         self._before = (random_state(), self._numpy.raw)
         self._torch: bytes | None = None
         self.torch_came()
-        self._attributes = [(its, dict(its)) for its in islice(_watched(crew.dataset, crew.collate_fn), WATCHED)]
+        self._seen = self._look()
+        """None if not everything that has to be compared is known."""
+        self._growths = 0
+
+    def _look(self) -> list[SeenPlace] | None:
+        return seen(Survey(self._crew.dataset, self._crew.collate_fn, trusting=True))
 
     def torch_came(self) -> None:
         """Torch is there, and its generator is seeded."""
@@ -100,8 +97,25 @@ class WorkerWatch:
             or self._numpy.raw != self._before[1]
             or _LEGACY._bit_generator is not self._bits
             or (self._torch is not None and torch_state() != self._torch)
-            or any(_set_anew(now, before) for now, before in self._attributes)
+            or self._left_something()
         )
+
+    def _left_something(self) -> bool:
+        if self._seen is None:
+            return True
+        differs = SAME
+        for place in self._seen:
+            if (found := place.differs()) != SAME:
+                differs = max(differs, found)
+        if differs != GROWN:
+            return differs == CHANGED
+        # What came can be changed by the next batch, so it is looked at from now on.
+        self._growths += 1
+        grown = self._look() if self._growths <= GROWTHS else None
+        if grown is None:
+            return True
+        self._seen = grown
+        return False
 
     def _refused(self) -> ForOwner:
         """Everything is as it was at the start of this worker."""
@@ -110,27 +124,9 @@ class WorkerWatch:
         seed_others(self._crew.base_seed, self._number)
         if self._torch is not None:
             sys.modules["torch"].manual_seed(self._crew.base_seed + self._number)
-        for now, before in self._attributes:
-            now.clear()
-            now.update(before)
+        for place in self._seen or ():
+            place.restore()
         return ForOwner()
-
-
-def _set_anew(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Whether an attribute is another one than before; those that were missing or None may be set, and are noted."""
-    new: dict[str, Any] = {}
-    for name, value in now.items():
-        was = before.get(name)
-        if was is value or (type(value) in _PLAIN and type(was) is type(value) and was == value):
-            continue
-        if was is not None or holds_generator(value):
-            return True
-        new[name] = value
-    before.update(new)
-    return len(now) != len(before)
-
-
-_PLAIN = (bool, int, float, str, bytes)
 
 
 # --- states of the global generators, as raw memory -------------------------------------------------------------------
@@ -160,82 +156,3 @@ def random_state() -> object:
 def torch_state() -> bytes:
     state: bytes = sys.modules["torch"].default_generator.get_state().numpy().tobytes()
     return state
-
-
-# --- what a dataset consists of ---------------------------------------------------------------------------------------
-
-
-def holds_generator(*things: object) -> bool:
-    """Whether these hold a random generator of their own, or call a function that uses one."""
-    kinds: tuple[type, ...] = (random.Random, np.random.Generator, np.random.RandomState)
-    if "torch" in sys.modules:
-        kinds = (*kinds, sys.modules["torch"].Generator)
-    common = (_INSTANCE, _LEGACY, getattr(sys.modules.get("torch"), "default_generator", None))
-    return any(isinstance(thing, kinds) and not any(thing is c for c in common) for thing in reachable(*things))
-
-
-def reachable(*things: object) -> Iterator[object]:
-    """The things, then what they consist of, nearest first, as far as that can be said without running anything."""
-    seen: set[int] = set()
-    waiting = deque(things)
-    while waiting and len(seen) < MOST:
-        thing = waiting.popleft()
-        if id(thing) in seen or type(thing) in _PLAIN or isinstance(thing, type | ModuleType):
-            continue
-        seen.add(id(thing))
-        yield thing
-        waiting.extend(_parts(thing))
-
-
-def _parts(thing: Any) -> Iterator[Any]:
-    if isinstance(thing, dict):
-        yield from islice(thing.values(), WIDE)
-    elif isinstance(thing, list | tuple | set | frozenset | deque):
-        yield from islice(thing, WIDE)
-    elif isinstance(thing, FunctionType):
-        yield from _used(thing)
-    elif isinstance(thing, MethodType):
-        yield from (thing.__self__, thing.__func__)
-    elif isinstance(thing, partial):
-        yield from (thing.func, thing.args, thing.keywords)
-    elif (its := _attributes(thing)) is not None:
-        yield from islice(its.values(), WIDE)
-    if not isinstance(thing, FunctionType):
-        for kind in type(thing).__mro__:
-            if not _foreign(kind):
-                yield from (part for part in vars(kind).values() if isinstance(part, FunctionType))
-
-
-def _watched(*things: object) -> Iterator[dict[str, Any]]:
-    """The attributes of those objects whose code is the user's."""
-    for thing in reachable(*things):
-        its = _attributes(thing)
-        if its is not None and not isinstance(thing, FunctionType) and not _foreign(type(thing)):
-            yield its
-
-
-def _used(function: FunctionType) -> Iterator[Any]:
-    """What a function refers to."""
-    if _foreign(function):
-        return
-    yield from function.__defaults__ or ()
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            pass  # it is not set yet
-    names = function.__globals__
-    yield from (names[name] for name in function.__code__.co_names if name in names)
-
-
-def _attributes(thing: object) -> dict[str, Any] | None:
-    """The attributes of an object, without asking the object for them."""
-    try:
-        found = object.__getattribute__(thing, "__dict__")
-    except AttributeError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _foreign(thing: Any) -> bool:
-    return str(thing.__module__).partition(".")[0] in FOREIGN
