@@ -181,3 +181,11 @@ def test_a_row_group_that_pyarrow_cannot_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadPipe, match=r"row group 0 of .*a\.parquet cannot be read .*choose other columns than x"):
         rows(Pipe.parquet(tmp_path))
     assert rows(Pipe.parquet(tmp_path, columns=["y"])) == [{"y": 1}, {"y": 2}]
+
+
+def test_a_file_that_two_patterns_mean_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a1", "a2"):
+        write(tmp_path / f"{name}.parquet", {"x": [1]})
+    pipe = Pipe.parquet([tmp_path / "a1.parquet", f"{tmp_path}/a*.parquet"])
+    assert len(rows(pipe)) == 3
+    assert [record.getMessage() for record in caplog.records if "a1.parquet is meant more than once" in record.message]

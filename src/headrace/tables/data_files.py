@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from headrace.errors import BadOption
-from headrace.sources.listing import expand
+from headrace.sources.listing import expand, tell_repeats
 from headrace.sources.open import is_remote, local
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -36,13 +36,16 @@ def data_files(paths: Paths, hive: bool | None = None) -> list[DataFile]:
     if hive not in (None, True, False):
         raise BadOption(f"hive= is True, False or None, not {hive!r}")
     found: list[DataFile] = []
+    meant: list[tuple[str, list[str]]] = []
     for path in [paths] if isinstance(paths, str | os.PathLike) else list(paths):
         text = os.fspath(path)
         folder = None if is_remote(text) or not os.path.isdir(local(text)) else local(text)
-        for name in expand(path):
+        meant.append((text, list(expand(path))))
+        for name in meant[-1][1]:
             inside = os.path.relpath(name, folder) if folder is not None else name
             if folder is None or not any(map(_is_note, inside.split(os.sep))):
                 found.append(DataFile(name, _folders(inside) if hive or (hive is None and folder) else {}))
+    tell_repeats(meant)
     return found
 
 
