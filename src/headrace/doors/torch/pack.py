@@ -1,12 +1,14 @@
 """Plain data as text, and back: JSON in the first line, raw memory behind it, compressed, in base 64.
 
 JSON values, bytes, arrays and tensors go in, in lists and dicts of any depth; anything else is refused by its path.
-Nothing is executed on the way back. As one leaf a snapshot passes through every checkpoint format unchanged, also
-through those that take nested dicts apart.
+Of arrays and tensors that is everything that would come back as something else: subclasses (masked arrays, parameters)
+and types that have no text. Nothing is executed on the way back. As one leaf a snapshot passes through every checkpoint
+format unchanged, also through those that take nested dicts apart.
 """
 
 import json
 import zlib
+from ast import literal_eval
 from base64 import b64decode, b64encode
 from typing import Any
 
@@ -33,7 +35,16 @@ def unpack(packed: object) -> Any:
     head, _, raw = packed.partition("\n")
     try:
         return _decode(json.loads(head), zlib.decompress(b64decode(raw, validate=True)) if raw else b"")
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, zlib.error) as broken:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        RuntimeError,
+        SyntaxError,
+        zlib.error,
+    ) as broken:
         raise SnapshotRefused(f"a part of the state cannot be read: {broken}") from broken
 
 
@@ -46,13 +57,14 @@ def _encode(value: object, path: str, raw: list[bytes]) -> Any:
         return _encode_dict(value, path, raw)
     if isinstance(value, bytes | bytearray):
         return {_MARK: ["bytes", *_append(bytes(value), raw)]}
-    if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
-        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    if type(value) is torch.Tensor and _has_memory(value):
+        whole = value.detach().resolve_conj().resolve_neg().cpu().contiguous()
+        flat = whole.reshape(-1).view(torch.uint8).numpy().tobytes()
         return {_MARK: ["tensor", *_append(flat, raw), str(value.dtype)[6:], list(value.shape)]}
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
-        return value.item()
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return {_MARK: ["array", *_append(value.tobytes(), raw), value.dtype.str, list(value.shape)]}
+    if isinstance(value, np.generic) and isinstance(number := value.item(), bool | int | float):
+        return number
+    if type(value) is np.ndarray and (dtype := _dtype_text(value.dtype)) is not None:
+        return {_MARK: ["array", *_append(value.tobytes(), raw), dtype, list(value.shape)]}
     raise SnapshotRefused(
         f"{path} is a {type(value).__qualname__}; a snapshot holds JSON values, bytes, arrays and tensors only: let "
         f"the state_dict() that made it return these"
@@ -66,6 +78,27 @@ def _encode_dict(value: dict[Any, Any], path: str, raw: list[bytes]) -> Any:
     if all(isinstance(k, str) and k != _MARK for k in value):
         return {k: _encode(v, f"{path}[{k!r}]", raw) for k, v in value.items()}
     return {_MARK: ["dict", [[k, _encode(v, f"{path}[{k!r}]", raw)] for k, v in value.items()]]}
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_quantized and tensor.device.type != "meta"
+
+
+def _dtype_text(dtype: "np.dtype[Any]") -> str | None:
+    """The type of an array as text, fields and all, if it can be told again from that."""
+    if dtype.hasobject:
+        return None
+    try:
+        text = dtype.str if dtype.fields is None else repr(dtype.descr)
+        told = _dtype(text)
+    except (ValueError, TypeError):
+        return None
+    return text if told == dtype and told.type is dtype.type else None
+
+
+def _dtype(text: str) -> "np.dtype[Any]":
+    described: Any = literal_eval(text) if text.startswith("[") else text
+    return np.lib.format.descr_to_dtype(described)
 
 
 def _append(data: bytes, raw: list[bytes]) -> tuple[int, int]:
@@ -88,8 +121,8 @@ def _decode(value: object, raw: bytes) -> Any:
     if kind == "bytes":
         return data
     if kind == "array":
-        return np.frombuffer(data, np.dtype(parts[2])).reshape(parts[3]).copy()
+        return np.frombuffer(data, _dtype(parts[2])).reshape(parts[3]).copy()
     dtype = getattr(torch, parts[2])
     if not data:
         return torch.empty(parts[3], dtype=dtype)
-    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(parts[3])
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype).reshape(parts[3])

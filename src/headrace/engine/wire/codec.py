@@ -59,13 +59,17 @@ def _pickler(buffers: list[Any]) -> tuple[io.BytesIO, pickle.Pickler, tensors.Me
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, 5, buffer_callback=_keeper(buffers))
     memories = tensors.Memories()
+    pickler.dispatch_table = _reducers(memories)
+    return stream, pickler, memories
+
+
+def _reducers(memories: tensors.Memories) -> dict[Any, Callable[[Any], Any]]:
     reducers: dict[Any, Callable[[Any], Any]] = copyreg.dispatch_table.copy()
     if (numpy := sys.modules.get("numpy")) is not None and hasattr(numpy, "str_"):  # (not while it is being imported)
         reducers[numpy.str_] = reducers[numpy.bytes_] = exact_text
     if hasattr(sys.modules.get("torch"), "Tensor"):
         reducers[sys.modules["torch"].Tensor] = memories.reduce
-    pickler.dispatch_table = reducers
-    return stream, pickler, memories
+    return reducers
 
 
 def exact_text(scalar: Any) -> tuple[Any, ...]:
@@ -218,7 +222,11 @@ class Writer:
 
 def pack_state(state: object) -> bytes:
     """The state of a strand, on its way between a worker and its consumer. It never leaves the two."""
-    return pickle.dumps(state, 5)
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, 5)
+    pickler.dispatch_table = _reducers(tensors.Memories())  # torch cannot read its own pickles of float8
+    pickler.dump(state)
+    return stream.getvalue()
 
 
 def unpack_state(packed: bytes) -> Any:
