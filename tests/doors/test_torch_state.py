@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.utils.data import (
     BatchSampler,
+    Dataset,
     DistributedSampler,
     IterableDataset,
     RandomSampler,
@@ -166,6 +167,51 @@ def test_later_epochs_follow_as_without_the_stop(workers: int, persistent: bool)
             again.load_state_dict(state)
             assert batches(again) == whole[epoch][step:]
             assert [batches(again) for _ in range(3 - epoch)] == whole[epoch + 1 :]
+
+
+class Drawn(Dataset[float]):
+    """Samples with a random value each."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> float:
+        return index + random.random() / 2
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(2, 0), (0, 2), (2, 3), (2, -2), (-2, 2)])
+def test_later_epochs_follow_whether_workers_stay_or_not(before: int, after: int, reproducible: bool) -> None:
+    """A negative number: so many workers, which end with each epoch."""
+
+    def make(workers: int) -> Any:
+        return DataLoader(
+            Drawn() if reproducible else range(7), 3, shuffle=True, num_workers=abs(workers), generator=seeded(),
+            persistent_workers=workers > 0, reproducible=reproducible,
+        )  # fmt: skip
+
+    loader = make(before)
+    whole = [batches(loader) for _ in range(5)]
+    for epoch, step in ((0, 1), (1, 0), (1, 2), (1, 3)):
+        loader = make(before)
+        for _ in range(epoch):
+            batches(loader)
+        state = loader.state_dict()
+        if step:
+            it = iter(loader)
+            for _ in range(step):
+                next(it)
+            state = loader.state_dict()
+        again = make(after)
+        again.load_state_dict(state)
+        assert batches(again) == whole[epoch][step:]
+        assert batches(again) == whole[epoch + 1]
+        it = iter(again)
+        next(it)
+        once_more = make(before)
+        once_more.load_state_dict(again.state_dict())
+        assert batches(once_more) == whole[epoch + 2][1:]
+        assert batches(once_more) == whole[epoch + 3]
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 1)])

@@ -59,15 +59,14 @@ class Iteration(_BaseDataLoaderIter):
         if resume is not None:
             start, at, kept = resume["start"], resume["at"], resume["start"].get("kept", {})
             again(loader, start)
-            if at is None and resume["base_seed"] is not None and loader.persistent_workers:
+            if at is None and resume["base_seed"] is not None and loader.seeds_once:
                 self._draws_seed = False  # workers that stay keep the seed of their first epoch
                 if "torch" in start:
                     set_generator_state(start["torch"])
             self._sampler_iter = iter(self._index_sampler)
             self._base_seed = self._seed_again(loader, resume)
         self._persistent = loader.persistent_workers and loader.num_workers > 0
-        self._number = 0 if resume is None else resume["epoch"]
-        self._warned = False
+        self._number, self._warned = 0 if resume is None else resume["epoch"], False
         self.stopwatch: Stopwatch | None = None
         self._twins: Twins | None = None
         if loader._progress is None and resume is None and plan.has_replicas(loader):
@@ -95,8 +94,7 @@ class Iteration(_BaseDataLoaderIter):
     def _seed_again(self, loader: Any, resume: dict[str, Any]) -> int:
         if resume["at"] is None and self._draws_seed:
             return self._base_seed if loader.generator is None else base_seed(loader.generator)
-        recorded: int = resume["base_seed"]
-        return recorded
+        return int(resume["base_seed"])
 
     def _build(self, loader: Any, recorded: int | None, own: Any = None) -> None:
         self._crew = plan.crew_of(loader, self._base_seed, recorded, own)
@@ -112,8 +110,8 @@ class Iteration(_BaseDataLoaderIter):
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
     def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool, kept: Any = None) -> None:
-        seed = int(first and self._draws_seed)
-        drawn = at["drawn"] if at is not None else [seed, 2 if first and loader.num_workers else 1]
+        seeded = self._draws_seed if first else not loader.seeds_once
+        drawn = at["drawn"] if at is not None else [int(seeded), 2 if first and loader.num_workers else 1]
         self._epoch: Epoch[Any] | None = None
         self._held: list[Any] = []
         """What was taken and comes next: an error that a dataset was opened with, or the first batch."""
@@ -213,7 +211,11 @@ class Iteration(_BaseDataLoaderIter):
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._number += 1
-        if self._crew.played or self._shut:
+        seed = self._base_seed if loader.seeds_once else base_seed(loader.generator)
+        anew = loader.reproducible and seed != self._base_seed  # (else workers keep the generators that they have)
+        if anew:
+            self._base_seed, self._number = seed, 0
+        if self._crew.played or self._shut or anew:
             self._loader.close()
             self._build(loader, None)
         self._begin(loader, start, None, first=False)

@@ -86,6 +86,8 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     _evidence: Evidence
     _resume: dict[str, Any] | None
     _loaded: dict[str, Any]
+    _once: bool | None
+    """What `seeds_once` was where the state comes from that was loaded."""
 
     if TYPE_CHECKING:
         # What torch's constructor takes, for editors and type checkers; at run time the installed torch is asked.
@@ -124,7 +126,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             self, *args, reproducible=False, stealing=True, shard=None, shuffle_window=None, world=None, autosave=None,
             every=1000, **kwargs,
         ):  # fmt: skip
-            self._resume, self._loaded = None, {}
+            self._resume, self._loaded, self._once = None, {}, None
             self._progress = self._engine = self._earlier = self._autosave = None
             self.order_goes_on = False
             self.autosave, self.every = autosave, every
@@ -179,10 +181,20 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         resume, self._resume = self._resume, None
         if resume is not None and resume.get("over"):
             resume = self._after(resume)
+        if resume is None and self._once and self.seeds_once and self._progress is not None:
+            resume = self._between(self._progress.engine.seed, self._progress.epoch)
         iteration = Iteration(self, resume)
         if self._tuner is not None and not self._tuner.settled:
             iteration.stopwatch = Stopwatch(self)
         return iteration
+
+    @property
+    def seeds_once(self) -> bool:
+        """A base seed is drawn for the first epoch only, as persistent workers have it; else for each.
+
+        What follows in the generator depends on it, so a loader that goes on from a state does as the one before.
+        """
+        return self.persistent_workers if self._once is None or self.generator is None else self._once
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -218,6 +230,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             elif TAKEN in self._resume:
                 go_back(self._resume["at"], self._resume[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
         self._loaded = dict(state)
+        self._once = None if self._resume is None else self._resume["start"].get("once")
         self._progress = None
         self._iterator = None
         if self._resume is not None and sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING):
@@ -241,8 +254,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
         if self.order_goes_on and self.num_workers and not plan.is_iterable(self):
             start["torch"] = generator_state()
-        # Persistent workers keep the seed of their first epoch.
-        seed, number = (base_seed, epoch + 1) if self.persistent_workers and base_seed is not None else (None, 0)
+        seed, number = (base_seed, epoch + 1) if self.seeds_once and base_seed is not None else (None, 0)
         return {
             "num_workers": self.num_workers, "base_seed": seed, "epoch": number, "start": start, "at": None,
         }  # fmt: skip
