@@ -198,7 +198,7 @@ def start_of(loader: Any, samplers: bool) -> dict[str, Any]:
     start: dict[str, Any] = {}
     if loader.generator is not None:
         start["loader"] = seeds.generator_state(loader.generator)
-        start["once"] = loader.seeds_once
+        start["once"] = loader._seeds_once
     if not samplers:
         return start
     for name, sampler in _samplers(loader):

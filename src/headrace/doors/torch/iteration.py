@@ -59,7 +59,7 @@ class Iteration(_BaseDataLoaderIter):
         if resume is not None:
             start, at, kept = resume["start"], resume["at"], resume["start"].get("kept", {})
             again(loader, start)
-            if at is None and resume["base_seed"] is not None and loader.seeds_once:
+            if at is None and resume["base_seed"] is not None and loader._seeds_once:
                 self._draws_seed = False  # workers that stay keep the seed of their first epoch
                 if "torch" in start:
                     set_generator_state(start["torch"])
@@ -110,7 +110,7 @@ class Iteration(_BaseDataLoaderIter):
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
     def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool, kept: Any = None) -> None:
-        seeded = self._draws_seed if first else not loader.seeds_once
+        seeded = self._draws_seed if first else not loader._seeds_once
         drawn = at["drawn"] if at is not None else [int(seeded), 2 if first and loader.num_workers else 1]
         self._epoch: Epoch[Any] | None = None
         self._held: list[Any] = []
@@ -211,7 +211,7 @@ class Iteration(_BaseDataLoaderIter):
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._number += 1
-        seed = self._base_seed if loader.seeds_once else base_seed(loader.generator)
+        seed = self._base_seed if loader._seeds_once else base_seed(loader.generator)
         anew = loader.reproducible and seed != self._base_seed  # (else workers keep the generators that they have)
         if anew:
             self._base_seed, self._number = seed, 0

@@ -87,7 +87,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     _resume: dict[str, Any] | None
     _loaded: dict[str, Any]
     _once: bool | None
-    """What `seeds_once` was where the state comes from that was loaded."""
+    """What `_seeds_once` was where the state comes from that was loaded."""
 
     if TYPE_CHECKING:
         # What torch's constructor takes, for editors and type checkers; at run time the installed torch is asked.
@@ -181,7 +181,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         resume, self._resume = self._resume, None
         if resume is not None and resume.get("over"):
             resume = self._after(resume)
-        if resume is None and self._once and self.seeds_once and self._progress is not None:
+        if resume is None and self._once and self._seeds_once and self._progress is not None:
             resume = self._between(self._progress.engine.seed, self._progress.epoch)
         iteration = Iteration(self, resume)
         if self._tuner is not None and not self._tuner.settled:
@@ -189,7 +189,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         return iteration
 
     @property
-    def seeds_once(self) -> bool:
+    def _seeds_once(self) -> bool:
         """A base seed is drawn for the first epoch only, as persistent workers have it; else for each.
 
         What follows in the generator depends on it, so a loader that goes on from a state does as the one before.
@@ -254,7 +254,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
         if self.order_goes_on and self.num_workers and not plan.is_iterable(self):
             start["torch"] = generator_state()
-        seed, number = (base_seed, epoch + 1) if self.seeds_once and base_seed is not None else (None, 0)
+        seed, number = (base_seed, epoch + 1) if self._seeds_once and base_seed is not None else (None, 0)
         return {
             "num_workers": self.num_workers, "base_seed": seed, "epoch": number, "start": start, "at": None,
         }  # fmt: skip
