@@ -34,10 +34,12 @@ class JsonLines(StoredFormat):
                     "Pipe.files(...).open_files().decompress().readlines()"
                 )
         line = at = start or (len(MARK) if head.startswith(MARK) else 0)
+        piece, marks = memoryview(bytearray(PIECE)), np.empty(PIECE, bool)
         while at < file.size:
-            data = file.read(at, min(PIECE, file.size - at))
+            data = piece[: file.size - at]
+            file.fill(at, data)
             letters = np.frombuffer(data, np.uint8)
-            ends = _newlines(letters)
+            ends = _newlines(letters, marks)
             if at + len(data) == file.size and data[-1] != NEWLINE:
                 ends = np.append(ends, len(data))
             if len(ends):
@@ -56,9 +58,12 @@ class JsonLines(StoredFormat):
         return json.loads(data)
 
 
-def _newlines(letters: NDArray[np.uint8]) -> Ints:
-    """Where newlines are. Eight letters at a time: they are seldom as near to each other as that."""
-    found = letters == NEWLINE
+def _newlines(letters: NDArray[np.uint8], marks: NDArray[np.bool_]) -> Ints:
+    """Where newlines are. Eight letters at a time: they are seldom as near to each other as that.
+
+    `marks` is memory to work in: new memory for each piece would cost as much as the search.
+    """
+    found = np.equal(letters, NEWLINE, out=marks[: len(letters)])
     whole = len(found) & ~7
     words = found[:whole].view(np.uint64)
     ends = np.flatnonzero(words != 0)
@@ -81,13 +86,11 @@ def _lines(file: OpenFile, letters: NDArray[np.uint8], ends: Ints, at: int, line
     begun_before = line < at
     if begun_before:
         starts[0] = 0
-    doubtful = letters[starts] <= BLANK
-    if begun_before:
-        starts[0], doubtful[0] = line - at, True
+    doubtful = np.flatnonzero(letters[starts] <= BLANK)
+    starts[0] = line - at
     starts += at
-    if doubtful.any() or not sizes.all():
-        kept = sizes > 0
-        for row in np.flatnonzero(kept & doubtful).tolist():
-            kept[row] = bool(file.read(int(starts[row]), int(sizes[row])).strip())
-        starts, sizes = starts[kept], sizes[kept]
-    return Spans(starts, sizes)
+    if begun_before and (not len(doubtful) or doubtful[0] != 0):
+        doubtful = np.append(0, doubtful)
+    looked_at = zip(doubtful.tolist(), starts[doubtful].tolist(), sizes[doubtful].tolist(), strict=True)
+    blank = [row for row, start, size in looked_at if not size or not file.read(start, size).strip()]
+    return Spans(np.delete(starts, blank), np.delete(sizes, blank)) if blank else Spans(starts, sizes)

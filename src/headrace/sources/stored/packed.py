@@ -115,6 +115,9 @@ class UnpackedFile(OpenFile):
             start, size, number = start + len(part), size - len(part), number + 1
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def fill(self, start: int, room: memoryview) -> None:
+        room[:] = self.read(start, len(room))
+
     def _member(self, number: int) -> bytes:
         key = (self.path, self.state, number)
         found = _members.get(key)
