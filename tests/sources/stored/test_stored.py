@@ -338,4 +338,6 @@ def test_a_folder_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None
 def test_newlines_are_found_wherever_they_stand(lengths: list[int], rest: int) -> None:
     text = b"".join(b"x" * (length - 1) + b"\n" for length in lengths) + b"x" * rest
     letters = np.frombuffer(text, np.uint8)
-    assert _newlines(letters, np.empty(len(letters), bool)).tolist() == [place for place, letter in enumerate(text) if letter == 10]
+    assert _newlines(letters, np.empty(len(letters), bool)).tolist() == [
+        place for place, letter in enumerate(text) if letter == 10
+    ]
