@@ -21,12 +21,19 @@ class Release01(HeadraceLoader):
         return Loader(Pipe.parquet(paths, memory=memory).shuffle().batch(size), workers=2, kind="thread")
 
     def tar(self, paths: Sequence[str], decode: Decode, *, size: int, workers: int) -> AbstractContextManager[Any]:
-        pipe = Pipe.shards(list(paths)).map(FromDict(decode)).batch(size).collate()
+        pipe = _shards(paths, decode, size)
         return Loader(pipe, workers=workers, kind="process", start_method="fork", strands=workers)
 
     def stored(self, name: str, path: str, *, size: int, workers: int) -> AbstractContextManager[Any]:
         assert name == "tar"
         return self.tar(sorted(glob(path)), decode_tar, size=size, workers=workers)
+
+    def _stored(self, name: str, path: str, size: int) -> Any:
+        return _shards(sorted(glob(path)), decode_tar, size)
+
+
+def _shards(paths: Sequence[str], decode: Decode, size: int) -> Any:
+    return Pipe.shards(list(paths)).map(FromDict(decode)).batch(size).collate()
 
 
 SUBJECT = Release01()
