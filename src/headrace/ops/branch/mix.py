@@ -155,7 +155,7 @@ class Mix(Op[T, T]):
                 else:
                     pipes[source].again(turns[source])
                     fresh = source  # if it ends at once, it has no samples at all
-                here.rest([list(turns), [list(one) for one in left_out]])
+                here.rest([turns, left_out])
                 continue
             position, fresh = position + 1, -1
             yield sample
