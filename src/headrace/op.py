@@ -188,6 +188,8 @@ class Op(Generic[In, Out]):
     """Makes a list out of a window of positions."""
     consumer: bool = False
     """Runs in the consumer, because the user put it there."""
+    verb: ClassVar[str] = ""
+    """What users write to get me, where that is not the name of my class."""
 
     def flow(self, *inputs: Any, **_: Any) -> Iterator[Out]:
         """The samples. Written as `flow(self, samples, here)`, with as many iterators as I have inputs."""
@@ -237,7 +239,7 @@ class Op(Generic[In, Out]):
     @classmethod
     def name(cls) -> str:
         """The verb."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        return cls.verb or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     def identity(self) -> tuple[Any, ...]:
         """What makes the order and number of samples: goes into the fingerprint of a snapshot."""

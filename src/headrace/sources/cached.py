@@ -36,6 +36,7 @@ class CachedTable(Source[Any]):
     limit: int | None = None
     kept: Kept = field(default_factory=Kept, repr=False)
     user = True
+    verb = "in_memory_cache"
 
     def __post_init__(self) -> None:
         if self.limit is not None and not self.limit > 0:
@@ -67,7 +68,3 @@ class CachedTable(Source[Any]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("in_memory_cache", *self.pipe.fingerprint())
-
-    @classmethod
-    def name(cls) -> str:
-        return "in_memory_cache"

@@ -62,6 +62,7 @@ class ListedFiles(Source[str]):
     known: int = -1
     """How many files there are, if the user says so."""
     quiet = True
+    verb = "list_files"
 
     def __post_init__(self) -> None:
         roots = (self.roots,) if isinstance(self.roots, str | os.PathLike) else self.roots
@@ -80,10 +81,6 @@ class ListedFiles(Source[str]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.known if self.known >= 0 else None
 
-    @classmethod
-    def name(cls) -> str:
-        return "list_files"
-
 
 @dataclass(frozen=True, slots=True)
 class FsspecFiles(Source[str]):
@@ -93,6 +90,7 @@ class FsspecFiles(Source[str]):
     masks: Masks = ""
     kwargs: tuple[tuple[str, Any], ...] = ()
     quiet = True
+    verb = "list_files_by_fsspec"
 
     def __post_init__(self) -> None:
         demand("remote", "fsspec")
@@ -103,7 +101,3 @@ class FsspecFiles(Source[str]):
     def flow(self, here: Here) -> Iterator[str]:
         found = (path for root in self.roots for path in list_fsspec(root, self.masks, **dict(self.kwargs)))
         yield from islice(found, here.emitted * here.strands + here.strand, None, here.strands)
-
-    @classmethod
-    def name(cls) -> str:
-        return "list_files_by_fsspec"

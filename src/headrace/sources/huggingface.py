@@ -41,6 +41,7 @@ class HuggingFaceStream(Source[Any]):
 
     data: Streamed
     user = True
+    verb = "huggingface"
 
     def flow(self, here: Here) -> Iterator[Any]:
         # A copy: a data set keeps its state in itself, and several strands may read it in one process.
@@ -49,10 +50,6 @@ class HuggingFaceStream(Source[Any]):
     def accepts(self, note: object) -> bool:
         return is_note(note)
 
-    @classmethod
-    def name(cls) -> str:
-        return "huggingface"
-
 
 @dataclass(frozen=True, slots=True)
 class HuggingFace(Source[Any]):
@@ -60,6 +57,7 @@ class HuggingFace(Source[Any]):
 
     path: str
     options: tuple[tuple[str, Any], ...] = ()
+    verb = "huggingface"
 
     def __post_init__(self) -> None:
         if importlib.util.find_spec("datasets") is None:
@@ -73,10 +71,6 @@ class HuggingFace(Source[Any]):
 
     def accepts(self, note: object) -> bool:
         return is_note(note)
-
-    @classmethod
-    def name(cls) -> str:
-        return "huggingface"
 
 
 def read_on(data: object, here: Here) -> Iterator[Any]:

@@ -37,6 +37,7 @@ class Listing(Source[T]):
 
     items: ListOfItems | Iterable[T]
     listed = True
+    verb = "listed"
 
     def __post_init__(self) -> None:
         if isinstance(self.items, Iterator):
@@ -66,10 +67,6 @@ class Listing(Source[T]):
     @property
     def resume(self) -> str:
         return "the list is iterated again, nothing of it is read"
-
-    @classmethod
-    def name(cls) -> str:
-        return "listed"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Listing, (Elsewhere(),)

@@ -33,6 +33,7 @@ class FromSequence(Source[T]):
 
     data: Sequence[T]
     user = True
+    verb = "sequence"
 
     def size(self) -> int:
         return len(self.data)
@@ -56,10 +57,6 @@ class FromSequence(Source[T]):
     def describe(self) -> str:
         return f"of({brief(self.data)})"
 
-    @classmethod
-    def name(cls) -> str:
-        return "sequence"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptSequence(FromSequence[T]):
@@ -82,6 +79,7 @@ class FromIterable(Source[T]):
 
     data: Iterable[T] | Callable[[], Iterable[T]]
     user = True
+    verb = "iterable"
 
     def flow(self, here: Here) -> Iterator[T]:
         data = self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data
@@ -105,10 +103,6 @@ class FromIterable(Source[T]):
 
     def describe(self) -> str:
         return f"of({brief(self.data)})"
-
-    @classmethod
-    def name(cls) -> str:
-        return "iterable"
 
 
 def holds(data: object) -> bool:

@@ -16,6 +16,7 @@ class Sampled(Source[int]):
     args: tuple[Any, ...] = ()
     kwargs: tuple[tuple[str, Any], ...] = ()
     user = True
+    verb = "sampler"
 
     def flow(self, here: Here) -> Iterator[int]:
         for position, drawn in enumerate(self._made()):
@@ -29,7 +30,3 @@ class Sampled(Source[int]):
         if self.sampler is None:
             return range(len(self.data))
         return self.sampler(*self.args, data_source=self.data, **dict(self.kwargs))
-
-    @classmethod
-    def name(cls) -> str:
-        return "sampler"

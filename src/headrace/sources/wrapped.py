@@ -39,6 +39,7 @@ class WrappedSequence(Source[T]):
     data: Any
     deepcopy: bool = True
     user = True
+    verb = "wrapped"
 
     def size(self) -> int:
         return len(self.data)
@@ -46,10 +47,6 @@ class WrappedSequence(Source[T]):
     def get(self, position: int) -> T:
         sample = self.data[position]
         return sample if type(sample) in ATOMS or not self.deepcopy else copied(sample)  # type: ignore[no-any-return]
-
-    @classmethod
-    def name(cls) -> str:
-        return "wrapped"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +57,7 @@ class WrappedIterable(Source[T]):
     deepcopy: bool = True
     once: Once = field(default_factory=Once, repr=False)
     user = True
+    verb = "wrapped"
 
     def flow(self, here: Here) -> Iterator[T]:
         data = self.data
@@ -80,10 +78,6 @@ class WrappedIterable(Source[T]):
             return len(self.data)
         except TypeError:
             return None
-
-    @classmethod
-    def name(cls) -> str:
-        return "wrapped"
 
 
 def copied(sample: object) -> Any:

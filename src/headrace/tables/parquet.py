@@ -81,6 +81,7 @@ class FromUnits(Tabular):
     """After an inner join: which of the rows are left, 8 bytes each."""
     opened: Opened = field(default_factory=Opened, repr=False)
     digest: RowsDigest = field(default_factory=RowsDigest, repr=False)
+    verb = "files"
 
     def __post_init__(self) -> None:
         if not isinstance(self.memory, int) or self.memory < 1:
@@ -190,10 +191,6 @@ class FromUnits(Tabular):
         rows = self._counts() if self.chosen is None else self.chosen
         asked = stable(self.names), "" if self.expression is None else str(self.expression)
         return (self.stored.format, self.digest.of(rows), arranged(self.units()), *asked)
-
-    @classmethod
-    def name(cls) -> str:
-        return "files"
 
 
 class _Reader:

@@ -85,6 +85,7 @@ class FromTable(Tabular):
     table: Table
     chosen: Ints | None = None
     digest: RowsDigest = field(default_factory=RowsDigest, repr=False)
+    verb = "frame"
 
     def size(self) -> int:
         return self.table.length if self.chosen is None else len(self.chosen)
@@ -121,7 +122,3 @@ class FromTable(Tabular):
     def identity(self) -> tuple[Any, ...]:
         rows = self.size() if self.chosen is None else self.digest.of(self.chosen)
         return ("frame", rows, stable(self.table.names))
-
-    @classmethod
-    def name(cls) -> str:
-        return "frame"

@@ -77,10 +77,6 @@ class WorkerReset(Each[Any, Any]):
             called(self.fn, "worker_reset_fn", self.pipe, info, seeds)
         return sample
 
-    @classmethod
-    def name(cls) -> str:
-        return "worker_reset"
-
 
 def with_reset(pipe: Pipe[Any], op: WorkerReset) -> Pipe[Any]:
     """The graph with the op wherever a worker's part of the work begins: after each source and each shard point."""

@@ -36,6 +36,7 @@ class Together(Op[Any, Any]):
 
     timeout: float = 1800
     consumer = True
+    verb = "fullsync"
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         samples, here = inputs
@@ -75,10 +76,6 @@ class Together(Op[Any, Any]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("fullsync",)
-
-    @classmethod
-    def name(cls) -> str:
-        return "fullsync"
 
 
 Make = Callable[[Pipe[Any], list[Pipe[Any]]], Pipe[Any]]

@@ -21,6 +21,7 @@ class Classify(Each[T, tuple[int | None, T]]):
     count: int
     drop_none: bool = False
     user = True
+    verb = "demux"
 
     def apply(self, sample: T) -> tuple[int | None, T]:
         branch = self.fn(sample)
@@ -31,10 +32,6 @@ class Classify(Each[T, tuple[int | None, T]]):
                 f"Output of the classification fn should be between 0 and {self.count - 1}. {branch} is returned."
             )
         return int(branch), sample
-
-    @classmethod
-    def name(cls) -> str:
-        return "demux"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +46,6 @@ class DemuxTap(Op[tuple[int | None, T], T]):
 
     def _overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
         return overfull("DemultiplexerIterDataPipe", waiting, tap, self.buffer_size)
-
-    @classmethod
-    def name(cls) -> str:
-        return "demux_tap"
 
 
 def _route(number: int, classified: tuple[int | None, Any]) -> Iterable[tuple[int, Any]]:

@@ -76,10 +76,6 @@ class ForkTap(Op[T, T]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]
 
-    @classmethod
-    def name(cls) -> str:
-        return "fork_tap"
-
 
 @dataclass(frozen=True, slots=True)
 class TurnTap(Op[T, T]):
@@ -102,10 +98,6 @@ class TurnTap(Op[T, T]):
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return None if inputs[0] is None else len(range(self.number, inputs[0], self.count))
-
-    @classmethod
-    def name(cls) -> str:
-        return "turn_tap"
 
 
 @dataclass(frozen=True, slots=True)

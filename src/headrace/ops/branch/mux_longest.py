@@ -35,7 +35,3 @@ class MuxLongest(Op[T, T]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         known = [n for n in inputs if n is not None]
         return sum(known) if len(known) == len(inputs) else None
-
-    @classmethod
-    def name(cls) -> str:
-        return "mux_longest"

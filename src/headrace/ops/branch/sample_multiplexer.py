@@ -22,6 +22,7 @@ class SampleMux(Op[T, T]):
     weights: tuple[float, ...]
     seed: int | None = None
     quiet = True
+    verb = "sample_multiplexer"
 
     def __post_init__(self) -> None:
         if not self.weights or any(w <= 0 for w in self.weights):
@@ -63,7 +64,3 @@ class SampleMux(Op[T, T]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         known = [n for n in inputs if n is not None]
         return sum(known) if len(known) == len(inputs) else None
-
-    @classmethod
-    def name(cls) -> str:
-        return "sample_multiplexer"

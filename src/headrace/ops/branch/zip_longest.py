@@ -30,7 +30,3 @@ class ZipLongest(Op[Any, tuple[Any, ...]]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         known = [n for n in inputs if n is not None]
         return max(known) if len(known) == len(inputs) else None
-
-    @classmethod
-    def name(cls) -> str:
-        return "zip_longest"

@@ -73,7 +73,3 @@ class ZipWithIter(Op[Any, Any]):
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]
-
-    @classmethod
-    def name(cls) -> str:
-        return "zip_with_iter"

@@ -27,7 +27,3 @@ class ZipWithMap(Each[Any, Any]):
             ) from None
         merged = (sample, match) if self.merge_fn is None else self.merge_fn(sample, match)
         return (key, merged) if self.keep_key else merged
-
-    @classmethod
-    def name(cls) -> str:
-        return "zip_with_map"

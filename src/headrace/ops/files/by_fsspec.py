@@ -30,10 +30,6 @@ class ListFilesByFsspec(Flat[str, str]):
     def spread(self, sample: str) -> Iterator[str]:
         yield from list_fsspec(sample, self.masks, **dict(self.kwargs))
 
-    @classmethod
-    def name(cls) -> str:
-        return "list_files_by_fsspec"
-
 
 @dataclass(frozen=True, slots=True)
 class OpenFilesByFsspec(EachFile[tuple[str, StreamWrapper]]):

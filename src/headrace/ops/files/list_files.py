@@ -27,7 +27,3 @@ class ListFiles(Flat[str, str]):
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.known if self.known >= 0 else None
-
-    @classmethod
-    def name(cls) -> str:
-        return "list_files"

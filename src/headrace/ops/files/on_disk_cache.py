@@ -68,10 +68,6 @@ class OnDiskCache(Each[Any, Any]):
                 return False
         return self.extra_check_fn is None or bool(self.extra_check_fn(path))
 
-    @classmethod
-    def name(cls) -> str:
-        return "on_disk_cache"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EndCaching(Flat[Any, str]):
@@ -159,10 +155,6 @@ class EndCaching(Flat[Any, str]):
             seed = key(here.seed, "section", spot.position, number)
             samples = op.flow(samples, Here(seed, here.epoch, here.ordinal, spot=here.spot))
         return samples
-
-    @classmethod
-    def name(cls) -> str:
-        return "end_caching"
 
     def describe(self) -> str:
         return f"end_caching({' > '.join(op.describe() for op in self.section)}, mode={self.mode!r})"

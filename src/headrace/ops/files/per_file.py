@@ -7,7 +7,6 @@ once: at its end, at an error, and when the reader stops in the middle.
 
 import io
 import os
-import re
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -18,11 +17,6 @@ from headrace.sources.open import opened
 from headrace.sources.stream import StreamWrapper
 
 Out = TypeVar("Out")
-
-
-def verb(name: str) -> str:
-    """`ParseCsv` as `parse_csv`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 class PerFile(Flat[Any, Out]):
@@ -41,19 +35,11 @@ class PerFile(Flat[Any, Out]):
         finally:
             stream.close()
 
-    @classmethod
-    def name(cls) -> str:
-        return verb(cls.__name__)
-
 
 class EachFile(Each[Any, Out]):
     """One sample out of one file."""
 
     __slots__ = ()
-
-    @classmethod
-    def name(cls) -> str:
-        return verb(cls.__name__)
 
 
 def reading(sample: object) -> tuple[str, Any]:

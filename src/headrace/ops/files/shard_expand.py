@@ -13,7 +13,3 @@ class ShardExpand(Flat[str, str]):
 
     def spread(self, sample: str) -> Iterator[str]:
         yield from braces(sample)
-
-    @classmethod
-    def name(cls) -> str:
-        return "shard_expand"

@@ -19,7 +19,3 @@ class InBatchShuffle(Each[Any, DataChunk[Any]]):
         assert spot.here is not None
         order = generator(key(spot.here.seed, "sample", spot.position)).permutation(len(sample))
         return DataChunk([sample[i] for i in order.tolist()])
-
-    @classmethod
-    def name(cls) -> str:
-        return "in_batch_shuffle"

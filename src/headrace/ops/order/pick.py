@@ -17,6 +17,7 @@ class Pick(Op[T, T]):
     indices: Any
     quiet = True
     hands_on = True
+    verb = "to_iter_datapipe"
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -33,7 +34,3 @@ class Pick(Op[T, T]):
         for position in range(here.emitted, len(self.indices)):
             place.at(here, position)
             yield indexed.get(self.indices[position])
-
-    @classmethod
-    def name(cls) -> str:
-        return "to_iter_datapipe"

@@ -76,10 +76,6 @@ class RandomSplit(Op[T, T]):
             start += many
         return parts
 
-    @classmethod
-    def name(cls) -> str:
-        return "random_split"
-
 
 def sizes(weights: Sequence[float], total: int) -> tuple[int, ...]:
     """Whole numbers in proportion to the weights, with this sum: what is lost by rounding goes to the largest rests."""

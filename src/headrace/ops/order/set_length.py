@@ -27,7 +27,3 @@ class SetLength(Each[T, T]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("set_length",)
-
-    @classmethod
-    def name(cls) -> str:
-        return "set_length"

@@ -18,6 +18,7 @@ class Sharding(Each[T, T]):
 
     group: Any = None
     hands_on = True
+    verb = "sharding_filter"
 
     def apply(self, sample: T) -> T:
         return sample
@@ -27,7 +28,3 @@ class Sharding(Each[T, T]):
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]
-
-    @classmethod
-    def name(cls) -> str:
-        return "sharding_filter"

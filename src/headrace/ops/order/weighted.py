@@ -19,6 +19,7 @@ class WeightedDraw(Op[T, T]):
     count: int
     quiet = True
     hands_on = True
+    verb = "weighted"
 
     def __post_init__(self) -> None:
         if not self.weights or any(not w >= 0 for w in self.weights) or sum(self.weights) <= 0:
@@ -52,7 +53,3 @@ class WeightedDraw(Op[T, T]):
         for position in range(here.emitted, self.count):
             place.at(here, position)
             yield drawn.get(position)
-
-    @classmethod
-    def name(cls) -> str:
-        return "weighted"

@@ -30,7 +30,3 @@ class AddIndex(Op[Any, Any]):
         if not isinstance(sample, Mapping):
             raise NotImplementedError("We only support adding index to row or batch in dict type")
         return {**sample, self.index_name: number}
-
-    @classmethod
-    def name(cls) -> str:
-        return "add_index"

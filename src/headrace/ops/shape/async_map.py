@@ -46,10 +46,6 @@ class AsyncMap(Each[list[Any], list[Any]]):
 
         return list(await asyncio.gather(*[one(sample) for sample in batch]))
 
-    @classmethod
-    def name(cls) -> str:
-        return "async_map"
-
 
 def run(work: Coroutine[Any, Any, list[Any]]) -> list[Any]:
     """The result of the coroutine, in an event loop of its own."""

@@ -14,29 +14,27 @@ from headrace.ops.shape.batch import Batch
 class BoundedBatch(Batch[Any]):
     """Batches of a table."""
 
+    verb = "batch"
+
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         return _checked(Batch.index(self, inputs, here), "Index {} is out of bound.")
-
-    @classmethod
-    def name(cls) -> str:
-        return "batch"
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedConcat(Concat[Any]):
     """Tables one after the other."""
 
+    verb = "concat"
+
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         return _checked(Concat.index(self, inputs, here), "Index {} is out of range.")
-
-    @classmethod
-    def name(cls) -> str:
-        return "concat"
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedZip(Zip):
     """Tables side by side, by any key that all of them have."""
+
+    verb = "zip"
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         def get(position: int) -> tuple[Any, ...]:
@@ -51,10 +49,6 @@ class BoundedZip(Zip):
             return tuple(fields)
 
         return Indexed(min(i.length for i in inputs), get)
-
-    @classmethod
-    def name(cls) -> str:
-        return "zip"
 
 
 def _checked(indexed: Indexed | None, text: str) -> Indexed | None:

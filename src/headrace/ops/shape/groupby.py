@@ -21,6 +21,7 @@ class GroupBy(Op[Any, Any]):
     drop_remaining: bool = False
     user = True
     accepts = is_count
+    verb = "groupby"
 
     def __post_init__(self) -> None:
         if self.group_size is not None and not 0 < self.group_size <= self.buffer_size:
@@ -62,7 +63,3 @@ class GroupBy(Op[Any, Any]):
     def _out(self, key: object, group: list[Any]) -> Any:
         chunk = DataChunk(group)
         return (key, chunk) if self.keep_key else chunk
-
-    @classmethod
-    def name(cls) -> str:
-        return "groupby"

@@ -89,10 +89,6 @@ class InMemoryCache(Op[T, T]):
     def identity(self) -> tuple[Any, ...]:
         return ("in_memory_cache",)
 
-    @classmethod
-    def name(cls) -> str:
-        return "in_memory_cache"
-
 
 def weight(sample: object) -> int:
     """About how many bytes a sample takes."""

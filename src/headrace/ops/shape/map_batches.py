@@ -24,7 +24,3 @@ class MapBatches(Flat[list[Any], Any]):
         else:
             chosen = [row[column] for row in sample]
         yield from self.fn(chosen)
-
-    @classmethod
-    def name(cls) -> str:
-        return "map_batches"

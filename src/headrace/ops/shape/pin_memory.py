@@ -22,10 +22,6 @@ class PinMemory(Each[Any, Any]):
     def identity(self) -> tuple[Any, ...]:
         return ("pin_memory",)
 
-    @classmethod
-    def name(cls) -> str:
-        return "pin_memory"
-
 
 def pin(sample: object, device: object = None) -> Any:
     """The sample with everything in it that can be pinned, pinned."""

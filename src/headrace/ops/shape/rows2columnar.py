@@ -13,6 +13,7 @@ class Rows2Columnar(Each[Any, dict[Any, list[Any]]]):
     """One list per column; `column_names` chooses keys of dict rows, or names the fields of list rows."""
 
     column_names: tuple[Any, ...] = ()
+    verb = "rows2columnar"
 
     def apply(self, sample: Iterable[Any]) -> dict[Any, list[Any]]:
         columns: dict[Any, list[Any]] = defaultdict(list)
@@ -25,7 +26,3 @@ class Rows2Columnar(Each[Any, dict[Any, list[Any]]]):
                 for i, value in enumerate(row):
                     columns[self.column_names[i] if i < len(self.column_names) else i].append(value)
         return columns
-
-    @classmethod
-    def name(cls) -> str:
-        return "rows2columnar"

@@ -44,9 +44,7 @@ class Prefetch(Each[T, T]):
 class Dispatch(Sharding[T]):
     """From here on, work is divided among the workers; what stands before runs once."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "sharding_round_robin_dispatch"
+    verb = "sharding_round_robin_dispatch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,3 @@ class ShuffledFlatmap(Op[Any, Any]):
                 live.extend(begin(entry) for entry in islice(opened, 1))
                 continue
             yield element
-
-    @classmethod
-    def name(cls) -> str:
-        return "shuffled_flatmap"

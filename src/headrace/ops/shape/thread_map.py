@@ -21,6 +21,7 @@ class ThreadMap(Each[list[Any], list[Any]]):
     options: tuple[tuple[str, Any], ...] = ()
     """More arguments for the ThreadPoolExecutor."""
     user = True
+    verb = "threadpool_map"
 
     def __post_init__(self) -> None:
         check_columns(self.input_col, self.output_col)
@@ -44,7 +45,3 @@ class ThreadMap(Each[list[Any], list[Any]]):
 
         with ThreadPoolExecutor(self.max_workers, **dict(self.options)) as pool:
             return list(pool.map(one, range(len(sample))))
-
-    @classmethod
-    def name(cls) -> str:
-        return "threadpool_map"

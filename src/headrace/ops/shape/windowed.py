@@ -28,6 +28,7 @@ class SlidingWindow(Op[T, list[T]]):
     size: int
     step: int = 1
     accepts = is_count
+    verb = "windowed"
 
     def __post_init__(self) -> None:
         positive(self.size, f"windowed(size) needs a positive whole number, not {self.size!r}")
@@ -76,7 +77,3 @@ class SlidingWindow(Op[T, list[T]]):
 
     def _count(self, total: int) -> int:
         return 0 if total < self.size else (total - self.size) // self.step + 1
-
-    @classmethod
-    def name(cls) -> str:
-        return "windowed"

@@ -71,6 +71,7 @@ class BucketBatches(NumberedOp[Any, list[Any]]):
 
     plan: StepPlan
     batches = True
+    verb = "bucket"
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         from headrace.ops.text.planned import WindowPlans
@@ -101,10 +102,6 @@ class BucketBatches(NumberedOp[Any, list[Any]]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("bucket", repr(self.plan))
-
-    @classmethod
-    def name(cls) -> str:
-        return "bucket"
 
 
 def _describe(plan: StepPlan) -> str:

@@ -40,7 +40,3 @@ class LinesToParagraphs(Op[tuple[str, Any], tuple[str, Any]]):
 
     def _joined(self, lines: list[Any]) -> Any:
         return self.joiner(lines) if lines else None
-
-    @classmethod
-    def name(cls) -> str:
-        return "lines_to_paragraphs"

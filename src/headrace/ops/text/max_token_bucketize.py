@@ -65,7 +65,3 @@ class MaxTokenBucketize(Op[Any, DataChunk[Any]]):
         full = list(chunk)
         chunk[:] = [sample]
         return full, size, size
-
-    @classmethod
-    def name(cls) -> str:
-        return "max_token_bucketize"

@@ -115,6 +115,7 @@ class Measured(NumberedOp[Any, Any]):
 
     measurement: Measurement
     gathers = True
+    verb = "sized"
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -173,7 +174,3 @@ class Measured(NumberedOp[Any, Any]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("measured", self.measurement.digest)
-
-    @classmethod
-    def name(cls) -> str:
-        return "sized"

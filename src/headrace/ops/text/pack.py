@@ -95,6 +95,7 @@ class PackRows(NumberedOp[Any, dict[str, Any]]):
     layout: "RowLayout"
     rows: int | None = None
     """How many there are, if that is the same in every epoch."""
+    verb = "pack"
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -214,10 +215,6 @@ class PackRows(NumberedOp[Any, dict[str, Any]]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("pack", repr(self.packing), repr(self.layout))
-
-    @classmethod
-    def name(cls) -> str:
-        return "pack"
 
 
 def can_be_planned(packing: Packing, layout: "RowLayout", documents: Indexed | None) -> bool:

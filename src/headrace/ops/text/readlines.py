@@ -18,6 +18,7 @@ class ReadLines(PerFile[Any]):
     encoding: str = "utf-8"
     errors: str = "strict"
     return_path: bool = True
+    verb = "readlines"
 
     def __post_init__(self) -> None:
         check_skip(self.skip_lines)
@@ -28,7 +29,3 @@ class ReadLines(PerFile[Any]):
             if strip:
                 line = line.rstrip("\r\n" if isinstance(line, str) else b"\r\n")
             yield (path, line) if return_path else line
-
-    @classmethod
-    def name(cls) -> str:
-        return "readlines"

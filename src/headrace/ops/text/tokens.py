@@ -46,6 +46,7 @@ class StoredTokens(Source[NDArray[Any]]):
     paths: tuple[str, ...]
     states: tuple[FileState, ...] = ()
     """Of each `.bin` and of its `.idx` when the pipe was made: one that has changed since is an error."""
+    verb = "tokens"
 
     def __post_init__(self) -> None:
         if not self.paths:
@@ -87,10 +88,6 @@ class StoredTokens(Source[NDArray[Any]]):
         sizes = [state.size for state in self.states[: len(self.paths)]]
         said = repr([names, sizes, store.documents, str(store.files[0].tokens.dtype)])
         return ("tokens", blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest())
-
-    @classmethod
-    def name(cls) -> str:
-        return "tokens"
 
     def _store(self) -> "TokenStore":
         return _store(self.paths, self.states)

@@ -42,6 +42,7 @@ class StoredFiles(Source[Any]):
     states: tuple[FileState, ...] = ()
     """Of each file when the pipe was made: a file that changes while it is read is an error."""
     known: "_Known" = field(default_factory=lambda: _Known(), repr=False)
+    verb = "stored"
 
     def __post_init__(self) -> None:
         if not self.paths:
@@ -106,10 +107,6 @@ class StoredFiles(Source[Any]):
         )
         digest = blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
         return ("stored", self.form.name, digest, arranged(self.units()))
-
-    @classmethod
-    def name(cls) -> str:
-        return "stored"
 
     def _catalog(self) -> "_Catalog":
         # (Not asked of the cache at every sample: it compares all paths.)

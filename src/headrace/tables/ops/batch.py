@@ -19,6 +19,7 @@ class ColumnBatch(Batch[Any]):
     """Group `size` consecutive rows into a table."""
 
     accepts = is_count
+    verb = "batch"
 
     def flow(self, samples: Any, here: Here) -> Iterator[Any]:
         indexed = samples.indexed()
@@ -53,10 +54,6 @@ class ColumnBatch(Batch[Any]):
         assert indexed.take is not None
         return indexed.take(np.arange(start, stop, dtype=np.int64), None)
 
-    @classmethod
-    def name(cls) -> str:
-        return "batch"
-
 
 @dataclass(frozen=True, slots=True)
 class AsColumns(Each[Any, Any]):
@@ -65,6 +62,7 @@ class AsColumns(Each[Any, Any]):
     as_: str = "numpy"
     takes_columns = True
     """Takes the table of a whole batch, not a list of rows."""
+    verb = "columns"
 
     def __post_init__(self) -> None:
         check_form(self.as_, "batch")
@@ -83,10 +81,6 @@ class AsColumns(Each[Any, Any]):
 
         return self.apply(sample) if place.allocate is None else depart(sample, self._form)
 
-    @classmethod
-    def name(cls) -> str:
-        return "columns"
-
     def identity(self) -> tuple[Any, ...]:
         return ("columns",)  # the form changes no order: a snapshot loads with another
 
@@ -96,16 +90,13 @@ class AsJax(Each[Any, Any]):
     """A dict of numpy arrays as jax arrays: here, because jax must not be started in a forked worker."""
 
     consumer = True
+    verb = "jax"
 
     def apply(self, sample: object) -> Any:
         from headrace.tables.forms import deliver
         from headrace.tables.frames import table_of
 
         return deliver(table_of(sample), "jax")  # type: ignore[arg-type]
-
-    @classmethod
-    def name(cls) -> str:
-        return "jax"
 
 
 def check_form(form: str, verb: str) -> None:

@@ -52,6 +52,7 @@ class MapColumns(Each[Any, Any]):
     input_col: Column
     output_col: Column = None
     user = True
+    verb = "map"
 
     def __post_init__(self) -> None:
         check_columns(self.input_col, self.output_col)
@@ -61,10 +62,6 @@ class MapColumns(Each[Any, Any]):
 
     def apply(self, sample: object) -> Any:
         return put(sample, self.input_col, self.output_col, self.fn(*pick(sample, self.input_col)))
-
-    @classmethod
-    def name(cls) -> str:
-        return "map"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +74,7 @@ class FilterColumns(Flat[Any, Any]):
     fn: Callable[..., Any]
     input_col: Column = None
     user = True
+    verb = "filter"
 
     def __post_init__(self) -> None:
         check_arity(self.fn, self.input_col)
@@ -89,10 +87,6 @@ class FilterColumns(Flat[Any, Any]):
         else:
             close_streams(sample)
 
-    @classmethod
-    def name(cls) -> str:
-        return "filter"
-
 
 @dataclass(frozen=True, slots=True)
 class FlatmapColumns(Flat[Any, Any]):
@@ -101,6 +95,7 @@ class FlatmapColumns(Flat[Any, Any]):
     fn: Callable[..., Iterable[Any]] | None = None
     input_col: Column = None
     user = True
+    verb = "flatmap"
 
     def __post_init__(self) -> None:
         if self.fn is not None:
@@ -108,10 +103,6 @@ class FlatmapColumns(Flat[Any, Any]):
 
     def spread(self, sample: object) -> Iterator[Any]:
         yield from spread_columns(self.fn, self.input_col, sample)
-
-    @classmethod
-    def name(cls) -> str:
-        return "flatmap"
 
 
 def spread_columns(fn: Callable[..., Iterable[Any]] | None, input_col: Column, sample: Any) -> Iterable[Any]:

@@ -17,6 +17,7 @@ class Where(Flat[Any, Any]):
     """Keep rows, and of frames the rows, for which the expression is true."""
 
     expression: Any
+    verb = "filter"
 
     def spread(self, sample: object) -> Iterator[Any]:
         from headrace.tables.forms import deliver
@@ -31,10 +32,6 @@ class Where(Flat[Any, Any]):
         kept = matching(table, self.expression)
         if len(kept):
             yield sample if len(kept) == table.length else deliver(table.take(kept), form)
-
-    @classmethod
-    def name(cls) -> str:
-        return "filter"
 
     def describe(self) -> str:
         return f"filter({self.expression})"

@@ -15,6 +15,7 @@ class ToFrame(Each[list[Any], Any]):
 
     as_: str = "pandas"
     columns_: tuple[str, ...] | None = None
+    verb = "frame"
 
     def __post_init__(self) -> None:
         check_form(self.as_, "dataframe")
@@ -25,10 +26,6 @@ class ToFrame(Each[list[Any], Any]):
 
         return deliver(table_of_rows(sample, self.columns_), self.as_)
 
-    @classmethod
-    def name(cls) -> str:
-        return "frame"
-
     def identity(self) -> tuple[Any, ...]:
         return ("frame",)
 
@@ -37,11 +34,9 @@ class ToFrame(Each[list[Any], Any]):
 class FrameRows(Flat[Any, dict[str, Any]]):
     """The rows of frames, tables and dicts of arrays, as dicts."""
 
+    verb = "rows"
+
     def spread(self, sample: object) -> Iterator[dict[str, Any]]:
         table, _ = table_form(sample, "rows")
         for row in range(table.length):
             yield table.row(row)
-
-    @classmethod
-    def name(cls) -> str:
-        return "rows"

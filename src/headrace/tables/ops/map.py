@@ -34,6 +34,7 @@ class MapRows(Each[Any, Any]):
     fn: Callable[[Any], Any]
     as_: str = "numpy"
     user = True
+    verb = "map"
 
     def __post_init__(self) -> None:
         check_form(self.as_, "map")
@@ -83,7 +84,3 @@ class MapRows(Each[Any, Any]):
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]
-
-    @classmethod
-    def name(cls) -> str:
-        return "map"
