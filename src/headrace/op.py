@@ -32,7 +32,6 @@ from headrace.context import Spot as Spot
 from headrace.context import place as place
 from headrace.context import rng as rng
 from headrace.context import timed as timed
-from headrace.context import timed_spread as timed_spread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -238,7 +237,6 @@ class Op(Generic[In, Out]):
 
     @classmethod
     def name(cls) -> str:
-        """The verb."""
         return cls.verb or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     def identity(self) -> tuple[Any, ...]:

@@ -18,11 +18,12 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
+from headrace.context import timed_spread
 from headrace.engine.program import OFTEN, RARELY, Program, Stage
 from headrace.engine.wire.independent import independent
 from headrace.engine.wire.messages import GROUPED, Skip, failure
 from headrace.nested import rough_bytes
-from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, timed, timed_spread
+from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, timed
 from headrace.ops.copies import ATOMS
 from headrace.pipe.cursor import Cursor, Opening, State
 from headrace.pipe.graph import Pipe
