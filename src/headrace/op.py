@@ -77,7 +77,7 @@ class Indexed:
         self.units: Units | None = None
         """Where positions that are cheap to read together end, when that is worth knowing."""
         self.parts: Parts | None = None
-        """The order, where it has parts: ranks are dealt positions by their remainder (`plan.remainders`)."""
+        """The order, where it has parts: ranks are dealt positions by their remainder (`plan.share`)."""
         self.scattered: Units | None = None
         """Units of which every rank needs every one, because the order keeps none of them together."""
         self.lengths: Lengths | None = None

@@ -59,7 +59,7 @@ def order(lengths: tuple[int, ...], weights: tuple[int, ...], ends: Ends) -> lis
 
 
 def sources(weights: tuple[int, ...], count: int) -> list[int]:
-    return schedule(weights, (0,) * len(weights)).at(np.arange(count)).source.tolist()
+    return schedule(weights, (0,) * len(weights)).at(np.arange(count)).tolist()
 
 
 @example(1)

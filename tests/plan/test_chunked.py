@@ -33,7 +33,7 @@ def test_spans_and_single_positions_are_those_of_the_order(length: int, chunk: i
     rank, batch = data.draw(st.integers(0, ranks - 1)), data.draw(st.integers(1, 20))
     begin = data.draw(st.integers(0, length - ranks))
     share = data.draw(st.sampled_from([None, Share(length, batch, ranks, rank, start=begin)]))
-    chunked = Chunked(order, chunk, share)
+    chunked = Chunked(order, chunk) if share is None else Chunked(order, chunk, run=share.batch, lanes=share.ranks)
     for _ in range(5):
         start = data.draw(st.integers(0, length))
         stop = data.draw(st.integers(start, length))
@@ -57,7 +57,7 @@ def test_reading_through_an_order_evaluates_each_chunk_once() -> None:
 def test_a_rank_among_many_evaluates_its_own_batches_together() -> None:
     share = Share(10**6, 8, ranks=100, rank=42)
     order = Counted(10**6)
-    chunked = Chunked(order, 4096, share)
+    chunked = Chunked(order, 4096, run=share.batch, lanes=share.ranks)
     for step in range(share.steps - 1):
         block = share.block(step)
         assert chunked.span(block.start, block.stop) == [10**6 - 1 - position for position in block.positions()]
@@ -82,12 +82,11 @@ def test_the_last_positions_of_the_longest_order_can_be_read(length: int) -> Non
     for order in orders:
         wanted = order(np.arange(length - 20, length, dtype=np.uint64).astype(np.int64)).tolist()
         assert Chunked(order).span(length - 20, length) == wanted
-        assert Chunked(order, share=share).span(length - 20, length) == wanted
+        assert Chunked(order, run=share.batch, lanes=share.ranks).span(length - 20, length) == wanted
 
 
-@pytest.mark.parametrize("share", [None, Share(10, 2, 2, 1)])
-def test_positions_outside_are_refused(share: Share | None) -> None:
-    chunked = Chunked(Straight(10), 4, share)
+@pytest.mark.parametrize("chunked", [Chunked(Straight(10), 4), Chunked(Straight(10), 4, run=2, lanes=2)])
+def test_positions_outside_are_refused(chunked: Chunked) -> None:
     for start, stop in ((-1, 2), (3, 11), (5, 4)):
         with pytest.raises(IndexError, match="outside"):
             chunked.span(start, stop)

@@ -120,11 +120,11 @@ def test_an_affine_order_is_caught(statistic: Callable[[Subject, int, int], floa
 
 def test_a_network_of_two_rounds_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "ROUNDS", 2)
-    order._Feistel.of.cache_clear()
+    order._rounds_of.cache_clear()
     try:
         assert max(abs(statistic(ours, 65_536, 20)) for statistic in STATISTICS) > 2 * LIMIT
     finally:
-        order._Feistel.of.cache_clear()
+        order._rounds_of.cache_clear()
 
 
 @pytest.mark.parametrize("subject", [ours, in_a_window, numpys])

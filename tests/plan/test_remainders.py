@@ -7,15 +7,14 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadOption
 from headrace.plan.parts import Parts
-from headrace.plan.remainders import Remainders
-from headrace.plan.share import EndPolicy
+from headrace.plan.share import EndPolicy, Share
 
 POLICIES: list[EndPolicy] = ["short", "pad", "repeat", "drop"]
 
 
-def jobs(length: int, batch: int, ranks: int, policy: EndPolicy, start: int = 0) -> list[Remainders]:
+def jobs(length: int, batch: int, ranks: int, policy: EndPolicy, start: int = 0) -> list[Share]:
     try:
-        return [Remainders(length, batch, ranks, rank, policy, start) for rank in range(ranks)]
+        return [Share(length, batch, ranks, rank, policy, start, by_remainder=True) for rank in range(ranks)]
     except BadOption:  # too few samples for so many ranks
         assume(False)
         raise
@@ -39,7 +38,7 @@ def test_shares_are_disjoint_and_complete_and_steps_are_equal(
         assert real == list(range(job[0].delivered(step), job[0].delivered(step + 1)))
         assert all(p % ranks == rank for rank, block in enumerate(blocks) for p in block.real)
         assert all(sum(block.mask()) == len(block.real) for block in blocks)
-        assert all(0 <= p < length for block in blocks for p in block.fill)
+        assert all(0 <= p < length for block in blocks for p in block.positions()[len(block.real) :])
         seen += real
     assert seen == list(range(start, length - job[0].left_out))
     assert policy == "drop" or not job[0].left_out

@@ -26,7 +26,7 @@ from headrace.observe.meter import Meter
 from headrace.op import Spot, place
 from headrace.pipe.cursor import Opening
 from headrace.pipe.graph import Pipe
-from headrace.plan.remainders import shared, shared_singly
+from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 
 _CAUSES = (
@@ -178,10 +178,10 @@ def _expected(loader: Loader[Any]) -> tuple[Counter[int], int]:
     length, ranks, rank = indexed.length, world.share_ranks, world.share_rank
     stage = program.stages[0]
     if stage.group is None:
-        mine = shared_singly(length, ranks, rank, by_remainder=indexed.parts is not None)
+        mine = deal(length, ranks, rank, by_remainder=indexed.parts is not None)
         return Counter(mine), length - length // ranks * ranks
     policy, parts = "drop" if stage.drop_last else loader.ends, indexed.parts is not None
-    share = shared(length, stage.group, ranks, rank, policy, by_remainder=parts)
+    share = Share(length, stage.group, ranks, rank, policy, by_remainder=parts)
     return Counter(p for step in range(share.steps) for p in share.block(step).positions()), share.left_out
 
 

@@ -20,7 +20,7 @@ from headrace.loader import Loader
 from headrace.observe.lineage import rerun
 from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, QuarantinedSample, read
-from headrace.plan.remainders import shared
+from headrace.plan.share import Share
 from headrace.plan.world import World
 
 Failures = dict[tuple[int, str, int | None], str]
@@ -78,7 +78,7 @@ def _ticket(
         number = entry.position // program.block
         return number, (number * program.block, min(length, (number + 1) * program.block), ())
     policy, parts = "drop" if stage.drop_last else ends, indexed.parts is not None
-    share = shared(length, stage.group, ranks, rank, policy, by_remainder=parts)
+    share = Share(length, stage.group, ranks, rank, policy, by_remainder=parts)
     # Ops on whole batches have no position of a sample: they are known by the number of their batch.
     whole = any(node.op.describe() == entry.op for node in stage.nodes)
     step = entry.position // ranks if whole else share.at(entry.position)[0]

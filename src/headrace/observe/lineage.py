@@ -27,8 +27,8 @@ from headrace.engine.wire.messages import Skip
 from headrace.errors import BadOption
 from headrace.observe.meter import Meter
 from headrace.op import Indexed, Op, Source, Spot
-from headrace.plan.remainders import shared, shared_singly
 from headrace.plan.seed import BorrowedGlobals
+from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 
 
@@ -105,8 +105,7 @@ class Lineage:
     def _grouped(self, stage: Any, indexed: Indexed, start: int) -> Redo:
         ranks, rank = self._world.share_ranks, self._world.share_rank
         policy = "drop" if stage.drop_last else self._ends
-        parts = indexed.parts is not None
-        share = shared(indexed.length, stage.group, ranks, rank, policy, start, by_remainder=parts)
+        share = Share(indexed.length, stage.group, ranks, rank, policy, start, indexed.parts is not None)
         self._check(share.steps)
         block = share.block(self.step)
         self.positions, self.mask = tuple(block.positions()), tuple(block.mask())
@@ -116,7 +115,7 @@ class Lineage:
     def _single(self, indexed: Indexed, start: int) -> Redo:
         ranks, rank, size = self._world.share_ranks, self._world.share_rank, self.program.block
         length = indexed.length
-        mine = shared_singly(length, ranks, rank, start, by_remainder=indexed.parts is not None)
+        mine = deal(length, ranks, rank, start, indexed.parts is not None)
         self._check(len(mine))
         position = mine[self.step]
         self.positions, self.mask = (position,), (True,)

@@ -28,7 +28,7 @@ import heapq
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -86,25 +86,18 @@ def whole_weights(weights: Sequence[float], period: int = PERIOD) -> tuple[int, 
 
 
 class Schedule(NamedTuple):
-    """The sources of a stage in turn, and how many of the same source stand before each of them.
-
-    From place `loop` on they repeat, with `cycle` samples of each source in every turn.
-    """
+    """The sources of a stage in turn. From place `loop` on they repeat, with `cycle` samples of each source in every
+    turn."""
 
     source: Ints
-    rank: Ints
     loop: int
     cycle: Ints
 
-    def at(self, samples: Ints) -> "Drawn":
-        """The sources of these samples of the stage, and their numbers in it."""
-        repeated: Ints = np.maximum(samples - self.loop, 0)
-        length = len(self.source) - self.loop
-        place = np.where(samples < self.loop, samples, repeated % length + self.loop)
-        source: Ints = self.source[place]
-        turns: Ints = repeated // length
-        number: Ints = self.rank[place] + turns * self.cycle[source]
-        return Drawn(source, number)
+    def at(self, samples: Ints) -> Ints:
+        """The sources of these samples of the stage."""
+        repeated = np.maximum(samples - self.loop, 0) % (len(self.source) - self.loop)
+        found: Ints = self.source[np.where(samples < self.loop, samples, repeated + self.loop)]
+        return found
 
     def given(self, samples: int) -> Ints:
         """How many samples of each source are among the first so many."""
@@ -138,7 +131,6 @@ def schedule(weights: tuple[int, ...], owed: tuple[int, ...]) -> Schedule:
         release(i, 1)
     waiting: list[tuple[Fraction, int]] = []
     sources: list[int] = []
-    ranks: list[int] = []
     states: dict[tuple[int, ...], int] = {}
     while (
         state := tuple(c - w * (len(sources) // period) for c, w in zip(counts, weights, strict=True))
@@ -152,12 +144,11 @@ def schedule(weights: tuple[int, ...], owed: tuple[int, ...]) -> Schedule:
                 heapq.heappush(waiting, (Fraction(must, weights[i]), i))
             i = heapq.heappop(waiting)[1]
             sources.append(i)
-            ranks.append(counts[i])
             counts[i] += 1
             release(i, place + 1)
     loop = states[state]
     source = np.array(sources, np.int64)
-    return Schedule(source, np.array(ranks, np.int64), loop, np.bincount(source[loop:], minlength=len(weights)))
+    return Schedule(source, loop, np.bincount(source[loop:], minlength=len(weights)))
 
 
 class WeightStage(NamedTuple):
@@ -183,8 +174,36 @@ def counted(source: Ints) -> Ints:
     return number
 
 
+class Blocks:
+    """An order that is worked out a block of positions at a time."""
+
+    __slots__ = ()
+
+    def locate(self, position: int) -> tuple[int, int, int]:
+        """The stage and the block that a position lies in, and its place in the block."""
+        raise NotImplementedError
+
+    def drawn(self, index: int, block: int) -> Drawn:
+        """All that a block of a stage holds."""
+        raise NotImplementedError
+
+    def _begins(self, positions: Ints) -> Ints:
+        """Where the block of each position begins."""
+        raise NotImplementedError
+
+    def __call__(self, positions: Ints) -> Drawn:
+        """The source and the number of the sample at each position."""
+        begins = self._begins(positions)
+        source, number = np.empty_like(positions), np.empty_like(positions)
+        for begin in np.unique(begins).tolist():
+            among = np.flatnonzero(begins == begin)
+            drawn, places = self.drawn(*self.locate(begin)[:2]), positions[among] - begin
+            source[among], number[among] = drawn.source[places], drawn.number[places]
+        return Drawn(source, number)
+
+
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class Mixture(Blocks):
     lengths: tuple[int, ...]
     stages: tuple[WeightStage, ...]
     key: int
@@ -223,43 +242,25 @@ class Mixture:
                         "ends='drop'"
                     )
 
-    def __call__(self, positions: Ints) -> Drawn:
-        """The source and the number of the sample at each position."""
-        positions = np.asarray(positions, np.int64)
+    def _begins(self, positions: Ints) -> Ints:
         if positions.size and not 0 <= positions.min() <= positions.max() < self.length:
             raise IndexError(f"a position is outside a mixture of {self.length} samples")
         starts = np.array([stage.start for stage in self._stages], np.int64)
-        where = np.searchsorted(starts, positions, side="right") - 1
-        source, number = np.empty_like(positions), np.empty_like(positions)
-        for index in np.unique(where).tolist():
-            here = np.flatnonzero(where == index)
-            inside = positions[here] - self._stages[index].start
-            blocks = inside // self.block
-            for block in np.unique(blocks).tolist():
-                among = blocks == block
-                drawn, places = self.drawn(index, block), inside[among] - block * self.block
-                source[here[among]], number[here[among]] = drawn.source[places], drawn.number[places]
-        return Drawn(source, number)
+        start: Ints = starts[np.searchsorted(starts, positions, side="right") - 1]
+        return start + (positions - start) // self.block * self.block
 
     def locate(self, position: int) -> tuple[int, int, int]:
-        """The stage and the block that a position lies in, and its place in the block."""
         stage = bisect_right(self._stages, position, key=attrgetter("start")) - 1
         return stage, *divmod(position - self._stages[stage].start, self.block)
 
     def drawn(self, index: int, block: int) -> Drawn:
-        """All that a block of a stage holds."""
         stage = self._stages[index]
         stop = self._stages[index + 1].start if index + 1 < len(self._stages) else self.length
         first, last = block * self.block, min((block + 1) * self.block, stop - stage.start)
         mixed = Windowed(stop - stage.start, self.block, derive(self.key, "mixture", stage.start))
-        source = stage.schedule.at(mixed(np.arange(first, last))).source
+        source = stage.schedule.at(mixed(np.arange(first, last)))
         # Each source goes on where it stood before the block: how many of the same source come before, in this order.
         return Drawn(source, (stage.given + stage.schedule.given(first))[source] + counted(source))
-
-    def given(self, samples: int) -> Ints:
-        """How many samples of each source are among the first so many, where those end a block."""
-        stage = max((stage for stage in self._stages if stage.start <= samples), key=lambda stage: stage.start)
-        return stage.given + stage.schedule.given(samples - stage.start)
 
     def endings(self) -> list["Ending"]:
         """The sources that have given their last sample before the mixture ends (`drop`), as they end."""
@@ -283,15 +284,6 @@ class Mixture:
     def before(self, position: int) -> list[tuple[object, ...]]:
         """All that samples before a position, which ends a block, follow from."""
         return [(s.start, s.weights, s.given.tolist(), s.owed) for s in self._stages if s.start < position]
-
-    def reweighted(self, position: int, weights: tuple[int, ...]) -> "Mixture":
-        """The same up to `position`, which ends a block, and other weights from there on."""
-        if position != self.next_border(position) or position <= self.stages[-1].start:
-            raise BadOption(
-                f"position={position}: weights change at the end of a block behind the last change, "
-                f"as at {self.next_border(max(position, self.stages[-1].start + 1))}"
-            )
-        return replace(self, stages=(*self.stages, WeightStage(position, weights)))
 
 
 class Ending(NamedTuple):

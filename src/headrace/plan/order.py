@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from headrace.errors import BadOption
 from headrace.plan.seed import key as derive
-from headrace.plan.share import Share
 
 Ints = NDArray[np.int64]
 Uint64s = NDArray[np.uint64]
+Words = np.uint64 | Uint64s
 
 # Below this a permutation is a table: Feistel networks of few rounds are not uniform on tiny domains. Its entries fit
 # 16 bits.
@@ -71,14 +71,14 @@ class Shuffled:
         positions = _checked(positions, self.length)
         if self.length < TABLE:
             return _table(self.length, self.key)[0][positions].astype(np.int64)
-        return _Feistel.of(self.length, self.key).walk(positions, forward=True)
+        return _walk(positions, self.length, self.key, forward=True)
 
     def inverse(self, indices: Ints) -> Ints:
         """At which positions these indices come."""
         indices = _checked(indices, self.length)
         if self.length < TABLE:
             return _table(self.length, self.key)[1][indices].astype(np.int64)
-        return _Feistel.of(self.length, self.key).walk(indices, forward=False)
+        return _walk(indices, self.length, self.key, forward=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,40 +150,39 @@ class Weighted:
 class Chunked:
     """Looks single positions up in an order by evaluating many at a time, of which the last few lots are kept.
 
-    A lot is `chunk` neighbouring positions. With a `share` of several ranks it is the positions of this rank's next
-    batches instead, which lie far apart: neighbours would be other ranks' samples. Any position may still be asked for.
+    A lot is `chunk` neighbouring positions. Where several ranks share an order, neighbours are others' samples: then
+    positions are dealt to `lanes` lanes in turn, `run` at a time, and a lot is the next runs of one lane. `keep`: lots.
     """
 
-    __slots__ = ("_first", "_kept", "_order", "_others", "_period", "_run", "_runs")
+    __slots__ = ("_keep", "_kept", "_lanes", "_order", "_run", "_runs")
 
-    KEEP = 4
-
-    def __init__(self, order: Order, chunk: int = 4096, share: Share | None = None) -> None:
+    def __init__(
+        self, order: Order, chunk: int = 4096, *, run: int | None = None, lanes: int = 1, keep: int = 4
+    ) -> None:
         if chunk < 1:
             raise BadOption(f"chunk={chunk}: give a chunk of at least 1 position")
         self._order = order
+        self._run = chunk if run is None else run
+        self._runs = max(1, chunk // self._run) if lanes > 1 else 1
+        self._lanes = lanes
+        self._keep = keep
         self._kept: dict[int, list[int]] = {}
-        # A lot is `runs` runs of `run` positions each, a `period` apart, counted from position `first`.
-        self._others: Chunked | None = None
-        if share is None or share.ranks == 1:
-            self._first, self._run, self._runs, self._period = 0, chunk, 1, chunk
-        else:
-            self._first, self._run = share.start + share.rank * share.batch, share.batch
-            self._runs, self._period = max(1, chunk // share.batch), share.batch * share.ranks
-            self._others = Chunked(order, chunk)
 
     @property
     def length(self) -> int:
         return self._order.length
 
+    def _find(self, position: int) -> tuple[int, int]:
+        """The lot that a position is in, and its place there; lots of all lanes are numbered in turn."""
+        run, place = divmod(position, self._run)
+        turn, lane = divmod(run, self._lanes)
+        lot, run = divmod(turn, self._runs)
+        return lot * self._lanes + lane, run * self._run + place
+
     def at(self, position: int) -> int:
-        run, offset = divmod(position - self._first, self._period)
-        if offset < self._run:
-            lot, place = divmod(run, self._runs)
-            kept = self._kept.get(lot)
-            if kept is not None:
-                return kept[place * self._run + offset]
-        return self.span(position, position + 1)[0]
+        lot, place = divmod(position, self._run) if self._lanes == 1 else self._find(position)
+        kept = self._kept.get(lot)
+        return self.span(position, position + 1)[0] if kept is None else kept[place]
 
     def span(self, start: int, stop: int) -> list[int]:
         """The indices at the positions [start, stop)."""
@@ -191,81 +190,72 @@ class Chunked:
             raise IndexError(f"[{start}, {stop}) is outside an order of {self._order.length} positions")
         found: list[int] = []
         while start < stop:
-            run, offset = divmod(start - self._first, self._period)
-            if self._others is not None and (run < 0 or offset >= self._run):
-                return found + self._others.span(start, stop)
-            lot, place = divmod(run, self._runs)
-            size = min(stop - start, self._run - offset)
-            offset += place * self._run
-            part = (self._kept.get(lot) or self._evaluate(lot))[offset : offset + size]
+            lot, place = self._find(start)
+            size = min(stop - start, self._run - place % self._run)
+            found += (self._kept.get(lot) or self._evaluate(lot))[place : place + size]
             start += size
-            if start == stop and not found:
-                return part
-            found += part
         return found
 
     def _evaluate(self, lot: int) -> list[int]:
-        start = self._first + lot * self._runs * self._period
+        number, lane = divmod(lot, self._lanes)
+        period = self._lanes * self._run
+        start = number * self._runs * period + lane * self._run
         # Unsigned, since the last run may reach beyond the length and so beyond int64.
-        runs = np.arange(min(self._runs, -(-(self._order.length - start) // self._period)), dtype=np.uint64)
-        heads = runs * np.uint64(self._period) + np.uint64(start)
+        runs = np.arange(min(self._runs, -(-(self._order.length - start) // period)), dtype=np.uint64)
+        heads = runs * np.uint64(period) + np.uint64(start)
         positions = (heads[:, None] + np.arange(self._run, dtype=np.uint64)).reshape(-1)  # from (runs, run)
         positions = positions[positions < np.uint64(self._order.length)]
         values: list[int] = self._order(positions.view(np.int64)).tolist()
         # A new dict each time: threads that share this object only ever see a whole one.
-        self._kept = {**dict(list(self._kept.items())[1 - self.KEEP :]), lot: values}
+        self._kept = {**dict(list(self._kept.items())[1 - self._keep :]), lot: values}
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class _Feistel:
-    """A keyed permutation of the rectangle [0, left) x [0, right): the near-square one that just covers [0, length).
-
-    A position is a pair (l, r). Each round adds a hash of one half to the other, modulo its side, and so can be undone.
-    The rectangle exceeds `length` by less than one side: a value that falls into the surplus is sent through again
-    until it falls inside (cycle walking). That keeps it a permutation, and at most one value in 256 needs it.
-    """
-
-    length: int
-    left: int
-    right: int
-    keys: tuple[int, ...]
-
-    @staticmethod
-    @lru_cache(maxsize=64)
-    def of(length: int, key: int) -> "_Feistel":
-        left = isqrt(length - 1) + 1
-        right = -(-length // left)
-        return _Feistel(length, left, right, tuple(derive(key, "round", number) for number in range(ROUNDS)))
-
-    def walk(self, values: Ints, forward: bool) -> Ints:
-        result = values.astype(np.uint64)  # a copy, worked on in place
-        flat = result.reshape(-1)
-        for start in range(0, len(flat), STRETCH):
-            piece = flat[start : start + STRETCH]
-            piece[:] = self._pass(piece, forward)
-            while len(outside := np.flatnonzero(piece >= np.uint64(self.length))):
-                piece[outside] = self._pass(piece[outside], forward)
-        return result.view(np.int64)
-
-    def _pass(self, values: Uint64s, forward: bool) -> Uint64s:
-        sides = np.uint64(self.left), np.uint64(self.right)
-        left = values // sides[1]
-        halves = [left, values - left * sides[1]]
-        for number in range(ROUNDS) if forward else reversed(range(ROUNDS)):
-            changed = number % 2
-            side = sides[changed]
-            step = _hash(halves[1 - changed], self.keys[number], side)
-            # Both results are below 2 * side; the smaller of (x, x - side) is x modulo side, since the wrong one wraps.
-            moved = halves[changed] + step if forward else halves[changed] + (side - step)
-            halves[changed] = np.minimum(moved, moved - side)
-        joined: Uint64s = halves[0] * sides[1] + halves[1]
-        return joined
+# A keyed permutation of the rectangle [0, left) x [0, right): the near-square one that just covers [0, length).
+#
+# A position is a pair (l, r). Each round adds a hash of one half to the other, modulo its side, and so can be undone (a
+# Feistel network). The rectangle exceeds `length` by less than one side: a value that falls into the surplus is sent
+# through again until it falls inside (cycle walking). That keeps it a permutation, and one value in 256 needs it at most.
 
 
-def _hash(half: Uint64s, key: int, side: np.uint64 | Uint64s) -> Uint64s:
-    """A keyed hash of each half (below 2**32) to [0, side), or to a side of its own each."""
-    mixed = half ^ np.uint64(key)
+@lru_cache(maxsize=64)
+def _rounds_of(length: int, key: int) -> tuple[tuple[np.uint64, np.uint64], list[np.uint64]]:
+    """The sides of the rectangle, and a key for each round."""
+    left = isqrt(length - 1) + 1
+    keys = [np.uint64(derive(key, "round", number)) for number in range(ROUNDS)]
+    return (np.uint64(left), np.uint64(-(-length // left))), keys
+
+
+def _walk(values: Ints, length: int, key: int, forward: bool) -> Ints:
+    sides, keys = _rounds_of(length, key)
+    result = values.astype(np.uint64)  # a copy, worked on in place
+    flat = result.reshape(-1)
+    for start in range(0, len(flat), STRETCH):
+        piece = flat[start : start + STRETCH]
+        piece[:] = feistel(piece, sides, keys, forward)
+        while len(outside := np.flatnonzero(piece >= np.uint64(length))):
+            piece[outside] = feistel(piece[outside], sides, keys, forward)
+    return result.view(np.int64)
+
+
+def feistel(values: Uint64s, sides: tuple[Words, Words], keys: Sequence[Words], forward: bool = True) -> Uint64s:
+    """Each value sent through all rounds; sides and keys are the same for all, or one for each."""
+    left = values // sides[1]
+    halves = [left, values - left * sides[1]]
+    for number in range(len(keys)) if forward else reversed(range(len(keys))):
+        changed = number % 2
+        side = sides[changed]
+        step = _hash(halves[1 - changed], keys[number], side)
+        # Both results are below 2 * side; the smaller of (x, x - side) is x modulo side, since the wrong one wraps.
+        moved = halves[changed] + step if forward else halves[changed] + (side - step)
+        halves[changed] = np.minimum(moved, moved - side)
+    joined: Uint64s = halves[0] * sides[1] + halves[1]
+    return joined
+
+
+def _hash(half: Uint64s, key: Words, side: Words) -> Uint64s:
+    """A keyed hash of each half (below 2**32) to [0, side)."""
+    mixed = half ^ key
     mixed *= np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xD6E8FEB86659FD93)

@@ -32,12 +32,14 @@ from typing import NamedTuple
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.plan.order import Ints, Shuffled, Uint64s, Windowed, _checked, _hash, _noise
+from headrace.plan.order import Chunked, Ints, Shuffled, Uint64s, Windowed, _checked, _noise, feistel
 from headrace.plan.seed import key as derive
 from headrace.plan.units import LANES, PARTS
 
 # Fewer than `order` has: a unit is small beside the whole, and its rows are dealt among those of other units besides.
 ROUNDS = 4
+STRETCH = 256
+"""Rows of a part that are worked out at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +83,11 @@ class Parts:
         rows: Ints = line.rows[piece] + _shuffled(at - line.starts[piece], line.sizes[piece], line.keys[piece])
         return rows
 
+    def lookup(self) -> Chunked:
+        """Looks single positions up, a stretch of one part at a time: a rank never works out others' parts. The stretch
+        at hand and the next are kept, of every part."""
+        return Chunked(self, STRETCH, run=1, lanes=self.count, keep=2 * self.count)
+
     def _inside(self, positions: Ints) -> Ints:
         """Which place in its part the row of each position has, before the rows of a piece are mixed."""
         shorter, longer = divmod(self.length, self.count)
@@ -122,39 +129,6 @@ class Parts:
         met = np.unique(np.stack([unit, line.part_of % alike]), axis=1)[0]
         sizes = np.diff(self.ends, prepend=0)
         return int(sizes[met].sum()) * (ranks // alike) / self.length
-
-
-class PartLookup:
-    """Looks single positions of an order up, a stretch of one part at a time: a rank never works out others' parts."""
-
-    __slots__ = ("_kept", "_most", "_order")
-
-    STRETCH = 256
-
-    def __init__(self, order: Parts) -> None:
-        self._order = order
-        self._kept: dict[tuple[int, int], list[int]] = {}
-        self._most = 2 * order.count
-        """Stretches that are kept: the one at hand and the next, of every part."""
-
-    def at(self, position: int) -> int:
-        row, part = divmod(position, self._order.count)
-        number, place = divmod(row, self.STRETCH)
-        kept = self._kept.get((part, number))
-        if kept is None:
-            if not 0 <= position < self._order.length:
-                raise IndexError(f"position {position} is outside an order of {self._order.length} positions")
-            kept = self._evaluate(part, number)
-        return kept[place]
-
-    def _evaluate(self, part: int, number: int) -> list[int]:
-        count = self._order.count
-        first = part + number * self.STRETCH * count
-        stop = min(first + self.STRETCH * count, self._order.length)
-        values: list[int] = self._order(np.arange(first, stop, count)).tolist()
-        # A new dict each time: threads that share this object only ever see a whole one.
-        self._kept = {**dict(list(self._kept.items())[1 - self._most :]), (part, number): values}
-        return values
 
 
 def factors(number: int) -> tuple[int, ...]:
@@ -225,27 +199,12 @@ def _laid(last: Ints, line_key: int, key: int, count: int, radices: tuple[int, .
 
 
 def _shuffled(offsets: Ints, sizes: Ints, keys: Uint64s) -> Ints:
-    """A keyed permutation of [0, size) for every entry, each with a size and a key of its own (as `order._Feistel`)."""
+    """A keyed permutation of [0, size) for every entry, each with a size and a key of its own."""
     left = np.maximum(np.ceil(np.sqrt(sizes.astype(np.float64))), 1).astype(np.uint64)
     right = (sizes.astype(np.uint64) + left - np.uint64(1)) // left
-    values = offsets.astype(np.uint64)
-    _pass(values, left, right, keys)
+    steps = [np.uint64((number + 1) * 0x9E3779B97F4A7C15 % 2**64) for number in range(ROUNDS)]
+    values = feistel(offsets.astype(np.uint64), (left, right), [keys + step for step in steps])
     while len(outside := np.flatnonzero(values >= sizes.astype(np.uint64))):
-        again = values[outside]
-        _pass(again, left[outside], right[outside], keys[outside])
-        values[outside] = again
+        again = keys[outside]
+        values[outside] = feistel(values[outside], (left[outside], right[outside]), [again + step for step in steps])
     return values.view(np.int64)
-
-
-def _pass(values: Uint64s, left: Uint64s, right: Uint64s, keys: Uint64s) -> None:
-    sides = (left, right)
-    high = values // right
-    halves = [high, values - high * right]
-    for number in range(ROUNDS):
-        changed = number % 2
-        side = sides[changed]
-        mixed = keys + np.uint64((number + 1) * 0x9E3779B97F4A7C15 % 2**64)
-        step = _hash(halves[1 - changed] ^ mixed, 0, side)
-        moved = halves[changed] + step
-        halves[changed] = np.minimum(moved, moved - side)
-    values[:] = halves[0] * right + halves[1]

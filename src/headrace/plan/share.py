@@ -13,6 +13,16 @@ on (length, batch, ranks), exact for any size. What happens where the length doe
 
 An epoch that continues in the middle (a snapshot, perhaps of another world) is the same thing with `start`: the rules
 apply to the positions [start, length), and steps count from there.
+
+An order whose parts belong to ranks (`plan.parts`) is shared `by_remainder`. At every step all ranks together take the
+same batch x ranks positions, but not whole batches in turn: rank r takes those positions p with p mod ranks = r. So a
+rank meets only its own parts, and the samples of a step are the same for any number of ranks with the same global
+batch:
+
+    batch 2, ranks 3      step 0: positions 0..5      rank 0: 0 3    rank 1: 1 4    rank 2: 2 5
+                          step 1: positions 6..11     rank 0: 6 9    rank 1: 7 10   rank 2: 8 11
+
+It is the remainder of the position itself, wherever an epoch goes on from: ranks keep their parts.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +38,7 @@ Payload = tuple[int, int, tuple[int, ...]]
 
 
 class RankBatch(NamedTuple):
-    """One batch of one rank: the real positions [start, stop), then `filled` more.
+    """One batch of one rank: the real positions from `start` up to `stop`, `stride` apart, then `filled` more.
 
     Fillers are `fill_from`, `fill_from + 1`, ... modulo `cycle`, or all `fill_from` where `cycle` is 0.
     """
@@ -38,22 +48,29 @@ class RankBatch(NamedTuple):
     filled: int = 0
     fill_from: int = 0
     cycle: int = 0
+    stride: int = 1
+
+    @property
+    def real(self) -> range:
+        return range(self.start, self.stop, self.stride)
 
     def payload(self) -> "Payload":
         """What a ticket says of it."""
-        return self.start, self.stop, tuple(self.positions()[self.stop - self.start :]) if self.filled else ()
+        if self.stride > 1:
+            return 0, 0, tuple(self.positions())
+        return self.start, self.stop, self._fill() if self.filled else ()
+
+    def _fill(self) -> tuple[int, ...]:
+        if not self.cycle:
+            return (self.fill_from,) * self.filled
+        return tuple((self.fill_from + i) % self.cycle for i in range(self.filled))
 
     def positions(self) -> list[int]:
-        real = list(range(self.start, self.stop))
-        if not self.filled:
-            return real
-        if not self.cycle:
-            return real + [self.fill_from] * self.filled
-        return real + [(self.fill_from + i) % self.cycle for i in range(self.filled)]
+        return [*self.real, *self._fill()]
 
     def mask(self) -> list[bool]:
         """True where the sample is real, False where it only fills the batch."""
-        return [True] * (self.stop - self.start) + [False] * self.filled
+        return [True] * len(self.real) + [False] * self.filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +79,10 @@ class Share:
     batch: int
     ranks: int = 1
     rank: int = 0
-    policy: EndPolicy = "short"
+    policy: str = "short"
+    """One of EndPolicy."""
     start: int = 0
+    by_remainder: bool = False
     steps: int = field(init=False, compare=False)
     left_out: int = field(init=False, compare=False)
     # Steps of exactly batch x ranks positions; then the sizes of the steps that are dealt evenly (short only).
@@ -112,6 +131,8 @@ class Share:
         """What this rank receives at this step."""
         if not 0 <= step < self.steps:
             raise IndexError(f"step {step} is outside an epoch of {self.steps} steps")
+        if self.by_remainder:
+            return self._by_remainder(self.delivered(step), self.delivered(step + 1))
         batch = self.batch
         if step < self._full:
             first = self.start + (step * self.ranks + self.rank) * batch
@@ -127,6 +148,16 @@ class Share:
             return RankBatch(first, stop, filled, self.length - 1)
         # Fillers are counted over all ranks: those that earlier ranks of this step use come first.
         return RankBatch(first, stop, filled, max(0, wanted - self.length) % self.length, self.length)
+
+    def _by_remainder(self, first: int, stop: int) -> RankBatch:
+        """What this rank receives of the positions [first, stop) of a step."""
+        real = range(first + (self.rank - first) % self.ranks, stop, self.ranks)
+        missing = self.batch - len(real) if self.policy in ("pad", "repeat") else 0
+        if not missing or self.policy == "pad":
+            return RankBatch(real.start, stop, missing, self.length - 1, 0, self.ranks)
+        mine = (len(range(first + (r - first) % self.ranks, stop, self.ranks)) for r in range(self.rank))
+        before = self.rank * self.batch - sum(mine)
+        return RankBatch(real.start, stop, missing, before % self.length, self.length, self.ranks)
 
     def delivered(self, steps: int) -> int:
         """The position reached after so many steps: all ranks together have delivered everything from start to it."""
@@ -152,10 +183,12 @@ class Share:
         return step, position - self.delivered(step) if step < self.steps else 0
 
 
-def deal(length: int, ranks: int, rank: int) -> range:
-    """The unbatched items of one rank: item i belongs to rank i modulo ranks; a surplus that not all get is dropped."""
-    if length < 0 or not 0 <= rank < ranks:
+def deal(length: int, ranks: int, rank: int, start: int = 0, by_remainder: bool = False) -> range:
+    """The unbatched positions of one rank, from `start` on: ranks take them in turn, or by remainder; a surplus that
+    not all get is dropped."""
+    if length < start or not 0 <= rank < ranks:
         raise BadOption(
             f"deal({length}, ranks={ranks}, rank={rank}): rank must be one of 0..ranks-1, length at least 0"
         )
-    return range(rank, length // ranks * ranks, ranks)
+    turn = (rank - start) % ranks if by_remainder else rank
+    return range(start + turn, start + (length - start) // ranks * ranks, ranks)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.plan.mixture import BLOCK, NEVER, Drawn, Ends, Floats, WeightStage, counted
+from headrace.plan.mixture import BLOCK, NEVER, Blocks, Drawn, Ends, Floats, WeightStage, counted
 from headrace.plan.order import Ints, permutation
 from headrace.plan.rounds import Rounds
 from headrace.plan.seed import key as derive
@@ -42,7 +42,7 @@ class TokenBlock(NamedTuple):
     """Documents of each source in it."""
 
 
-class TokenMixture:
+class TokenMixture(Blocks):
     """Which source each sample comes from, by shares of tokens. Answers what `Mixture` does."""
 
     def __init__(
@@ -87,21 +87,19 @@ class TokenMixture:
         return 0, block, position - self._starts[block]
 
     def drawn(self, index: int, block: int) -> Drawn:
-        """All that a block holds."""
         _, given, counts = self._blocks[block]
         in_turn = np.repeat(np.arange(len(counts)), counts)
         source: Ints = in_turn[list(permutation(len(in_turn), derive(self._key, "token mixture", block)))]
         return Drawn(source, given[source] + counted(source))
 
-    def __call__(self, positions: Ints) -> Drawn:
-        """The source and the number of the sample at each position."""
-        source, number = np.empty_like(positions), np.empty_like(positions)
-        blocks = np.array([self.locate(position)[1] for position in positions.tolist()], np.int64)
-        for block in np.unique(blocks).tolist():
-            among = blocks == block
-            drawn, places = self.drawn(0, block), positions[among] - self._starts[block]
-            source[among], number[among] = drawn.source[places], drawn.number[places]
-        return Drawn(source, number)
+    def _begins(self, positions: Ints) -> Ints:
+        last = int(positions.max(initial=-1))
+        self._plan(last + 1)
+        if last >= self._position or positions.min(initial=0) < 0:
+            raise IndexError(f"a position is outside a mixture of {self._position} samples")
+        starts = np.array(self._starts, np.int64)
+        found: Ints = starts[np.searchsorted(starts, positions, side="right") - 1]
+        return found
 
     def next_border(self, position: int) -> int:
         """The first end of a block at or behind a position."""

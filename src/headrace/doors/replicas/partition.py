@@ -80,7 +80,7 @@ class ContiguousShards(Op[T, T]):
         order = _Order(
             used, self.batch, self.processes, whole_steps(share) * self.batch, self.left_out, here.epoch, self.seed
         )
-        at, fetch = Chunked(order, share=share).at, inner.get
+        at, fetch = Chunked(order, run=self.batch, lanes=self.processes).at, inner.get
         return Indexed(used, lambda position: fetch(at(position)))
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:

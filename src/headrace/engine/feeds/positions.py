@@ -14,8 +14,7 @@ from headrace.engine.plain import record, whole
 from headrace.engine.program import Program, Stage
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.errors import SnapshotRefused, warn_once
-from headrace.plan.remainders import Remainders, shared, shared_singly
-from headrace.plan.share import Share
+from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 
 
@@ -80,7 +79,7 @@ def check_inside(position: int, length: int) -> None:
 class _Step(NamedTuple):
     """The place after so many steps of a share."""
 
-    share: Share | Remainders
+    share: Share
     step: int
 
     def place(self) -> Position:
@@ -107,7 +106,7 @@ class Batches(Feed):
         assert stage.group is not None
         policy = "drop" if stage.drop_last else ends
         ranks, rank = world.share_ranks, world.share_rank
-        self.share = shared(length, stage.group, ranks, rank, policy, start, by_remainder=parts)
+        self.share = Share(length, stage.group, ranks, rank, policy, start, parts)
         self._before = start // stage.group
         self._epoch = epoch
         self._step = 0
@@ -138,7 +137,7 @@ class Items(Feed):
     def __init__(self, block: int, world: World, epoch: int, length: int, start: int, parts: bool = False) -> None:
         self._block = block
         self._ranks = world.share_ranks
-        self._mine = shared_singly(length, self._ranks, world.share_rank, start, by_remainder=parts)
+        self._mine = deal(length, self._ranks, world.share_rank, start, parts)
         self._start = start
         self._epoch = epoch
         self._at = 0

@@ -56,7 +56,7 @@ class Shuffle(Op[T, T]):
         if self.buffer_size is not None:
             return None
         from headrace.plan.order import Chunked, Shuffled, Windowed
-        from headrace.plan.parts import PartLookup, Parts
+        from headrace.plan.parts import Parts
 
         (inner,) = inputs
         size, units = inner.length, inner.units
@@ -64,7 +64,7 @@ class Shuffle(Op[T, T]):
         if plan is not None and units is not None:
             parts = Parts(units.ends, key(here.seed, "line"), key(here.seed, "parts"), plan.parts, plan.lanes)
             order: Order = parts
-            at: Callable[[int], int] = PartLookup(parts).at
+            at: Callable[[int], int] = parts.lookup().at
         else:
             parts = None
             order = (
