@@ -215,7 +215,7 @@ class Chunked:
 #
 # A position is a pair (l, r). Each round adds a hash of one half to the other, modulo its side, and so can be undone (a
 # Feistel network). The rectangle exceeds `length` by less than one side: a value that falls into the surplus is sent
-# through again until it falls inside (cycle walking). That keeps it a permutation, and one value in 256 needs it at most.
+# through again until it falls inside (cycle walking). That keeps it a permutation; at most one value in 256 needs it.
 
 
 @lru_cache(maxsize=64)

@@ -153,7 +153,7 @@ class Sharing:
                 raise NoLength("how many steps balance() makes at the end of an epoch depends on the lengths there")
             if samples is not None and first.group is not None and first.single:
                 policy = "drop" if first.drop_last else self._ends
-                return Share(samples, first.group, ranks, rank, policy).steps  # type: ignore[arg-type]
+                return Share(samples, first.group, ranks, rank, policy).steps
             if samples is not None and first.group is None:
                 return len(deal(samples if total is None else total, ranks, rank))
         if total is None or ranks > 1:

@@ -288,7 +288,7 @@ class Regroup(Feed):
             return None
         if not self.closed:
             return None if self._waiting < (size if ranks == 1 else size * ranks + ranks) else self._full_step(size)
-        share = Share(self._waiting, size, ranks, self._rank, self._ends)  # type: ignore[arg-type]
+        share = Share(self._waiting, size, ranks, self._rank, self._ends)
         if not share.steps:
             self._leave_out()
             return None
