@@ -29,7 +29,6 @@ from headrace.ops.branch.sample_multiplexer import SampleMux
 from headrace.ops.order.shard import Shard
 from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
 from headrace.ops.shape.same import Same
-from headrace.sources.files import FsspecFiles, ListedFiles
 from headrace.sources.huggingface import HuggingFace
 from headrace.sources.sampled import Sampled
 from headrace.sources.wrapped import WrappedIterable, WrappedSequence
@@ -278,9 +277,7 @@ EXAMPLES: dict[str, Callable[[Of, At], Pipe[Any]]] = {
     "FromSequence": lambda of, at: Pipe.of(NUMBERS),
     "FromTable": lambda of, at: Pipe.of(TABLE),
     "FromUnits": lambda of, at: Pipe.parquet(at.parquet()),
-    "FsspecFiles": lambda of, at: Pipe(FsspecFiles(f"file://{at.folder}", "*.txt")),
     "HuggingFace": lambda of, at: Pipe(HuggingFace("json", at.hub())),
-    "ListedFiles": lambda of, at: Pipe(ListedFiles(str(at.folder), "*.txt")),
     "StoredFiles": lambda of, at: Pipe.stored(at.paths(".jsonl")),
     "Sampled": lambda of, at: Pipe(Sampled(NUMBERS)),
     "KeyedTable": lambda of, at: of(NUMBERS).map(pairs).to_map_datapipe(),

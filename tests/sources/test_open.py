@@ -118,11 +118,9 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_listing_opening_and_saving_by_fsspec(memory: Any, tmp_path: Path) -> None:
-    from headrace.sources.files import FsspecFiles
-
     a, b = "memory:///d/a.txt", "memory:///d/b.txt"
-    assert list(Pipe(FsspecFiles("memory://d"))) == [a, b]
-    assert list(Pipe(FsspecFiles(("memory://d", b), "*b.txt"))) == [b, b]
+    assert list(Pipe.of(["memory://d"]).list_files_by_fsspec()) == [a, b]
+    assert list(Pipe.of(["memory://d", b]).list_files_by_fsspec("*b.txt")) == [b, b]
     listed = Pipe.of(["memory://d"]).list_files_by_fsspec(masks=["*a*"])
     assert list(listed) == [a]
     assert everything(listed.open_files_by_fsspec("rb")) == [(a, b"eins\nzwei\n")]

@@ -17,7 +17,7 @@ from headrace.sources.cache import DiskCache
 from headrace.sources.counted import CountedFile
 from headrace.sources.extra import need
 from headrace.sources.http import open_http
-from headrace.sources.retry import Body, RemoteStream, Resuming, Retry
+from headrace.sources.retry import Body, RemoteStream, Resuming, Retry, read_past
 from headrace.sources.stream import StreamWrapper, recipe
 
 Path = str | os.PathLike[str]
@@ -62,10 +62,7 @@ def open_path(
     url = os.fspath(path)
     if not reads(mode):
         return open_fsspec(url, mode, encoding=encoding, newline=newline)
-    if cache is not None:
-        binary = cache.open(url, lambda: _remote(url, retry))
-    else:
-        binary = _remote(url, retry)
+    binary = _remote(url, retry) if cache is None else cache.open(url, lambda: _remote(url, retry))
     return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8", newline=newline)
 
 
@@ -143,8 +140,4 @@ def _forward(body: Any, offset: int) -> None:
             return
         except (ValueError, OSError, NotImplementedError):
             pass  # says that it can, and cannot
-    while offset:
-        dropped = body.read(min(offset, 1 << 20))
-        if not dropped:
-            raise ConnectionError("the connection ended before the byte that was reached")
-        offset -= len(dropped)
+    read_past(body, offset)

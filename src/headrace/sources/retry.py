@@ -34,6 +34,15 @@ class Body(Protocol):
 Connect = Callable[[int], tuple[Body, int | None]]
 
 
+def read_past(body: Body, count: int) -> None:
+    """Read so many bytes and drop them."""
+    while count:
+        dropped = body.read(min(count, CHUNK))
+        if not dropped:
+            raise ConnectionError("the connection ended before the byte that was reached")
+        count -= len(dropped)
+
+
 class FileChanged(OSError):
     """A remote file was replaced while it was being read."""
 
@@ -72,17 +81,15 @@ def may_pass(error: BaseException) -> bool:
 class Resuming(io.RawIOBase):
     """The raw bytes of a remote file, read through as many connections as it takes."""
 
-    def __init__(self, connect: Connect, what: str, retry: Retry | None = None, seekable: bool = True) -> None:
+    def __init__(self, connect: Connect, what: str, retry: Retry | None = None) -> None:
         super().__init__()
         self._connect = connect
         self._what = what
         self._retry = retry or Retry()
-        self._seekable = seekable
         self._at = 0
         self._body: Body | None = None
         self._body_at = 0
         self._size: int | None = None
-        self._size_known = False
         self._stop = threading.Event()
         self._try(lambda: None)  # connects: a file that is not there is known now
 
@@ -95,14 +102,12 @@ class Resuming(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        return self._seekable
+        return True
 
     def tell(self) -> int:
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if not self._seekable:
-            raise io.UnsupportedOperation(f"{self._what} can be read from front to back only")
         if whence == io.SEEK_END and self._size is None:
             raise io.UnsupportedOperation(f"the size of {self._what} is not known")
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size or 0}[whence]
@@ -135,32 +140,24 @@ class Resuming(io.RawIOBase):
         if self._size is not None and self._at >= self._size:
             return b""
         assert self._body is not None
-        while self._body_at < self._at:
-            self._body_at += len(self._read(min(self._at - self._body_at, CHUNK)) or self._ended())
-        data = self._read(wanted)
+        read_past(self._body, self._at - self._body_at)
+        self._body_at = self._at
+        data = self._body.read(wanted)
         if not data and self._size is not None:
-            self._ended()
+            raise ConnectionError(f"the connection ended at byte {self._at} of {self._size}")
         self._body_at += len(data)
         return data
-
-    def _read(self, wanted: int) -> bytes:
-        assert self._body is not None
-        return self._body.read(wanted)
-
-    def _ended(self) -> bytes:
-        raise ConnectionError(f"the connection ended at byte {self._body_at} of {self._size}")
 
     def _ready(self) -> None:
         """A connection that stands at, or shortly before, the byte we want."""
         if self._body is not None and not self._body_at <= self._at <= self._body_at + SKIP:
             self._drop()
-        if self._body is None and (self._size is None or self._at < self._size or not self._size_known):
+        if self._body is None and (self._size is None or self._at < self._size):
             self._body, size = self._connect(self._at)
             self._body_at = self._at
-            if self._size_known and size is not None and self._size is not None and size != self._size:
+            if size is not None and self._size is not None and size != self._size:
                 raise FileChanged(f"{self._what} changed while it was read: {self._size} bytes, now {size}")
-            if not self._size_known:
-                self._size, self._size_known = size, True
+            self._size = size if self._size is None else self._size
 
     def _try(self, work: Callable[[], Any]) -> Any:
         failures = 0
