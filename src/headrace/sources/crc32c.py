@@ -2,8 +2,8 @@
 `tfrecord`; a hundred times as fast, because processors have an instruction for it), else with nothing but numpy.
 
 With numpy, short data goes byte by byte through a table. Long data is cut into blocks. A check sum is linear: that of a
-block is the xor of what each byte adds by itself, which depends on its value and on its place in the block only, and the
-sum of all that came before is as four bytes more in front.
+block is the xor of what each byte adds by itself, which depends on its value and its place in the block only, and the
+sum of all that came before it counts as xored to its first four bytes.
 """
 
 import importlib

@@ -17,7 +17,7 @@ import pytest
 from headrace import Loader, Pipe
 from headrace.errors import BadOption
 from headrace.sources.stored import index, packed, source
-from headrace.sources.stored.form import DamagedFile, Found, Spans
+from headrace.sources.stored.form import DamagedFile, Spans
 from headrace.sources.stored.litdata_chunks import open_chunk
 from headrace.sources.stored.packed import Members
 from tests.depth import depth
@@ -72,7 +72,7 @@ def test_the_members_of_a_file_are_units_and_read_once(tmp_path: Path, monkeypat
     path.write_bytes(in_members(gzip.compress, 40))
     pipe = Pipe.stored(path).shuffle(parts=6)
     assert pipe.inputs[0].op.units().count == 40  # type: ignore[attr-defined]
-    packed._members.__init__()  # type: ignore[misc]
+    packed._pieces.__init__()  # type: ignore[misc]
     with Loader(pipe.batch(10)) as loader:
         assert sorted(row["n"] for batch in loader for row in batch) == list(range(300))
         assert loader.stats().reads.bytes <= 1.3 * path.stat().st_size
@@ -181,10 +181,10 @@ def test_an_index_of_an_older_version_is_made_again(
     lost = Spans.of([0], [len(gzip.compress(TEXT[:half]))])
     with monkeypatch.context() as before:
         before.setattr(index, "VERSION", 2)
-        before.setattr(Members, "find", lambda self, file, start: iter([Found(lost, file.size)]))
+        before.setattr(Members, "find", lambda self, file, start: iter([lost]))
         assert 0 < Pipe.stored(path).length() < len(ROWS)  # type: ignore[operator]
     source._catalog.cache_clear()
-    source._files.__init__()  # type: ignore[misc]
+    source._open_file.cache_clear()
     with caplog.at_level("INFO", "headrace"):
         assert list(Loader(Pipe.stored(path))) == ROWS
     assert "of version 2" in caplog.text

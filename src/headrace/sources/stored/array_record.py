@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 
 from headrace.observe.meter import files
-from headrace.sources.extra import need
-from headrace.sources.stored.form import DamagedFile, FileState, Found, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.extra import demand, need
+from headrace.sources.stored.form import DamagedFile, FileState, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.packed import PiecesFile
 from headrace.tables.packages import check_threads
 
 OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """Nothing is read ahead, because nobody reads in order, and no thread is asked, because a record is small: reading it
 costs 5 us like this, 170 us through the reader's threads."""
-GROUPS = 64
-"""Groups that are kept unpacked, of one file in one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +29,20 @@ class ArrayRecords(StoredFormat):
     name = "arrayrecord"
     scanned = False
 
+    def __post_init__(self) -> None:
+        demand("arrayrecord", "array_record")
+
     def open(self, path: str) -> OpenFile:
         return ArrayRecordFile(path)
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
-        yield Found(Spans(np.arange(file.size), np.ones(file.size, np.int64)), file.size)
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+        yield Spans(np.arange(file.size), np.ones(file.size, np.int64))
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> bytes:
         return data
 
 
-class ArrayRecordFile(OpenFile):
+class ArrayRecordFile(PiecesFile):
     """A file whose places are numbers of records. Each thread of each process has a reader of its own."""
 
     def __init__(self, path: str) -> None:
@@ -57,9 +59,18 @@ class ArrayRecordFile(OpenFile):
         return np.arange(records, self.size + records, records)
 
     def read(self, start: int, size: int) -> bytes:
-        data = self._reader().read(start)
+        data: bytes
+        if self._group == 1:
+            (data,) = self._reader().load(start, 1)
+        else:
+            group, place = divmod(start, self._group)
+            data = self.piece(group)[place]
         files.read(len(data))
         return data
+
+    def load(self, number: int) -> tuple[list[bytes], int]:
+        found = self._reader().load(number * self._group, self._group)
+        return found, sum(map(len, found))
 
     def close(self) -> None:
         super().close()
@@ -70,16 +81,14 @@ class ArrayRecordFile(OpenFile):
         reader = self._readers.get(key)
         if reader is None:
             reader = _Reader(self.path)
-            if (
-                FileState.of(self.path) != self.state
-            ):  # (it opens the file by its name, which may be another one by now)
+            if FileState.of(self.path) != self.state:  # (opened by its name, which may be another file's by now)
                 raise DamagedFile(f"{self.path} has changed since it was opened: make the pipe anew")
             self._readers[key] = reader
         return reader
 
 
 class _Reader:
-    """The official reader, and the groups that it has unpacked last."""
+    """The official reader."""
 
     def __init__(self, path: str) -> None:
         check_threads("array_record")  # (a forked process ends by a signal, or waits forever, in the constructor)
@@ -95,22 +104,10 @@ class _Reader:
             raise DamagedFile(f"{path} is not an ArrayRecord file, or a damaged one ({error})") from None
         found = re.search(r"group_size:(\d+)", options or "")
         self.group = int(found[1]) if found else 1
-        self._groups: dict[int, list[bytes]] = {}
 
-    def read(self, number: int) -> bytes:
-        group, place = divmod(number, self.group)
-        kept = self._groups.get(group)
-        if kept is None:
-            kept = self._load(group)
-            if self.group > 1:
-                while len(self._groups) >= GROUPS:
-                    del self._groups[next(iter(self._groups))]
-                self._groups[group] = kept
-        return kept[place]
-
-    def _load(self, group: int) -> list[bytes]:
-        first = group * self.group
-        stop = min(first + self.group, self.count)
+    def load(self, first: int, count: int) -> list[bytes]:
+        """So many records from number `first` on, as far as there are any."""
+        stop = min(first + count, self.count)
         try:
             found: list[bytes] = self._file.read(first, stop)
         except (RuntimeError, ValueError, IndexError) as error:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.sources.stored.form import DamagedFile, Found, OpenFile, StoredFormat
-from headrace.sources.stored.table import spans_between
+from headrace.sources.stored.finding import spans_between
+from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Bag(StoredFormat):
     name = "bag"
     scanned = False
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         """The last number is the end of the last record, and so where the ends begin."""
         if not file.size:
             yield spans_between(np.zeros(1, np.int64), file)

@@ -33,22 +33,6 @@ class Spans(NamedTuple):
         return Spans(np.asarray(starts, np.int64), np.asarray(sizes, np.int64))
 
 
-def joined(parts: list[Spans]) -> Spans:
-    """Spans of one file that were found one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    starts = [part.starts for part in parts] or [np.zeros(0, np.int64)]
-    sizes = [part.sizes for part in parts] or [np.zeros(0, np.int64)]
-    return Spans(np.concatenate(starts), np.concatenate(sizes))
-
-
-class Found(NamedTuple):
-    """What a scan has found since it said something last, and the byte that it goes on from."""
-
-    spans: Spans
-    upto: int
-
-
 class FileState(NamedTuple):
     """By what a changed file is known."""
 
@@ -159,8 +143,9 @@ class StoredFormat(ABC):
         return None
 
     @abstractmethod
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
-        """The spans of a file, a good many at a time, from byte `start` on, which a scan that was ended had reached."""
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+        """The spans of a file: all at once from a table, or by a scan a good many at a time, from byte `start` on. (A
+        scan that was ended goes on behind the last span that it had told.)"""
 
     def place_of(self, spans: Spans, row: int) -> str:
         """Where sample number `row` of a file stands, for whoever looks for it there."""

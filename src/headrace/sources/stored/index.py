@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.sources import lock
-from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat, joined
+from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.packed import Members, UnpackedFile, is_packed
 from headrace.sources.whole import whole
 
@@ -74,7 +74,8 @@ def spans_in(file: OpenFile, form: StoredFormat, folder: str | None) -> Spans:
     """Where the samples of an open file are."""
     path = file.path
     if not form.scanned and not is_packed(path):
-        return joined([found.spans for found in form.find(file, 0)])
+        (table,) = form.find(file, 0)
+        return table
     target = _place(path, form, folder)
     found = _load(target, file, form)
     if found is None or found[0].upto < file.size:
@@ -114,11 +115,12 @@ def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_About, 
         count, check = about.count, about.sum
         for found in form.find(file, about.upto):
             # At once, while it is in the processor's cache.
-            rows = _rows(found.spans)
+            rows = _rows(found)
             _write_at(fd, rows, HEAD + 16 * count)
-            count, check = count + len(found.spans.starts), zlib.crc32(rows, check)
-            if found.upto - about.upto >= OFTEN:
-                about = replace(about, count=count, upto=found.upto, sum=check)
+            count, check = count + len(found.starts), zlib.crc32(rows, check)
+            upto = int(found.starts[-1] + found.sizes[-1]) if len(found.starts) else 0
+            if upto - about.upto >= OFTEN:
+                about = replace(about, count=count, upto=upto, sum=check)
                 _write_at(fd, memoryview(_head(about)), 0)
                 log.info("indexing %s: %d %%", file.path, 100 * about.upto // max(1, file.size))
         _write_at(fd, memoryview(_head(replace(about, count=count, upto=file.size, sum=check))), 0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.sources.stored.form import DamagedFile, Found, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans, StoredFormat
 
 PIECE = 1 << 20
 """Bytes that are looked at together: few enough that they stay in the processor's cache."""
@@ -24,7 +24,7 @@ COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2",
 class JsonLines(StoredFormat):
     name = "jsonl"
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         head = file.read(0, min(8, file.size))
         for magic, kind in COMPRESSED.items():
             if head.startswith(magic):
@@ -45,7 +45,7 @@ class JsonLines(StoredFormat):
             if len(ends):
                 lines = _lines(file, letters, ends, at, line)
                 line = at + int(ends[-1]) + 1
-                yield Found(lines, min(line, file.size))
+                yield lines
             at += len(data)
 
     def place_of(self, spans: Spans, row: int) -> str:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from headrace.errors import BadOption, meant
 from headrace.op import Source
-from headrace.sources.extra import demand
 from headrace.sources.listing import expand, tell_repeats
 from headrace.sources.open import is_remote
 from headrace.sources.stored import litdata, mds
@@ -33,13 +32,8 @@ class Known(NamedTuple):
     endings: tuple[str, ...]
 
 
-def _array_records(trust: bool, files: tuple[str, ...]) -> ArrayRecords:
-    demand("arrayrecord", "array_record")
-    return ArrayRecords()
-
-
 FORMATS: dict[str, Known] = {
-    "arrayrecord": Known(_array_records, (".array_record", ".arrayrecord")),
+    "arrayrecord": Known(lambda trust, files: ArrayRecords(), (".array_record", ".arrayrecord")),
     "bag": Known(lambda trust, files: Bag(), (".bag",)),
     "jsonl": Known(lambda trust, files: JsonLines(), (".jsonl", ".ndjson")),
     "litdata": Known(litdata.litdata, ()),

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.finding import counted_table, spans_between
+from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.litdata_chunks import FramedChunk, RowsChunk, open_chunk
 from headrace.sources.stored.packed import ZSTD, unpack
 from headrace.sources.stored.pickles import load_trusted
-from headrace.sources.stored.table import counted_table, spans_between
 
 NUMPY = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "?")
 TORCH = (
@@ -47,10 +47,10 @@ class LitData(StoredFormat):
     def open(self, path: str) -> OpenFile:
         return open_chunk(path)
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         if isinstance(file, RowsChunk):
             rows = np.arange(file.size)
-            yield Found(Spans(rows, np.ones_like(rows)), file.size)
+            yield Spans(rows, np.ones_like(rows))
         else:
             yield spans_between(file.offsets if isinstance(file, FramedChunk) else counted_table(file), file)
 

@@ -7,7 +7,6 @@ frames   | "LDFZ01" 0 0 | version, flags (2 bytes each), samples, samples a fram
 rows     | number of samples | offsets, all the same | Arrow file | its size (4) | "LDARW01" 0 |
 """
 
-import io
 import struct
 from threading import Lock
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from headrace.sources.extra import need
+from headrace.sources.slice import FileSlice
+from headrace.sources.stored.finding import counted_table
 from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans
-from headrace.sources.stored.packed import KeptPieces, UnpackedFile
-from headrace.sources.stored.table import counted_table
+from headrace.sources.stored.packed import PiecesFile, UnpackedFile
 
 FRAMES, ROWS = b"LDFZ01\0\0", b"LDARW01\0"
 TAIL = 12
@@ -69,7 +69,7 @@ def _rows(file: OpenFile) -> "RowsChunk":
     return RowsChunk(file.path, len(counted_table(file)) - 1, start, size)
 
 
-class RowsChunk(OpenFile):
+class RowsChunk(PiecesFile):
     """Rows of a table, in batches of one number of rows. Places are numbers of rows, not bytes."""
 
     def __init__(self, path: str, rows: int, start: int, size: int) -> None:
@@ -79,13 +79,14 @@ class RowsChunk(OpenFile):
         arrow = need("arrow", "pyarrow")
         self._damage = arrow.ArrowException, OSError
         try:
-            self._table = arrow.ipc.open_file(arrow.PythonFile(_Stretch(path, start, size), mode="r"))
-            self._each = self._batch(0).num_rows if rows else 1
+            # (A file of its own: Arrow holds on to it, so it has to know nobody who holds Arrow's.)
+            self._table = arrow.ipc.open_file(arrow.PythonFile(FileSlice(path, start, size), mode="r"))
+            self._each = self.piece(0).num_rows if rows else 1
         except self._damage as error:
             raise DamagedFile(f"{path} is damaged: its table cannot be read ({error})") from None
         if -(-rows // max(1, self._each)) != self._table.num_record_batches and rows:
             raise DamagedFile(f"{path} is damaged: its table has other than {rows} rows")
-        self.held = self._batch(0).nbytes if rows else 0
+        self.held = self.piece(0).nbytes if rows else 0
 
     def cuts(self, step: int) -> Ints:
         """Units are batches: each is unpacked whole."""
@@ -97,7 +98,7 @@ class RowsChunk(OpenFile):
     def row(self, number: int) -> dict[str, Any]:
         which, at = divmod(number, self._each)
         try:
-            batch = self._batch(which)
+            batch = self.piece(which)
         except self._damage as error:
             raise DamagedFile(f"{self.path} is damaged in batch {which} of its table ({error})") from None
         if batch.num_rows != min(self._each, self.size - which * self._each):
@@ -105,42 +106,9 @@ class RowsChunk(OpenFile):
         found: dict[str, Any] = batch.slice(at, 1).to_pylist()[0]
         return found
 
-    def _batch(self, number: int) -> Any:
-        key = (self.path, self.state, number)
-        found = _batches.get(key)
-        if found is None:
-            with self._lock:
-                found = self._table.get_batch(number)
-            self.check_again()  # (it is read after the file was looked at, and kept)
-            found.validate(full=True)  # (damaged offsets would point anywhere into memory)
-            _batches.keep(key, found, found.nbytes)
-        return found
-
-
-_batches: KeptPieces[Any] = KeptPieces()
-
-
-class _Stretch(io.RawIOBase):
-    """Some bytes of a file, as a file of their own. (Arrow holds on to it: it has to know nobody who holds Arrow's.)"""
-
-    def __init__(self, path: str, start: int, size: int) -> None:
-        self._file, self._start, self._size, self._at = OpenFile(path), start, size, 0
-
-    def read(self, size: int = -1) -> bytes:
-        left = self._size - self._at
-        data = self._file.read(self._start + self._at, left if size < 0 else max(0, min(size, left)))
-        self._at += len(data)
-        return data
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
+    def load(self, number: int) -> tuple[Any, int]:
+        with self._lock:
+            found = self._table.get_batch(number)
+        self.check_again()  # (it is read after the file was looked at, and kept)
+        found.validate(full=True)  # (damaged offsets would point anywhere into memory)
+        return found, found.nbytes

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.stored.form import DamagedFile, FileState, Found, OpenFile, StoredFormat
+from headrace.sources.stored.finding import counted_table, spans_between
+from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.packed import is_packed
 from headrace.sources.stored.pickles import load_trusted
-from headrace.sources.stored.table import counted_table, spans_between
 
 DTYPES = {
     8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8",
@@ -41,7 +41,7 @@ class Mds(StoredFormat):
     name = "mds"
     scanned = False
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         yield spans_between(counted_table(file), file)
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.sources.stored.form import DamagedFile, FileState, Found, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEAD = 34
@@ -33,9 +33,9 @@ class Megatron(StoredFormat):
     def beside(self, path: str) -> str:
         return _index_of(path)
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         assert isinstance(file, TokensFile)
-        yield Found(file.sequences(), file.size)
+        yield file.sequences()
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
         assert isinstance(file, TokensFile)

@@ -13,16 +13,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
 from headrace.sources.extra import need
-from headrace.sources.stored.form import DamagedFile, FileState, Found, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.form import DamagedFile, FileState, Ints, OpenFile, Spans, StoredFormat
 
-Piece = TypeVar("Piece")
 HELD = 256 << 20
-"""Bytes of unpacked members that a process keeps."""
+"""Bytes of unpacked pieces that a process keeps."""
 LARGEST = 512 << 20
 """Bytes that a member may have unpacked."""
 PIECE = 1 << 20
@@ -45,10 +44,10 @@ class Members(StoredFormat):
 
     name = "members"
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         at = start
         if _is_one_member(file.path) and at < file.size:
-            yield Found(Spans.of([0], [file.size]), file.size)
+            yield Spans.of([0], [file.size])
             return
         while at < file.size:
             head = file.read(at, min(4, file.size - at))
@@ -68,14 +67,30 @@ class Members(StoredFormat):
                 continue
             else:
                 raise DamagedFile(f"{file.path} is damaged: no compressed member begins at byte {at}")
-            yield Found(Spans.of([at], [stop - at]), stop)
+            yield Spans.of([at], [stop - at])
             at = stop
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> bytes:
         return unpack(data, file.path, start)
 
 
-class UnpackedFile(OpenFile):
+class PiecesFile(OpenFile):
+    """A file that is unpacked in pieces. Those that were used last are kept, at most HELD bytes in all files."""
+
+    def load(self, number: int) -> tuple[Any, int]:
+        """A piece, and its bytes in memory."""
+        raise NotImplementedError
+
+    def piece(self, number: int) -> Any:
+        key = (self.path, self.state, number)
+        found = _pieces.get(key)
+        if found is None:
+            found, size = self.load(number)
+            _pieces.keep(key, found, size)
+        return found
+
+
+class UnpackedFile(PiecesFile):
     """A packed file, read like what was packed into it. `members` are those of the packed file."""
 
     def __init__(self, path: str, members: Spans, sizes: list[int] | None = None) -> None:
@@ -108,7 +123,7 @@ class UnpackedFile(OpenFile):
         parts = []
         number = int(np.searchsorted(self._ends, start, side="right"))
         while size > 0:
-            member = self._member(number)
+            member = self.piece(number)
             first = start - (int(self._ends[number - 1]) if number else 0)
             part = member[first : first + size]
             parts.append(part)
@@ -118,19 +133,15 @@ class UnpackedFile(OpenFile):
     def fill(self, start: int, room: memoryview) -> None:
         room[:] = self.read(start, len(room))
 
-    def _member(self, number: int) -> bytes:
-        key = (self.path, self.state, number)
-        found = _members.get(key)
-        if found is None:
-            start, size = int(self._members.starts[number]), int(self._members.sizes[number])
-            found = unpack(OpenFile.read(self, start, size), self.path, start)
-            expected = int(self._ends[number]) - (int(self._ends[number - 1]) if number else 0)
-            if len(found) != expected:
-                raise DamagedFile(
-                    f"{self.path} is damaged: the member at byte {start} holds {len(found)} bytes and says {expected}"
-                )
-            _members.keep(key, found, len(found))
-        return found
+    def load(self, number: int) -> tuple[bytes, int]:
+        start, size = int(self._members.starts[number]), int(self._members.sizes[number])
+        found = unpack(OpenFile.read(self, start, size), self.path, start)
+        expected = int(self._ends[number]) - (int(self._ends[number - 1]) if number else 0)
+        if len(found) != expected:
+            raise DamagedFile(
+                f"{self.path} is damaged: the member at byte {start} holds {len(found)} bytes and says {expected}"
+            )
+        return found, expected
 
     def _unpacked_size(self, start: int, size: int) -> int:
         head = OpenFile.read(self, start, min(18, size))
@@ -142,15 +153,15 @@ class UnpackedFile(OpenFile):
         return known if known is not None else len(unpack(OpenFile.read(self, start, size), self.path, start))
 
 
-class KeptPieces(Generic[Piece]):
-    """Pieces of files that were made last, at most HELD bytes of them."""
+class _KeptPieces:
+    """The pieces of all files."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, FileState, int], tuple[Piece, int]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, FileState, int], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
-    def get(self, key: tuple[str, FileState, int]) -> Piece | None:
+    def get(self, key: tuple[str, FileState, int]) -> Any:
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -158,7 +169,7 @@ class KeptPieces(Generic[Piece]):
             self._kept.move_to_end(key)
             return found[0]
 
-    def keep(self, key: tuple[str, FileState, int], piece: Piece, size: int) -> None:
+    def keep(self, key: tuple[str, FileState, int], piece: object, size: int) -> None:
         with self._lock:
             if key not in self._kept:
                 self._bytes += size
@@ -167,7 +178,7 @@ class KeptPieces(Generic[Piece]):
                 self._bytes -= self._kept.popitem(last=False)[1][1]
 
 
-_members: KeptPieces[bytes] = KeptPieces()
+_pieces = _KeptPieces()
 
 
 def _is_one_member(path: str) -> bool:

@@ -8,12 +8,10 @@ a shuffled order of large data keeps together (`plan.parts`).
 
 import os
 from bisect import bisect_right
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +39,8 @@ class StoredFiles(Source[Any]):
     folder: str | None = None
     states: tuple[FileState, ...] = ()
     """Of each file when the pipe was made: a file that changes while it is read is an error."""
-    known: "_Known" = field(default_factory=lambda: _Known(), repr=False)
+    known: "list[_Catalog]" = field(default_factory=list, repr=False)
+    """The catalog, once this process has it: it does not travel."""
     verb = "stored"
 
     def __post_init__(self) -> None:
@@ -59,7 +58,7 @@ class StoredFiles(Source[Any]):
         number = bisect_right(catalog.ends, position)
         spans = catalog.spans[number]
         row = position - (catalog.ends[number - 1] if number else 0)
-        file = _files.open(self.paths[number], self.states[number], self.form, self.folder)
+        file = _open_file(self.paths[number], self.states[number], self.form, self.folder)
         start, size = int(spans.starts[row]), int(spans.sizes[row])
         try:
             data = file.read(start, size)
@@ -110,19 +109,12 @@ class StoredFiles(Source[Any]):
 
     def _catalog(self) -> "_Catalog":
         # (Not asked of the cache at every sample: it compares all paths.)
-        if self.known.catalog is None:
-            self.known.catalog = _catalog(self.paths, self.states, self.form, self.folder)
-        return self.known.catalog
+        if not self.known:
+            self.known.append(_catalog(self.paths, self.states, self.form, self.folder))
+        return self.known[0]
 
-
-class _Known:
-    """The catalog, once this process has it: it does not travel."""
-
-    def __init__(self) -> None:
-        self.catalog: _Catalog | None = None
-
-    def __reduce__(self) -> tuple[type["_Known"], tuple[()]]:
-        return _Known, ()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredFiles, (self.paths, self.form, self.folder, self.states)
 
 
 class _Catalog(NamedTuple):
@@ -156,23 +148,9 @@ def _catalog(paths: tuple[str, ...], states: tuple[FileState, ...], form: Stored
     return _Catalog(tuple(spans), ends, np.concatenate(unit_ends), total, largest)
 
 
-class _OpenFiles:
-    """The files that were read last, kept open."""
-
-    def __init__(self) -> None:
-        self._files: OrderedDict[tuple[str, FileState], OpenFile] = OrderedDict()
-        self._lock = Lock()
-
-    def open(self, path: str, state: FileState, form: StoredFormat, folder: str | None) -> OpenFile:
-        file = self._files.get((path, state))
-        if file is None:
-            file = opened(path, form, folder)
-            file.check(state)
-            with self._lock:
-                self._files[path, state] = file
-                while len(self._files) > OPEN:
-                    self._files.popitem(last=False)  # closed when nobody reads it any more
-        return file
-
-
-_files = _OpenFiles()
+@lru_cache(maxsize=OPEN)
+def _open_file(path: str, state: FileState, form: StoredFormat, folder: str | None) -> OpenFile:
+    """The files that were read last, kept open: one is closed when nobody reads it any more."""
+    file = opened(path, form, folder)
+    file.check(state)
+    return file

@@ -11,20 +11,19 @@ not those of the file.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from headrace.ops.archives.webdataset import add, key_and_ending
-from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.reader import ForwardReader
+from headrace.sources.stored.finding import ForwardReader, in_lots
+from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFormat
 
 BLOCK = 512
 EMPTY = bytes(BLOCK)
 RECORD = 20 * BLOCK
 """Archives are filled up to a multiple of so many bytes."""
-OFTEN = 1 << 14
-"""Samples that are told at a time."""
+COMPRESSED = (b"\x1f\x8b", b"BZ", b"\xfd7", b"\x28\xb5")
 REGULAR = (b"0", b"\0", b"7")
 SPARSE = b"S"
 WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
@@ -32,11 +31,9 @@ WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 LONG_NAME = b"L"
 ABOUT_NEXT = (LONG_NAME, b"x", b"X", b"g")
 """Headers that say something about the next member."""
+Read = Callable[[int, int], bytes]
+"""The bytes of an archive at a place: its first byte, and how many."""
 log = logging.getLogger("headrace")
-
-
-class _Reader(Protocol):
-    def read(self, start: int, size: int) -> bytes: ...
 
 
 class Member(NamedTuple):
@@ -55,29 +52,21 @@ class Member(NamedTuple):
 class TarShards(StoredFormat):
     name = "tar"
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
-        _refuse_compressed(file)
-        starts: list[int] = []
-        stops: list[int] = []
-        key = None
-        for member in members(ForwardReader(file), start, file.size, file.path):
-            found = key_and_ending(member.name)
-            if found is None:
-                continue
-            if found[0] == key:
-                stops[-1] = member.stop
-                continue
-            if len(starts) >= OFTEN:
-                yield _told(starts, stops, member.start)
-                starts, stops = [], []
-            starts.append(member.start)
-            stops.append(member.stop)
-            key = found[0]
-        yield _told(starts, stops, file.size)
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+        if file.size >= 2 and file.read(0, 2) in COMPRESSED:
+            raise DamagedFile(
+                f"{file.path} is compressed, so no sample of it can be read by itself: unpack it once, or read it as a "
+                "stream with Pipe.shards(...)"
+            )
+        return in_lots(_samples(file, start))
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
-        for member in members(_Slice(data), 0, len(data), file.path, whole=False):
+
+        def read(start: int, size: int) -> bytes:
+            return data[start : start + size]
+
+        for member in members(read, 0, len(data), file.path, whole=False):
             found = key_and_ending(member.name)
             if found is not None:
                 sample.setdefault("__key__", found[0])
@@ -85,15 +74,31 @@ class TarShards(StoredFormat):
         return sample
 
 
-def members(reader: _Reader, start: int, size: int, path: str, whole: bool = True) -> Iterator[Member]:
+def _samples(file: OpenFile, start: int) -> Iterator[tuple[int, int]]:
+    """Where each sample begins, and its size. (Said when the next one begins: more may belong to it.)"""
+    key, first, stop = None, start, start
+    for member in members(ForwardReader(file).read, start, file.size, file.path):
+        found = key_and_ending(member.name)
+        if found is None:
+            continue
+        if found[0] != key:
+            if key is not None:
+                yield first, stop - first
+            key, first = found[0], member.start
+        stop = member.stop
+    if key is not None:
+        yield first, stop - first
+
+
+def members(read: Read, start: int, size: int, path: str, whole: bool = True) -> Iterator[Member]:
     """The regular files of an archive from a header on; of a whole one, a missing end is told."""
     at = first = start
     said: dict[str, str] = {}
     """What headers of headers say about the next member."""
     while at + BLOCK <= size:
-        header = reader.read(at, BLOCK)
+        header = read(at, BLOCK)
         if header == EMPTY:
-            _check_end(reader, at, size, path)
+            _check_end(read, at, size, path)
             return
         kind, data = header[156:157], at + BLOCK
         length = _checked(header, at, path)
@@ -105,7 +110,7 @@ def members(reader: _Reader, start: int, size: int, path: str, whole: bool = Tru
             raise DamagedFile(f"{path} is cut off at byte {size}: the member at byte {at} would end at {data + length}")
         at = data + -(-length // BLOCK) * BLOCK
         if kind in ABOUT_NEXT:
-            content = reader.read(data, length)
+            content = read(data, length)
             said.update({"path": _text(content.split(b"\0")[0])} if kind == LONG_NAME else _records(content))
             continue
         if kind == SPARSE or (said and any(key.startswith("GNU.sparse.") for key in said)):
@@ -122,10 +127,10 @@ def members(reader: _Reader, start: int, size: int, path: str, whole: bool = Tru
         log.warning("%s has no end-of-archive mark: it may be cut off between two members", path)
 
 
-def _check_end(reader: _Reader, at: int, size: int, path: str) -> None:
+def _check_end(read: Read, at: int, size: int, path: str) -> None:
     """A block of zeros stands at `at`: an error unless another one follows, or nothing."""
     # As far as the first header of another archive, which begins where this one is filled up to.
-    behind = reader.read(at + BLOCK, max(0, min(RECORD + 2 * BLOCK, size - at - BLOCK)))
+    behind = read(at + BLOCK, max(0, min(RECORD + 2 * BLOCK, size - at - BLOCK)))
     second, rest = behind[:BLOCK], behind[BLOCK:]
     if second.strip(b"\0"):
         raise DamagedFile(f"{path} is damaged: a header of zeros stands at byte {at}, and more behind it")
@@ -167,25 +172,3 @@ def _records(content: bytes) -> dict[str, str]:
 
 def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
-
-
-def _told(starts: list[int], stops: list[int], upto: int) -> Found:
-    return Found(Spans.of(starts, [stop - start for start, stop in zip(starts, stops, strict=True)]), upto)
-
-
-def _refuse_compressed(file: OpenFile) -> None:
-    if file.size >= 2 and file.read(0, 2) in (b"\x1f\x8b", b"BZ", b"\xfd7", b"\x28\xb5"):
-        raise DamagedFile(
-            f"{file.path} is compressed, so no sample of it can be read by itself: unpack it once, or read it as a "
-            "stream with Pipe.shards(...)"
-        )
-
-
-class _Slice:
-    """Bytes, read like a file."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read(self, start: int, size: int) -> bytes:
-        return self._data[start : start + size]

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.sources.crc32c import crc32c, masked
-from headrace.sources.stored.form import DamagedFile, Found, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.reader import ForwardReader
+from headrace.sources.stored.finding import ForwardReader, in_lots
+from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFormat
 from headrace.sources.tfrecord import features
 
 HEAD, TAIL = 12, 4
 """Bytes before the data (its length and the check sum of that) and after it (its check sum)."""
-OFTEN = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,30 +20,26 @@ class TfRecords(StoredFormat):
     """Samples are the bytes of the records, not the features in them."""
     name = "tfrecord"
 
-    def find(self, file: OpenFile, start: int) -> Iterator[Found]:
-        window, at = ForwardReader(file), start
-        starts: list[int] = []
-        sizes: list[int] = []
-        while at < file.size:
-            head = window.read(at, min(HEAD, file.size - at))
-            if len(head) < HEAD or masked(crc32c(head[:8])) != struct.unpack("<I", head[8:])[0]:
-                raise DamagedFile(f"{file.path} is damaged or compressed: no record begins at byte {at}")
-            (size,) = struct.unpack("<Q", head[:8])
-            stop = at + HEAD + size + TAIL
-            if stop > file.size:
-                raise DamagedFile(
-                    f"{file.path} is cut off: the record at byte {at} ends {stop - file.size} bytes later"
-                )
-            starts.append(at + HEAD)
-            sizes.append(size + TAIL)
-            at = stop
-            if len(starts) == OFTEN:
-                yield Found(Spans.of(starts, sizes), at)
-                starts, sizes = [], []
-        yield Found(Spans.of(starts, sizes), at)
+    def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
+        return in_lots(_records(file, start))
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
         record, said = data[:-TAIL], data[-TAIL:]
         if masked(crc32c(record)) != struct.unpack("<I", said)[0]:
             raise DamagedFile(f"{file.path} is damaged: the check sum of the record at byte {start} differs")
         return record if self.raw else features(record)
+
+
+def _records(file: OpenFile, start: int) -> Iterator[tuple[int, int]]:
+    """Where the data of each record begins, and its size, its check sum included."""
+    read, at = ForwardReader(file).read, start
+    while at < file.size:
+        head = read(at, min(HEAD, file.size - at))
+        if len(head) < HEAD or masked(crc32c(head[:8])) != struct.unpack("<I", head[8:])[0]:
+            raise DamagedFile(f"{file.path} is damaged or compressed: no record begins at byte {at}")
+        (size,) = struct.unpack("<Q", head[:8])
+        stop = at + HEAD + size + TAIL
+        if stop > file.size:
+            raise DamagedFile(f"{file.path} is cut off: the record at byte {at} ends {stop - file.size} bytes later")
+        yield at + HEAD, size + TAIL
+        at = stop

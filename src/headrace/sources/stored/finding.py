@@ -1,0 +1,54 @@
+"""Finding: what formats have in common that tell by a table, or by a walk through the file, where samples stand."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+
+from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans
+
+PIECE = 1 << 18
+OFTEN = 1 << 14
+"""Samples that are told at a time."""
+
+
+class ForwardReader:
+    """Small reads that go forward through a file, of which most cost no system call: a read inside the piece that was
+    read last is a slice, any other reads the piece from there on."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self._start = 0
+        self._data = b""
+
+    def read(self, start: int, size: int) -> bytes:
+        inside = start - self._start
+        if inside < 0 or inside + size > len(self._data):
+            wanted = min(max(size, PIECE), max(size, self._file.size - start))
+            self._data, self._start, inside = self._file.read(start, wanted), start, 0
+        return self._data[inside : inside + size]
+
+
+def in_lots(found: Iterable[tuple[int, int]]) -> Iterator[Spans]:
+    """The first byte and the size of one sample after the other, a good many at a time."""
+    left = iter(found)
+    while some := list(islice(left, OFTEN)):
+        yield Spans.of(*zip(*some, strict=True))
+
+
+def spans_between(offsets: Ints, file: OpenFile) -> Spans:
+    """Samples that stand one behind the other, each from its offset to the next, by the table of a file."""
+    sizes = np.diff(offsets)
+    if len(offsets) and (offsets[0] < 0 or offsets[-1] > file.size or bool((sizes < 0).any())):
+        raise DamagedFile(f"{file.path} is damaged: its table says that samples lie outside its {file.size} bytes")
+    return Spans.of(offsets[:-1], sizes)
+
+
+def counted_table(file: OpenFile) -> Ints:
+    """The table that begins a file: the number of samples n, then n + 1 offsets, all of 4 bytes."""
+    if file.size < 4:
+        raise DamagedFile(f"{file.path} has {file.size} bytes: too few for a table of samples")
+    count = int(np.frombuffer(file.read(0, 4), "<u4")[0])
+    if 4 * (count + 2) > file.size:
+        raise DamagedFile(f"{file.path} is damaged or cut off: its table of {count} samples does not fit into it")
+    return np.frombuffer(file.read(4, 4 * (count + 1)), "<u4").astype(np.int64)
