@@ -7,7 +7,7 @@ from its caller, that is taken back as soon as anybody asks this rank where the 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from headrace.engine.feeds.counter import AtBlock, BlocksLeft, Finished, Taken, merged
+from headrace.engine.feeds.counter import BlocksLeft, Finished, Taken, merged
 from headrace.engine.feeds.dealt import Deal, Dealt
 from headrace.engine.feeds.place import Feed
 from headrace.engine.feeds.regrouped import Regrouped
@@ -50,7 +50,7 @@ class Dynamic:
         self._single = stage.group is None
         self._whole = (indexed.length, self._size, stage.drop_last)
         self._done = done
-        done.check(indexed.length)
+        done.check_below(indexed.length)
         self._blocks = BlocksLeft(indexed.length, self._size, done, stage.drop_last)
         self._counter = counter
         self._taken: list[int] = []
@@ -67,7 +67,7 @@ class Dynamic:
 
     def feed(self) -> Feed:
         """The blocks that this rank takes, as tickets."""
-        return Dealt(self._deals(), self._epoch, single=self._single)
+        return Dealt(self._deals(), self._epoch, Taken, single=self._single)
 
     def _deals(self) -> Iterator[Deal]:
         while (block := self._counter.take()) < self._blocks.count:
@@ -77,7 +77,7 @@ class Dynamic:
             (first, stop), *others = self._blocks.ranges(block)
             payload = (first, stop, tuple(p for start, end in others for p in range(start, end)))
             # Random values hang on the number: it is the one that a batch of these samples has in any run.
-            yield Deal(first // self._size, payload, AtBlock(ticket), AtBlock(ticket + 1), self._blocks.skip(block))
+            yield Deal(first // self._size, payload, ticket, ticket + 1, self._blocks.skip(block))
 
     def watch(self, run: RunView, again: object) -> "Told":
         return Told(self, run)

@@ -11,52 +11,42 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from headrace.engine.feeds.place import Place, plain_place, read_place
-from headrace.engine.plain import Json, brief, kind_of, plain, record, rows, whole
+from headrace.engine.feeds.place import Place
+from headrace.engine.plain import Json, Record, brief, kind_of, plain
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
 from headrace.pipe.cursor import State
 
 
 @dataclass(frozen=True, slots=True)
-class OpState:
+class OpState(Record):
     """Where an op in the consumer stands; its input's state is that of the next op, or of the run."""
 
+    what: ClassVar[str] = "the state of an op"
     emitted: int
     skip: int
-    note: Json
+    note: Any
     turn: int
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        emitted, skip, note, turn = record(value, ("emitted", "skip", "note", "turn"), "the state of an op")
-        return cls(whole(emitted), whole(skip), note, whole(turn))
 
-    def plain(self) -> dict[str, Any]:
-        return {"emitted": self.emitted, "skip": self.skip, "note": self.note, "turn": self.turn}
-
-
-class Overtaken(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Overtaken(Record):
     """Batches that were delivered before their turn (ordered=False)."""
 
+    what: ClassVar[str] = "what a snapshot says of batches that came before their turn"
     size: int
     """Samples of a batch: counted in others, these numbers would mean something else."""
     tickets: tuple[int, ...]
     """Which ones, counted from the place."""
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        size, tickets = record(
-            value, ("size", "tickets"), "what a snapshot says of batches that came before their turn"
-        )
-        return cls(whole(size), tuple(whole(ticket) for ticket in rows(tickets)))
-
 
 @dataclass(frozen=True, slots=True)
-class RunPlace:
+class RunPlace(Record):
     """Where one process stands in an epoch."""
 
+    what: ClassVar[str] = "the place of a snapshot"
     kind: ClassVar[str] = "run"
+    unsaid: ClassVar[tuple[str, ...]] = ("ahead",)
     place: Place | None = None
     """None: the start."""
     gone: int = 0
@@ -69,29 +59,6 @@ class RunPlace:
     """Of the ops that run in the consumer, the last one first."""
     ahead: Overtaken | None = None
     """Batches behind that place that were delivered all the same."""
-
-    @classmethod
-    def read(cls, value: object) -> Self:
-        names = ["place", "gone", "skipped", "turn", "ops"]
-        early = isinstance(value, dict) and "ahead" in value
-        place, gone, skipped, turn, ops, *ahead = record(
-            value, [*names, "ahead"] if early else names, "the place of a snapshot"
-        )
-        return cls(
-            None if place is None else read_place(place), whole(gone), whole(skipped), whole(turn),
-            tuple(OpState.read(op) for op in rows(ops)), Overtaken.read(*ahead) if ahead else None,
-        )  # fmt: skip
-
-    def plain(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "place": None if self.place is None else plain_place(self.place),
-            "gone": self.gone,
-            "skipped": self.skipped,
-            "turn": self.turn,
-            "ops": [op.plain() for op in self.ops],
-            **({} if self.ahead is None else {"ahead": self.ahead._asdict()}),
-        }
 
     def fit(self, program: Program) -> Self:
         """The place, if it can belong to this program."""
@@ -143,22 +110,17 @@ class RunPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class VotedPlace:
+class VotedPlace(Record):
     """Where each rank stood before the steps that were voted on last, and how many of these all have made."""
 
+    what: ClassVar[str] = "the place of a job"
     kind: ClassVar[str] = "voted"
     steps: int
     ranks: tuple[RunPlace, ...]
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        steps, places = record(value, ("steps", "ranks"), "the place of a job")
-        if not isinstance(places, list) or not places:
-            raise SnapshotRefused("the places of the ranks are not a list")
-        return cls(whole(steps), tuple(RunPlace.read(place) for place in places))
-
-    def plain(self) -> dict[str, Any]:
-        return {"kind": self.kind, "steps": self.steps, "ranks": [place.plain() for place in self.ranks]}
+    def check(self) -> None:
+        if not self.ranks:
+            raise SnapshotRefused("the snapshot has the places of no ranks")
 
     def fit(self, program: Program) -> Self:
         for place in self.ranks:

@@ -1,15 +1,93 @@
 """Plain data: what a snapshot is made of, and how it is looked at before anything is run from it.
 
-Only JSON values go in and come out. Every check raises SnapshotRefused with what was expected and what was found.
+Only JSON values go in and come out. A `Record` is a dict of its fields; each field is checked by its type. Every check
+raises SnapshotRefused with what was expected and what was found.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Self, TypeAlias, get_args, get_origin, get_type_hints
 
 from headrace.errors import SnapshotRefused
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 LARGEST = 2**63
+
+
+class Record:
+    """A frozen dataclass that is part of snapshots."""
+
+    __slots__ = ()
+    what: ClassVar[str]
+    """It, in a refusal."""
+    kind: ClassVar[str] = ""
+    """The word for it in a snapshot, where records of several kinds can stand."""
+    unsaid: ClassVar[tuple[str, ...]] = ()
+    """Fields that a snapshot has only where they are not None."""
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        """The record that plain data says."""
+        types = {name: kind for name, kind in _types(cls).items() if name not in cls.unsaid or _has(value, name)}
+        parts = record(value, list(types), cls.what)
+        made = cls(**{name: _read(kind, part) for (name, kind), part in zip(types.items(), parts, strict=True)})
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Raise unless the values, each of its type, make sense together."""
+
+    def plain(self) -> dict[str, Any]:
+        """The record as plain data, as far as the states in it are."""
+        said = {name: _said(getattr(self, name)) for name in _types(type(self))}
+        kind = {"kind": self.kind} if self.kind else {}
+        return {**kind, **{name: part for name, part in said.items() if part is not None or name not in self.unsaid}}
+
+
+_KNOWN: dict[type, dict[str, Any]] = {}
+
+
+def _types(cls: type) -> dict[str, Any]:
+    """The fields of a record, and what each of them is."""
+    if cls not in _KNOWN:
+        hints = get_type_hints(cls).items()
+        _KNOWN[cls] = {name: kind for name, kind in hints if get_origin(kind) is not ClassVar}
+    return _KNOWN[cls]
+
+
+def _has(value: object, name: str) -> bool:
+    return isinstance(value, dict) and name in value
+
+
+def _read(kind: Any, value: object) -> Any:
+    """What a snapshot says where something of this type is expected."""
+    if kind is int:
+        return whole(value)
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise SnapshotRefused(f"true or false is expected in the snapshot, not {brief(value)}")
+        return value
+    parts = get_args(kind)
+    if isinstance(kind, UnionType):  # of something and None
+        return None if value is None else _read(next(part for part in parts if part is not NoneType), value)
+    if get_origin(kind) is tuple:
+        if parts[-1] is ...:
+            return tuple(_read(parts[0], part) for part in rows(value))
+        return tuple(map(_read, parts, row(value, len(parts), "a part of the snapshot")))
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return kind.read(value)
+    if isinstance(kind, type) and issubclass(kind, tuple):  # a named one
+        types = _types(kind)
+        return kind(*map(_read, types.values(), record(value, list(types), "a part of the snapshot")))
+    return value  # the state of an op, which is for that to check
+
+
+def _said(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.plain()
+    if type(value) is tuple:
+        return [_said(part) for part in value]
+    return dict(zip(_types(type(value)), value, strict=True)) if isinstance(value, tuple) else value
 
 
 def plain(value: object) -> Json:
@@ -64,8 +142,3 @@ def whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < LARGEST:
         raise SnapshotRefused(f"a whole number >= 0 is expected in the snapshot, not {brief(value)}")
     return value
-
-
-def wholes(value: object, size: int, what: str) -> tuple[int, ...]:
-    """The value, if it is a list of so many whole numbers."""
-    return tuple(whole(number) for number in row(value, size, what))

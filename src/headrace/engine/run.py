@@ -13,10 +13,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from headrace.engine.any_order import AnyOrder
-from headrace.engine.assembled import Assembled
-from headrace.engine.delivery import Delivery, no_stop, open_many
-from headrace.engine.feeds.block import Block, Entry
+from headrace.engine.delivery import AnyOrder, Beginning, Delivery, no_stop, open_many
+from headrace.engine.feeds.block import Assembled, Block, Entry
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
 from headrace.engine.places import RunPlace
@@ -77,7 +75,7 @@ class Run:
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
-        self.delivery = Delivery.beginning(at)
+        self.delivery: Delivery = Beginning(at)
         """The ticket that was opened last, and"""
         self.taken = 0
         """how many of its outputs have been handed out."""
@@ -125,7 +123,7 @@ class Run:
             if self.workers.concurrent and (not self.workers.rest or time.perf_counter() > self._looked):
                 self._keep_busy()
             delivery = Delivery if self._any is None else self._any.delivery
-            self.delivery, self.taken = delivery(item.ticket, item.kept), 0
+            self.delivery, self.taken = delivery(self._feeds[-1], item.ticket, item.kept), 0
             self.skipped = item.skips
             if item.error is not None:
                 self._raise(item)

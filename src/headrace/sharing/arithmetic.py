@@ -95,7 +95,7 @@ class Sharing:
         if not isinstance(first, Position) or any(isinstance(p, Regrouped) and p.offset for p in later):
             return False
         setting = Setting(self.program, Policy(), epoch, self._world, self._ends, lambda slot: None)
-        return first.open(setting, 0).next(_Nobody()) is None
+        return first.open(setting, 0, None).next(_Nobody()) is None
 
     def first(self, number: int) -> int:
         """What rank 0 gives, on all ranks; all ask before the same epoch. Without a connection it is what was given."""

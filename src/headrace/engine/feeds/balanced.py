@@ -19,7 +19,7 @@ from headrace.plan.balance import deal
 
 def balanced(setting: Setting, op: Balance[Any], indexed: Indexed, start: int, drops: bool) -> Dealt:
     """The tickets of this rank from the sample number `start` on."""
-    return Dealt(_deals(setting, op, indexed, start, drops), setting.epoch)
+    return Dealt(_deals(setting, op, indexed, start, drops), setting.epoch, lambda done, _: Position(done))
 
 
 def _deals(setting: Setting, op: Balance[Any], indexed: Indexed, start: int, drops: bool) -> Iterator[Deal]:
@@ -44,7 +44,7 @@ def _deals(setting: Setting, op: Balance[Any], indexed: Indexed, start: int, dro
             shares = deal(order.costs(step), ranks)
             mine = tuple(step[i] for i in shares[world.share_rank])
             before = done - len(step)
-            yield Deal(before + world.share_rank, (0, 0, mine), Position(before), Position(done))
+            yield Deal(before + world.share_rank, (0, 0, mine), before, done)
 
 
 def _last(steps: list[list[int]], ranks: int, drops: bool, rows: int | None) -> list[list[int]]:

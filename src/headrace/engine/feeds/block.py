@@ -7,15 +7,12 @@ spend()   all its samples have been handed on: the last one to drop it gives its
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from headrace.engine.wire import codec
-from headrace.engine.wire.messages import Reply
+from headrace.engine.wire.messages import Reply, Ticket
 from headrace.memory.arena import Arena
-
-if TYPE_CHECKING:
-    from headrace.engine.feeds.place import Placed
 
 
 class Block:
@@ -31,8 +28,7 @@ class Block:
         self.outputs = reply.outputs
         self.count = reply.count
         self.error = reply.error
-        self.before: Placed = reply.ticket.before
-        self.after: Placed = reply.ticket.after
+        self.before, self.after = reply.ticket.before, reply.ticket.after
         self.skips = reply.skips
         self.kept = reply.kept
         self.end = reply.bytes
@@ -77,13 +73,50 @@ class Block:
 
 
 class Entry:
-    """Samples `first..stop` of a block, with where the epoch stands before and after them."""
+    """Samples `first..stop` of a block, with marks of where the epoch stands before and after them."""
 
     __slots__ = ("after", "before", "block", "first", "stop")
 
-    def __init__(self, block: Block, first: int, stop: int, before: Placed, after: Placed) -> None:
+    def __init__(self, block: Block, first: int, stop: int, before: object, after: object) -> None:
         self.block = block
         self.first = first
         self.stop = stop
         self.before = before
         self.after = after
+
+
+class Assembled:
+    """Parts of blocks, as one list or one by one, that the consumer takes out by itself, because no worker has to touch
+    them again; in the loop it stands where a reply would."""
+
+    __slots__ = ("count", "error", "group", "kept", "skips", "slot", "ticket")
+
+    def __init__(self, ticket: Ticket, group: bool) -> None:
+        self.ticket = ticket
+        self.group = group
+        self.error = ticket.error
+        self.skips, self.kept = ticket.skips, ticket.kept
+        self.count = -1
+        self.slot = None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Assembled:
+        block = entry.block
+        ticket = Ticket(None, 0, 0, 0, ([(block, entry.first, entry.stop)], 0))
+        ticket.before, ticket.after = entry.before, entry.after
+        ticket.error = block.error
+        ticket.skips, ticket.kept = block.skips, block.kept
+        block.hold()
+        if entry.stop == block.count:
+            block.spend()
+        return cls(ticket, group=False)
+
+    def blocks(self) -> Iterator[Block]:
+        return (block for block, _, _ in self.ticket.payload[0])
+
+    def open(self, arena: Arena) -> list[Any]:
+        samples: list[Any] = []
+        for block, first, stop in self.ticket.payload[0]:
+            samples += block.samples(first, stop, arena)
+            block.drop()
+        return [samples] if self.group else samples

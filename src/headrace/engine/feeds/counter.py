@@ -11,11 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar
 
 from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.feeds.positions import check_inside
-from headrace.engine.plain import record, row, rows, whole
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
 
@@ -27,22 +26,18 @@ Part = tuple[tuple[Range, ...], int]
 class Finished(Place):
     """What was delivered: ranges of positions [start, stop) whole, and blocks of which some outputs are."""
 
+    what: ClassVar[str] = "the blocks of a snapshot"
     kind: ClassVar[str] = "blocks"
     feed: ClassVar[str] = "positions"
     finished: tuple[Range, ...] = ()
     parts: tuple[Part, ...] = ()
     """Of a block that was begun: its ranges, and how many outputs to leave out."""
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        finished, parts = record(value, ("finished", "parts"), "the blocks of a snapshot")
-        checked = [row(part, 2, "a block of which some samples are delivered") for part in rows(parts)]
-        if not all(ranges for ranges, _ in checked):
+    def check(self) -> None:
+        if not all(ranges for ranges, _ in self.parts):
             raise SnapshotRefused("a block of the snapshot is empty")
-        return cls(_ranges(finished), tuple((_ranges(ranges), whole(skip)) for ranges, skip in checked))
-
-    def plain(self) -> dict[str, Any]:
-        return {"finished": self.finished, "parts": self.parts}
+        if any(start >= stop for start, stop in self.ranges()):
+            raise SnapshotRefused("a range of the snapshot ends before it begins")
 
     def describe(self) -> str:
         done = sum(stop - start for start, stop in self.finished)
@@ -51,10 +46,10 @@ class Finished(Place):
     def fit(self, program: Program, stage: int) -> Place:
         raise SnapshotRefused("this snapshot was taken with sharding='dynamic': make the loader with that")
 
-    def open(self, setting: Setting, stage: int) -> Feed:
+    def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         raise AssertionError("blocks are dealt out by whoever has the counter")
 
-    def check(self, length: int) -> None:
+    def check_below(self, length: int) -> None:
         """Raise unless all of it lies below this length."""
         check_inside(max((stop for _, stop in self.ranges()), default=0), length)
 
@@ -62,48 +57,20 @@ class Finished(Place):
         return [*self.finished, *(r for ranges, _ in self.parts for r in ranges)]
 
 
-def _ranges(value: object) -> tuple[Range, ...]:
-    found = tuple((whole(start), whole(stop)) for start, stop in (row(r, 2, "a range") for r in rows(value)))
-    if any(start >= stop for start, stop in found):
-        raise SnapshotRefused("a range of the snapshot ends before it begins")
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Taken(Place):
     """So many blocks of those that this rank has taken are behind it: known to this process only."""
 
-    kind: ClassVar[str] = "taken"
     feed: ClassVar[str] = "positions"
     ticket: int
     part: int = 0
     """Outputs of that block that are gone."""
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        raise SnapshotRefused("a rank's own place among blocks is in no snapshot")
-
-    def plain(self) -> dict[str, Any]:
-        raise AssertionError("the place of the whole job is asked for instead")
-
     def describe(self) -> str:
         return f"block {self.ticket} of those that this rank has taken"
 
-    def open(self, setting: Setting, stage: int) -> Feed:
+    def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         raise AssertionError("blocks are dealt out by whoever has the counter")
-
-
-class AtBlock(NamedTuple):
-    """The place before a block that this rank has taken."""
-
-    ticket: int
-    part: int = 0
-
-    def place(self) -> Taken:
-        return Taken(self.ticket, self.part)
-
-    def inside(self, gone: int) -> "AtBlock":
-        return AtBlock(self.ticket, gone)
 
 
 class BlocksLeft:

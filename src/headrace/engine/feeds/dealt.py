@@ -1,10 +1,10 @@
 """Dealt: positions of the head that somebody else deals out: in turns, or by a counter that ranks share."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from headrace.engine.feeds.block import Block, Entry
-from headrace.engine.feeds.place import Feed, Placed
+from headrace.engine.feeds.place import Feed, Place
 from headrace.engine.wire.messages import Owner, Reply, Ticket
 
 
@@ -14,17 +14,11 @@ class Deal(NamedTuple):
     number: int
     payload: tuple[int, int, tuple[int, ...]]
     """Positions first to stop, then single ones."""
-    before: Placed
-    after: Placed
+    before: int
+    after: int
+    """Where whoever deals stands."""
     skip: int = 0
     """How many of its outputs were delivered before the epoch went on here."""
-
-
-class Divisible(Protocol):
-    """The place before a ticket of single samples."""
-
-    def inside(self, gone: int) -> Placed:
-        """The same, when so many outputs of the ticket are gone."""
 
 
 class _Divided:
@@ -33,8 +27,7 @@ class _Divided:
     def __init__(self, ticket: Ticket, parts: list[Ticket], skip: int) -> None:
         self.last = parts[-1]
         self.parts = set(parts)
-        self._before: Divisible = ticket.before  # type: ignore[assignment]
-        self._after = ticket.after
+        self._before, self._after = ticket.before[0], ticket.after
         self._skip = skip
         self._gone = 0
 
@@ -42,15 +35,22 @@ class _Divided:
         """The outputs of the next sample."""
         skip = min(block.count, self._skip)
         before, self._gone, self._skip = self._gone, self._gone + block.count - skip, self._skip - skip
-        after = self._after if part is self.last else self._before.inside(self._gone)
-        return Entry(block, skip, block.count, self._before.inside(before), after)
+        after = self._after if part is self.last else (self._before, self._gone)
+        return Entry(block, skip, block.count, (self._before, before), after)
 
 
 class Dealt(Feed):
-    """Tickets from whoever deals; `single`: of samples that do not belong together, at places that are `Divisible`."""
+    """Tickets from whoever deals; `single`: of samples that do not belong together.
 
-    def __init__(self, deals: Iterator[Deal], epoch: int, *, single: bool = False) -> None:
+    Its marks are where whoever deals stands, and how many outputs of the ticket there are gone; `place` is what both
+    stand for.
+    """
+
+    def __init__(
+        self, deals: Iterator[Deal], epoch: int, place: Callable[[int, int], Place], *, single: bool = False
+    ) -> None:
         self._deals = deals
+        self._place = place
         self._epoch = epoch
         self._single = single
         self._skips: dict[Ticket, int] = {}
@@ -62,10 +62,13 @@ class Dealt(Feed):
             self.ended = True
             return None
         ticket = Ticket(owner, 0, self._epoch, deal.number, deal.payload)
-        ticket.before, ticket.after = deal.before, deal.after
+        ticket.before, ticket.after = (deal.before, 0), (deal.after, 0)
         if deal.skip:
             self._skips[ticket] = deal.skip
         return ticket
+
+    def place(self, mark: tuple[int, int]) -> Place:
+        return self._place(*mark)
 
     def singly(self, ticket: Ticket) -> list[Ticket]:
         start, stop, extra = ticket.payload

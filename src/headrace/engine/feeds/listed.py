@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.plain import record, whole
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.plan.world import World
@@ -15,6 +14,7 @@ from headrace.plan.world import World
 class Item(Place):
     """So many items of the list are delivered."""
 
+    what: ClassVar[str] = "a place in a list"
     kind: ClassVar[str] = "listed"
     feed: ClassVar[str] = "listed"
     number: int
@@ -23,35 +23,19 @@ class Item(Place):
     def start(cls, program: Program, stage: int) -> Place:
         return cls(0)
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        return cls(*map(whole, record(value, ("number",), "a place in a list")))
-
-    def plain(self) -> dict[str, Any]:
-        return {"number": self.number}
-
     def describe(self) -> str:
         return f"item {self.number} of the list"
 
     def inputs(self, world: World) -> int:
         return self.number
 
-    def open(self, setting: Setting, stage: int) -> Feed:
+    def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         from headrace.sources.listed import Listing
 
-        source = setting.program.head.op
-        assert isinstance(source, Listing)
+        listing = setting.program.head.op
+        assert isinstance(listing, Listing)
         pinned = not setting.policy.stealing
-        return Listed(source.open(setting.epoch, self.number), setting.epoch, self.number, pinned=pinned)
-
-
-class _Before(NamedTuple):
-    """The place before an item."""
-
-    number: int
-
-    def place(self) -> Item:
-        return Item(self.number)
+        return Listed(listing.open(setting.epoch, self.number), setting.epoch, self.number, pinned=pinned)
 
 
 class Listed(Feed):
@@ -85,7 +69,10 @@ class Listed(Feed):
         ticket = Ticket(owner, 0, self._epoch, self._number, item)
         ticket.error = failed
         ticket.pin = pin
-        ticket.before = _Before(self._number)
+        ticket.before = self._number
         self._number += 1
-        ticket.after = _Before(self._number)
+        ticket.after = self._number
         return ticket
+
+    def place(self, mark: int) -> Item:
+        return Item(mark)

@@ -1,21 +1,21 @@
 """The contract of a feed and of the place it stands at.
 
 A **feed** is where the tickets of a stage come from. A **place** says where a feed stands, as a small frozen value; it
-alone knows its plain form, how to read that form and refuse what is not one, whether it fits a program, how to open the
-feed there, and how to tell a person about it. A new kind of feed is one file with these two, and one line in
-`feeds/__init__.py`.
+alone knows which values make sense in it, whether it fits a program, how to open the feed there, and how to tell a
+person about it. A new kind of feed is one file with these two, and one line in `feeds/__init__.py`.
 
 Every ticket knows where the epoch stands before and after it, so that a snapshot between any two deliveries is a look
-at the ticket at hand. Most are never asked, so a ticket holds something `Placed`: whatever can work out its place.
+at the ticket at hand. Most are never asked, so a ticket holds marks, mostly numbers: the feed that made it says which
+place a mark stands for.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from headrace.engine.feeds.block import Entry
-from headrace.engine.plain import brief, kind_of
+from headrace.engine.plain import Record, brief, kind_of
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
     from headrace.engine.feeds.block import Block
     from headrace.engine.wire.messages import Owner, Reply, Ticket
-
-
-class Placed(Protocol):
-    """Whatever can say where an epoch stands."""
-
-    def place(self) -> Place: ...
 
 
 class Setting(NamedTuple):
@@ -58,6 +52,14 @@ class Feed(ABC):
     def next(self, owner: Owner) -> Ticket | None:
         """The next ticket, or None if there is none now."""
 
+    def at(self, mark: object) -> Place:
+        """The place that a mark on one of its tickets stands for. (Where an epoch goes on, a place is the first.)"""
+        return mark if isinstance(mark, Place) else self.place(mark)
+
+    @abstractmethod
+    def place(self, mark: Any) -> Place:
+        """The same of a mark that it has made itself."""
+
     def entries(self, reply: Reply, block: Block) -> Iterable[Entry]:
         """What can be handed on now that this reply, the next one in order, is there as a block."""
         return (Entry(block, 0, block.count, block.before, block.after),)
@@ -75,12 +77,10 @@ class Feed(ABC):
         return None
 
 
-class Place(ABC):
+class Place(Record, ABC):
     """Where a feed stands."""
 
     __slots__ = ()
-    kind: ClassVar[str]
-    """The word for it in a snapshot."""
     feed: ClassVar[str]
     """The `Stage.feed` that it belongs to."""
     common: ClassVar[bool] = False
@@ -92,21 +92,20 @@ class Place(ABC):
         raise NotImplementedError
 
     @classmethod
-    @abstractmethod
     def read(cls, value: object) -> Self:
-        """The place that plain data says, if it is one of this kind."""
-
-    @abstractmethod
-    def plain(self) -> dict[str, Any]:
-        """The place as plain data, without its kind."""
+        """The place that plain data says, of whichever kind it is."""
+        kind = KINDS.get(kind_of(value) or "")
+        if kind is None or not issubclass(kind, cls):
+            raise SnapshotRefused(f"a place is expected in the snapshot, not {brief(value)}")
+        return super(Place, kind).read(value)
 
     @abstractmethod
     def describe(self) -> str:
         """The place in words."""
 
     @abstractmethod
-    def open(self, setting: Setting, stage: int) -> Feed:
-        """The feed of this stage, from here on."""
+    def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
+        """The feed of this stage, from here on; `source` is that of the stage before."""
 
     def before(self) -> Place | None:
         """Where the stage before stands, if there is one."""
@@ -127,26 +126,11 @@ class Place(ABC):
             raise SnapshotRefused(f"the snapshot's place does not fit stage {stage} of this pipe ({feed})")
         return self
 
-    def place(self) -> Place:
-        return self
-
 
 KINDS: dict[str, type[Place]] = {}
 """Every kind of place that a snapshot can have, by its word."""
 STARTS: dict[str, type[Place]] = {}
 """How the feed of a stage begins, by `Stage.feed`."""
-
-
-def read_place(value: object) -> Place:
-    """The place that plain data says."""
-    kind = KINDS.get(kind_of(value) or "")
-    if kind is None:
-        raise SnapshotRefused(f"a place is expected in the snapshot, not {brief(value)}")
-    return kind.read(value)
-
-
-def plain_place(place: Place) -> dict[str, Any]:
-    return {"kind": place.kind, **place.plain()}
 
 
 def start_of(program: Program, stage: int) -> Place:
@@ -166,5 +150,8 @@ def chain(place: Place) -> list[Place]:
 
 def open_feeds(place: Place | None, setting: Setting, first: Feed | None = None) -> list[Feed]:
     """One feed per stage, each from its part of the place; `first` is that of the first stage if somebody made it."""
+    feeds: list[Feed] = [] if first is None else [first]
     places = chain(place or start_of(setting.program, len(setting.program.stages) - 1))
-    return [first if stage == 0 and first is not None else its.open(setting, stage) for stage, its in enumerate(places)]
+    for stage, its in list(enumerate(places))[len(feeds) :]:
+        feeds.append(its.open(setting, stage, feeds[-1] if feeds else None))
+    return feeds

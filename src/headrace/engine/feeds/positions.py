@@ -7,10 +7,9 @@ Both stand at a `Position`. Nobody asks another rank anything: everything follow
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.plain import record, whole
 from headrace.engine.program import Program, Stage
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.errors import SnapshotRefused, warn_once
@@ -26,6 +25,7 @@ class Position(Place):
     ranks has a block like it.
     """
 
+    what: ClassVar[str] = "a position"
     kind: ClassVar[str] = "positions"
     feed: ClassVar[str] = "positions"
     position: int
@@ -36,15 +36,9 @@ class Position(Place):
     def start(cls, program: Program, stage: int) -> Place:
         return cls(0)
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        position, size, ranks = map(whole, record(value, ("position", "size", "ranks"), "a position"))
-        if not ranks:
+    def check(self) -> None:
+        if not self.ranks:
             raise SnapshotRefused("the snapshot's position is one of no ranks")
-        return cls(position, size, ranks)
-
-    def plain(self) -> dict[str, Any]:
-        return {"position": self.position, "size": self.size, "ranks": self.ranks}
 
     def describe(self) -> str:
         return f"sample {self.position}"
@@ -52,7 +46,7 @@ class Position(Place):
     def inputs(self, world: World) -> int:
         return self.position // world.share_ranks
 
-    def open(self, setting: Setting, stage: int) -> Feed:
+    def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         program = setting.program
         indexed = program.head.indexed(program.seed, setting.epoch)
         assert indexed is not None
@@ -76,29 +70,11 @@ def check_inside(position: int, length: int) -> None:
         raise SnapshotRefused(f"the snapshot stands at sample {position}, but there are only {length} now")
 
 
-class _Step(NamedTuple):
-    """The place after so many steps of a share."""
-
-    share: Share
-    step: int
-
-    def place(self) -> Position:
-        return Position(self.share.delivered(self.step))
-
-
-class _Inside(NamedTuple):
-    """The place at the first of `size` single samples that lie `ranks` apart."""
-
-    position: int
-    size: int
-    ranks: int
-
-    def place(self) -> Position:
-        return Position(self.position, self.size, self.ranks)
-
-
 class Batches(Feed):
-    """Positions of the head, in the batches of this rank. `parts`: the order has parts, and each rank has its own."""
+    """Positions of the head, in the batches of this rank. `parts`: the order has parts, and each rank has its own.
+
+    Its marks are numbers of steps.
+    """
 
     def __init__(
         self, stage: Stage, world: World, ends: str, epoch: int, length: int, start: int, parts: bool = False
@@ -121,18 +97,23 @@ class Batches(Feed):
         # they do not depend on the world.
         number = self._before + step * share.ranks + share.rank
         ticket = Ticket(owner, 0, self._epoch, number, share.block(step).payload())
-        ticket.before = _Step(share, step)
-        ticket.after = _Step(share, step + 1)
+        ticket.before = step
+        ticket.after = step + 1
         return ticket
 
+    def place(self, mark: int) -> Position:
+        return Position(self.share.delivered(mark))
+
     def mask(self, ticket: Ticket) -> list[bool] | None:
-        assert isinstance(ticket.before, _Step)
-        block = self.share.block(ticket.before.step)
+        block = self.share.block(ticket.before)
         return block.mask() if block.filled else None
 
 
 class Items(Feed):
-    """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn."""
+    """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn.
+
+    Its marks are the fields of a `Position`.
+    """
 
     def __init__(self, block: int, world: World, epoch: int, length: int, start: int, parts: bool = False) -> None:
         self._block = block
@@ -158,20 +139,22 @@ class Items(Feed):
             number = payload[2][0]
         self._at = stop
         ticket = Ticket(owner, 0, self._epoch, number, payload)
-        ticket.before = _Inside(start + at * ranks, stop - at, ranks)
-        ticket.after = _Inside(start + stop * ranks, 0, 1)
+        ticket.before = (start + at * ranks, stop - at, ranks)
+        ticket.after = (start + stop * ranks, 0, 1)
         return ticket
+
+    def place(self, mark: tuple[int, int, int]) -> Position:
+        return Position(*mark)
 
     def singly(self, ticket: Ticket) -> list[Ticket]:
         start, stop, extra = ticket.payload
-        before, positions = ticket.before, [*range(start, stop), *extra]
-        assert isinstance(before, _Inside)
+        (first, _, ranks), positions = ticket.before, [*range(start, stop), *extra]
         if len(positions) < 2:
             return []
         parts = []
         for number, position in enumerate(positions):
             part = Ticket(ticket.owner, 0, ticket.epoch, position, (position, position + 1, ()))
-            part.before = _Inside(before.position + number * before.ranks, 1, before.ranks)
-            part.after = _Inside(before.position + (number + 1) * before.ranks, 0, 1)
+            part.before = (first + number * ranks, 1, ranks)
+            part.after = (first + (number + 1) * ranks, 0, 1)
             parts.append(part)
         return parts

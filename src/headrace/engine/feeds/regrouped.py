@@ -7,11 +7,10 @@ has to ask for it back.
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 from headrace.engine.feeds.block import Block, Entry
-from headrace.engine.feeds.place import Feed, Place, Placed, Setting, plain_place, read_place, start_of
-from headrace.engine.plain import record, whole
+from headrace.engine.feeds.place import Feed, Place, Setting, start_of
 from headrace.engine.program import Program, Stage
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.errors import SnapshotRefused
@@ -27,6 +26,7 @@ class Regrouped(Place):
     over the ranks that share them: random values hang on these, so they do not depend on the world.
     """
 
+    what: ClassVar[str] = "a place among regrouped samples"
     kind: ClassVar[str] = "regrouped"
     feed: ClassVar[str] = "refs"
     source: Place
@@ -40,20 +40,9 @@ class Regrouped(Place):
     def start(cls, program: Program, stage: int) -> Place:
         return cls(start_of(program, stage - 1))
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        names = ("source", "offset", "base", "number", "ranks")
-        source, *counts = record(value, names, "a place among regrouped samples")
-        place = cls(read_place(source), *map(whole, counts))
-        if not place.ranks:
+    def check(self) -> None:
+        if not self.ranks:
             raise SnapshotRefused("the snapshot's groups are those of no ranks")
-        return place
-
-    def plain(self) -> dict[str, Any]:
-        return {
-            "source": plain_place(self.source), "offset": self.offset, "base": self.base, "number": self.number,
-            "ranks": self.ranks,
-        }  # fmt: skip
 
     def describe(self) -> str:
         rest = f" + {self.offset}" if self.offset else ""
@@ -71,21 +60,19 @@ class Regrouped(Place):
         self.source.fit(program, stage - 1)
         return self
 
-    def open(self, setting: Setting, stage: int) -> Feed:
-        return Regroup(self, setting, stage)
+    def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
+        assert source is not None
+        return Regroup(self, setting, stage, source)
 
 
 class _Cut(NamedTuple):
-    """A `Regrouped` place that is worked out when somebody asks."""
+    """A mark: a `Regrouped` place, whose source is a mark of the stage before."""
 
-    source: Placed
+    source: Any
     offset: int
     base: int
     number: int
     ranks: int
-
-    def place(self) -> Regrouped:
-        return Regrouped(self.source.place(), self.offset, self.base, self.number, self.ranks)
 
 
 class _Step(NamedTuple):
@@ -101,7 +88,8 @@ class _Step(NamedTuple):
 class Regroup(Feed):
     """Samples of the stage before, in groups; those of other ranks are passed over."""
 
-    def __init__(self, at: Regrouped, setting: Setting, stage: int) -> None:
+    def __init__(self, at: Regrouped, setting: Setting, stage: int, source: Feed) -> None:
+        self._source = source
         its: Stage = setting.program.stages[stage]
         world = setting.world
         self._stage = stage
@@ -132,7 +120,7 @@ class Regroup(Feed):
         """Of groups that are filled up, by how many samples."""
         self._uneven = not setting.program.one_to_one
         """Some ranks may get one sample more than others: they vote on their steps anyway."""
-        self._last_after: Placed = at.source
+        self._last_after: Any = at.source
         self._last_kept = 0
         self.closed = False
         """The stage before has ended."""
@@ -213,6 +201,10 @@ class Regroup(Feed):
         ticket.after = self._cut()
         return ticket
 
+    def place(self, mark: _Cut) -> Regrouped:
+        source, *counts = mark
+        return Regrouped(self._source.at(source), *counts)
+
     def _failed(self, owner: Owner) -> Ticket:
         """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
         before, kept = self._cut(), self._kept()
@@ -238,7 +230,6 @@ class Regroup(Feed):
         if self._size is not None or len(samples) < 2:
             return []
         before, ranks = ticket.before, self._ranks
-        assert isinstance(before, _Cut)
         parts = []
         for number, (block, i) in enumerate(samples):
             payload = ([(block, i, i + 1)], base + number * stride, stride)

@@ -7,11 +7,11 @@ strands follow each other in turn, one from each, whichever block arrives first:
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.plain import brief, record, row, whole
+from headrace.engine.plain import Record, brief, row, whole
 from headrace.engine.program import Program
 from headrace.engine.wire.codec import unpack_state
 from headrace.engine.wire.messages import Owner, Reply, Ticket
@@ -21,29 +21,21 @@ from headrace.pipe.graph import Pipe
 
 
 @dataclass(frozen=True, slots=True)
-class Strand:
+class Strand(Record):
     """Where one strand stands: its cursor's state before block `block`, and how many samples of that are gone."""
 
+    what: ClassVar[str] = "a strand"
     state: State | None = None
     block: int = 0
     skip: int = 0
     over: bool = False
-
-    @classmethod
-    def read(cls, value: object) -> Self:
-        state, block, skip, over = record(value, ("state", "block", "skip", "over"), "a strand")
-        if not isinstance(over, bool):
-            raise SnapshotRefused(f"a strand of the snapshot says {brief(over)} where true or false is expected")
-        return cls(state, whole(block), whole(skip), over)
-
-    def plain(self) -> dict[str, Any]:
-        return {"state": self.state, "block": self.block, "skip": self.skip, "over": self.over}
 
 
 @dataclass(frozen=True, slots=True)
 class InStrands(Place):
     """Where every strand stands, and whose turn it is."""
 
+    what: ClassVar[str] = "a place in strands"
     kind: ClassVar[str] = "strands"
     feed: ClassVar[str] = "strand"
     common: ClassVar[bool] = True
@@ -54,15 +46,9 @@ class InStrands(Place):
     def start(cls, program: Program, stage: int) -> Place:
         return cls(0, (Strand(),) * program.strands)
 
-    @classmethod
-    def read(cls, value: object) -> Self:
-        turn, strands = record(value, ("turn", "strands"), "a place in strands")
-        if not isinstance(strands, list) or not strands:
-            raise SnapshotRefused("the snapshot's strands are not a list")
-        return cls(whole(turn), tuple(Strand.read(strand) for strand in strands))
-
-    def plain(self) -> dict[str, Any]:
-        return {"turn": self.turn, "strands": [strand.plain() for strand in self.strands]}
+    def check(self) -> None:
+        if not self.strands:
+            raise SnapshotRefused("the snapshot has no strands")
 
     def describe(self) -> str:
         many = [f"block {s.block}" + (f" + {s.skip}" if s.skip else "") for s in self.strands]
@@ -81,7 +67,7 @@ class InStrands(Place):
                 _check_state(strand.state, program.head)
         return self
 
-    def open(self, setting: Setting, stage: int) -> Feed:
+    def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         as_they_come = not setting.policy.ordered and stage == len(setting.program.stages) - 1
         return Strands(self, setting.epoch, setting.policy.prefetch, as_they_come)
 
@@ -98,25 +84,15 @@ def _check_state(state: object, node: Pipe[Any]) -> None:
         _check_state(below, source)
 
 
-class _Now(NamedTuple):
-    """Where all strands stand at one moment: whose turn it is, and of each strand what a `Strand` says."""
-
-    turn: int
-    strands: list[tuple[Any, int, int, bool]]
-
-    def place(self) -> InStrands:
-        # (The states of cursors in other processes arrive packed, and most are never looked at.)
-        return InStrands(
-            self.turn,
-            tuple(
-                Strand(unpack_state(state) if isinstance(state, bytes) else state, block, skip, over)
-                for state, block, skip, over in self.strands
-            ),
-        )
+_Now = tuple[int, list[tuple[Any, int, int, bool]]]
+"""Where all strands stand at one moment: whose turn it is, and of each strand what a `Strand` says."""
 
 
 class Strands(Feed):
-    """Credits for blocks of strands, and the order in which their samples follow each other."""
+    """Credits for blocks of strands, and the order in which their samples follow each other.
+
+    A credit has no mark: the samples that come of it have theirs.
+    """
 
     streamed = True
 
@@ -217,4 +193,10 @@ class Strands(Feed):
             (self._states[s], self._numbers[s], self._taken[s], self._over[s] and not self._queues[s])
             for s in range(len(self._queues))
         ]
-        return _Now(self._turn % len(saved), saved)
+        return self._turn % len(saved), saved
+
+    def place(self, mark: _Now) -> InStrands:
+        turn, strands = mark
+        # (The states of cursors in other processes arrive packed, and most are never looked at.)
+        unpacked = [(unpack_state(state) if isinstance(state, bytes) else state, *rest) for state, *rest in strands]
+        return InStrands(turn, tuple(Strand(*strand) for strand in unpacked))

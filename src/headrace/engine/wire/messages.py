@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from headrace.engine.feeds.block import Block
-    from headrace.engine.feeds.place import Place, Placed
 
 from headrace.memory.arena import Slot
 from headrace.tracebacks import Call
@@ -132,16 +131,6 @@ class Owner(Protocol):
         """The ticket will not be run, or is answered: what it refers to is not needed for it any more."""
 
 
-class _Nowhere:
-    """A credit for a block of a strand has no place of its own: the samples that come of it have theirs."""
-
-    def place(self) -> Place:
-        raise AssertionError(self.__doc__)
-
-
-NOWHERE = _Nowhere()
-
-
 class Ticket:
     """One unit of work."""
 
@@ -159,9 +148,9 @@ class Ticket:
         self.seq = 0
         self.order = 0
         """Its place among the tickets of its stage in this run."""
-        self.before: Placed = NOWHERE
-        self.after: Placed = NOWHERE
-        """Where the epoch stands before and after this ticket: what a snapshot says."""
+        self.before: Any = None
+        self.after: Any = None
+        """Marks of where the epoch stands before and after this ticket; its feed says which places they stand for."""
         self.error: BaseException | None = None
         """It stands for work that failed in the stage before."""
         self.pin: int | None = None
