@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from headrace.engine.feeds.place import Place
-from headrace.engine.plain import Json, Record, brief, kind_of, plain
+from headrace.engine.plain import Json, PlainRecord, brief, kind_of, plain
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
 from headrace.pipe.cursor import State
 
 
 @dataclass(frozen=True, slots=True)
-class OpState(Record):
+class OpState(PlainRecord):
     """Where an op in the consumer stands; its input's state is that of the next op, or of the run."""
 
     what: ClassVar[str] = "the state of an op"
@@ -30,7 +30,7 @@ class OpState(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken(Record):
+class Overtaken(PlainRecord):
     """Batches that were delivered before their turn (ordered=False)."""
 
     what: ClassVar[str] = "what a snapshot says of batches that came before their turn"
@@ -41,7 +41,7 @@ class Overtaken(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlace(Record):
+class RunPlace(PlainRecord):
     """Where one process stands in an epoch."""
 
     what: ClassVar[str] = "the place of a snapshot"
@@ -110,7 +110,7 @@ class RunPlace(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class VotedPlace(Record):
+class VotedPlace(PlainRecord):
     """Where each rank stood before the steps that were voted on last, and how many of these all have made."""
 
     what: ClassVar[str] = "the place of a job"

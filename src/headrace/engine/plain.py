@@ -1,6 +1,6 @@
 """Plain data: what a snapshot is made of, and how it is looked at before anything is run from it.
 
-Only JSON values go in and come out. A `Record` is a dict of its fields; each field is checked by its type. Every check
+Only JSON values go in and come out. A `PlainRecord` is a dict of its fields; each field is checked by its type. Every check
 raises SnapshotRefused with what was expected and what was found.
 """
 
@@ -14,7 +14,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 LARGEST = 2**63
 
 
-class Record:
+class PlainRecord:
     """A frozen dataclass that is part of snapshots."""
 
     __slots__ = ()
@@ -59,7 +59,7 @@ def _has(value: object, name: str) -> bool:
     return isinstance(value, dict) and name in value
 
 
-def _read(kind: Any, value: object) -> Any:
+def _read(kind: object, value: object) -> Any:
     """What a snapshot says where something of this type is expected."""
     if kind is int:
         return whole(value)
@@ -74,7 +74,7 @@ def _read(kind: Any, value: object) -> Any:
         if parts[-1] is ...:
             return tuple(_read(parts[0], part) for part in rows(value))
         return tuple(map(_read, parts, row(value, len(parts), "a part of the snapshot")))
-    if isinstance(kind, type) and issubclass(kind, Record):
+    if isinstance(kind, type) and issubclass(kind, PlainRecord):
         return kind.read(value)
     if isinstance(kind, type) and issubclass(kind, tuple):  # a named one
         types = _types(kind)
@@ -82,8 +82,8 @@ def _read(kind: Any, value: object) -> Any:
     return value  # the state of an op, which is for that to check
 
 
-def _said(value: Any) -> Any:
-    if isinstance(value, Record):
+def _said(value: object) -> Any:
+    if isinstance(value, PlainRecord):
         return value.plain()
     if type(value) is tuple:
         return [_said(part) for part in value]

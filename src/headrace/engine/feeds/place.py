@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from headrace.engine.feeds.block import Entry
-from headrace.engine.plain import Record, brief, kind_of
+from headrace.engine.plain import PlainRecord, brief, kind_of
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
@@ -77,7 +77,7 @@ class Feed(ABC):
         return None
 
 
-class Place(Record, ABC):
+class Place(PlainRecord, ABC):
     """Where a feed stands."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.plain import Record, brief, row, whole
+from headrace.engine.plain import PlainRecord, brief, row, whole
 from headrace.engine.program import Program
 from headrace.engine.wire.codec import unpack_state
 from headrace.engine.wire.messages import Owner, Reply, Ticket
@@ -21,7 +21,7 @@ from headrace.pipe.graph import Pipe
 
 
 @dataclass(frozen=True, slots=True)
-class Strand(Record):
+class Strand(PlainRecord):
     """Where one strand stands: its cursor's state before block `block`, and how many samples of that are gone."""
 
     what: ClassVar[str] = "a strand"
