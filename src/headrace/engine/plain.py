@@ -1,7 +1,7 @@
 """Plain data: what a snapshot is made of, and how it is looked at before anything is run from it.
 
-Only JSON values go in and come out. A `PlainRecord` is a dict of its fields; each field is checked by its type. Every check
-raises SnapshotRefused with what was expected and what was found.
+Only JSON values go in and come out. A `PlainRecord` is a dict of its fields; each field is checked by its type. Every
+check raises SnapshotRefused with what was expected and what was found.
 """
 
 from collections.abc import Sequence
