@@ -5,12 +5,11 @@ import enum
 import gzip
 import lzma
 import os
-import warnings
 import zipfile
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.ops.files.per_file import EachFile, pathname_stream
+from headrace.ops.files.per_file import EachFile, pathname_stream, unpacking
 from headrace.sources.stream import StreamWrapper
 from headrace.sources.tar import open_tar
 
@@ -69,9 +68,6 @@ class LoadFromBz2(EachFile[tuple[str, StreamWrapper]]):
     def apply(self, sample: object) -> tuple[str, StreamWrapper]:
         return _without_suffix(sample, ".bz2", CompressionType.BZIP2, "bzip2")
 
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return self.known if self.known >= 0 else inputs[0]
-
 
 @dataclass(frozen=True, slots=True)
 class LoadFromXz(EachFile[tuple[str, StreamWrapper]]):
@@ -81,9 +77,6 @@ class LoadFromXz(EachFile[tuple[str, StreamWrapper]]):
 
     def apply(self, sample: object) -> tuple[str, StreamWrapper]:
         return _without_suffix(sample, ".xz", CompressionType.LZMA, "xz/lzma")
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return self.known if self.known >= 0 else inputs[0]
 
 
 def by_name(path: str) -> CompressionType:
@@ -100,17 +93,11 @@ def by_name(path: str) -> CompressionType:
 
 
 def _without_suffix(sample: object, suffix: str, kind: CompressionType, called: str) -> tuple[str, StreamWrapper]:
-    path, stream = pathname_stream(sample)
-    try:
+    with unpacking(sample, called, (OSError, EOFError, lzma.LZMAError)) as (path, stream):
         inner = StreamWrapper(_OPENERS[kind](stream.file_obj), stream, path.removesuffix(suffix))
         try:
             inner.peek(1)  # a file that is something else is an error here, not far away at the first read
-        except (OSError, EOFError, lzma.LZMAError) as error:
+        except (OSError, EOFError, lzma.LZMAError):
             inner.close()
-            warnings.warn(
-                f"Unable to extract files from corrupted {called} stream {path} due to: {error}, abort!", stacklevel=3
-            )
             raise
         return path.removesuffix(suffix), inner
-    finally:
-        stream.autoclose()

@@ -8,12 +8,11 @@ one) is read into memory in passing, because coming back to it later would cost 
 import io
 import os
 import tarfile
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.ops.files.per_file import PerFile, member, pathname_stream
+from headrace.ops.files.per_file import PerFile, member, unpacking
 from headrace.sources.slice import FileSlice, open_slice
 from headrace.sources.stream import StreamWrapper, in_memory
 from headrace.sources.tar import content, headers, open_tar
@@ -27,26 +26,10 @@ class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
     known: int = -1
 
     def spread(self, sample: object) -> Iterator[tuple[str, StreamWrapper]]:
-        path, stream = pathname_stream(sample)
-        try:
-            yield from members(path, stream, self.mode)
-        except (tarfile.TarError, EOFError) as error:
-            warnings.warn(
-                f"Unable to extract files from corrupted tarfile stream {path} due to: {error}, abort!", stacklevel=2
-            )
-            raise
-        finally:
-            stream.autoclose()
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return self.known if self.known >= 0 else None
-
-
-def members(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:
-    """The regular files of one archive, each under its path below the archive's own."""
-    for _, inner in entries(path, stream, mode):
-        assert inner.name is not None
-        yield inner.name, inner
+        with unpacking(sample, "tarfile", (tarfile.TarError, EOFError)) as (path, stream):
+            for _, inner in entries(path, stream, self.mode):
+                assert inner.name is not None
+                yield inner.name, inner
 
 
 def entries(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.ops.files.per_file import PerFile, pathname_stream
-from headrace.sources.stream import StreamWrapper
 from headrace.sources.tfrecord import features, records
 
 Spec = Mapping[str, tuple[tuple[int, ...] | None, Any] | None]
@@ -30,9 +29,6 @@ class LoadFromTfrecord(PerFile[dict[str, Any]]):
 
     def spread(self, sample: object) -> Iterator[dict[str, Any]]:
         path, stream = pathname_stream(sample)
-        yield from self._examples(path, stream)
-
-    def _examples(self, path: str, stream: StreamWrapper) -> Iterator[dict[str, Any]]:
         try:
             for record in records(stream, path):
                 yield self._chosen(features(record))
@@ -49,9 +45,6 @@ class LoadFromTfrecord(PerFile[dict[str, Any]]):
         if lacking:
             raise RuntimeError(f"Example is missing some required keys: {', '.join(sorted(lacking))}")
         return {name: _formed(example[name], *(form or (None, None))) for name, form in self.spec.items()}
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return self.known if self.known >= 0 else None
 
 
 def _formed(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> Any:

@@ -1,14 +1,13 @@
 """Load from zip: the files inside zip archives."""
 
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from shutil import copyfileobj
 from typing import Any
 
-from headrace.ops.files.per_file import PerFile, member, pathname_stream
+from headrace.ops.files.per_file import PerFile, taken_out, unpacking
 from headrace.sources.stream import StreamWrapper
 
 
@@ -19,26 +18,11 @@ class LoadFromZip(PerFile[tuple[str, StreamWrapper]]):
     known: int = -1
 
     def spread(self, sample: object) -> Iterator[tuple[str, StreamWrapper]]:
-        path, stream = pathname_stream(sample)
-        archive = stream
-        try:
+        with unpacking(sample, "zipfile", (zipfile.BadZipFile, EOFError)) as (path, stream):
+            archive = stream
             if not isinstance(stream.file_obj, zipfile.ZipFile):
                 archive = StreamWrapper(zipfile.ZipFile(_seekable(stream)), stream, path)
-            for info in archive.infolist():
-                if not info.is_dir():
-                    name = member(path, info.filename)
-                    yield name, StreamWrapper(archive.open(info), archive, name)
-        except (zipfile.BadZipFile, EOFError) as error:
-            warnings.warn(
-                f"Unable to extract files from corrupted zipfile stream {path} due to: {error}, abort!", stacklevel=2
-            )
-            raise
-        finally:
-            archive.autoclose()
-            stream.autoclose()
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return self.known if self.known >= 0 else None
+            yield from taken_out(archive, (info for info in archive.infolist() if not info.is_dir()), path)
 
 
 def _seekable(stream: StreamWrapper) -> Any:

@@ -9,7 +9,7 @@ from headrace.errors import BadOption
 from headrace.op import Flat
 from headrace.ops.files.per_file import EachFile
 from headrace.ops.files.save_to_disk import writing
-from headrace.ops.keywords import Given, keywords
+from headrace.ops.keywords import Keywords
 from headrace.sources.extra import demand
 from headrace.sources.listing import Masks, list_fsspec
 from headrace.sources.open import filesystem, open_fsspec, reads
@@ -21,11 +21,10 @@ class ListFilesByFsspec(Flat[str, str]):
     """The files directly under each root that comes in; a root that is a file is its own only file."""
 
     masks: Masks = ""
-    kwargs: Given = ()
+    kwargs: Keywords = ()
 
     def __post_init__(self) -> None:
         demand("remote", "fsspec")
-        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def spread(self, sample: str) -> Iterator[str]:
         yield from list_fsspec(sample, self.masks, **dict(self.kwargs))
@@ -36,15 +35,13 @@ class OpenFilesByFsspec(EachFile[tuple[str, StreamWrapper]]):
     """Each URL as `(url, stream)`; `kwargs` make the file system, `kwargs_for_open` open the file."""
 
     mode: str = "r"
-    kwargs_for_open: Given = ()
-    kwargs: Given = ()
+    kwargs_for_open: Keywords = ()
+    kwargs: Keywords = ()
 
     def __post_init__(self) -> None:
         demand("remote", "fsspec")
         if not reads(self.mode):
             raise BadOption(f"Invalid mode {self.mode}: open_files_by_fsspec reads")
-        object.__setattr__(self, "kwargs_for_open", keywords(self.kwargs_for_open))
-        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         again = partial(open_fsspec, sample, self.mode, open_options=dict(self.kwargs_for_open), **dict(self.kwargs))
@@ -57,15 +54,13 @@ class SaveByFsspec(EachFile[str]):
 
     mode: str = "w"
     filepath_fn: Callable[[Any], str] | None = None
-    kwargs_for_open: Given = ()
-    kwargs: Given = ()
+    kwargs_for_open: Keywords = ()
+    kwargs: Keywords = ()
     user = True
 
     def __post_init__(self) -> None:
         demand("remote", "fsspec")
         object.__setattr__(self, "mode", writing(self.mode))
-        object.__setattr__(self, "kwargs_for_open", keywords(self.kwargs_for_open))
-        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: tuple[str, Any]) -> str:
         meta, data = sample

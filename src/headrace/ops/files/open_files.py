@@ -20,7 +20,6 @@ class OpenFiles(EachFile[tuple[str, StreamWrapper]]):
     mode: str = "r"
     encoding: str | None = None
     known: int = -1
-    """How many files there are, if the user says so."""
     cache: DiskCache | None = None
 
     def __post_init__(self) -> None:
@@ -34,9 +33,6 @@ class OpenFiles(EachFile[tuple[str, StreamWrapper]]):
             raise TypeError(f"Expected string type for pathname, but got {type(sample)}")
         mode = self.mode if self.mode.startswith("r") else f"r{self.mode}"
         return os.fspath(sample), opened(sample, mode, self.encoding, self.cache)
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return self.known if self.known >= 0 else inputs[0]
 
     def identity(self) -> tuple[Any, ...]:
         return ("open_files",)  # how a file is opened changes neither order nor number of the samples

@@ -8,8 +8,10 @@ once: at its end, at an error, and when the reader stops in the middle.
 import io
 import os
 import tarfile
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from headrace.op import Each, Flat
@@ -24,6 +26,8 @@ class PerFile(Flat[Any, Out]):
 
     __slots__ = ()
     coarse = True
+    known: int = -1
+    """How many samples come out of all files, if the user says so."""
 
     def read(self, path: str, stream: StreamWrapper) -> Iterator[Out]:
         raise NotImplementedError(f"{type(self).__name__} must define read()")
@@ -35,11 +39,19 @@ class PerFile(Flat[Any, Out]):
         finally:
             stream.close()
 
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else None
+
 
 class EachFile(Each[Any, Out]):
     """One sample out of one file."""
 
     __slots__ = ()
+    known: int = -1
+    """How many files there are, if the user says so."""
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.known if self.known >= 0 else inputs[0]
 
 
 def reading(sample: object) -> tuple[str, Any]:
@@ -72,6 +84,31 @@ def pathname_stream(sample: object) -> tuple[str, StreamWrapper]:
             f"but it is type {type(inner)}; open the file with mode 'rb'"
         )
     return path, StreamWrapper.of(stream, path)
+
+
+@contextmanager
+def unpacking(sample: object, called: str, errors: tuple[type[Exception], ...]) -> Iterator[tuple[str, StreamWrapper]]:
+    """The path and stream of a sample, while files are taken out of it: these may be read later, and end it then."""
+    path, stream = pathname_stream(sample)
+    try:
+        yield path, stream
+    except errors as error:
+        warnings.warn(
+            f"Unable to extract files from corrupted {called} stream {path} due to: {error}, abort!", stacklevel=4
+        )
+        raise
+    finally:
+        stream.autoclose()
+
+
+def taken_out(archive: StreamWrapper, files: Iterable[Any], path: str) -> Iterator[tuple[str, StreamWrapper]]:
+    """These of the files that an opened archive lists, each under its path below the archive's own."""
+    try:
+        for info in files:
+            name = member(path, info.filename)
+            yield name, StreamWrapper(archive.open(info), archive, name)
+    finally:
+        archive.autoclose()
 
 
 def member(archive: str, name: str) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from headrace.op import Each, Flat
 from headrace.ops.files.per_file import EachFile
-from headrace.ops.keywords import Given, keywords
+from headrace.ops.keywords import Keywords
 from headrace.sources.extra import demand
 from headrace.sources.gdrive import resolve
 from headrace.sources.http import open_http
@@ -23,26 +23,18 @@ class ReadFromHttp(EachFile[tuple[str, StreamWrapper]]):
     """Each URL as `(url, stream)`; `kwargs` are those of `requests.get`. A broken read goes on at the byte reached."""
 
     timeout: float | None = None
-    kwargs: Given = ()
+    kwargs: Keywords = ()
 
     def __post_init__(self) -> None:
         demand("remote", "requests")
-        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         return sample, _stream(sample, sample, self.timeout, dict(self.kwargs))
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFromGdrive(EachFile[tuple[str, StreamWrapper]]):
+class ReadFromGdrive(ReadFromHttp):
     """Each download link of Google Drive as `(file name, stream)`."""
-
-    timeout: float | None = None
-    kwargs: Given = ()
-
-    def __post_init__(self) -> None:
-        demand("remote", "requests")
-        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         given = dict(self.kwargs)
@@ -51,15 +43,8 @@ class ReadFromGdrive(EachFile[tuple[str, StreamWrapper]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFromRemote(EachFile[tuple[str, StreamWrapper]]):
+class ReadFromRemote(ReadFromHttp):
     """Each URL by its host: Google Drive, or plain HTTP."""
-
-    timeout: float | None = None
-    kwargs: Given = ()
-
-    def __post_init__(self) -> None:
-        demand("remote", "requests")
-        object.__setattr__(self, "kwargs", keywords(self.kwargs))
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         reader = ReadFromGdrive if urlsplit(sample).hostname in GDRIVE else ReadFromHttp

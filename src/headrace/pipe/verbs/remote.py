@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadPipe
+from headrace.ops.keywords import keywords
 from headrace.pipe.verbs.growing import grow
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class RemoteVerbs:
         """Each URL as (url, stream); `kwargs` are those of `requests.get`."""
         from headrace.ops.files.read_from_http import ReadFromHttp
 
-        return _read(self, ReadFromHttp(timeout, kwargs), skip_on_error)
+        return _read(self, ReadFromHttp(timeout, keywords(kwargs)), skip_on_error)
 
     def read_from_gdrive(
         self, *, timeout: float | None = None, skip_on_error: bool = False, **kwargs: object
@@ -34,7 +35,7 @@ class RemoteVerbs:
         """Each download link of Google Drive as (file name, stream)."""
         from headrace.ops.files.read_from_http import ReadFromGdrive
 
-        return _read(self, ReadFromGdrive(timeout, kwargs), skip_on_error)
+        return _read(self, ReadFromGdrive(timeout, keywords(kwargs)), skip_on_error)
 
     def read_from_remote(
         self, *, timeout: float | None = None, skip_on_error: bool = False, **kwargs: object
@@ -42,7 +43,7 @@ class RemoteVerbs:
         """Each URL read by its host: Google Drive, or plain HTTP."""
         from headrace.ops.files.read_from_http import ReadFromRemote
 
-        return _read(self, ReadFromRemote(timeout, kwargs), skip_on_error)
+        return _read(self, ReadFromRemote(timeout, keywords(kwargs)), skip_on_error)
 
     # --- any file system --------------------------------------------------------------------------------------------
 
@@ -50,7 +51,7 @@ class RemoteVerbs:
         """The files directly under each URL that comes in; `kwargs` make the file system."""
         from headrace.ops.files.by_fsspec import ListFilesByFsspec
 
-        return grow(self, ListFilesByFsspec(masks, kwargs))
+        return grow(self, ListFilesByFsspec(masks, keywords(kwargs)))
 
     def open_files_by_fsspec(
         self, mode: str = "r", *, kwargs_for_open: Mapping[str, Any] | None = None, **kwargs: object
@@ -58,7 +59,7 @@ class RemoteVerbs:
         """Each URL as (url, stream); `kwargs` make the file system, `kwargs_for_open` open the file."""
         from headrace.ops.files.by_fsspec import OpenFilesByFsspec
 
-        return grow(self, OpenFilesByFsspec(mode, kwargs_for_open or (), kwargs))
+        return grow(self, OpenFilesByFsspec(mode, keywords(kwargs_for_open), keywords(kwargs)))
 
     def save_by_fsspec(
         self,
@@ -71,7 +72,7 @@ class RemoteVerbs:
         """Each (meta, data) written to the URL `filepath_fn(meta)`, which is handed on."""
         from headrace.ops.files.by_fsspec import SaveByFsspec
 
-        return grow(self, SaveByFsspec(mode, filepath_fn, kwargs_for_open or (), kwargs))
+        return grow(self, SaveByFsspec(mode, filepath_fn, keywords(kwargs_for_open), keywords(kwargs)))
 
     # --- the cache on the local disk --------------------------------------------------------------------------------
 
