@@ -26,7 +26,7 @@ from headrace.ops.archives.webdataset import LoadShards
 from headrace.ops.branch.demux import Classify
 from headrace.ops.branch.fork import Column, Fork
 from headrace.ops.branch.sample_multiplexer import SampleMux
-from headrace.ops.order.shard import Shard
+from headrace.ops.order.sharding import Shard
 from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
 from headrace.ops.shape.same import Same
 from headrace.sources.huggingface import HuggingFace

@@ -140,7 +140,7 @@ class Pipe(
 
     def filter(self, fn: Any, input_col: Any = None) -> "Pipe[T]":
         """Only the samples for which `fn` (of the sample, or of its fields `input_col`) or an expression is true."""
-        from headrace.ops.shape.filter import Filter
+        from headrace.ops.shape.map import Filter
         from headrace.tables.ops.columns import FilterColumns
 
         if is_expression(fn):
@@ -155,7 +155,7 @@ class Pipe(
     def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None) -> "Pipe[Any]": ...
     def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None) -> "Pipe[Any]":
         """Every element of `fn`, of the sample or of its fields `input_col`; without `fn`, of the sample or field."""
-        from headrace.ops.shape.flatmap import Flatmap
+        from headrace.ops.shape.map import Flatmap
         from headrace.tables.ops.columns import FlatmapColumns
 
         if fn is not None and input_col is None:
@@ -194,7 +194,7 @@ class Pipe(
 
     def unbatch(self, level: int = 1) -> "Pipe[Any]":
         """The elements of lists, one by one."""
-        from headrace.ops.shape.unbatch import Unbatch
+        from headrace.ops.shape.batch import Unbatch
 
         return Pipe(Unbatch(level), self)
 

@@ -16,8 +16,7 @@ from headrace.doors.datapipes.graph import list_dps, traverse_dps
 from headrace.doors.datapipes.lowering import SeededOpening, lowered
 from headrace.errors import BadPipe
 from headrace.op import Each, Here, Source, place
-from headrace.ops.order.shard import Shard
-from headrace.ops.order.sharding import Sharding
+from headrace.ops.order.sharding import Shard, Sharding
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key, seed_globals
 

@@ -16,16 +16,12 @@ from headrace.errors import BadOption, BadPipe, NoLength
 from headrace.op import Op
 from headrace.ops.branch.fork import Column
 from headrace.ops.order.in_batch_shuffle import InBatchShuffle
-from headrace.ops.order.set_length import SetLength
-from headrace.ops.order.shard import Shard
+from headrace.ops.order.sharding import Shard
 from headrace.ops.order.shuffle import Shuffle
-from headrace.ops.shape.batch import Batch
-from headrace.ops.shape.filter import Filter
-from headrace.ops.shape.flatmap import Flatmap
-from headrace.ops.shape.map import Map
-from headrace.ops.shape.same import Same
+from headrace.ops.shape.batch import Batch, Unbatch
+from headrace.ops.shape.map import Filter, Flatmap, Map
+from headrace.ops.shape.same import Same, SetLength
 from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
-from headrace.ops.shape.unbatch import Unbatch
 from headrace.pipe.graph import Pipe
 from headrace.tables.ops.columns import FlatmapColumns
 

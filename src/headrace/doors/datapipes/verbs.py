@@ -11,14 +11,13 @@ from headrace.errors import BadOption
 from headrace.ops.branch.concat import Concat
 from headrace.ops.branch.fork import Column
 from headrace.ops.branch.sample_multiplexer import SampleMux
-from headrace.ops.branch.zip import Zip
-from headrace.ops.branch.zip_longest import ZipLongest
+from headrace.ops.branch.zip import Zip, ZipLongest
 from headrace.ops.counts import BadCount, positive
 from headrace.ops.order.pick import Pick
+from headrace.ops.shape.batch import Unbatch
 from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
 from headrace.ops.shape.map import Map
 from headrace.ops.shape.same import Same
-from headrace.ops.shape.unbatch import Unbatch
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.callables import function
 from headrace.sources.cached import CachedTable

@@ -14,24 +14,20 @@ copied. Over random access no tap waits for another: every position can be asked
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from headrace.op import Here, InputCursor
+from headrace.op import Here, InputCursor, Op
 from headrace.tables.ops.columns import close_streams
 
-Route = Callable[[int, Any], Iterable[tuple[int, Any]]]
-"""Which taps get what out of the sample with this number."""
-Overflow = Callable[[dict[int, deque[Any]], int], str | None]
-"""What is wrong with so much waiting for other taps than this one, if anything is."""
+T = TypeVar("T")
 
 
 class Hub:
     """What the taps of one node share in one opened graph."""
 
-    def __init__(self, source: Iterator[Any], route: Route, overflow: Overflow):
+    def __init__(self, source: Iterator[Any], op: "BranchTap[Any]") -> None:
         self._source = source
-        self._route = route
-        self._overflow = overflow
+        self._op = op
         self._read = 0
         self._waiting: dict[int, deque[Any]] = {}
         self._passed: dict[int, int] = {}
@@ -68,7 +64,7 @@ class Hub:
                 return False
             number = self._read
             self._read += 1
-            for target, value in self._route(number, sample):
+            for target, value in self._op.route(number, sample):
                 queue = self._waiting.get(target)
                 if queue is None:
                     continue
@@ -76,26 +72,39 @@ class Hub:
                     self._passed[target] -= 1
                 else:
                     queue.append(value)
-            trouble = self._overflow(self._waiting, tap)
+            trouble = self._op.overflow(self._waiting, tap)
             if trouble is not None:
                 raise BufferError(trouble)
         return True
 
 
-def tapped(
-    source: Iterator[Any],
-    here: Here,
-    tap: int,
-    route: Route,
-    overflow: Overflow,
-) -> Iterator[Any]:
-    """The samples of one tap, through the hub that this graph's taps of the same node share."""
-    shared = source.shared() if isinstance(source, InputCursor) else {}
-    hub: Hub | None = shared.get("hub")
-    # All taps of one opening join before the first is read; whoever comes later belongs to another round.
-    if hub is None or hub.started or hub.has(tap):
-        hub = shared["hub"] = Hub(source, route, overflow)
-    return hub.join(tap, here.replays)
+class BranchTap(Op[Any, T]):
+    """One of several pipes out of a node; write `route`."""
+
+    __slots__ = ()
+    number: int
+    buffer_size: int
+
+    def flow(self, source: Iterator[Any], here: Here) -> Iterator[T]:
+        shared = source.shared() if isinstance(source, InputCursor) else {}
+        hub: Hub | None = shared.get("hub")
+        # All taps of one opening join before the first is read; whoever comes later belongs to another round.
+        if hub is None or hub.started or hub.has(self.number):
+            hub = shared["hub"] = Hub(source, self)
+        return hub.join(self.number, here.replays)
+
+    def route(self, number: int, sample: Any) -> Iterable[tuple[int, Any]]:
+        """Which taps get what out of the sample with this number: all taps of a node agree."""
+        raise NotImplementedError(f"{type(self).__name__} must define route()")
+
+    def overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
+        """What is wrong with so much waiting for other taps than this one, if anything is."""
+        if self.buffer_size < 0 or sum(len(q) for t, q in waiting.items() if t != tap) <= self.buffer_size:
+            return None
+        return (
+            f"DemultiplexerIterDataPipe buffer overflow, buffer size {self.buffer_size} is insufficient. "
+            "Read the branches side by side, or raise buffer_size."
+        )
 
 
 class Memo:

@@ -1,13 +1,11 @@
 """Demux: each sample into the one pipe that a function names."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.op import Each, Here, Op
-from headrace.ops.branch.branch import tapped
-from headrace.ops.branch.fork import overfull
+from headrace.op import Each
+from headrace.ops.branch.branch import BranchTap
 from headrace.tables.ops.columns import close_streams
 
 T = TypeVar("T")
@@ -35,22 +33,15 @@ class Classify(Each[T, tuple[int | None, T]]):
 
 
 @dataclass(frozen=True, slots=True)
-class DemuxTap(Op[tuple[int | None, T], T]):
+class DemuxTap(BranchTap[T]):
     """The samples of one class."""
 
     number: int
     buffer_size: int = 1000
 
-    def flow(self, source: Iterator[tuple[int | None, T]], here: Here) -> Iterator[T]:
-        return tapped(source, here, self.number, _route, self._overflow)
-
-    def _overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
-        return overfull("DemultiplexerIterDataPipe", waiting, tap, self.buffer_size)
-
-
-def _route(number: int, classified: tuple[int | None, Any]) -> Iterable[tuple[int, Any]]:
-    branch, sample = classified
-    if branch is None:
-        close_streams(sample)
-        return ()
-    return ((branch, sample),)
+    def route(self, number: int, sample: tuple[int | None, T]) -> Iterable[tuple[int, T]]:
+        branch, value = sample
+        if branch is None:
+            close_streams(value)
+            return ()
+        return ((branch, value),)

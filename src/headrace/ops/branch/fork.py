@@ -2,13 +2,13 @@
 
 import copy
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Each, Here, Indexed, Op
-from headrace.ops.branch.branch import Memo, tapped
+from headrace.ops.branch.branch import Memo, BranchTap
 
 T = TypeVar("T")
 _COPIES = {"shallow": copy.copy, "deep": copy.deepcopy}
@@ -41,7 +41,7 @@ class Fork(Op[T, T]):
 
 
 @dataclass(frozen=True, slots=True)
-class ForkTap(Op[T, T]):
+class ForkTap(BranchTap[T]):
     """All samples, once more; as copies, if asked for."""
 
     number: int
@@ -54,11 +54,13 @@ class ForkTap(Op[T, T]):
             raise BadOption(f"Unknown copy method `{self.copy}` requested, choose one of None, `shallow` or `deep`.")
 
     def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
-        everyone = range(self.count)
-        samples = tapped(source, here, self.number, lambda _, sample: [(t, sample) for t in everyone], self._overflow)
+        samples = BranchTap.flow(self, source, here)
         return samples if self.copy is None else map(_COPIES[self.copy], samples)
 
-    def _overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
+    def route(self, number: int, sample: T) -> Iterable[tuple[int, T]]:
+        return [(tap, sample) for tap in range(self.count)]
+
+    def overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
         if self.buffer_size < 0 or max(map(len, waiting.values())) <= self.buffer_size:
             return None
         return (
@@ -78,18 +80,15 @@ class ForkTap(Op[T, T]):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnTap(Op[T, T]):
+class TurnTap(BranchTap[T]):
     """Every `count`-th sample, from sample `number` on."""
 
     number: int
     count: int
     buffer_size: int = 1000
 
-    def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
-        return tapped(source, here, self.number, lambda n, sample: [(n % self.count, sample)], self._overflow)
-
-    def _overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
-        return overfull("DemultiplexerIterDataPipe", waiting, tap, self.buffer_size)
+    def route(self, number: int, sample: T) -> Iterable[tuple[int, T]]:
+        return [(number % self.count, sample)]
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -108,13 +107,3 @@ class Column(Each[Any, Any]):
 
     def apply(self, sample: Any) -> Any:
         return sample[self.column]
-
-
-def overfull(kind: str, waiting: dict[int, deque[Any]], tap: int, buffer_size: int) -> str | None:
-    """What is wrong when more than `buffer_size` samples wait for the other taps."""
-    if buffer_size < 0 or sum(len(q) for t, q in waiting.items() if t != tap) <= buffer_size:
-        return None
-    return (
-        f"{kind} buffer overflow, buffer size {buffer_size} is insufficient. "
-        "Read the branches side by side, or raise buffer_size."
-    )

@@ -1,6 +1,7 @@
-"""Zip: samples of several pipes side by side."""
+"""Zip: samples of several pipes side by side, until the shortest or the longest of them ends."""
 
 import builtins
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,3 +26,27 @@ class Zip(Op[Any, tuple[Any, ...]]):
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         known = [n for n in inputs if n is not None]
         return min(known) if len(known) == len(inputs) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ZipLongest(Op[Any, tuple[Any, ...]]):
+    """Tuples of one sample from each input; `fill_value` stands for what an ended one cannot give."""
+
+    fill_value: Any = None
+    quiet = True
+    pairs = True
+
+    def flow(self, *inputs: Any) -> Iterator[tuple[Any, ...]]:
+        yield from itertools.zip_longest(*inputs[:-1], fillvalue=self.fill_value)
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        fill = self.fill_value
+
+        def get(position: int) -> tuple[Any, ...]:
+            return tuple([i.get(position) if position < i.length else fill for i in inputs])
+
+        return Indexed(max(i.length for i in inputs), get)
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        known = [n for n in inputs if n is not None]
+        return max(known) if len(known) == len(inputs) else None

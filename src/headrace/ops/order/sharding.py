@@ -1,13 +1,15 @@
-"""Sharding: the mark from which on work is divided among workers and ranks.
+"""Sharding: the mark from which on work is divided among workers and ranks; and a share that is taken by hand.
 
 What stands before the mark runs once and sees everything; what stands after it runs wherever there is room. The mark
 changes no sample: which rank gets which sample is the plan's arithmetic.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.op import Each, Here, Indexed
+from headrace.errors import BadOption
+from headrace.op import Each, Here, Indexed, Op, indexed_input, is_count
 
 T = TypeVar("T")
 
@@ -28,3 +30,41 @@ class Sharding(Each[T, T]):
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard(Op[T, T]):
+    """The samples whose number leaves the rest `number` when divided by `count`."""
+
+    count: int
+    number: int
+    quiet = True
+    accepts = is_count
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < self.count:
+            raise BadOption(f"instance_id({self.number}) should be smaller than num_of_instances({self.count})")
+
+    def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
+        position = here.note or 0
+        indexed = indexed_input(samples)
+        if indexed is not None:  # the others' samples need not be read
+            first = position + (self.number - position) % self.count
+            for place in range(first, indexed.length, self.count):
+                here.rest(place + 1)
+                yield indexed.get(place)
+            return
+        for sample in samples:
+            mine = position % self.count == self.number
+            position += 1
+            if mine:
+                here.rest(position)
+                yield sample
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        fetch, first, step = inner.get, self.number, self.count
+        return Indexed(len(range(first, inner.length, step)), lambda position: fetch(first + position * step))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return None if inputs[0] is None else len(range(self.number, inputs[0], self.count))

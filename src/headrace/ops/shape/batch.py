@@ -1,4 +1,4 @@
-"""Batch: consecutive samples as one list."""
+"""Batch: consecutive samples as one list, and the elements of lists one by one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op
+from headrace.op import Flat, Here, Indexed, Op
 
 T = TypeVar("T")
 
@@ -46,3 +46,26 @@ class Batch(Op[T, list[T]]):
     def identity(self) -> tuple[Any, ...]:
         # The size is left out on purpose: a snapshot counts samples, so that it loads at another batch size.
         return ("batch", self.drop_last)
+
+
+@dataclass(frozen=True, slots=True)
+class Unbatch(Flat[Any, Any]):
+    """Flatten `level` levels of lists; -1 flattens them all."""
+
+    level: int = 1
+
+    def __post_init__(self) -> None:
+        if self.level < -1:
+            raise BadOption(f"unbatch_level must be -1 or >= 0, not {self.level}")
+
+    def spread(self, sample: object) -> Iterator[Any]:
+        yield from self._flatten(sample, self.level)
+
+    def _flatten(self, sample: object, level: int) -> Iterator[Any]:
+        if level == 0 or (level == -1 and not isinstance(sample, list)):
+            yield sample
+        elif isinstance(sample, list):
+            for element in sample:
+                yield from self._flatten(element, level if level == -1 else level - 1)
+        else:
+            raise IndexError(f"unbatch_level {self.level} exceeds the depth of the DataPipe")

@@ -1,8 +1,8 @@
-"""Enumerate: each sample with its number."""
+"""Enumerate: each sample with its number, beside it or as one more field of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.op import Here, Indexed, Op
 
@@ -26,3 +26,28 @@ class Enumerate(Op[T, tuple[int, T]]):
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class AddIndex(Op[Any, Any]):
+    """Each dict with its number under `index_name`."""
+
+    index_name: str = "index"
+    quiet = True
+
+    def flow(self, samples: Iterator[Any], here: Here) -> Iterator[Any]:
+        for number, sample in enumerate(samples, here.emitted):
+            yield self._with(sample, number)
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        fetch = inner.get
+        return Indexed(inner.length, lambda position: self._with(fetch(position), position))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return inputs[0]
+
+    def _with(self, sample: object, number: int) -> dict[Any, Any]:
+        if not isinstance(sample, Mapping):
+            raise NotImplementedError("We only support adding index to row or batch in dict type")
+        return {**sample, self.index_name: number}

@@ -1,15 +1,16 @@
-"""Map: a function of the user's, on each sample."""
+"""Functions of the user's, on each sample or on a list of them."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Each
+from headrace.op import Each, Flat
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +46,45 @@ def _check_takes_one(fn: Callable[..., Any]) -> None:
         )  # fmt: skip
         name = getattr(fn, "__name__", type(fn).__name__)
         raise BadOption(f"map() calls {name} with one sample, and it needs {', '.join(needed)}; {hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Flat[T, T]):
+    """Keep the samples for which `fn` is true."""
+
+    fn: Callable[[T], bool]
+    user = True
+
+    def spread(self, sample: T) -> Iterator[T]:
+        if self.fn(sample):
+            yield sample
+
+
+@dataclass(frozen=True, slots=True)
+class Flatmap(Flat[In, Out]):
+    """Emit every element of `fn(sample)`."""
+
+    fn: Callable[[In], Iterable[Out]]
+    user = True
+
+    def spread(self, sample: In) -> Iterator[Out]:
+        yield from self.fn(sample)
+
+
+@dataclass(frozen=True, slots=True)
+class MapBatches(Flat[list[Any], Any]):
+    """Emit every element of `fn(batch)`; with `input_col`, of `fn(list of that column)`."""
+
+    fn: Callable[[list[Any]], Iterable[Any]]
+    input_col: Any = None
+    user = True
+
+    def spread(self, sample: list[Any]) -> Iterator[Any]:
+        column = self.input_col
+        if column is None:
+            chosen: list[Any] = sample
+        elif isinstance(column, list | tuple):
+            chosen = [[row[c] for c in column] for row in sample]
+        else:
+            chosen = [row[column] for row in sample]
+        yield from self.fn(chosen)

@@ -3,6 +3,7 @@
 prefetch    reading ahead is the engine's work in every graph; the mark is kept so that a graph reads as it was written
 dispatch    everything before it runs once, in one place: it is a shard point by another name
 fullsync    all ranks stop after the same number of steps; in one process there is nothing to wait for
+set_length  the user knows how many samples there are
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Each
-from headrace.ops.counts import positive
+from headrace.ops.counts import BadCount, positive
 from headrace.ops.order.sharding import Sharding
 
 T = TypeVar("T")
@@ -25,16 +26,13 @@ class Same(Each[T, T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Prefetch(Each[T, T]):
+class Prefetch(Same[T]):
     """Samples are made ahead of the reader."""
 
     buffer_size: int = 10
 
     def __post_init__(self) -> None:
         positive(self.buffer_size, "'buffer_size' is required to be a positive integer.")
-
-    def apply(self, sample: T) -> T:
-        return sample
 
     def identity(self) -> tuple[Any, ...]:
         return ("prefetch",)
@@ -48,7 +46,7 @@ class Dispatch(Sharding[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class FullSync(Each[T, T]):
+class FullSync(Same[T]):
     """All ranks of a job stop after the same step; runs where the training loop runs."""
 
     timeout: float = 1800
@@ -58,8 +56,22 @@ class FullSync(Each[T, T]):
         if not self.timeout > 0:
             raise BadOption(f"fullsync(timeout=) needs a number of seconds > 0, not {self.timeout!r}")
 
-    def apply(self, sample: T) -> T:
-        return sample
-
     def identity(self) -> tuple[Any, ...]:
         return ("fullsync",)
+
+
+@dataclass(frozen=True, slots=True)
+class SetLength(Same[T]):
+    """The same samples, with this length told to whoever asks."""
+
+    told: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.told, int) or self.told < 0:
+            raise BadCount(f"set_length(length) needs a whole number >= 0, not {self.told!r}")
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.told
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("set_length",)

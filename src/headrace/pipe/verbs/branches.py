@@ -109,13 +109,13 @@ class BranchVerbs:
 
     def mux_longest(self, *datapipes: "Pipe[Any]") -> "Pipe[Any]":
         """One sample from each pipe in turn, until all have ended."""
-        from headrace.ops.branch.mux_longest import MuxLongest
+        from headrace.ops.branch.mux import MuxLongest
 
         return grow(self, MuxLongest(), *datapipes)
 
     def zip_longest(self, *datapipes: "Pipe[Any]", fill_value: object = None) -> "Pipe[tuple[Any, ...]]":
         """Tuples of one sample from each pipe, until all have ended."""
-        from headrace.ops.branch.zip_longest import ZipLongest
+        from headrace.ops.branch.zip import ZipLongest
 
         return grow(self, ZipLongest(fill_value), *datapipes)
 

@@ -17,25 +17,25 @@ class ColumnVerbs:
 
     def drop(self, indices: Columns) -> "Pipe[Any]":
         """Samples without the fields `indices` (positions or keys)."""
-        from headrace.ops.shape.drop import Drop
+        from headrace.ops.shape.fields import Drop
 
         return grow(self, Drop(indices))
 
     def slice(self, index: Columns, stop: int | None = None, step: int | None = None) -> "Pipe[Any]":
         """Only the fields `index:stop:step`, or those that a list names."""
-        from headrace.ops.shape.slice import Slice
+        from headrace.ops.shape.fields import Slice
 
         return grow(self, Slice(index, stop, step))
 
     def flatten(self, indices: Columns = None) -> "Pipe[Any]":
         """The elements of nested fields in the place of the fields."""
-        from headrace.ops.shape.flatten import Flatten
+        from headrace.ops.shape.fields import Flatten
 
         return grow(self, Flatten(indices))
 
     def add_index(self, index_name: str = "index") -> "Pipe[dict[Any, Any]]":
         """Dicts with their number under `index_name`."""
-        from headrace.ops.shape.add_index import AddIndex
+        from headrace.ops.shape.enumerate import AddIndex
 
         return grow(self, AddIndex(index_name))
 

@@ -23,7 +23,7 @@ class GroupVerbs:
     ) -> "Pipe[Any]":
         """Every element of `fn(list of batch_size samples)`."""
         from headrace.ops.shape.batch import Batch
-        from headrace.ops.shape.map_batches import MapBatches
+        from headrace.ops.shape.map import MapBatches
 
         positive(batch_size, _SIZE, BadCount)
         return grow(grow(self, Batch(batch_size)), MapBatches(function(fn), input_col))
@@ -153,7 +153,7 @@ class GroupVerbs:
 
     def set_length(self, length: int) -> "Pipe[Any]":
         """The same samples; `len()` is what you say."""
-        from headrace.ops.order.set_length import SetLength
+        from headrace.ops.shape.same import SetLength
 
         return grow(self, SetLength(length))
 

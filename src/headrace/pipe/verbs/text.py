@@ -67,7 +67,7 @@ class TextVerbs:
 
         `window` positions at a time are sorted and cut by themselves, so batches depend on neither workers nor ranks.
         """
-        from headrace.ops.shape.unbatch import Unbatch
+        from headrace.ops.shape.batch import Unbatch
         from headrace.ops.text.bucket import BucketBatches, BucketWindows
         from headrace.ops.text.planned import MANY
         from headrace.plan.balance import StepPlan
@@ -125,7 +125,7 @@ class TextVerbs:
         Rows depend on neither workers nor ranks. Where lengths are known (stored tokens), any row can be had by its
         number; otherwise `window` positions at a time are packed by themselves. See docs/text.md.
         """
-        from headrace.ops.shape.unbatch import Unbatch
+        from headrace.ops.shape.batch import Unbatch
         from headrace.ops.text.pack import PackWindows, can_be_planned, pack_known
         from headrace.ops.text.rows import RowLayout
         from headrace.plan.packing import WINDOW, Packing
