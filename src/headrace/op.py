@@ -188,7 +188,6 @@ class Op(Generic[In, Out]):
     consumer: bool = False
     """Runs in the consumer, because the user put it there."""
     verb: ClassVar[str] = ""
-    """What users write to get me, where that is not the name of my class."""
 
     def flow(self, *inputs: Any, **_: Any) -> Iterator[Out]:
         """The samples. Written as `flow(self, samples, here)`, with as many iterators as I have inputs."""
@@ -237,6 +236,7 @@ class Op(Generic[In, Out]):
 
     @classmethod
     def name(cls) -> str:
+        """The verb: `verb`, or the name of my class."""
         return cls.verb or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     def identity(self) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
 from headrace.ops.shape.map import Map
 from headrace.ops.shape.same import Same
 from headrace.pipe.graph import Pipe
-from headrace.pipe.verbs.callables import function
+from headrace.pipe.verbs.callables import function, keywords
 from headrace.sources.cached import CachedTable
 from headrace.sources.huggingface import HuggingFace
 from headrace.sources.sampled import Sampled
@@ -138,12 +138,12 @@ def sampler(
         len(datapipe)
     except TypeError:
         raise BadCount("Sampler class requires input datapipe implemented `__len__`") from None
-    return Pipe(Sampled(datapipe, sampler, tuple(sampler_args or ()), tuple(sorted((sampler_kwargs or {}).items()))))
+    return Pipe(Sampled(datapipe, sampler, tuple(sampler_args or ()), keywords(sampler_kwargs)))
 
 
 def huggingface(dataset: str, **config_kwargs: object) -> Made:
     """A data set of the Hugging Face hub."""
-    return Pipe(HuggingFace(dataset, tuple(sorted(config_kwargs.items()))))
+    return Pipe(HuggingFace(dataset, keywords(config_kwargs)))
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Each, Here, Indexed, Op
-from headrace.ops.branch.branch import Memo, BranchTap
+from headrace.ops.branch.branch import BranchTap, Memo
 
 T = TypeVar("T")
 _COPIES = {"shallow": copy.copy, "deep": copy.deepcopy}

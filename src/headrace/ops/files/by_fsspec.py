@@ -7,9 +7,8 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.op import Flat
-from headrace.ops.files.per_file import EachFile
+from headrace.ops.files.per_file import EachFile, Keywords
 from headrace.ops.files.save_to_disk import writing
-from headrace.ops.keywords import Keywords
 from headrace.sources.extra import demand
 from headrace.sources.listing import Masks, list_fsspec
 from headrace.sources.open import filesystem, open_fsspec, reads

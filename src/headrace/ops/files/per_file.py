@@ -19,6 +19,8 @@ from headrace.sources.open import opened
 from headrace.sources.stream import StreamWrapper
 
 Out = TypeVar("Out")
+Keywords = tuple[tuple[str, Any], ...]
+"""Arguments that are handed on to another library."""
 
 
 class PerFile(Flat[Any, Out]):

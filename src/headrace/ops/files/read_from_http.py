@@ -8,8 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.op import Each, Flat
-from headrace.ops.files.per_file import EachFile
-from headrace.ops.keywords import Keywords
+from headrace.ops.files.per_file import EachFile, Keywords
 from headrace.sources.extra import demand
 from headrace.sources.gdrive import resolve
 from headrace.sources.http import open_http

@@ -11,8 +11,7 @@ from itertools import repeat
 from typing import Any
 
 from headrace.context import skipper
-from headrace.ops.files.per_file import PerFile
-from headrace.ops.keywords import Given, keywords
+from headrace.ops.files.per_file import Keywords, PerFile
 from headrace.ops.text.text_lines import TextLines, check_skip
 
 
@@ -26,11 +25,10 @@ class ParseCsv(PerFile[Any]):
     errors: str = "strict"
     return_path: bool = False
     as_tuple: bool = False
-    fmtparams: Given = ()
+    fmtparams: Keywords = ()
 
     def __post_init__(self) -> None:
         check_skip(self.skip_lines)
-        object.__setattr__(self, "fmtparams", keywords(self.fmtparams))
         csv.reader((), **dict(self.fmtparams))  # an unknown option is an error now
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
@@ -49,11 +47,10 @@ class ParseCsvAsDict(PerFile[Any]):
     encoding: str = "utf-8"
     errors: str = "strict"
     return_path: bool = False
-    fmtparams: Given = ()
+    fmtparams: Keywords = ()
 
     def __post_init__(self) -> None:
         check_skip(self.skip_lines)
-        object.__setattr__(self, "fmtparams", keywords(self.fmtparams))
         csv.DictReader((), **dict(self.fmtparams))
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:

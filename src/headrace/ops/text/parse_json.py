@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.context import skipper
-from headrace.ops.files.per_file import EachFile, PerFile, reading
-from headrace.ops.keywords import Given, keywords
+from headrace.ops.files.per_file import EachFile, Keywords, PerFile, reading
 from headrace.ops.text.text_lines import TextLines
 
 
@@ -15,10 +14,7 @@ from headrace.ops.text.text_lines import TextLines
 class ParseJsonFiles(EachFile[tuple[str, Any]]):
     """Each file as `(path, document)`; `kwargs` are those of `json.loads`."""
 
-    kwargs: Given = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kwargs", keywords(self.kwargs))
+    kwargs: Keywords = ()
 
     def apply(self, sample: object) -> tuple[str, Any]:
         path, stream = reading(sample)
@@ -37,10 +33,7 @@ class ParseJsonl(PerFile[Any]):
     encoding: str = "utf-8"
     errors: str = "strict"
     return_path: bool = False
-    kwargs: Given = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kwargs", keywords(self.kwargs))
+    kwargs: Keywords = ()
 
     def read(self, path: str, stream: Any) -> Iterator[Any]:
         skip, more, return_path = skipper(), dict(self.kwargs), self.return_path

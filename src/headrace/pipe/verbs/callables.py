@@ -1,6 +1,6 @@
-"""Functions of the user's, checked when they are given, and the fields of a sample that they are given."""
+"""Functions of the user's, checked when they are given, and what they are given."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from headrace.errors import BadOption
@@ -18,3 +18,8 @@ def function(fn: object) -> Any:
     if not callable(fn):
         raise NotCallable(f"A callable function is expected, but {type(fn)} is provided.")
     return fn
+
+
+def keywords(given: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...]:
+    """Arguments for another library, as a value that does not change."""
+    return tuple(sorted((given or {}).items()))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipe.verbs.archives import ArchiveVerbs
+from headrace.pipe.verbs.callables import keywords
 from headrace.pipe.verbs.growing import grow, start
 from headrace.pipe.verbs.remote import RemoteVerbs
 
@@ -150,7 +151,7 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         """Each row of each file as a list; `fmtparams` are those of `csv.reader`."""
         from headrace.ops.text.parse_csv import ParseCsv
 
-        return grow(self, ParseCsv(skip_lines, decode, encoding, errors, return_path, as_tuple, fmtparams))
+        return grow(self, ParseCsv(skip_lines, decode, encoding, errors, return_path, as_tuple, keywords(fmtparams)))
 
     def parse_csv_as_dict(
         self,
@@ -165,13 +166,13 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         """Each row of each file as a dict by the names in its first row."""
         from headrace.ops.text.parse_csv import ParseCsvAsDict
 
-        return grow(self, ParseCsvAsDict(skip_lines, decode, encoding, errors, return_path, fmtparams))
+        return grow(self, ParseCsvAsDict(skip_lines, decode, encoding, errors, return_path, keywords(fmtparams)))
 
     def parse_json_files(self, **kwargs: object) -> "Pipe[tuple[str, Any]]":
         """Each file as (path, document); `kwargs` are those of `json.loads`."""
         from headrace.ops.text.parse_json import ParseJsonFiles
 
-        return grow(self, ParseJsonFiles(kwargs))
+        return grow(self, ParseJsonFiles(keywords(kwargs)))
 
     def parse_jsonl(
         self, *, encoding: str = "utf-8", errors: str = "strict", return_path: bool = False, **kwargs: object
@@ -179,7 +180,7 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         """The document on each line of each file."""
         from headrace.ops.text.parse_json import ParseJsonl
 
-        return grow(self, ParseJsonl(encoding, errors, return_path, kwargs))
+        return grow(self, ParseJsonl(encoding, errors, return_path, keywords(kwargs)))
 
     def lines_to_paragraphs(self, joiner: Callable[[list[Any]], Any] | None = None) -> "Pipe[tuple[str, Any]]":
         """Consecutive (path, line) samples of one file as (path, paragraph)."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.ops.counts import BadCount, positive
-from headrace.pipe.verbs.callables import Columns, function
+from headrace.pipe.verbs.callables import Columns, function, keywords
 from headrace.pipe.verbs.growing import grow
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class GroupVerbs:
         positive(scheduled_tasks, "'scheduled_tasks' is required to be a positive integer.")
         if max_workers is not None:
             positive(max_workers, "'max_workers' is required to be a positive integer.")
-        options = tuple(sorted(threadpool_kwargs.items()))
+        options = keywords(threadpool_kwargs)
         mapped = grow(
             grow(self, Batch(scheduled_tasks)), ThreadMap(function(fn), input_col, output_col, max_workers, options)
         )

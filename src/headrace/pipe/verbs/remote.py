@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadPipe
-from headrace.ops.keywords import keywords
+from headrace.pipe.verbs.callables import keywords
 from headrace.pipe.verbs.growing import grow
 
 if TYPE_CHECKING:
