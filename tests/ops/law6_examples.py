@@ -297,6 +297,7 @@ def examples() -> dict[str, Callable[[Of, At], Pipe[Any]]]:
 
 ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "AsJax": ("jax is optional and must not start in a worker", "tests/tables/test_sources.py", 'as_="jax"'),
+    "BranchTap": ("abstract: what the branches of a node have in common", "tests/ops/test_datapipe_ops.py", ".fork("),
     "EachFile": ("abstract: what ops on one file have in common", "tests/ops/test_open_files.py", "open_files("),
     "HuggingFaceStream": ("its package is optional", "tests/sources/stored/test_official.py", "to_iterable_dataset("),
     "KeptSequence": ("made inside the executor", "tests/sources/test_memory.py", "is_copied_once"),

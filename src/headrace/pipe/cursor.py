@@ -70,7 +70,7 @@ class Opening:
         return kind(self, node, state, turn, paired)
 
 
-def _own(note: Any) -> Any:
+def _own(note: object) -> Any:
     """A copy where it could be changed: an op may go on counting in the list that a state holds."""
     return copy.deepcopy(note) if isinstance(note, list | tuple | dict) else note
 

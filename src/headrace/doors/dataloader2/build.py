@@ -43,7 +43,7 @@ class AutosaveTo(NamedTuple):
     every: int = 1000
 
 
-def build(graph: Any, settings: ReadSettings, autosave: AutosaveTo) -> Loader[Any]:
+def build(graph: object, settings: ReadSettings, autosave: AutosaveTo) -> Loader[Any]:
     """The loader that runs a graph."""
     if settings.sharding == "exact":
         for text in lint(graph, settings.workers):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from headrace.op import Here, Op
+from headrace.op import Here, InputCursor, Op
 from headrace.plan.seed import key, seed_globals
 
 FAR = 4096
@@ -106,11 +106,7 @@ class Tap(Op[Any, Any]):
     """The copies that run in this process."""
     heads: Heads = field(repr=False)
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, here = inputs
-        return self._samples(samples, here)
-
-    def _samples(self, samples: Any, here: Here) -> Iterator[Any]:
+    def flow(self, samples: InputCursor[Any], here: Here) -> Iterator[Any]:
         head = self.heads.joined(self, (here.epoch, here.seed), samples)
         for turn, sample in enumerate(head.samples(self.number, samples)):
             # Whoever has read the stream, and drawn random numbers for it: what follows begins from the same.

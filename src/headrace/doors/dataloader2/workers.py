@@ -138,11 +138,7 @@ class GraphCopies(Source[Any]):
     heads: Heads = field(default_factory=Heads, repr=False)
     user = True
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        (here,) = inputs
-        return self._samples(here)
-
-    def _samples(self, here: Here) -> Iterator[Any]:
+    def flow(self, here: Here) -> Iterator[Any]:
         told: dict[int, int] = {}
         pipe = self._changed(here, told)
         shared = _before_shards(pipe)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from headrace.errors import WorkerStuck
-from headrace.op import Op
+from headrace.op import Here, Op
 from headrace.ops.shape.same import FullSync
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
@@ -38,15 +38,14 @@ class Together(Op[Any, Any]):
     consumer = True
     verb = "fullsync"
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, here = inputs
+    def flow(self, samples: Iterator[Any], here: Here) -> Iterator[Any]:
         try:
             agreement = Agreement.of(World.detect(), self.timeout)
         except RuntimeError as lost:
             raise PrefetchTimeoutError(self.timeout) from lost
         return samples if agreement is None else self._voted(samples, agreement, here)
 
-    def _voted(self, samples: Iterator[Any], agreement: Agreement, here: Any) -> Iterator[Any]:
+    def _voted(self, samples: Iterator[Any], agreement: Agreement, here: Here) -> Iterator[Any]:
         error: Exception | None = None
         try:
             while True:

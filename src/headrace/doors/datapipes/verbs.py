@@ -79,7 +79,7 @@ def list_files_by_fsspec(root: Any, masks: Any = "", **options: Any) -> Made:
 # iopath is archived. What its default path manager reads (local files, http, s3, ...) fsspec reads.
 
 
-def list_files_by_iopath(root: Any, masks: Any = "", *, pathmgr: object = None, handler: object = None) -> Made:
+def list_files_by_iopath(root: object, masks: object = "", *, pathmgr: object = None, handler: object = None) -> Made:
     """The files of a folder, of several, or of the folders that a pipe names, by fsspec."""
     _no_path_manager(pathmgr, handler)
     return list_files_by_fsspec(root, masks)

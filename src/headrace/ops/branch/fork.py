@@ -23,8 +23,8 @@ class Fork(Op[T, T]):
     memo: Memo = field(default_factory=Memo, repr=False)
     quiet = True
 
-    def flow(self, *inputs: Any) -> Iterator[T]:
-        yield from inputs[0]
+    def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
+        yield from samples
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadOption
-from headrace.op import Op, place
+from headrace.op import Here, Op, place
 from headrace.tables.ops.columns import close_streams
 
 FULL = (
@@ -30,8 +30,7 @@ class ZipWithIter(Op[Any, Any]):
         if self.buffer_size is not None and self.buffer_size <= 0:
             raise BadOption("'buffer_size' is required to be either None or a positive integer.")
 
-    def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, others, here = inputs
+    def flow(self, samples: Iterator[Any], others: Iterator[Any], here: Here) -> Iterator[Any]:
         ref_key = self.ref_key_fn or self.key_fn
         waiting: dict[Any, Any] = {}
         warned = False

@@ -106,7 +106,7 @@ def _has(sample: Collection[Any], index: object) -> bool:
     return index in sample if isinstance(sample, Mapping) else isinstance(index, int) and 0 <= index < len(sample)
 
 
-def _checked(made: Any, sample: Collection[Any], indices: Collection[Any]) -> Any:
+def _checked(made: object, sample: Collection[Any], indices: Collection[Any]) -> Any:
     """What was made of a sample; with a warning, if it lacks one of the fields."""
     if not all(_has(sample, index) for index in indices):
         warnings.warn(

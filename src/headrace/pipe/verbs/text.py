@@ -27,7 +27,7 @@ class TextVerbs:
 
     def tokenize(
         self,
-        tokenizer: Any,
+        tokenizer: object,
         text: str | None = None,
         *,
         eos: int | None = None,
