@@ -31,7 +31,7 @@ def ahead(batches: Iterable[T], device: object, depth: int = 2) -> "Ahead[T]":
 
 def put(batch: T, device: object) -> T:
     """One batch on `device`."""
-    lane = _lane(device)
+    lane = lane_to(device)
     return lane.finish(*lane.begin(batch))  # type: ignore[no-any-return]
 
 
@@ -42,7 +42,7 @@ class Ahead(Generic[T]):
         if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
             raise BadOption(f"depth must be a whole number >= 1, not {depth!r}")
         self._batches = batches
-        self._lane = _lane(device)
+        self._lane = lane_to(device)
         self._depth = depth
         self._flight: Flight[T] | None = None
 
@@ -187,7 +187,7 @@ class Lane(Protocol):
         """The batch, safe to use by what the caller does next."""
 
 
-def _lane(device: object) -> Lane:
+def lane_to(device: object) -> Lane:
     if device == "jax" or type(device).__module__.partition(".")[0] in ("jax", "jaxlib"):
         return JaxLane(None if device == "jax" else device)
     return TorchLane(device)
@@ -204,18 +204,18 @@ class TorchLane:
         self._torch = torch
         try:
             self._device = torch.device(device)
-            self._streams = (modules or torch.get_device_module)(self._device)
         except (RuntimeError, TypeError) as refused:
             reason = str(refused).splitlines()[0]
             raise BadOption(
                 f"device={device!r}: {reason}; write what torch.device() takes, 'jax', or a device of jax"
             ) from refused
+        self._streams: Any = getattr(torch, self._device.type, None) if modules is None else modules(self._device)
         self._far = self._device.type != "cpu"
         self._side = self._stream()
 
     def _stream(self) -> Any:
         if not hasattr(self._streams, "Stream"):
-            return None  # mps and its like: copies are ordered with everything else
+            return None  # mps, meta and their like: copies are ordered with everything else
         return self._streams.Stream(self._device) if self._far else self._streams.Stream()
 
     def begin(self, batch: object) -> tuple[Any, Any]:
@@ -235,7 +235,8 @@ class TorchLane:
     def _copy(self, leaf: Any) -> Any:
         torch = self._torch
         if isinstance(leaf, torch.Tensor):
-            if self._far and leaf.device.type == "cpu" and leaf.layout is torch.strided and not leaf.is_pinned():
+            near = leaf.device.type == "cpu" and leaf.layout is torch.strided
+            if self._far and self._side is not None and near and not leaf.is_pinned():
                 leaf = leaf.pin_memory()
             return leaf.to(self._device, non_blocking=True)
         if _is_array(leaf) and leaf.dtype.kind in _NUMBERS:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from headrace.doors.swift.device import move
+from headrace.device import put as move
 from headrace.errors import BadOption, NotPicklable
 from tests.doors.swift_data import Failing, Numbers, Samples, Unbuildable, batches, swift
 

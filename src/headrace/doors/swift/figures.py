@@ -6,17 +6,16 @@
                consumption    how fast the training loop takes them, its own work included
 
 A worker's steps are counted for each worker, and travel with its batches. After every `window` batches of a step a
-line is written; `total()` is what all workers together have done since the start. Injection far above consumption: the
+line is written; `total` is what all workers together have done since the start. Injection far above consumption: the
 loader waits for the training loop. The two alike: the training loop waits for the loader.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from headrace.doors.swift.log import timestamp
 
@@ -41,19 +40,22 @@ class Figure:
 
 
 class Figures:
-    """Counts seconds by step and worker, and writes a line when a window is full."""
+    """Counts seconds by step and worker, and writes a line when a window is full; without a window nothing."""
 
-    def __init__(self, window: int, consumer: int, write: Write | None) -> None:
+    def __init__(self, window: int | None, consumer: int, write: Write | None) -> None:
         self._window = window
         self._consumer = consumer
         self._write = write
         self._now: dict[tuple[str, int | None], Figure] = {}
-        self._total: dict[str, Figure] = {}
+        self.total: dict[str, Figure] = {}
+        """By step, of all workers, since the start."""
         self._asked = 0.0
         self._given: float | None = None
 
     def add(self, task: str, seconds: float, worker: int | None = None) -> None:
-        for figure in (self._now.setdefault((task, worker), Figure()), self._total.setdefault(task, Figure())):
+        if self._window is None:
+            return
+        for figure in (self._now.setdefault((task, worker), Figure()), self.total.setdefault(task, Figure())):
             figure.batches += 1
             figure.seconds += seconds
         now = self._now[task, worker]
@@ -78,9 +80,6 @@ class Figures:
         """The end of an epoch: what the training loop does until the next one is not consumption."""
         self._given = None
 
-    def total(self) -> dict[str, Figure]:
-        return dict(self._total)
-
     def _line(self, task: str, worker: int | None, figure: Figure) -> dict[str, Any]:
         return {
             "benchmark_task": task,
@@ -93,18 +92,12 @@ class Figures:
         }
 
 
-class FigureFile:
-    """Lines of JSON at the end of a file that several processes may write to at once."""
+def figure_file(path: str | Path) -> IO[bytes]:
+    """The end of a file that several processes may write to at once."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    # Without a buffer each line is one write with O_APPEND: lines of different processes never mix.
+    return open(path, "ab", buffering=0)
 
-    def __init__(self, path: str | Path) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        # One write a line, with O_APPEND: lines of different processes never mix.
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
 
-    def write(self, line: dict[str, Any]) -> None:
-        os.write(self._fd, (json.dumps({**line, "timestamp": timestamp(time.time())}) + "\n").encode())
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+def write_line(file: IO[bytes], line: dict[str, Any]) -> None:
+    file.write((json.dumps({**line, "timestamp": timestamp(time.time())}) + "\n").encode())

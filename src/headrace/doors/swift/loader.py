@@ -22,7 +22,7 @@ from typing import Any
 from headrace.doors.swift.figures import Figure
 from headrace.doors.swift.options import Options, names_checked
 from headrace.doors.swift.running import Running
-from headrace.doors.swift.validate import validate as dry_run
+from headrace.doors.swift.work import validate as dry_run
 from headrace.errors import BadOption, Closed, HeadraceError
 from headrace.loader import Loader, Stats
 from headrace.plan.world import World
@@ -140,8 +140,7 @@ class SwiftLoader(Iterator[Any]):
         running = self._started("iterated")
         if self._at >= running.length:
             running.log.info("epoch", epoch=self._epoch, batches=self._at)
-            if running.figures is not None:
-                running.figures.pause()
+            running.figures.pause()
             self._epoch += 1
             self._at = 0
             raise StopIteration
@@ -197,7 +196,7 @@ class SwiftLoader(Iterator[Any]):
             in_flight=options.message_queue_size,
             window=options.window * options.worker_per_consumer,
             decode_threads=options.decode_threads,
-            figures={} if running is None or running.figures is None else running.figures.total(),
+            figures={} if running is None else dict(running.figures.total),
             engine=None if running is None else running.loader.stats(),
         )
 

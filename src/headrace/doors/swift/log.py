@@ -16,18 +16,21 @@ import contextlib
 import json
 import logging
 import logging.handlers
+import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import BadOption, meant
 
 FILE_BYTES = 10 * 1024 * 1024
 BACKUPS = 2
 LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
-SUFFIXES = (".json", ".log")
+ENDINGS = (".json", ".log")
 _used: set[str] = set()
 
 
@@ -36,8 +39,10 @@ class LogTo:
     """Where log lines go, and from which level on."""
 
     path: str | None = None
+    """The prefix, without the ending of the files."""
     stdout: bool = False
     level: int = logging.DEBUG
+    ending: str = ENDINGS[0]
 
     @classmethod
     def of(cls, logger: object) -> "LogTo | None":
@@ -57,14 +62,14 @@ class LogTo:
         path = logger.get("path")
         if path is not None and not isinstance(path, str | Path):
             raise BadOption(f"logger path must be a file prefix, not {path!r}")
-        return cls(None if path is None else str(path), bool(logger.get("stdout", False)), LEVELS[str(level).upper()])
+        # A prefix that ends in .json or .log says which ending the files get.
+        ending = next((ending for ending in ENDINGS if str(path).endswith(ending)), "")
+        prefix = None if path is None else str(path).removesuffix(ending)
+        return cls(prefix, bool(logger.get("stdout", False)), LEVELS[str(level).upper()], ending or ENDINGS[0])
 
     def file(self, name: str) -> Path | None:
-        """The file of one logger; a prefix that ends in .json or .log says which ending the files get."""
-        if self.path is None:
-            return None
-        ending = next((s for s in SUFFIXES if self.path.endswith(s)), "")
-        return Path(f"{self.path.removesuffix(ending)}_{name}{ending or SUFFIXES[0]}")
+        """The file of one logger."""
+        return None if self.path is None else Path(f"{self.path}_{name}{self.ending}")
 
     @contextlib.contextmanager
     def claimed(self) -> "Iterator[LogTo]":
@@ -72,13 +77,12 @@ class LogTo:
         if self.path is None:
             yield self
             return
-        ending = next((s for s in SUFFIXES if self.path.endswith(s)), "")
-        plain, number = self.path.removesuffix(ending), 1
-        while (name := str(Path(plain).absolute()) + (f"-{number}" if number > 1 else "")) in _used:
-            number += 1
+        numbered = (f"{self.path}-{number}" if number > 1 else self.path for number in count(1))
+        free = next(path for path in numbered if os.path.abspath(path) not in _used)
+        name = os.path.abspath(free)  # the working directory may change meanwhile
         _used.add(name)
         try:
-            yield replace(self, path=(plain if number == 1 else f"{plain}-{number}") + ending)
+            yield replace(self, path=free)
         finally:
             _used.discard(name)
 
@@ -87,38 +91,30 @@ _KEYS = ("path", "stdout", "level")
 _HAS = "it has path, stdout and level"
 
 
-class Log:
-    """One logger; without a place to write to it costs one comparison a call."""
+class Log(logging.LoggerAdapter[logging.Logger]):
+    """One logger of events and their fields; without a place to write to it costs one comparison a call."""
 
     def __init__(self, to: LogTo | None, name: str, file: str | None = None) -> None:
-        self._log = logging.Logger(name, sys.maxsize if to is None else to.level)
-        self.detailed = self._log.isEnabledFor(logging.DEBUG)
+        super().__init__(logging.Logger(name, sys.maxsize if to is None else to.level))
+        self.detailed = self.isEnabledFor(logging.DEBUG)
         """Whether debug lines are wanted: ask before gathering what is dear."""
-        if to is None:
-            return
-        path = to.file(file or name)
+        path = None if to is None else to.file(file or name)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._add(logging.handlers.RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=BACKUPS))
-        if to.stdout:
+        if to is not None and to.stdout:
             self._add(logging.StreamHandler(sys.stdout))
 
     def _add(self, handler: logging.Handler) -> None:
         handler.setFormatter(_Line())
-        self._log.addHandler(handler)
+        self.logger.addHandler(handler)
 
-    def debug(self, event: str, **fields: object) -> None:
-        self._log.debug(event, extra={"fields": fields})
-
-    def info(self, event: str, **fields: object) -> None:
-        self._log.info(event, extra={"fields": fields})
-
-    def error(self, event: str, **fields: object) -> None:
-        self._log.error(event, extra={"fields": fields})
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, {"extra": {"fields": kwargs}}
 
     def close(self) -> None:
-        for handler in list(self._log.handlers):
-            self._log.removeHandler(handler)
+        for handler in list(self.logger.handlers):
+            self.logger.removeHandler(handler)
             handler.close()
 
 

@@ -7,14 +7,16 @@ for, no more: the next call gives the next batch.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from functools import partial
+from typing import Any, Generic, TypeVar
 
-from headrace.doors.swift import figures as figures
-from headrace.doors.swift.device import Prefetcher, move
-from headrace.doors.swift.figures import FigureFile, Figures
+from headrace.device import lane_to
+from headrace.doors.swift import figures
+from headrace.doors.swift.figures import Figures
 from headrace.doors.swift.log import Log, LogTo
 from headrace.doors.swift.options import Options
 from headrace.doors.swift.work import WORDS, Packet, Prepare, Workshop, decode
@@ -32,6 +34,8 @@ RESTARTS = 10_000
 """Dead workers replaced in the life of a loader; a batch that kills its worker twice is an error long before."""
 
 ToDevice = Callable[[Any, Any], Any]
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 
 class Running:
@@ -44,11 +48,12 @@ class Running:
         try:
             log_to = None if options.logger is None else self._closing.enter_context(options.logger.claimed())
             self.log = self._log(log_to, f"Dataloader-{consumer}")
-            self.figures = self._figures(log_to) if options.benchmark else None
+            self.figures = self._figures(log_to)
             self.loader = self._loader(log_to)
             self._closing.callback(self.loader.close)
             self._threads = self._decode_threads()
-            self._device, self._to_device = device, to_device or move
+            self._device, self._to_device = device, to_device
+            self._lane = None if device is None or to_device is not None else lane_to(device)
             self._stream: Epoch[Packet] | None = None
             self.begin(epoch)
         except BaseException:
@@ -65,14 +70,13 @@ class Running:
     def _figures(self, log_to: LogTo | None) -> Figures:
         write: Callable[[dict[str, Any]], None] | None = None
         if self.options.benchmark_file is not None:
-            file = FigureFile(self.options.benchmark_file)
-            self._closing.callback(file.close)
-            write = file.write
+            file = self._closing.enter_context(figures.figure_file(self.options.benchmark_file))
+            write = partial(figures.write_line, file)
         elif log_to is not None:
-            write = self._write_figure
-        return Figures(self.options.data_queue_size, self.consumer, write)
+            write = self._log_figure
+        return Figures(self.options.data_queue_size if self.options.benchmark else None, self.consumer, write)
 
-    def _write_figure(self, line: dict[str, Any]) -> None:
+    def _log_figure(self, line: dict[str, Any]) -> None:
         worker = line.get("worker")
         log = self.log if worker is None else self._parents[worker % self.options.worker_per_consumer]
         log.info("benchmark", **line)
@@ -128,6 +132,10 @@ class Running:
         return lambda: decoded
 
     def _begin_moving(self, batch: object) -> Callable[[], Any]:
+        if self._lane is not None:
+            copy = self._counted(figures.TRANSFER, *_timed(self._lane.begin, batch))
+            return partial(self._lane.finish, *copy)
+        assert self._to_device is not None
         moved = self._counted(figures.TRANSFER, *_timed(self._to_device, batch, self._device))
         return lambda: moved
 
@@ -150,8 +158,6 @@ class Running:
         self._next = self._stages()
 
     def next(self) -> Any:
-        if self.figures is None:
-            return self._next()
         self.figures.ask()
         batch = self._next()
         self.figures.give()
@@ -165,7 +171,7 @@ class Running:
         log = self._parents[packet.worker % self.options.worker_per_consumer]
         if log.detailed:
             log.debug("received", seconds=packet.seconds)
-        if self.figures is not None and packet.seconds is not None:
+        if packet.seconds is not None:
             collect, collate, serialize = packet.seconds
             self.figures.add(figures.COLLECT, collect, packet.worker)
             self.figures.add(figures.COLLATE, collate, packet.worker)
@@ -174,8 +180,7 @@ class Running:
         return packet.batch
 
     def _counted(self, task: str, seconds: float, result: object) -> Any:
-        if self.figures is not None:
-            self.figures.add(task, seconds)
+        self.figures.add(task, seconds)
         return result
 
     def _check(self, packet: Packet) -> None:
@@ -193,3 +198,45 @@ def _timed(work: Callable[..., Any], *arguments: object) -> tuple[float, Any]:
     started = time.perf_counter()
     result = work(*arguments)
     return time.perf_counter() - started, result
+
+
+class Prefetcher(Generic[In, Out]):
+    """Begins work on `depth` items of an endless stream before they are asked for.
+
+    `pull()` gives the next item, `begin(item)` a function that gives its result, and a call of this object the next
+    result. An error waits for the turn of the item it belongs to; nothing is pulled beyond it before. An interrupt of
+    the user's costs no item: the next call goes on where this one was.
+    """
+
+    def __init__(self, pull: Callable[[], In], begin: Callable[[In], Callable[[], Out]], depth: int) -> None:
+        self._pull = pull
+        self._begin = begin
+        self._depth = depth
+        self._pulled: list[In] = []
+        self._line: deque[Callable[[], Out] | Exception] = deque()
+
+    def __call__(self) -> Out:
+        line = self._line
+        while len(line) <= self._depth and not (line and isinstance(line[-1], Exception)):
+            line.append(self._next())
+        try:
+            begun = line[0]
+            if isinstance(begun, Exception):
+                raise begun
+            result = begun()
+        except Exception:
+            line.popleft()
+            raise
+        line.popleft()
+        return result
+
+    def _next(self) -> Callable[[], Out] | Exception:
+        begun: Callable[[], Out] | Exception
+        try:
+            if not self._pulled:
+                self._pulled.append(self._pull())
+            begun = self._begin(self._pulled[0])
+        except Exception as error:
+            begun = error
+        self._pulled.clear()
+        return begun

@@ -12,16 +12,18 @@ gets what the encoder gave.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from headrace.doors.swift.log import Log, LogTo
+from headrace.doors.swift.options import Options
 from headrace.doors.swift.plan import ArcPlan
+from headrace.engine.wire import codec
 from headrace.engine.wire.words import Words
 from headrace.op import Each, Here, place
 from headrace.ops.shape.collate import collate
-from headrace.plan.seed import key, seed_globals
+from headrace.plan.seed import BorrowedGlobals, key, seed_globals
 
 
 class Packet(NamedTuple):
@@ -86,17 +88,16 @@ class Workshop:
     plan: ArcPlan
     consumer: int
     log_to: LogTo | None
-    number: int = -1
+    number: int = field(init=False, default=-1)
     """Of this worker, among the workers of all consumers."""
-    _log: Log | None = None
-    _dataset: Any = None
-    _length: int | None = None
-    _here: Here | None = None
+    _log: Log | None = field(init=False, default=None)
+    _dataset: Any = field(init=False, default=None)
+    _length: int | None = field(init=False, default=None)
+    _here: Here | None = field(init=False, default=None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What was filled in here stays here: a profile runs it in the consumer, which may start workers after that.
-        made = (self.dataset_class, self.dataset_kwargs, self.collate_fn, self.batch_encoder, self.timed)
-        return (Workshop, (*made, self.plan, self.consumer, self.log_to))
+        return Workshop, tuple(getattr(self, given.name) for given in fields(self) if given.init)
 
     def enter(self, worker: int) -> None:
         """The first call in a worker process."""
@@ -119,8 +120,7 @@ class Workshop:
             # The same in every worker: a dataset that draws at its making is the same dataset everywhere.
             seed_globals(key(self.plan.seed, "swift", "construct"))
             self._dataset, self._length = construct(self.dataset_class, self.dataset_kwargs)
-            if self._log is None:  # no worker called enter(): somebody profiles
-                self._log = Log(None, "Worker")
+            self._log = self._log or Log(None, "Worker")  # no worker called enter(): somebody profiles
             self._log.info("dataset", length=self._length, seconds=round(time.perf_counter() - started, 6))
         return self._length
 
@@ -215,3 +215,33 @@ def decode(packed: tuple[str, Any], decoder: Callable[[Any], Any]) -> Any:
     raw = memoryview(array)
     with NamedStep("decode"):
         return decoder(raw if kind == "memoryview" else bytes(raw) if kind == "bytes" else bytearray(raw))
+
+
+def validate(options: Options) -> None:
+    """Make the first batch here, all the way to what the training loop would get: a mistake shows before any worker
+    starts.
+
+    The error keeps its type; a note names the step. The dataset is thrown away afterwards, and the caller's random
+    generators are left as they were.
+    """
+    spot = place.spot
+    try:
+        with BorrowedGlobals():
+            seed_globals(key(options.seed, "swift", "construct"))
+            dataset, length = construct(options.dataset_class, options.dataset_kwargs)
+            here = Here(sample_key(options.seed, 0), 0, 0)
+            samples = collect(dataset, range(min(options.batch_size, length)), here)
+            if samples:
+                _travel(assemble(samples, options.collate_fn), options)
+    finally:
+        place.spot = spot
+
+
+def _travel(batch: object, options: Options) -> None:
+    if options.batch_encoder is not None and options.batch_decoder is not None:
+        decode(encode(batch, options.batch_encoder), options.batch_decoder)
+        return
+    with NamedStep("encode"), WORDS:
+        head, buffers = codec.pack(batch)
+    with NamedStep("decode"):
+        codec.load(head, buffers)
