@@ -19,10 +19,6 @@ from headrace.errors import BadOption
 # What a user sets by hand to overrule every launcher; `headrace run` never sets these.
 OWN_RANK = "HEADRACE_RANK"
 OWN_RANKS = "HEADRACE_WORLD_SIZE"
-OWN_LOCAL_RANK = "HEADRACE_LOCAL_RANK"
-OWN_LOCAL_RANKS = "HEADRACE_LOCAL_WORLD_SIZE"
-OWN_NODE = "HEADRACE_NODE_RANK"
-OWN_NODES = "HEADRACE_NODES"
 
 # What `headrace run` says: "rank/ranks" of the process that it started.
 OWN_RUN = "HEADRACE_RUN"
@@ -45,40 +41,34 @@ GROUP_RANK = "GROUP_RANK"
 GROUP_RANKS = "GROUP_WORLD_SIZE"
 MASTER_ADDR = "MASTER_ADDR"
 MASTER_PORT = "MASTER_PORT"
-JAX_COORDINATOR = "JAX_COORDINATOR_ADDRESS"
 RUN_ID = "TORCHELASTIC_RUN_ID"
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # "1": ranks make a store of their own, instead of using the agent's
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
+JAX_COORDINATOR = "JAX_COORDINATOR_ADDRESS"
+OMPI_RANK = "OMPI_COMM_WORLD_RANK"
+OMPI_RANKS = "OMPI_COMM_WORLD_SIZE"
+OMPI_LOCAL_RANKS = "OMPI_COMM_WORLD_LOCAL_SIZE"
+PMI_RANKS = "PMI_SIZE"
 SLURM_PROCID = "SLURM_PROCID"
 SLURM_STEP_ID = "SLURM_STEP_ID"
 SLURM_NODEID = "SLURM_NODEID"
 SLURM_TASKS_PER_NODE = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
 SLURM_PTY = "SLURM_PTY_PORT"  # only the one task of `srun --pty` has it
-
-OMPI_RANK = "OMPI_COMM_WORLD_RANK"
-OMPI_RANKS = "OMPI_COMM_WORLD_SIZE"
-OMPI_LOCAL_RANKS = "OMPI_COMM_WORLD_LOCAL_SIZE"
-
-PALS_RANK = "PALS_RANKID"
-PMI_RANKS = "PMI_SIZE"
 FLUX_NODES = "FLUX_JOB_NNODES"
 PET_NODES = "PET_NNODES"
 PET_NODE = "PET_NODE_RANK"
 PET_LOCAL_RANKS = "PET_NPROC_PER_NODE"
 TF_CONFIG = "TF_CONFIG"
 TPU_HOSTS = "TPU_WORKER_HOSTNAMES"
-TPU_ID = "TPU_WORKER_ID"
 KUBERNETES_INDEX = "JOB_COMPLETION_INDEX"
-KUBERNETES_HOST = "KUBERNETES_SERVICE_HOST"
-CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 # What `headrace run` sets besides the ranks.
 OMP_THREADS = "OMP_NUM_THREADS"
 UNBUFFERED = "PYTHONUNBUFFERED"
-DEVICES = (CUDA_DEVICES, "HIP_VISIBLE_DEVICES")
+DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 FORWARDED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")  # to other machines, as PopRun does
 
@@ -88,14 +78,14 @@ class Launcher:
     """Where one launcher writes each field; of several names the first that is set counts."""
 
     name: str
-    marks: tuple[str, ...] = ()  # the first one set: this launcher speaks; all of them must be set for it to be whole
-    rank: tuple[str, ...] = ()
-    ranks: tuple[str, ...] = ()
-    local_rank: tuple[str, ...] = ()
-    local_ranks: tuple[str, ...] = ()
-    node: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    alone: bool = False  # starts one process a machine (or pod), so local fields need no variable
+    marks: tuple[str, ...]  # the first one set: this launcher speaks; all of them must be set for it to be whole
+    rank: tuple[str, ...]
+    ranks: tuple[str, ...]
+    local_rank: tuple[str, ...]
+    local_ranks: tuple[str, ...]
+    node: tuple[str, ...]
+    nodes: tuple[str, ...]
+    alone: bool  # starts one process a machine (or pod), so local fields need no variable
 
     def speaks(self, environ: Mapping[str, str]) -> bool:
         """Whether it has left traces; without a mark, a rank or a number of ranks is one."""
@@ -106,155 +96,70 @@ class Launcher:
         return tuple(dict.fromkeys(self.marks + self.rank + self.ranks))
 
 
-OWN = Launcher(
-    "headrace variables",
-    marks=(OWN_RANK,),
-    rank=(OWN_RANK,),
-    ranks=(OWN_RANKS,),
-    local_rank=(OWN_LOCAL_RANK,),
-    local_ranks=(OWN_LOCAL_RANKS,),
-    node=(OWN_NODE,),
-    nodes=(OWN_NODES,),
-)
+def _launcher(
+    name: str, marks: str, rank: str = "", ranks: str = "", local_rank: str = "", local_ranks: str = "", node: str = "",
+    nodes: str = "", *, alone: bool = False,
+) -> Launcher:  # fmt: skip
+    """A row of the table below: names of variables, with spaces between those that say the same."""
+    columns = [tuple(names.split()) for names in (marks, rank, ranks, local_rank, local_ranks, node, nodes)]
+    return Launcher(name, *columns, alone=alone)
 
+
+_TORCHS = (RANK, RANKS, LOCAL_RANK, LOCAL_RANKS, GROUP_RANK, GROUP_RANKS)
+OWN = _launcher(
+    "headrace variables", OWN_RANK, OWN_RANK, OWN_RANKS, "HEADRACE_LOCAL_RANK", "HEADRACE_LOCAL_WORLD_SIZE",
+    "HEADRACE_NODE_RANK", "HEADRACE_NODES",
+)  # fmt: skip
 # What `headrace run` sets are torch's variables; the mark says that they are still its own.
-RUN = Launcher(
-    "headrace run",
-    marks=(OWN_RUN,),
-    rank=(RANK,),
-    ranks=(RANKS,),
-    local_rank=(LOCAL_RANK,),
-    local_ranks=(LOCAL_RANKS,),
-    node=(GROUP_RANK,),
-    nodes=(GROUP_RANKS,),
-)
+RUN = _launcher("headrace run", OWN_RUN, *_TORCHS)
 
 # The order is the order of trust: a launcher started by another one stands before it. `srun torchrun` leaves both sets
 # in the environment, and only torchrun's is about this process.
+# fmt: off
 LAUNCHERS = (
-    Launcher(
-        "poprun",
-        marks=(POPDIST_TOTAL_REPLICAS,),
-        rank=(OMPI_RANK,),
-        ranks=(OMPI_RANKS,),
-        local_rank=("POPDIST_LOCAL_INSTANCE_INDEX",),
-        local_ranks=(OMPI_LOCAL_RANKS,),
-    ),
-    Launcher(
-        "torchrun",
-        marks=(RUN_ID,),
-        rank=(RANK,),
-        ranks=(RANKS,),
-        local_rank=(LOCAL_RANK,),
-        local_ranks=(LOCAL_RANKS,),
-        node=(GROUP_RANK,),
-        nodes=(GROUP_RANKS,),
-    ),
-    Launcher(
-        "torch variables",
-        rank=(RANK,),
-        ranks=(RANKS,),
-        local_rank=(LOCAL_RANK,),
-        local_ranks=(LOCAL_RANKS,),
-        node=("NODE_RANK", GROUP_RANK),
-        nodes=(GROUP_RANKS,),
-    ),
-    Launcher(
-        "horovod",
-        rank=("HOROVOD_RANK",),
-        ranks=("HOROVOD_SIZE",),
-        local_rank=("HOROVOD_LOCAL_RANK",),
-        local_ranks=("HOROVOD_LOCAL_SIZE",),
-        node=("HOROVOD_CROSS_RANK",),
-        nodes=("HOROVOD_CROSS_SIZE",),
-    ),
-    Launcher(
-        "jax variables",
-        marks=(JAX_COORDINATOR,),
-        rank=("JAX_PROCESS_ID", "JAX_PROCESS_INDEX"),
-        ranks=("JAX_NUM_PROCESSES", "JAX_PROCESS_COUNT"),
-    ),
-    Launcher("tf_config", marks=(TF_CONFIG,), alone=True),
-    Launcher(
-        "openmpi",
-        rank=(OMPI_RANK,),
-        ranks=(OMPI_RANKS,),
-        local_rank=("OMPI_COMM_WORLD_LOCAL_RANK",),
-        local_ranks=(OMPI_LOCAL_RANKS,),
-        # not OMPI_COMM_WORLD_NODE_RANK: that is this process's number on its node, not the node's number
-    ),
-    Launcher(
-        "mvapich2",
-        rank=("MV2_COMM_WORLD_RANK",),
-        ranks=("MV2_COMM_WORLD_SIZE",),
-        local_rank=("MV2_COMM_WORLD_LOCAL_RANK",),
-        local_ranks=("MV2_COMM_WORLD_LOCAL_SIZE",),
-    ),
-    Launcher(
-        "pals",
-        marks=(PALS_RANK,),
-        rank=(PALS_RANK,),
-        ranks=("PALS_SIZE", PMI_RANKS),
-        local_rank=("PALS_LOCAL_RANKID",),
-        local_ranks=("PALS_LOCAL_SIZE",),
-        node=("PALS_NODEID",),
-    ),
-    Launcher(
-        "flux",
-        rank=("FLUX_TASK_RANK",),
-        ranks=("FLUX_JOB_SIZE",),
-        local_rank=("FLUX_TASK_LOCAL_ID",),
-    ),
-    Launcher(
-        "jsrun",
-        rank=("JSM_NAMESPACE_RANK",),
-        ranks=("JSM_NAMESPACE_SIZE",),
-        local_rank=("JSM_NAMESPACE_LOCAL_RANK",),
-        local_ranks=("JSM_NAMESPACE_LOCAL_SIZE",),
-    ),
-    Launcher(
-        "mpich",
-        rank=("PMI_RANK",),
-        ranks=(PMI_RANKS,),
-        local_rank=("MPI_LOCALRANKID",),
-        local_ranks=("MPI_LOCALNRANKS",),
-    ),
-    Launcher(
-        "slurm",
-        marks=(SLURM_PROCID, SLURM_STEP_ID),
-        rank=(SLURM_PROCID,),
-        # the step, not the allocation: a step may be smaller
-        ranks=("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
-        local_rank=("SLURM_LOCALID",),
-        node=(SLURM_NODEID,),
-        nodes=("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
-    ),
-    Launcher("kubeflow", marks=(PET_NODES, PET_NODE), alone=True),
-    Launcher("tpu", marks=(TPU_HOSTS,), rank=(TPU_ID,), alone=True),
-    Launcher(
-        "kubernetes",
-        marks=(KUBERNETES_INDEX, KUBERNETES_HOST),
-        rank=(KUBERNETES_INDEX,),
-        ranks=(OWN_RANKS,),  # the number of pods is not in a pod's environment
-        alone=True,
-    ),
+    #         name, marks,
+    #         rank, ranks, local rank, local ranks, node, nodes
+    _launcher("poprun", POPDIST_TOTAL_REPLICAS,
+              OMPI_RANK, OMPI_RANKS, "POPDIST_LOCAL_INSTANCE_INDEX", OMPI_LOCAL_RANKS),
+    _launcher("torchrun", RUN_ID, *_TORCHS),
+    _launcher("torch variables", "",
+              RANK, RANKS, LOCAL_RANK, LOCAL_RANKS, f"NODE_RANK {GROUP_RANK}", GROUP_RANKS),
+    _launcher("horovod", "",
+              "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK",
+              "HOROVOD_CROSS_SIZE"),
+    _launcher("jax variables", JAX_COORDINATOR,
+              "JAX_PROCESS_ID JAX_PROCESS_INDEX", "JAX_NUM_PROCESSES JAX_PROCESS_COUNT"),
+    _launcher("tf_config", TF_CONFIG, alone=True),
+    # not OMPI_COMM_WORLD_NODE_RANK: that is this process's number on its node, not the node's number
+    _launcher("openmpi", "",
+              OMPI_RANK, OMPI_RANKS, "OMPI_COMM_WORLD_LOCAL_RANK", OMPI_LOCAL_RANKS),
+    _launcher("mvapich2", "",
+              "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    _launcher("pals", "PALS_RANKID",
+              "PALS_RANKID", f"PALS_SIZE {PMI_RANKS}", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID"),
+    _launcher("flux", "",
+              "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
+    _launcher("jsrun", "",
+              "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"),
+    _launcher("mpich", "",
+              "PMI_RANK", PMI_RANKS, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    # the step, not the allocation: a step may be smaller
+    _launcher("slurm", f"{SLURM_PROCID} {SLURM_STEP_ID}",
+              SLURM_PROCID, "SLURM_STEP_NUM_TASKS SLURM_NTASKS SLURM_NPROCS", "SLURM_LOCALID", "", SLURM_NODEID,
+              "SLURM_STEP_NUM_NODES SLURM_NNODES"),
+    _launcher("kubeflow", f"{PET_NODES} {PET_NODE}", alone=True),
+    _launcher("tpu", TPU_HOSTS, "TPU_WORKER_ID", alone=True),
+    # the number of pods is not in a pod's environment
+    _launcher("kubernetes", f"{KUBERNETES_INDEX} KUBERNETES_SERVICE_HOST",
+              KUBERNETES_INDEX, OWN_RANKS, alone=True),
 )
+# fmt: on
 
 # What tells two jobs apart. All that is set is joined: each alone may be a default that every job has.
 _JOB = (
-    RUN_ID,
-    RESTARTS,
-    MASTER_ADDR,
-    MASTER_PORT,
-    "PMIX_NAMESPACE",
-    "SLURM_JOB_ID",
-    SLURM_STEP_ID,
-    "SLURM_RESTART_COUNT",
-    "FLUX_JOB_ID",
-    "PALS_APID",
-    "LSB_JOBID",
-    "PBS_JOBID",
-)
+    RUN_ID, RESTARTS, MASTER_ADDR, MASTER_PORT, "PMIX_NAMESPACE", "SLURM_JOB_ID", SLURM_STEP_ID, "SLURM_RESTART_COUNT",
+    "FLUX_JOB_ID", "PALS_APID", "LSB_JOBID", "PBS_JOBID",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ are listed here can be called.
 
 import ast
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,10 +45,7 @@ def from_json(text: str, where: str) -> list[Call]:
 
 
 def from_file(path: Path) -> list[Call]:
-    return list(_lines(path))
-
-
-def _lines(path: Path) -> Iterator[Call]:
+    calls: list[Call] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         where = f"{path}:{number}"
         try:
@@ -61,7 +57,9 @@ def _lines(path: Path) -> Iterator[Call]:
         call = body[0].value if isinstance(body[0], ast.Expr) else None
         if len(body) != 1 or not isinstance(call, ast.Call) or call.keywords:
             raise _not_a_call(where, line)
-        yield Call(_known(ast.unparse(call.func), where), tuple(_argument(a, where, line) for a in call.args), where)
+        arguments = tuple(_argument(argument, where, line) for argument in call.args)
+        calls.append(Call(_known(ast.unparse(call.func), where), arguments, where))
+    return calls
 
 
 def _argument(node: ast.expr, where: str, line: str) -> Any:

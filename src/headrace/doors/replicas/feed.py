@@ -31,7 +31,6 @@ WORDS = Words(
         ("look at it with workers=0", "look at it with num_workers=0"),
     ),
 )
-_END = object()
 
 
 class SharingStrategy(enum.StrEnum):
@@ -168,16 +167,17 @@ class EpochFeeder:
                 yield batch
             return
         onwards = self._ahead is not None and self._ahead.load_indefinitely
-        for batch in chain(first, _told(epoch)):
-            self.taken += 1
-            self._before = None
-            if onwards and self.taken == steps:
-                # This was the last one: end the epoch now, so that its workers are free for the next.
-                surplus = list(epoch)
-                assert not surplus, "an epoch delivers exactly its steps"
-                self._begin()
-                onwards = False
-            yield self._finish(batch)
+        with WORDS:
+            for batch in chain(first, epoch):
+                self.taken += 1
+                self._before = None
+                if onwards and self.taken == steps:
+                    # This was the last one: end the epoch now, so that its workers are free for the next.
+                    surplus = list(epoch)
+                    assert not surplus, "an epoch delivers exactly its steps"
+                    self._begin()
+                    onwards = False
+                yield self._finish(batch)
         if onwards:
             self._begin()
 
@@ -206,16 +206,6 @@ class EpochFeeder:
     def _open(self) -> Epoch[Any]:
         with WORDS:
             return iter(self.loader)
-
-
-def _told(epoch: Epoch[Any]) -> Iterator[Any]:
-    """The batches; errors in the words of this door."""
-    while True:
-        with WORDS:
-            batch = next(epoch, _END)
-        if batch is _END:
-            return
-        yield batch
 
 
 def one_by_one(pipe: Pipe[Any]) -> Pipe[Any]:

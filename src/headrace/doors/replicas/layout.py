@@ -32,10 +32,10 @@ class Layout:
 
     @classmethod
     def of(cls, options: Options) -> Self:
-        v = options.values
         return cls(
-            v.device_iterations, v.gradient_accumulation, v.replication_factor, v.input_group_size, v.input_group_type
-        )
+            options.device_iterations, options.gradient_accumulation, options.replication_factor,
+            options.input_group_size, options.input_group_type,
+        )  # fmt: skip
 
     @property
     def groups(self) -> int:

@@ -57,16 +57,16 @@ class popdist:
 
     @staticmethod
     def getNumTotalReplicas() -> int:
-        told = env.replicas()
-        return 1 if told is None else told.total
+        return (env.replicas() or _ONE).total
 
     @staticmethod
     def getNumLocalReplicas() -> int:
-        told = env.replicas()
-        return 1 if told is None else told.local
+        return (env.replicas() or _ONE).local
 
     @staticmethod
     def getReplicaIndexOffset() -> int:
         """The number, in the whole job, of the first replica of this process."""
-        told = env.replicas()
-        return 0 if told is None else told.offset
+        return (env.replicas() or _ONE).offset
+
+
+_ONE = env.Replicas(1, 1, 0)

@@ -10,12 +10,12 @@ Besides calls, values come from JSON (`from_json`), from a file with one call a 
 new object, from JSON in the environment (`DEFAULTS`).
 """
 
-import dataclasses
 import enum
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from headrace.doors.replicas import calls as replicas_calls
+from headrace.doors.replicas.tensors import seed_torch
 from headrace.errors import BadOption
 from headrace.plan.world import World
 from headrace.ranks import env
@@ -34,18 +34,24 @@ class CommGroupType(enum.StrEnum):
     NoGrouping = "NoGrouping"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Values:
-    """All that the options say, as a value."""
+T = TypeVar("T")
 
-    world: World
-    device_iterations: int = 1
-    gradient_accumulation: int = 1
-    replication_factor: int = 1
-    input_group_size: int = 1
-    input_group_type: CommGroupType = CommGroupType.Consecutive
-    random_seed: int | None = None
-    synthetic_data: bool = False
+
+class OptionValue(Generic[T]):
+    """A value of the options: read as an attribute, changed by its setter alone."""
+
+    def __init__(self, default: T) -> None:
+        self.default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, options: "Options", owner: type) -> T:
+        value: T = options._values.get(self.name, self.default)
+        return value
+
+    def __set__(self, options: "Options", value: T) -> None:
+        raise AttributeError(f"{self.name} is changed by its setter: options.{self.name} cannot be assigned")
 
 
 class Options:
@@ -55,8 +61,17 @@ class Options:
     _owned: ClassVar[frozenset[str]] = frozenset()
     """Setters whose values belong to the launcher."""
 
+    device_iterations = OptionValue(1)
+    gradient_accumulation = OptionValue(1)
+    replication_factor = OptionValue(1)
+    input_group_size = OptionValue(1)
+    input_group_type = OptionValue(CommGroupType.Consecutive)
+    random_seed = OptionValue[int | None](None)
+    synthetic_data = OptionValue(False)
+    world = OptionValue(World())
+
     def __init__(self, *, world: World | None = None) -> None:
-        self._values = Values(detect() if world is None else world)
+        self._values: dict[str, Any] = {"world": detect() if world is None else world}
         self._frozen = False
         self.Training = Training(self)
         self.Distributed = Distributed(self)
@@ -70,15 +85,18 @@ class Options:
 
     def deviceIterations(self, device_iterations: int) -> Self:
         """Weight updates (or, without gradients, forward passes) whose data one step holds."""
-        return self._set("deviceIterations", device_iterations=_whole("deviceIterations", device_iterations))
+        count = _whole("deviceIterations", "device_iterations", device_iterations)
+        return self._set("deviceIterations", device_iterations=count)
 
     def replicationFactor(self, replication_factor: int) -> Self:
         """Copies of the model that this process drives."""
-        return self._set("replicationFactor", replication_factor=_whole("replicationFactor", replication_factor))
+        count = _whole("replicationFactor", "replication_factor", replication_factor)
+        return self._set("replicationFactor", replication_factor=count)
 
     def inputReplicaGrouping(self, input_group_size: int, input_group_type: CommGroupType | str) -> Self:
         """Replicas of one group receive the same samples."""
-        size, kind = _whole("inputReplicaGrouping", input_group_size), _group_type(input_group_type)
+        size = _whole("inputReplicaGrouping", "input_group_size", input_group_size)
+        kind = _group_type(input_group_type)
         if kind is CommGroupType.NoGrouping:
             size = 1
         check_groups(self.replication_factor, size, kind)
@@ -86,10 +104,8 @@ class Options:
 
     def randomSeed(self, random_seed: int) -> Self:
         """The seed of the shuffle and of all random values; torch's own generator is seeded too, if torch is loaded."""
-        seed = _whole("randomSeed", random_seed, least=0, most=2**64 - 1)
+        seed = _whole("randomSeed", "random_seed", random_seed, least=0, most=2**64 - 1)
         self._set("randomSeed", random_seed=seed)
-        from headrace.doors.replicas.tensors import seed_torch
-
         seed_torch(seed)
         return self
 
@@ -141,54 +157,22 @@ class Options:
 
     def toDict(self) -> dict[str, Any]:
         """Every value by its name, as plain data; a seed that was not set is left out."""
-        plain = {name: getattr(self._values, name) for name in Values.__slots__ if name != "world"}
+        plain = {name: getattr(self, name) for name, value in vars(Options).items() if isinstance(value, OptionValue)}
+        world = plain.pop("world")
         if plain["random_seed"] is None:
             del plain["random_seed"]
         plain["input_group_type"] = str(plain["input_group_type"])
-        world = self.world
         return plain | {"num_distributed_processes": world.share_ranks, "distributed_process_id": world.share_rank}
 
     def _set(self, setter: str, **values: Any) -> Self:
         if setter in self._owned:
             raise RuntimeError(f"Cannot call `{setter}` with {self._called}")
         self.checkIsFrozen()
-        self._values = dataclasses.replace(self._values, **values)
+        self._values = self._values | values
         return self
 
-    @property
-    def values(self) -> Values:
-        return self._values
-
-    @property
-    def world(self) -> World:
-        return self._values.world
-
-    @property
-    def device_iterations(self) -> int:
-        return self._values.device_iterations
-
-    @property
-    def replication_factor(self) -> int:
-        return self._values.replication_factor
-
-    @property
-    def input_group_size(self) -> int:
-        return self._values.input_group_size
-
-    @property
-    def input_group_type(self) -> CommGroupType:
-        return self._values.input_group_type
-
-    @property
-    def random_seed(self) -> int | None:
-        return self._values.random_seed
-
-    @property
-    def synthetic_data(self) -> bool:
-        return self._values.synthetic_data
-
     def __repr__(self) -> str:
-        return f"{self._called}({self._values})"
+        return f"{self._called}({', '.join(f'{name}={value}' for name, value in self.toDict().items())})"
 
 
 class LaunchedOptions(Options):
@@ -209,7 +193,7 @@ class LaunchedOptions(Options):
                 f"the launcher gives {told.local} of {told.total} replicas to this process, but there are "
                 f"{self.world.ranks} processes: all must drive equally many; start them with one launcher"
             )
-        self._values = dataclasses.replace(self._values, replication_factor=told.local)
+        self._values["replication_factor"] = told.local
 
 
 class Training:
@@ -220,13 +204,13 @@ class Training:
 
     def gradientAccumulation(self, gradient_accumulation: int) -> Self:
         """Micro-batches of each replica that one weight update takes."""
-        count = _whole("gradientAccumulation", gradient_accumulation)
+        count = _whole("gradientAccumulation", "gradient_accumulation", gradient_accumulation)
         self._options._set("Training.gradientAccumulation", gradient_accumulation=count)
         return self
 
     @property
     def gradient_accumulation(self) -> int:
-        return self._options.values.gradient_accumulation
+        return self._options.gradient_accumulation
 
 
 class Distributed:
@@ -282,22 +266,13 @@ def _group_type(given: Any) -> CommGroupType:
         raise _wrong("input_group_type", given, f"one of {', '.join(CommGroupType)}") from None
 
 
-def _whole(option: str, value: object, least: int = 1, most: int | None = None) -> int:
+def _whole(setter: str, option: str, value: object, least: int = 1, most: int | None = None) -> int:
+    """Errors of the type name the attribute that is set, as PopTorch's do."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(_READ_AS.get(option, option), value, int)
+        raise _wrong(option, value, int)
     if value < least or (most is not None and value > most):
-        raise BadOption(f"{option}({value}): give a number of at least {least}{f' and at most {most}' if most else ''}")
+        raise BadOption(f"{setter}({value}): give a number of at least {least}{f' and at most {most}' if most else ''}")
     return value
-
-
-_READ_AS = {
-    "deviceIterations": "device_iterations",
-    "gradientAccumulation": "gradient_accumulation",
-    "inputReplicaGrouping": "input_group_size",
-    "randomSeed": "random_seed",
-    "replicationFactor": "replication_factor",
-}
-"""The attribute that a setter sets; errors name that, as PopTorch's do."""
 
 
 def _wrong(option: str, value: object, expected: type | str) -> BadOption:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.doors.replicas.feed import LoadingJob, one_by_one
-from headrace.doors.replicas.joining import MicroBatches
 from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.partition import ContiguousShards, HandOn, LeftOut, share_of
-from headrace.doors.replicas.tensors import AsTorchHasIt
+from headrace.doors.replicas.tensors import AsTorchHasIt, MicroBatches
 from headrace.errors import BadOption
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import EndPolicy, Share
