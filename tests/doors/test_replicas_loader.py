@@ -83,7 +83,7 @@ def test_what_a_worker_loads_at_a_time_does_not_change_the_batches(made: list[Da
 def test_a_worker_loads_the_largest_piece_that_divides_a_step() -> None:
     for size, pieces in ((1, [1, 4]), (3, [2, 2]), (4, [4]), (None, [4])):
         loader = DataLoader(Options(), Numbers(50), 4, mode=DataLoaderMode.AsyncRebatched, rebatched_worker_size=size)
-        assert [stage.group for stage in loader._feed.loader.program.stages] == pieces
+        assert [stage.group for stage in loader.loader.program.stages] == pieces
 
 
 def test_a_worker_cannot_load_more_than_a_step_at_a_time() -> None:

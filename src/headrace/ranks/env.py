@@ -12,7 +12,7 @@ An empty value counts as not set.
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.errors import BadOption
 
@@ -51,6 +51,7 @@ JAX_COORDINATOR = "JAX_COORDINATOR_ADDRESS"
 OMPI_RANK = "OMPI_COMM_WORLD_RANK"
 OMPI_RANKS = "OMPI_COMM_WORLD_SIZE"
 OMPI_LOCAL_RANKS = "OMPI_COMM_WORLD_LOCAL_SIZE"
+PALS_RANK = "PALS_RANKID"
 PMI_RANKS = "PMI_SIZE"
 SLURM_PROCID = "SLURM_PROCID"
 SLURM_STEP_ID = "SLURM_STEP_ID"
@@ -78,14 +79,16 @@ class Launcher:
     """Where one launcher writes each field; of several names the first that is set counts."""
 
     name: str
-    marks: tuple[str, ...]  # the first one set: this launcher speaks; all of them must be set for it to be whole
-    rank: tuple[str, ...]
-    ranks: tuple[str, ...]
-    local_rank: tuple[str, ...]
-    local_ranks: tuple[str, ...]
-    node: tuple[str, ...]
-    nodes: tuple[str, ...]
-    alone: bool  # starts one process a machine (or pod), so local fields need no variable
+    marks: tuple[str, ...] = ()  # the first one set: this launcher speaks; all of them must be set for it to be whole
+    rank: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
+    local_rank: tuple[str, ...] = ()
+    local_ranks: tuple[str, ...] = ()
+    node: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    alone: bool = field(
+        default=False, kw_only=True
+    )  # starts one process a machine (or pod): local fields need no variable
 
     def speaks(self, environ: Mapping[str, str]) -> bool:
         """Whether it has left traces; without a mark, a rank or a number of ranks is one."""
@@ -96,12 +99,9 @@ class Launcher:
         return tuple(dict.fromkeys(self.marks + self.rank + self.ranks))
 
 
-def _launcher(
-    name: str, marks: str, rank: str = "", ranks: str = "", local_rank: str = "", local_ranks: str = "", node: str = "",
-    nodes: str = "", *, alone: bool = False,
-) -> Launcher:  # fmt: skip
-    """A row of the table below: names of variables, with spaces between those that say the same."""
-    columns = [tuple(names.split()) for names in (marks, rank, ranks, local_rank, local_ranks, node, nodes)]
+def _launcher(name: str, marks: str | tuple[str, ...], *fields: str | tuple[str, ...], alone: bool = False) -> Launcher:
+    """A row of the table below: in each column the name of a variable, or "", or several names that say the same."""
+    columns = [names if isinstance(names, tuple) else (names,) if names else () for names in (marks, *fields)]
     return Launcher(name, *columns, alone=alone)
 
 
@@ -123,20 +123,20 @@ LAUNCHERS = (
               OMPI_RANK, OMPI_RANKS, "POPDIST_LOCAL_INSTANCE_INDEX", OMPI_LOCAL_RANKS),
     _launcher("torchrun", RUN_ID, *_TORCHS),
     _launcher("torch variables", "",
-              RANK, RANKS, LOCAL_RANK, LOCAL_RANKS, f"NODE_RANK {GROUP_RANK}", GROUP_RANKS),
+              RANK, RANKS, LOCAL_RANK, LOCAL_RANKS, ("NODE_RANK", GROUP_RANK), GROUP_RANKS),
     _launcher("horovod", "",
               "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK",
               "HOROVOD_CROSS_SIZE"),
     _launcher("jax variables", JAX_COORDINATOR,
-              "JAX_PROCESS_ID JAX_PROCESS_INDEX", "JAX_NUM_PROCESSES JAX_PROCESS_COUNT"),
+              ("JAX_PROCESS_ID", "JAX_PROCESS_INDEX"), ("JAX_NUM_PROCESSES", "JAX_PROCESS_COUNT")),
     _launcher("tf_config", TF_CONFIG, alone=True),
     # not OMPI_COMM_WORLD_NODE_RANK: that is this process's number on its node, not the node's number
     _launcher("openmpi", "",
               OMPI_RANK, OMPI_RANKS, "OMPI_COMM_WORLD_LOCAL_RANK", OMPI_LOCAL_RANKS),
     _launcher("mvapich2", "",
               "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
-    _launcher("pals", "PALS_RANKID",
-              "PALS_RANKID", f"PALS_SIZE {PMI_RANKS}", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID"),
+    _launcher("pals", PALS_RANK,
+              PALS_RANK, ("PALS_SIZE", PMI_RANKS), "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID"),
     _launcher("flux", "",
               "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
     _launcher("jsrun", "",
@@ -144,13 +144,13 @@ LAUNCHERS = (
     _launcher("mpich", "",
               "PMI_RANK", PMI_RANKS, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     # the step, not the allocation: a step may be smaller
-    _launcher("slurm", f"{SLURM_PROCID} {SLURM_STEP_ID}",
-              SLURM_PROCID, "SLURM_STEP_NUM_TASKS SLURM_NTASKS SLURM_NPROCS", "SLURM_LOCALID", "", SLURM_NODEID,
-              "SLURM_STEP_NUM_NODES SLURM_NNODES"),
-    _launcher("kubeflow", f"{PET_NODES} {PET_NODE}", alone=True),
+    _launcher("slurm", (SLURM_PROCID, SLURM_STEP_ID),
+              SLURM_PROCID, ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"), "SLURM_LOCALID", "", SLURM_NODEID,
+              ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")),
+    _launcher("kubeflow", (PET_NODES, PET_NODE), alone=True),
     _launcher("tpu", TPU_HOSTS, "TPU_WORKER_ID", alone=True),
     # the number of pods is not in a pod's environment
-    _launcher("kubernetes", f"{KUBERNETES_INDEX} KUBERNETES_SERVICE_HOST",
+    _launcher("kubernetes", (KUBERNETES_INDEX, "KUBERNETES_SERVICE_HOST"),
               KUBERNETES_INDEX, OWN_RANKS, alone=True),
 )
 # fmt: on

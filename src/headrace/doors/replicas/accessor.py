@@ -4,10 +4,7 @@ A thin front: the loader's workers, window and shared memory do the work. So wha
 held and may change its shape and type from item to item, and an error arrives as the exception that was raised.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
-from headrace.doors.replicas.feed import EpochFeeder, LoadingJob, Prefetching, SharingStrategy, one_by_one
+from headrace.doors.replicas.feed import EpochLoader, LoadingJob, Prefetching, SharingStrategy, one_by_one
 from headrace.doors.replicas.loader import DataLoader, DataLoaderMode
 from headrace.doors.replicas.tensors import AsTorchHasIt
 from headrace.doors.replicas.tree import spread
@@ -15,7 +12,7 @@ from headrace.errors import BadOption, NoLength
 from headrace.pipe.graph import Pipe
 
 
-class AsynchronousDataAccessor:
+class AsynchronousDataAccessor(EpochLoader):
     """Items of `dataset`, up to `buffer_size` of them loaded ahead; `rebatched_size` joins and cuts batches."""
 
     def __init__(
@@ -29,21 +26,12 @@ class AsynchronousDataAccessor:
         rebatched_size: int | None = None,
     ) -> None:
         ahead = Prefetching(buffer_size, miss_sleep_time_in_ms, load_indefinitely, early_preload, sharing_strategy)
-        job = _job(dataset, rebatched_size)
-        self._steps = job.steps
-        self._feed = EpochFeeder(job, ahead.policy(1), ahead)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._feed)
+        super().__init__(_job(dataset, rebatched_size), ahead.policy(1), ahead)
 
     def __len__(self) -> int:
-        if self._steps is None:
+        if self._job.steps is None:
             raise NoLength("the length of this accessor is not known: what it reads has no len(), or is rebatched")
-        return self._steps
-
-    def terminate(self) -> None:
-        """Stop the process; iterating again is an error. Calling it twice is not."""
-        self._feed.close()
+        return self._job.steps
 
 
 def _job(dataset: object, rebatched_size: int | None) -> LoadingJob:

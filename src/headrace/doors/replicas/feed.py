@@ -1,4 +1,4 @@
-"""EpochFeeder: a headrace Loader as the replica-aware loader and the accessor run it, epoch by epoch.
+"""EpochLoader: a headrace Loader as the replica-aware loader and the accessor run it, epoch by epoch.
 
     Sync    an epoch begins with its first batch
     Async   the next epoch begins when the last batch of this one is handed out (`load_indefinitely`), and the first
@@ -17,7 +17,7 @@ from headrace.doors.replicas.partition import LeftOut
 from headrace.engine.epoch import Epoch
 from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import BadOption, meant
-from headrace.loader import Loader
+from headrace.loader import Loader, Stats
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import EndPolicy, Share
 from headrace.plan.world import World
@@ -109,12 +109,16 @@ class LoadingJob:
     synthetic: bool = False
 
 
-class EpochFeeder:
-    """Iterates a job; `ahead` is None where loading waits for the training loop."""
+class EpochLoader:
+    """What the replica-aware loader and the accessor have in common; `loader` is the Loader that runs inside.
+
+    `ahead` is None where loading waits for the training loop.
+    """
 
     def __init__(self, job: LoadingJob, policy: dict[str, Any], ahead: Prefetching | None = None) -> None:
         self.loader = Loader(job.pipe, world=job.world, ends=job.ends, seed=job.seed, **policy)
-        self.taken = 0
+        """The loader that runs: for `headrace.observe.profile` and whatever else takes a Loader."""
+        self._taken = 0
         """Batches handed out in the epoch at hand."""
         self._job = job
         self._steps = job.steps if job.certain else None
@@ -139,16 +143,25 @@ class EpochFeeder:
             epoch, self._before = self._open(), None
         return self._batches(epoch, first, done)
 
-    def state(self) -> dict[str, Any]:
-        """Where the batch handed out last stands."""
+    def state_dict(self) -> dict[str, Any]:
+        """Where the epoch stands, as plain data, the same on every process; loads with any mode and `num_workers`."""
         return self.loader.state_dict() if self._before is None else self._before
 
-    def resume(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on from a snapshot."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on where the snapshot was taken."""
         self._forget()
         self.loader.load_state_dict(state)
 
-    def close(self) -> None:
+    def stats(self) -> Stats:
+        """What has happened so far."""
+        return self.loader.stats()
+
+    def explain(self) -> str:
+        """The plan: what runs where, and what has shown since about the use of workers."""
+        return self.loader.explain()
+
+    def terminate(self) -> None:
+        """Stop the workers; iterating again is an error. Calling it twice is not."""
         self._closed = True
         self._forget()
         self.loader.close()
@@ -159,19 +172,19 @@ class EpochFeeder:
         self._first = []
 
     def _batches(self, epoch: Epoch[Any], first: list[Any], done: int) -> Iterator[Any]:
-        self.taken, steps = done, self._steps
+        self._taken, steps = done, self._steps
         if self._job.synthetic and steps:
             batch = self._finish(first[0] if first else next(epoch))
             epoch.close()
-            for self.taken in range(done + 1, steps + 1):
+            for self._taken in range(done + 1, steps + 1):
                 yield batch
             return
         onwards = self._ahead is not None and self._ahead.load_indefinitely
         with WORDS:
             for batch in chain(first, epoch):
-                self.taken += 1
+                self._taken += 1
                 self._before = None
-                if onwards and self.taken == steps:
+                if onwards and self._taken == steps:
                     # This was the last one: end the epoch now, so that its workers are free for the next.
                     surplus = list(epoch)
                     assert not surplus, "an epoch delivers exactly its steps"
@@ -190,10 +203,10 @@ class EpochFeeder:
             with WORDS:
                 self._first = [next(self._begun)]
         except StopIteration:
-            self.close()
+            self.terminate()
             raise BadOption("the data set is empty: an asynchronous loader needs at least one batch") from None
         except BaseException as error:
-            self.close()
+            self.terminate()
             error.add_note("headrace: while the first batch was loaded, so the asynchronous loader could not start")
             raise
 

@@ -14,18 +14,17 @@ order; they differ in who loads and how far ahead:
 
 import enum
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any, Literal
 
-from headrace.doors.replicas.feed import EpochFeeder, Prefetching
+from headrace.doors.replicas.feed import EpochLoader, Prefetching
 from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.options import Options
 from headrace.doors.replicas.partition import LeftOut
 from headrace.doors.replicas.plan import Request
-from headrace.doors.replicas.workers import Surroundings
+from headrace.doors.torch.crew import Crew, Setup
 from headrace.errors import BadOption, NoLength, meant
-from headrace.loader import Loader, Stats
 from headrace.plan.world import World
 
 log = logging.getLogger("headrace.replicas")
@@ -39,7 +38,7 @@ class DataLoaderMode(enum.StrEnum):
     AsyncRebatched = "AsyncRebatched"
 
 
-class DataLoader:
+class DataLoader(EpochLoader):
     """Combined batches of this process.
 
     `ends` says how an epoch ends without drop_last, with equally many steps on all processes: "short" (every sample
@@ -86,7 +85,7 @@ class DataLoader:
         self.collate_fn = collate_fn
         self.generator: Any = generator
         self.worker_init_fn = worker_init_fn
-        ahead = self._ahead(async_options)
+        ahead = _prefetching(self.mode, async_options)
         if rebatched_worker_size is not None and self.mode is not DataLoaderMode.AsyncRebatched:
             raise BadOption("rebatched_worker_size needs mode=DataLoaderMode.AsyncRebatched")
         if drop_last and ends is not None:
@@ -96,19 +95,17 @@ class DataLoader:
             "drop" if drop_last else ends or "short", self._seed(), self.shuffle, sampler, batch_sampler, collate_fn,
             rebatched_worker_size, options.synthetic_data,
         )  # fmt: skip
-        self._job = request.planned()
+        job = request.planned()
         self.combinedBatchSize: int | None = request.combined
         """Samples of one step; None where a batch_sampler without `batch_size`, or the data set, decides that."""
         policy: dict[str, Any] = {"workers": num_workers} if ahead is None else ahead.policy(max(1, num_workers))
         if num_workers:
-            policy["worker_init"] = Surroundings(
-                dataset, collate_fn, worker_init_fn, request.seed, num_workers, self._job.stream
-            )
-        self._feed = EpochFeeder(self._job, policy | _policy(others), ahead)
+            # An iterable data set is read by a single worker, whichever that is: to its code that one is number 0 of 1,
+            # so that code that takes its worker's part takes everything.
+            crew = Crew(dataset, collate_fn or list, worker_init_fn, request.seed, 1 if job.stream else num_workers)
+            policy["worker_init"] = _AsNumberZero(crew) if job.stream else Setup(crew)
+        super().__init__(job, policy | _policy(others), ahead)
         self._report()
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._feed)
 
     def __len__(self) -> int:
         """Steps of one epoch, the same on every process."""
@@ -126,40 +123,8 @@ class DataLoader:
     def mask(self) -> list[bool] | None:
         """Of the batch handed out last: True for a sample, False for one that only fills the batch up. None for data
         sets without random access, whose batches are never filled up."""
-        share, taken = self._job.share, self._feed.taken
+        share, taken = self._job.share, self._taken
         return None if share is None or not taken else share.block(taken - 1).mask()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the epoch stands, as plain data, the same on every process; loads with any mode and `num_workers`."""
-        return self._feed.state()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on where the snapshot was taken."""
-        self._feed.resume(state)
-
-    @property
-    def loader(self) -> Loader[Any]:
-        """The loader that runs: for `headrace.observe.profile` and whatever else takes a Loader."""
-        return self._feed.loader
-
-    def stats(self) -> Stats:
-        """What has happened so far."""
-        return self.loader.stats()
-
-    def explain(self) -> str:
-        """The plan: what runs where, and what has shown since about the use of workers."""
-        return self.loader.explain()
-
-    def terminate(self) -> None:
-        """Stop the workers; iterating again is an error. Calling it twice is not."""
-        self._feed.close()
-
-    def _ahead(self, async_options: Mapping[str, Any] | None) -> Prefetching | None:
-        if self.mode is not DataLoaderMode.Sync:
-            return Prefetching.of(async_options)
-        if async_options is not None:
-            raise BadOption("async_options need mode=DataLoaderMode.Async or AsyncRebatched")
-        return None
 
     def _seed(self) -> int:
         seed = self.options.random_seed
@@ -182,6 +147,21 @@ class DataLoader:
             world.share_ranks,
             Layout.of(self.options).micro_batches,
         )
+
+
+class _AsNumberZero(Setup):
+    """Whichever worker this is."""
+
+    def __call__(self, number: int) -> None:
+        super().__call__(0)
+
+
+def _prefetching(mode: DataLoaderMode, async_options: Mapping[str, Any] | None) -> Prefetching | None:
+    if mode is not DataLoaderMode.Sync:
+        return Prefetching.of(async_options)
+    if async_options is not None:
+        raise BadOption("async_options need mode=DataLoaderMode.Async or AsyncRebatched")
+    return None
 
 
 def _mode(given: DataLoaderMode | str) -> DataLoaderMode:
