@@ -4,6 +4,7 @@ import importlib
 import io
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from headrace.ops.media import images, pixels, video
 from headrace.ops.media.boxes import Box, RandomBox, center, reduction
 from headrace.ops.media.images import Images
 from headrace.ops.media.video import Videos
+from tests.depth import depth
 
 HEIGHT, WIDTH = 240, 320
+SAVED: list[dict[str, Any]] = [{}, {"progressive": True}, {"restart_marker_rows": 1}, {"restart_marker_blocks": 3}]
 
 
 def picture(kind: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (HEIGHT, WIDTH)) -> bytes:
@@ -75,6 +78,61 @@ def test_turbo_decodes_plain_jpeg_and_at_a_fraction_of_its_size(monkeypatch: pyt
     for size in (None, (100, 100), (60, 60), (25, 30)):
         Images(size=size)("jpg", picture())
     assert shapes == [(240, 320, 3), (120, 160, 3), (60, 80, 3), (30, 40, 3)]
+
+
+def test_rows_below_the_box_are_not_decoded_and_change_nothing(monkeypatch: pytest.MonkeyPatch, by_pillow: Any) -> None:
+    turbo, image = pytest.importorskip("simplejpeg"), pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(importlib.import_module("PIL.ImageFile"), "MAXBLOCK", 2**22)
+    rows: list[float] = []
+
+    class Counting:
+        decode_jpeg_header = staticmethod(turbo.decode_jpeg_header)
+
+        @staticmethod
+        def decode_jpeg(data: Any, **options: Any) -> Any:
+            rows.append(turbo.decode_jpeg_header(data)[0])
+            return turbo.decode_jpeg(data, **options)
+
+    monkeypatch.setattr(images, "_turbo", lambda: Counting)
+    rng = np.random.default_rng(5)
+    cut = 0
+    for case in range(depth(60, 3000)):
+        height, width = rng.integers(17, 500, 2).tolist()
+        values = rng.integers(0, 256, (height, width, 3), np.uint8)
+        if case % 3:
+            values = np.asarray(image.fromarray(values[:9, :9]).resize((width, height)))
+        saved = SAVED[case % 4]
+        out = io.BytesIO()
+        mode = "L" if case % 5 == 0 else "RGB"
+        quality = int(rng.integers(20, 98))
+        image.fromarray(values).convert(mode).save(out, "JPEG", quality=quality, subsampling=case % 3, **saved)
+        side = int(rng.integers(5, 200))
+        top, left = (int(rng.integers(0, edge)) for edge in (height, width))
+        box = Box(top, left, int(rng.integers(1, height - top + 1)), int(rng.integers(1, width - left + 1)))
+        monkeypatch.setattr(images, "chosen", lambda *_, box=box: box)
+        decode = Images("rgb8" if mode == "RGB" else "l8", (side, side))
+        fast, slow = decode("jpg", out.getvalue()), by_pillow(partial(decode, "jpg", out.getvalue()))
+        assert np.array_equal(fast, slow), (case, box)
+        cut += rows[-1] < height
+    assert cut > depth(10, 500)
+
+
+def test_a_jpeg_that_is_damaged_above_or_cut_off_below_the_box_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, by_pillow: Any
+) -> None:
+    pytest.importorskip("simplejpeg")
+    monkeypatch.setattr(images, "chosen", lambda *_: Box(0, 0, 20, 20))
+    whole, decode = picture(), Images(size=(20, 20))
+    damaged = bytearray(whole)
+    start = whole.index(b"\xff\xda") + 40
+    damaged[start : start + 4] = b"\xff\xff\x12\x34"
+    for data in (bytes(damaged), whole[: len(whole) * 3 // 4]):
+        errors = []
+        for run in (lambda call: call(), by_pillow):
+            with pytest.raises(OSError) as raised:
+                run(partial(decode, "jpg", data))
+            errors.append(str(raised.value))
+        assert errors[0] == errors[1]
 
 
 def test_a_damaged_jpeg_is_the_same_error_whoever_decodes(by_pillow: Any) -> None:

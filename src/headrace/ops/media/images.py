@@ -5,11 +5,13 @@ straight into an array: into the image's place in the batch, where the engine ha
 (CMYK, damaged files, grey out of colour) is left to Pillow.
 
 With `size`, an image is decoded at 1/2, 1/4 or 1/8 where the box that is kept has pixels enough, then cut and resized.
+What is below the box is not decoded (`_above`).
 """
 
 import importlib
 import io
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +30,8 @@ which it starts another program. (WEBP too, where Pillow was built with it.)"""
 CROPS = ("center", "random", "stretch")
 _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
 _CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
+_REST = re.compile(r"extraneous bytes before marker 0xd[0-9]\b")
+"""What the decoder says of data behind the last row that the header tells of, before a restart or the end."""
 log = logging.getLogger("headrace")
 
 
@@ -93,10 +97,10 @@ class Images:
                 out = self._out((height, width), mode)
                 turbo.decode_jpeg(data, colorspace=space, buffer=out)
                 return out
-            pixels = turbo.decode_jpeg(data, colorspace=space, min_height=shape[0], min_width=shape[1])
+            pixels = _above(turbo, data, box, by, shape, space)
         except ValueError:
             return None  # damaged: Pillow says what is wrong
-        if pixels.shape != shape:
+        if pixels is None:
             return None
         return self._kept(pixels if mode == "RGB" else pixels[..., 0], box, by, mode)
 
@@ -105,8 +109,8 @@ class Images:
 
         with _opened(data) as opened:
             box, by = self._box(opened.height, opened.width)
-            reduced = (-(-opened.width // by), -(-opened.height // by))
-            if by > 1 and (opened.format != "JPEG" or opened.draft(None, reduced) is None or opened.size != reduced):
+            # Pillow takes the fraction from sizes that are rounded down, and gives sizes that are rounded up.
+            if by > 1 and opened.draft(None, (opened.width // by, opened.height // by)) is None:
                 by = 1
             pixels = np.asarray(opened.convert(mode))
         return pixels if box is None else self._kept(pixels, box, by, mode)
@@ -134,6 +138,41 @@ class Images:
         import numpy as np
 
         return np.empty(shape, np.uint8)
+
+
+def _above(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int], space: str) -> Any:
+    """An image at 1 / `by` of its size, or only its upper rows: those of the box, and none below. None if it cannot.
+
+    A JPEG whose header tells of fewer rows is decoded so far, which costs as much less. The decoder complains of what
+    it has not read, and only of the first thing that is wrong: with any other complaint the image is damaged.
+    """
+    import numpy as np
+
+    # Rows come in blocks of up to 16, and colours are smoothed over the block's edge: one more block is read.
+    rows = (int(box.top + box.height) // 16 + 2) * 16
+    size_at = _baseline_size(data) if rows < shape[0] * by else None
+    if size_at is None:
+        pixels = turbo.decode_jpeg(data, colorspace=space, min_height=shape[0], min_width=shape[1])
+        return pixels if pixels.shape == shape else None
+    cut = bytearray(data)
+    cut[size_at : size_at + 2] = rows.to_bytes(2, "big")
+    upper = np.empty((rows // by, *shape[1:]), np.uint8)
+    try:
+        turbo.decode_jpeg(cut, colorspace=space, min_height=upper.shape[0], min_width=upper.shape[1], buffer=upper)
+    except ValueError as error:
+        if not _REST.search(str(error)):
+            raise
+    return upper
+
+
+def _baseline_size(data: Any) -> int | None:
+    """Where the header of a JPEG has its number of rows, if the file is of the simplest kind: all in one scan."""
+    at = 2
+    while at + 9 < len(data) and data[at] == 0xFF and data[at + 1] not in (0xDA, 0xFF):
+        if data[at + 1] == 0xC0:
+            return at + 5
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
 
 
 def _scratch(shape: tuple[int, ...]) -> Any:
