@@ -56,8 +56,8 @@ class FileSet:
 # --- photographs: a random part of each, in one size, half of them mirrored ---------------------------------------
 
 
-def write_photos(folder: Path, count: int) -> tuple[str, ...]:
-    pictures = Jpegs(count)
+def write_photos(folder: Path, count: int, width: int = 500, height: int = 375) -> tuple[str, ...]:
+    pictures = Jpegs(count, width, height)
     return tuple(_write(folder / f"{i:05}.jpg", pictures.stored(i)) for i in range(count))
 
 
@@ -181,5 +181,6 @@ WRITERS: dict[str, Callable[[Path, int], tuple[str, ...]]] = {
 SAMPLES: dict[str, Callable[[bytes], Array]] = {"photos": by_turbo, "sound": window, "clips": frames}
 
 
-def job(kind: str, folder: Path, count: int) -> Job:
-    return Job(kind, WRITERS[kind](folder, count), SAMPLES[kind])
+def job(kind: str, folder: Path, count: int, **options: int) -> Job:
+    """Files of this kind; `options` are those of its writer."""
+    return Job(kind, WRITERS[kind](folder, count, **options), SAMPLES[kind])

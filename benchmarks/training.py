@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ class Plan:
     files: int
     size: int
     workers: int = 2
+    files_are: dict[str, int] = field(default_factory=dict)
+    """Options of what writes the files: `width` and `height` of photographs."""
 
 
 class Rate(NamedTuple):
@@ -58,7 +60,7 @@ def loading(subject: Subject, effort: Effort, plan: Plan) -> Iterator[tuple[Epoc
     """The subject at work on files that are written before, and the paths that each epoch must give."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         count = effort.count(plan.files // plan.size, least=4) * plan.size
-        job = media.job(plan.kind, Path(folder), count)
+        job = media.job(plan.kind, Path(folder), count, **plan.files_are)
         with subject.media(job, size=plan.size, workers=plan.workers) as loader:
             yield loader, sorted(job.paths)
 

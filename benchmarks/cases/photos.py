@@ -1,8 +1,9 @@
 """A folder of photographs: JPEG, a random part of each in 224 x 224, half of them mirrored, batches of 64.
 
-Every subject draws new parts each epoch and gives uint8. Headrace has nothing set but `workers=2`. Beside it run two
-bare processes that read, decode, resize and mirror by the same calls, and do nothing else: before the loader and after
-it, because the speed of a core changes from second to second where machines share it.
+Every subject draws new parts each epoch and gives uint8. Headrace has nothing set but `workers=2` and `resize="torch"`.
+Beside it run two bare processes that read, decode, resize and mirror by the same libraries, whole images, and do
+nothing else: before the loader and after it, because the speed of a core changes from second to second where machines
+share it.
 """
 
 import random
@@ -41,12 +42,16 @@ CASE = Case(
 
 
 def measure(subject: Subject, effort: Effort) -> Figures:
-    with training.loading(subject, effort, PLAN) as (loader, paths):
+    return beside_bare(subject, effort, PLAN)
+
+
+def beside_bare(subject: Subject, effort: Effort, plan: Plan) -> Figures:
+    with training.loading(subject, effort, plan) as (loader, paths):
         training.epoch(loader, paths, training.nothing)
         training.epoch(loader, paths, training.nothing)
-        before = bare(effort.seconds / 2)
+        before = bare(plan, effort.seconds / 2)
         rate = training.epochs(loader, paths, training.nothing, effort.seconds)
-        after = bare(effort.seconds / 2)
+        after = bare(plan, effort.seconds / 2)
     return {
         "samples/s": rate.samples,
         "samples per cpu second": rate.per_cpu,
@@ -55,16 +60,16 @@ def measure(subject: Subject, effort: Effort) -> Figures:
     }
 
 
-def bare(seconds: float) -> training.Rate:
+def bare(plan: Plan, seconds: float) -> training.Rate:
     """Two processes that decode and do nothing else."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        paths = write_photos(Path(folder), 128)
-        rates = in_processes(2, lambda number: _decode(paths, seconds, number, time.perf_counter))
-        per_cpu = in_processes(2, lambda number: _decode(paths, seconds, number, time.process_time))
+        paths = write_photos(Path(folder), 128, **plan.files_are)
+        rates = in_processes(2, lambda number: _decode(paths, plan.size, seconds, number, time.perf_counter))
+        per_cpu = in_processes(2, lambda number: _decode(paths, plan.size, seconds, number, time.process_time))
     return training.Rate(sum(rates), sum(per_cpu) / 2, 0.0)
 
 
-def _decode(paths: tuple[str, ...], seconds: float, number: int, clock: Callable[[], float]) -> float:
+def _decode(paths: tuple[str, ...], size: int, seconds: float, number: int, clock: Callable[[], float]) -> float:
     import simplejpeg
     import torch
 
@@ -73,14 +78,14 @@ def _decode(paths: tuple[str, ...], seconds: float, number: int, clock: Callable
 
     torch.set_num_threads(1)
     random.seed(number)
-    batch = np.empty((PLAN.size, SIDE, SIDE, 3), np.uint8)
+    batch = np.empty((size, SIDE, SIDE, 3), np.uint8)
     scratch = np.empty((SIDE, SIDE, 3), np.uint8)
     count = 0
     began = clock()
     while (took := clock() - began) < seconds / 2 or not count:
         pixels = simplejpeg.decode_jpeg(Path(paths[count % len(paths)]).read_bytes())
         box = Box(*random_box(*pixels.shape[:2]))
-        row = batch[count % PLAN.size]
+        row = batch[count % size]
         if random.random() < 0.5:
             mirrored(resized(pixels, box, (SIDE, SIDE), scratch, "torch"), row)
         else:

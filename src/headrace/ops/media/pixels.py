@@ -56,5 +56,6 @@ def mirrored(pixels: Any, out: Any) -> Any:
 
 def _channels_first(torch: Any, pixels: Any) -> Any:
     """The same memory as torch's kernels take images: one of them, channels before rows."""
-    tensor = torch.from_numpy(np.require(pixels, requirements=("C", "W")))
+    whole = pixels.flags.c_contiguous and pixels.flags.writeable
+    tensor = torch.from_numpy(pixels if whole else pixels.copy())
     return tensor[None, None] if tensor.ndim == 2 else tensor.permute(2, 0, 1)[None]
