@@ -14,14 +14,27 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, place
-from headrace.ops.text.lenient import what_works
-from headrace.ops.text.numbered import NumberedOp
+from headrace.ops.text.numbered import NumberedOp, WindowPlans, what_works
+from headrace.ops.text.rows import tokens_of
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.balance import StepPlan
 
 
+class BucketOp:
+    """What both have in common."""
+
+    __slots__ = ()
+    plan: StepPlan
+
+    def describe(self) -> str:
+        return f"bucket({self.plan.tokens}, padded={self.plan.padded}, window={self.plan.window})"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("bucket", repr(self.plan))
+
+
 @dataclass(frozen=True, slots=True)
-class BucketWindows(WindowOp[list[Any]]):
+class BucketWindows(BucketOp, WindowOp[list[Any]]):
     """The batches of each window, as a list."""
 
     plan: StepPlan
@@ -52,21 +65,11 @@ class BucketWindows(WindowOp[list[Any]]):
         return [[samples[i][0] for i in step] for step in steps]
 
     def _length(self, sample: object) -> int:
-        if self.measure is not None:
-            return self.measure(sample)
-        from headrace.ops.text.rows import tokens_of
-
-        return len(tokens_of(sample))
-
-    def describe(self) -> str:
-        return _describe(self.plan)
-
-    def identity(self) -> tuple[Any, ...]:
-        return ("bucket", repr(self.plan))
+        return len(tokens_of(sample)) if self.measure is None else self.measure(sample)
 
 
 @dataclass(frozen=True, slots=True)
-class BucketBatches(NumberedOp[Any, list[Any]]):
+class BucketBatches(BucketOp, NumberedOp[Any, list[Any]]):
     """Any batch by its number."""
 
     plan: StepPlan
@@ -74,8 +77,6 @@ class BucketBatches(NumberedOp[Any, list[Any]]):
     verb = "bucket"
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        from headrace.ops.text.planned import WindowPlans
-
         (inner,) = inputs
         if inner.lengths is None:
             return None
@@ -84,7 +85,7 @@ class BucketBatches(NumberedOp[Any, list[Any]]):
         def steps(lengths: list[int], seed: int, last: bool) -> list[list[int]]:
             return plan.window_steps(lengths, seed)
 
-        plans = WindowPlans(inner, inner.lengths, plan.window, here.seed, steps, len, ("bucket", plan))
+        plans = WindowPlans(inner, plan.window, here.seed, steps, len, ("bucket", plan))
 
         def get(position: int) -> list[Any]:
             window, number, made = plans.find(position)
@@ -96,13 +97,3 @@ class BucketBatches(NumberedOp[Any, list[Any]]):
         found = Indexed(plans.outputs, get)
         found.remark = f"bucket: {inner.length} samples in {plans.windows} windows are {found.length} batches"
         return found
-
-    def describe(self) -> str:
-        return _describe(self.plan)
-
-    def identity(self) -> tuple[Any, ...]:
-        return ("bucket", repr(self.plan))
-
-
-def _describe(plan: StepPlan) -> str:
-    return f"bucket({plan.tokens}, padded={plan.padded}, window={plan.window})"

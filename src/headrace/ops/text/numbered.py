@@ -1,17 +1,36 @@
-"""Numbered: ops that write `index()` alone; read in order they give one output after the other by its number."""
+"""Numbered: ops whose outputs can be had by their number, because the lengths of all documents are known.
 
-from collections.abc import Iterator
-from typing import TypeVar
+What a window of documents becomes can be counted before any of them is read (`WindowPlans`). So a row or a batch is
+planned first, and if then one of its documents fails, the others must not go with it: each that fails is left out by
+itself, where the user said on_error="skip", counted and listed under the number of the row or batch (`what_works`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headrace.errors import BadPipe
-from headrace.op import Here, InputCursor, Op, is_count
+from headrace.op import Here, Indexed, InputCursor, Op, is_count
+from headrace.plan.seed import key
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+Plan = TypeVar("Plan")
+Wanted = TypeVar("Wanted")
+Got = TypeVar("Got")
+MANY = 1 << 26
+"""Documents of which windows are not counted before they are made: a mixture without an end, for one."""
+PLANS = 8
+"""Windows that are kept planned."""
+TABLES = 4
+"""Orders of which the number of outputs of each window is kept."""
 
 
 class NumberedOp(Op[In, Out]):
-    """Write `index`."""
+    """Write `index`; read in order, it gives one output after the other by its number."""
 
     __slots__ = ()
     quiet = True
@@ -35,3 +54,82 @@ class NumberedOp(Op[In, Out]):
                 here.spot.skip(here.spot.here or here, number, error)
                 continue
             yield made
+
+
+def what_works(
+    wanted: Sequence[Wanted], read: Callable[[Wanted], Got], here: Here, position: int, always: bool = False
+) -> list[Got | None]:
+    """What `read` gives for each, None for one that fails and may be left out.
+
+    If all fail the last error is raised, so that nothing empty is made of them, unless it is to come `always`.
+    """
+    if not here.lenient:
+        return [read(one) for one in wanted]
+    spot = here.spot
+    found: list[Got | None] = []
+    last, empty = len(wanted) - 1, not always
+    for number, one in enumerate(wanted):
+        spot.index = None
+        try:
+            found.append(read(one))
+            empty = False
+        except Exception as error:
+            if empty and number == last:
+                raise
+            spot.skip(spot.here or here, position, error)
+            found.append(None)
+    return found
+
+
+class WindowPlans(Generic[Plan]):
+    """The plan of each window of `size` documents of an order, and how many outputs there are up to each."""
+
+    def __init__(
+        self,
+        documents: Indexed,
+        size: int,
+        seed: int,
+        make: Callable[[list[int], int, bool], Plan],
+        count: Callable[[Plan], int],
+        name: tuple[object, ...],
+    ) -> None:
+        """`make(lengths, seed, last)` plans a window, `count` says how many outputs it has; `name` says what make
+        depends on besides."""
+        assert documents.lengths is not None
+        self._known, self._documents, self._size, self._seed = documents.lengths, documents.length, size, seed
+        self._make = make
+        self.windows = -(-documents.length // size)
+        self.window = lru_cache(maxsize=PLANS)(self._window)
+        self.lengths = lru_cache(maxsize=PLANS)(self._lengths)
+        # (How many outputs a window has does not depend on the seed that mixes them.)
+        name = (*name, self._known.key, size, documents.length)
+        ends = _ends.get(name)
+        if ends is None:
+            counts = [count(self.window(number)) for number in range(self.windows)]
+            ends = _ends[name] = np.cumsum(counts, dtype=np.int64)
+            for old in list(_ends)[:-TABLES]:
+                _ends.pop(old, None)
+        self._ends = ends
+
+    @property
+    def outputs(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def find(self, output: int) -> tuple[int, int, Plan]:
+        """The window of an output, which one it is there, and the plan."""
+        window = self.window_of(output)
+        return window, output - (int(self._ends[window - 1]) if window else 0), self.window(window)
+
+    def window_of(self, output: int) -> int:
+        return int(np.searchsorted(self._ends, output, side="right"))
+
+    def _lengths(self, number: int) -> list[int]:
+        positions = np.arange(number * self._size, min((number + 1) * self._size, self._documents))
+        return [int(length) for length in self._known.at(positions)]
+
+    def _window(self, number: int) -> Plan:
+        return self._make(self.lengths(number), key(self._seed, "window", number), number == self.windows - 1)
+
+
+_ends: dict[tuple[object, ...], NDArray[np.int64]] = {}
+"""The first output behind each window, of the orders used last: counting them is what costs."""

@@ -15,46 +15,75 @@ if it were not there. Rows of PackRows are numbered before any document is read,
 which nothing is left is left out too, unless it is the one that says what its window has lost.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from headrace.brief import arguments
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Lengths, place
-from headrace.ops.text.lenient import what_works
-from headrace.ops.text.numbered import NumberedOp
+from headrace.op import Here, Indexed, Lengths, Positions, place
+from headrace.ops.text.numbered import MANY, NumberedOp, WindowPlans, what_works
+from headrace.ops.text.rows import Document, RowLayout, check_piece, check_same_fields, with_same_fields
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.packing import Packed, Packing, Piece, Row, TokenBlocks
 
-if TYPE_CHECKING:
-    import numpy as np
+Where = Callable[[int], tuple[Row, Callable[[int], tuple[int, int]], Packed, bool]]
+"""Of a row: its pieces, at which position a document of them is and how many tokens it has, what its window has lost,
+and whether it is the one that says so."""
 
-    from headrace.ops.text.planned import WindowPlans
-    from headrace.ops.text.rows import Document, RowLayout
 
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
+class PackOp:
+    """What both ways to pack have in common."""
+
+    __slots__ = ()
+    packing: Packing
+    layout: RowLayout
+
+    @property
+    def loses(self) -> bool:
+        """Whether documents or tokens can be lost, so that rows say how many were."""
+        return self.packing.long in ("drop", "truncate") or self.packing.drop_tail
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Fields that pack() itself gives to a row."""
+        return (*self.layout.own, "left_out") if self.loses else self.layout.own
+
+    def row(self, pieces: Row, found: Sequence[Document | None], lost: Packed, first: bool) -> dict[str, Any]:
+        row = self.layout.row(pieces, self.packing.size + self.packing.overlap, found)
+        if self.loses:
+            row["left_out"] = np.array([lost.dropped, lost.truncated] if first else [0, 0], np.int64)
+        return row
+
+    def describe(self) -> str:
+        packing, layout = self.packing, self.layout
+        said = [f"{packing.size}", f"how={packing.how!r}", f"window={packing.window}", f"form={layout.form!r}"]
+        said += arguments(packing, ("size", "how", "window")) + arguments(layout, ("form",))
+        return f"pack({', '.join(said)})"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("pack", repr(self.packing), repr(self.layout))
 
 
 @dataclass(frozen=True, slots=True)
-class PackWindows(WindowOp[dict[str, Any]]):
+class PackWindows(PackOp, WindowOp[dict[str, Any]]):
     """The rows of each window of documents, as a list."""
 
     packing: Packing
-    layout: "RowLayout"
+    layout: RowLayout
 
     @property
     def window(self) -> int:
         return self.packing.window
 
-    def taker(self) -> "Callable[[object, int], Document]":
-        from headrace.ops.text.rows import check_piece
-
-        layout, size, reserved = self.layout, self.packing.size, _reserved(self.packing, self.layout)
+    def taker(self) -> Callable[[object, int], Document]:
+        layout, size, reserved = self.layout, self.packing.size, self.reserved
         refuses_long = self.packing.long == "error"
 
-        def take(sample: object, position: int) -> "Document":
+        def take(sample: object, position: int) -> Document:
             document = layout.document(sample, position, reserved)
             check_piece(document, 0, len(document.tokens))
             if refuses_long and (length := layout.length(document)) > size:
@@ -67,32 +96,22 @@ class PackWindows(WindowOp[dict[str, Any]]):
         return take
 
     def make(
-        self, samples: "list[Document]", seed: int, last: bool, refuse: Callable[[int, Exception], None]
+        self, samples: list[Document], seed: int, last: bool, refuse: Callable[[int, Exception], None]
     ) -> list[dict[str, Any]]:
-        from headrace.ops.text.rows import with_same_fields
-
-        layout, size = self.layout, self.packing.size + self.packing.overlap
-        made = self.packing.window_rows([layout.length(one) for one in samples], seed, last)
+        made = self.packing.window_rows([self.layout.length(one) for one in samples], seed, last)
         rows = []
         for number, pieces in enumerate(made.rows):
             found = with_same_fields([samples[piece.document] for piece in pieces], refuse)
-            row = layout.row(pieces, size, found)
-            rows.append(_counted(self.packing, row, made, first=not number))
+            rows.append(self.row(pieces, found, made, first=not number))
         return rows
-
-    def describe(self) -> str:
-        return _describe(self.packing, self.layout)
-
-    def identity(self) -> tuple[Any, ...]:
-        return ("pack", repr(self.packing), repr(self.layout))
 
 
 @dataclass(frozen=True, slots=True)
-class PackRows(NumberedOp[Any, dict[str, Any]]):
+class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
     """Any row by its number."""
 
     packing: Packing
-    layout: "RowLayout"
+    layout: RowLayout
     rows: int | None = None
     """How many there are, if that is the same in every epoch."""
     verb = "pack"
@@ -101,31 +120,31 @@ class PackRows(NumberedOp[Any, dict[str, Any]]):
         (inner,) = inputs
         if inner.lengths is None:
             return None
-        in_blocks = self.packing.how == "split" and inner.lengths.ends is not None and self.layout.separator is None
-        return (self._blocks if in_blocks else self._windows)(inner, inner.lengths, here)
+        return (self._blocks if self.in_blocks(inner.lengths) else self._windows)(inner, inner.lengths, here)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.rows
 
-    def _blocks(self, inner: Indexed, known: Lengths, here: Here) -> Indexed:
-        import numpy as np
+    def in_blocks(self, known: Lengths) -> bool:
+        """Whether documents are cut end to end as they are stored: then nothing is planned."""
+        return self.packing.how == "split" and known.ends is not None and self.layout.separator is None
 
+    def _blocks(self, inner: Indexed, known: Lengths, here: Here) -> Indexed:
         assert known.ends is not None
         blocks, size = TokenBlocks(known.ends, self.packing.size, self.packing.overlap), self.packing.size
         count = blocks.count
         left = blocks.tokens - count * size
         tail = left > self.packing.overlap and not self.packing.drop_tail
-        ends = known.ends
+        ends, lost = known.ends, Packed((), 0, 0 if tail else left)
 
         def document(number: int) -> tuple[int, int]:
             return number, int(ends[number]) - (int(ends[number - 1]) if number else 0)
 
-        def get(position: int) -> dict[str, Any]:
+        def where(position: int) -> Any:
             pieces = blocks.row(position) if position < count else blocks.rest
-            lost = Packed((), 0, 0 if tail else left)
-            return self._row(pieces, inner, document, lost, position == count + tail - 1, here, position)
+            return pieces, document, lost, position == count + tail - 1
 
-        found = Indexed(count + tail, get)
+        found = self._indexed(count + tail, where, inner, here)
         full = size + self.packing.overlap
         found.lengths = Lengths(
             lambda some: np.where(some < count, full, left), count * size + left * tail, (*known.key, self)
@@ -134,128 +153,78 @@ class PackRows(NumberedOp[Any, dict[str, Any]]):
         return found
 
     def _windows(self, inner: Indexed, known: Lengths, here: Here) -> Indexed:
-        import numpy as np
-
-        plans = self._plans(inner, known, here)
+        plans = self._plans(inner, here)
 
         def document(first: int, lengths: list[int], number: int) -> tuple[int, int]:
             return first + number, lengths[number]
 
-        def get(position: int) -> dict[str, Any]:
+        def where(position: int) -> Any:
             window, number, plan = plans.find(position)
             find = partial(document, window * self.packing.window, plans.lengths(window))
-            return self._row(plan.rows[number], inner, find, plan, not number, here, position)
+            return plan.rows[number], find, plan, not number
 
-        def sums(power: int, positions: "Ints") -> "Ints":
+        def sums(power: int, positions: Positions) -> Positions:
             rows = (plans.find(position) for position in positions.tolist())
             return np.array([sum(piece.tokens**power for piece in plan.rows[n]) for _, n, plan in rows], np.int64)
 
-        found = Indexed(plans.outputs, get)
+        found = self._indexed(plans.outputs, where, inner, here)
         found.lengths = Lengths(partial(sums, 1), known.tokens, (*known.key, self, here.seed), partial(sums, 2))
         found.remark = f"pack: {inner.length} documents in {plans.windows} windows are {found.length} rows"
         return found
 
-    def _row(
-        self,
-        pieces: Row,
-        inner: Indexed,
-        find: Callable[[int], tuple[int, int]],
-        lost: Packed,
-        first: bool,
-        here: Here,
-        position: int,
-    ) -> dict[str, Any]:
-        """The row at a position. `find` says where a document of the pieces is, and how many tokens it has; the `first`
-        row of a window says what the window has `lost`."""
-        from headrace.ops.text.rows import SameFields, check_piece
+    def _indexed(self, count: int, where: Where, inner: Indexed, here: Here) -> Indexed:
+        layout, reserved, loses, spot = self.layout, self.reserved, self.loses, here.spot
 
-        layout, same, reserved = self.layout, SameFields(), _reserved(self.packing, self.layout)
-        spot = here.spot
+        def get(position: int) -> dict[str, Any]:
+            pieces, find, lost, first = where(position)
+            before: list[Document] = []
 
-        def read(piece: Piece) -> "Document":
-            number, tokens = find(piece.document)
-            sample = inner.get(number)
-            spot.here, spot.position = here, position
-            document = layout.document(sample, number, reserved)
-            if (length := len(document.tokens)) != tokens:  # a longer one would lose its end without a word
-                raise BadOption(
-                    f"document {number} has {length} tokens where {tokens} were said: sized() needs their lengths"
-                )
-            check_piece(document, piece.offset, piece.tokens)
-            return same.check(document)
+            def read(piece: Piece) -> Document:
+                number, tokens = find(piece.document)
+                sample = inner.get(number)
+                spot.here, spot.position = here, position
+                document = layout.document(sample, number, reserved)
+                if (length := len(document.tokens)) != tokens:  # a longer one would lose its end without a word
+                    raise BadOption(
+                        f"document {number} has {length} tokens where {tokens} were said: sized() needs their lengths"
+                    )
+                check_piece(document, piece.offset, piece.tokens)
+                before.append(document)
+                check_same_fields(before[0], document)
+                return document
 
-        says = first and _counts(self.packing) and (lost.dropped > 0 or lost.truncated > 0)
-        found = what_works(pieces, read, here, position, always=says)
-        place.at(here, position)
-        row = layout.row(pieces, self.packing.size + self.packing.overlap, found)
-        return _counted(self.packing, row, lost, first)
+            says = first and loses and (lost.dropped > 0 or lost.truncated > 0)
+            found = what_works(pieces, read, here, position, always=says)
+            place.at(here, position)
+            return self.row(pieces, found, lost, first)
 
-    def _plans(self, inner: Indexed, known: Lengths, here: Here) -> "WindowPlans[Packed]":
-        from headrace.ops.text.planned import WindowPlans
+        return Indexed(count, get)
 
+    def _plans(self, inner: Indexed, here: Here) -> WindowPlans[Packed]:
         packing, separated = self.packing, self.layout.separator is not None
 
         def plan(lengths: list[int], seed: int, last: bool) -> Packed:
             taken = [length + (length > 0) for length in lengths] if separated else lengths
             return packing.window_rows(taken, seed, last)
 
-        return WindowPlans(
-            inner, known, packing.window, here.seed, plan, lambda made: len(made.rows), (packing, separated)
-        )
+        return WindowPlans(inner, packing.window, here.seed, plan, lambda made: len(made.rows), (packing, separated))
 
     def documents_before(self, inner: Indexed, here: Here, row: int) -> int:
         """How many documents the rows before this one can hold: those of all windows that have begun by then."""
         if inner.lengths is None or row <= 0:
             return 0
-        begun = self._plans(inner, inner.lengths, here).window_of(row - 1) + 1
+        begun = self._plans(inner, here).window_of(row - 1) + 1
         return min(begun * self.packing.window, inner.length)
 
-    def describe(self) -> str:
-        return _describe(self.packing, self.layout)
 
-    def identity(self) -> tuple[Any, ...]:
-        return ("pack", repr(self.packing), repr(self.layout))
-
-
-def can_be_planned(packing: Packing, layout: "RowLayout", documents: Indexed | None) -> bool:
-    """Whether any row of these documents can be had by its number."""
-    from headrace.ops.text.planned import MANY
-
-    if documents is None or documents.lengths is None:
-        return False
-    in_blocks = packing.how == "split" and documents.lengths.ends is not None and layout.separator is None
-    return in_blocks or documents.length <= MANY
-
-
-def pack_known(packing: Packing, layout: "RowLayout", documents: Indexed) -> PackRows:
-    """The op for documents of known lengths."""
+def pack_known(packing: Packing, layout: RowLayout, documents: Indexed | None) -> PackRows | None:
+    """The op for documents of known lengths; None where a row of them cannot be had by its number."""
     op = PackRows(packing, layout)
-    if documents.lengths is not None and documents.lengths.ends is not None:  # as they are stored, in every epoch
-        found = op.index((documents,), Here(0, 0, 0))
-        return PackRows(packing, layout, None if found is None else found.length)
-    return op
-
-
-def _counts(packing: Packing) -> bool:
-    """Whether documents or tokens can be lost, so that rows say how many were."""
-    return packing.long in ("drop", "truncate") or packing.drop_tail
-
-
-def _reserved(packing: Packing, layout: "RowLayout") -> tuple[str, ...]:
-    """Fields that pack() itself gives to a row."""
-    return (*layout.own, "left_out") if _counts(packing) else layout.own
-
-
-def _counted(packing: Packing, row: dict[str, Any], made: Packed, first: bool) -> dict[str, Any]:
-    """The row, with what its window has lost, where anything can be."""
-    if _counts(packing):
-        from headrace.ops.text.rows import left_out
-
-        row["left_out"] = left_out(made) if first else left_out(Packed((), 0, 0))
-    return row
-
-
-def _describe(packing: Packing, layout: "RowLayout") -> str:
-    said = [f"{packing.size}", f"how={packing.how!r}", f"window={packing.window}", f"form={layout.form!r}"]
-    said += arguments(packing, ("size", "how", "window")) + arguments(layout, ("form",))
-    return f"pack({', '.join(said)})"
+    if documents is None or documents.lengths is None:
+        return None
+    if documents.length > MANY and not op.in_blocks(documents.lengths):
+        return None
+    if documents.lengths.ends is None:
+        return op
+    found = op.index((documents,), Here(0, 0, 0))
+    return PackRows(packing, layout, None if found is None else found.length)  # as they are stored, in every epoch

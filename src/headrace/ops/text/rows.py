@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.ops.text.ids import LEAST, MOST, check_ids
-from headrace.plan.packing import Packed, Row
+from headrace.plan.packing import Row
 
 Array = NDArray[Any]
 Form = Literal["padded", "flat"]
@@ -151,25 +151,15 @@ def check_piece(document: Document, offset: int, count: int) -> None:
         check_ids(document.tokens[offset : offset + count], "document", document.number)
 
 
-class SameFields:
-    """Looks at the documents of one row: the fields of the first are those of the row, and nobody's may be lost."""
-
-    def __init__(self) -> None:
-        self._first: Document | None = None
-
-    def check(self, document: Document) -> Document:
-        """The document, if it has the fields of the others."""
-        first = self._first
-        if first is None:
-            first = self._first = document
-        if (first.fields or document.fields) and first.fields.keys() != document.fields.keys():
-            name = sorted(first.fields.keys() ^ document.fields.keys(), key=str)[0]
-            has, lacks = (first, document) if name in first.fields else (document, first)
-            raise BadOption(
-                f"document {has.number} has a field {name!r}, and document {lacks.number} in the same row has none: "
-                "give all documents the same fields before pack()"
-            )
-        return document
+def check_same_fields(first: Document, document: Document) -> None:
+    """An error if a document has other fields than the first of its row: those are the row's, and none may be lost."""
+    if (first.fields or document.fields) and first.fields.keys() != document.fields.keys():
+        name = sorted(first.fields.keys() ^ document.fields.keys(), key=str)[0]
+        has, lacks = (first, document) if name in first.fields else (document, first)
+        raise BadOption(
+            f"document {has.number} has a field {name!r}, and document {lacks.number} in the same row has none: "
+            "give all documents the same fields before pack()"
+        )
 
 
 def with_same_fields(
@@ -179,11 +169,11 @@ def with_same_fields(
     what is left out."""
     if not any(one.fields for one in documents):
         return documents
-    same = SameFields()
     found: list[Document | None] = []
     for one in documents:
         try:
-            found.append(same.check(one))
+            check_same_fields(documents[0], one)
+            found.append(one)
         except BadOption as error:
             refuse(one.number, error)
             found.append(None)
@@ -229,8 +219,3 @@ def _laid_out(name: str, like: Array, found: Sequence[Document | None], pieces: 
 
 def _joined(parts: Sequence[Array]) -> Array:
     return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-
-
-def left_out(packed: Packed) -> Array:
-    """Documents and tokens of a window that no row has."""
-    return np.array([packed.dropped, packed.truncated], np.int64)

@@ -94,45 +94,37 @@ class Tokenize(Each[Any, Any]):
 
 def encoder(tokenizer: Any, special: bool = False, batched: bool = False) -> Encode:
     """How this tokenizer turns a text into ids."""
-    kind = _kind(tokenizer)
+    kind, inner = _kind(tokenizer)
     if batched:
         if kind != "callable" or not callable(tokenizer):
             raise BadOption("tokenize(batched=True) is for a function that takes a list of texts: leave it out here")
         return lambda text: _only(tokenizer([text]))
     if kind == "fast":
-        return lambda text: tokenizer.encode(text, add_special_tokens=special).ids
-    if kind == "transformers":
-        inner = getattr(tokenizer, "backend_tokenizer", None)
-        if inner is not None:
-            # Not `tokenizer(text)`: that sets truncation on the one object that threads share.
-            return lambda text: inner.encode(text, add_special_tokens=special).ids
-        return lambda text: tokenizer.encode(text, add_special_tokens=special)
-    if kind == "tiktoken":
-        ordinary: Encode = tokenizer.encode_ordinary
-        return ordinary
-    if not callable(tokenizer):
+        return lambda text: inner.encode(text, add_special_tokens=special).ids
+    if kind == "slow":
+        return lambda text: inner.encode(text, add_special_tokens=special)
+    function: Encode = inner.encode_ordinary if kind == "tiktoken" else inner
+    if not callable(function):
         raise BadOption(
             "tokenize() takes a tokenizer of tokenizers, transformers or tiktoken, or a function from text to ids, "
             f"not {type(tokenizer).__name__}"
         )
-    function: Encode = tokenizer
     return function
 
 
 def batch_encoder(tokenizer: Any, special: bool = False, batched: bool = False) -> EncodeAll:
     """How this tokenizer turns many texts into ids: the same ids as one by one, wherever that is quicker."""
-    kind = _kind(tokenizer)
+    kind, inner = _kind(tokenizer)
     if batched:
         return lambda texts: tokenizer(texts) if texts else []
-    inner = getattr(tokenizer, "backend_tokenizer", None) if kind == "transformers" else tokenizer
-    if kind in ("fast", "transformers") and inner is not None and inner.padding is None:
+    if kind == "fast" and inner.padding is None:
         # (A tokenizer that pads would make every text as long as the longest of the batch.) Without offsets, which
         # nobody asks for, tokenizers of 0.20 and later are a fifth faster.
         encode = getattr(inner, "encode_batch_fast", inner.encode_batch)
         return lambda texts: [one.ids for one in encode(texts, add_special_tokens=special)]
     if kind == "tiktoken":
         # One thread: as many workers as there is work for do this at the same time.
-        return lambda texts: tokenizer.encode_ordinary_batch(texts, num_threads=1)
+        return lambda texts: inner.encode_ordinary_batch(texts, num_threads=1)
     one_by_one = encoder(tokenizer, special)
     return lambda texts: [one_by_one(text) for text in texts]
 
@@ -145,40 +137,41 @@ def _only(made: Sequence[Sequence[int]]) -> Sequence[int]:
 
 def fingerprint(tokenizer: Any) -> str:
     """What a tokenizer does, as a short text. (Not by pickle: that changes when truncation is set.)"""
-    kind = _kind(tokenizer)
-    inner = getattr(tokenizer, "backend_tokenizer", None) if kind == "transformers" else tokenizer
-    if inner is not None and kind in ("fast", "transformers"):
+    kind, inner = _kind(tokenizer)
+    if kind == "fast":
         said = json.loads(inner.to_str())
         said.pop("truncation", None)
         said.pop("padding", None)
         return f"fast {blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=8).hexdigest()}"
     if kind == "tiktoken":
-        return f"tiktoken {tokenizer.name} {tokenizer.n_vocab}"
+        return f"tiktoken {inner.name} {inner.n_vocab}"
     name = getattr(tokenizer, "__qualname__", None)
     return f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}" if name is None else str(name)
 
 
-def _kind(tokenizer: object) -> str:
-    """Told by the class: none of the packages need be installed."""
+def vocabulary(tokenizer: Any) -> int | None:
+    """How many different tokens there can be, if the tokenizer says so."""
+    kind, inner = _kind(tokenizer)
+    if kind == "fast":
+        return int(inner.get_vocab_size())
+    if kind == "slow":
+        return len(inner)
+    return int(inner.n_vocab) if kind == "tiktoken" else None
+
+
+def _kind(tokenizer: object) -> tuple[str, Any]:
+    """What it is, and the object that does the work. Told by the class: none of the packages need be installed."""
     for base in type(tokenizer).__mro__:
         package = base.__module__.partition(".")[0]
         if package == "tokenizers" and base.__name__ == "Tokenizer":
-            return "fast"
+            return "fast", tokenizer
         if package == "tiktoken" and base.__name__ == "Encoding":
-            return "tiktoken"
+            return "tiktoken", tokenizer
         if package == "transformers" and base.__name__ == "PreTrainedTokenizerBase":
-            return "transformers"
-    return "callable"
-
-
-def vocabulary(tokenizer: Any) -> int | None:
-    """How many different tokens there can be, if the tokenizer says so."""
-    kind = _kind(tokenizer)
-    if kind == "fast":
-        return int(tokenizer.get_vocab_size())
-    if kind == "transformers":
-        return len(tokenizer)
-    return int(tokenizer.n_vocab) if kind == "tiktoken" else None
+            # The one inside, not `tokenizer(text)`: that sets truncation on the one object that threads share.
+            inner = getattr(tokenizer, "backend_tokenizer", None)
+            return ("slow", tokenizer) if inner is None else ("fast", inner)
+    return "callable", tokenizer
 
 
 def _text(sample: object, name: str | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Lengths, Source
 from headrace.sources.stored.form import DamagedFile, FileState, Ints
-from headrace.sources.stored.megatron import HEAD, token_type
+from headrace.sources.stored.megatron import HEAD, index_of, token_type
 
 
 class TokenFile(NamedTuple):
@@ -52,7 +52,7 @@ class StoredTokens(Source[NDArray[Any]]):
         if not self.paths:
             raise BadOption("no token files: give at least one path")
         if not self.states:
-            object.__setattr__(self, "states", tuple(map(FileState.of, (*self.paths, *map(_index_of, self.paths)))))
+            object.__setattr__(self, "states", tuple(map(FileState.of, (*self.paths, *map(index_of, self.paths)))))
 
     def size(self) -> int:
         return self._store().documents[-1]
@@ -69,7 +69,7 @@ class StoredTokens(Source[NDArray[Any]]):
         found = Source.index(self, inputs, here)
         assert found is not None
         store = self._store()
-        for path, state in zip((*self.paths, *map(_index_of, self.paths)), self.states, strict=True):
+        for path, state in zip((*self.paths, *map(index_of, self.paths)), self.states, strict=True):
             state.check(path, FileState.of(path))  # (what is written over shows in what is mapped)
         ends = StoredEnds(store) if all(file.contiguous for file in store.files) else None
         found.lengths = Lengths(store.lengths_of, store.tokens[-1], (*self.identity(), self.states), ends=ends)
@@ -120,13 +120,7 @@ class StoredEnds(Sequence[int]):
     def __len__(self) -> int:
         return self._store.documents[-1]
 
-    @overload
-    def __getitem__(self, number: int) -> int: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[int]: ...
-    def __getitem__(self, number: int | slice) -> int | Sequence[int]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
+    def __getitem__(self, number: int) -> int:  # type: ignore[override]  # (nobody cuts a part out of it)
         store = self._store
         number = number + len(self) if number < 0 else number
         which = bisect_right(store.documents, number)
@@ -144,12 +138,8 @@ def _store(paths: tuple[str, ...], states: tuple[FileState, ...]) -> TokenStore:
     return TokenStore(files, documents, np.cumsum([len(file.tokens) for file in files]).tolist())
 
 
-def _index_of(path: str) -> str:
-    return path.removesuffix(".bin") + ".idx"
-
-
 def _mapped(path: str, state: FileState, index_state: FileState) -> TokenFile:
-    index = _index_of(path)
+    index = index_of(path)
     state.check(path, FileState.of(path))
     index_state.check(index, FileState.of(index))
     dtype, count = token_type(index)

@@ -69,7 +69,7 @@ class TextVerbs:
         """
         from headrace.ops.shape.batch import Unbatch
         from headrace.ops.text.bucket import BucketBatches, BucketWindows
-        from headrace.ops.text.planned import MANY
+        from headrace.ops.text.numbered import MANY
         from headrace.plan.balance import StepPlan
 
         plan = StepPlan(tokens=tokens, padded=padded, window=window)
@@ -126,13 +126,13 @@ class TextVerbs:
         number; otherwise `window` positions at a time are packed by themselves. See docs/text.md.
         """
         from headrace.ops.shape.batch import Unbatch
-        from headrace.ops.text.pack import PackWindows, can_be_planned, pack_known
+        from headrace.ops.text.pack import PackWindows, pack_known
         from headrace.ops.text.rows import RowLayout
         from headrace.plan.packing import WINDOW, Packing
 
         packing = Packing(length, how, long, overlap, drop_tail, WINDOW.get(how, 1) if window is None else window)
         layout = RowLayout(form, pad, separator, positions)
-        indexed = cast("Pipe[Any]", self).indexed(0, 0)
-        if indexed is not None and can_be_planned(packing, layout, indexed):
-            return grow(self, pack_known(packing, layout, indexed))
+        known = pack_known(packing, layout, cast("Pipe[Any]", self).indexed(0, 0))
+        if known is not None:
+            return grow(self, known)
         return grow(grow(self, PackWindows(packing, layout)), Unbatch())

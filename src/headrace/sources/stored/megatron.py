@@ -28,10 +28,10 @@ class Megatron(StoredFormat):
     scanned = False
 
     def open(self, path: str) -> OpenFile:
-        return TokensFile(path, _index_of(path))
+        return TokensFile(path, index_of(path))
 
     def beside(self, path: str) -> str:
-        return _index_of(path)
+        return index_of(path)
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         assert isinstance(file, TokensFile)
@@ -73,7 +73,8 @@ class TokensFile(OpenFile):
         return Spans(offsets, sizes)
 
 
-def _index_of(path: str) -> str:
+def index_of(path: str) -> str:
+    """The file beside a `.bin`."""
     return path.removesuffix(".bin") + ".idx"
 
 
