@@ -17,9 +17,8 @@ from headrace.errors import BadOption
 from headrace.sources.extra import need
 from headrace.sources.stored.form import DamagedFile, FileState
 from headrace.tables.column import Ints
-from headrace.tables.packages import check_threads, package
-from headrace.tables.parquet import FromUnits, from_units
-from headrace.tables.parquet_files import ROWS, counted
+from headrace.tables.packages import check_threads
+from headrace.tables.parquet import FromUnits, Stored, from_units
 
 UNIT = 4 << 20
 """Bytes that are read together: fragments are cut into stretches of about so many. Part of the order."""
@@ -29,10 +28,11 @@ COUNTED = 1 << 30
 """Bytes of a column up to which its missing values are counted; in a larger one there may be some."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LanceTable:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LanceTable(Stored):
     """One version of a data set."""
 
+    format = "lance"
     path: str
     version: int
     versions: FileState
@@ -41,31 +41,8 @@ class LanceTable:
     """For each unit, the place of its fragment among all."""
     firsts: Ints
     """Its first row there."""
-    rows: Ints
-    masked: frozenset[str]
-    sizes: tuple[tuple[str, int], ...]
-    """Bytes of a row in each column."""
-    packed: bytes
-    format: str = "lance"
-    weight: int = 0
 
-    def schema(self) -> Any:
-        pa = package("pyarrow")
-        return pa.ipc.read_schema(pa.py_buffer(self.packed))
-
-    def bytes_of(self, names: set[str]) -> int:
-        return sum(size for name, size in self.sizes if name in names)
-
-    def count(self, expression: object) -> Ints:
-        return counted(lambda unit, asked: self._read(unit, None).filter(asked).num_rows, len(self.rows), expression)
-
-    def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
-        found = self._read(unit, columns if expression is None else None)
-        if expression is not None:
-            found = found.filter(expression)
-        yield from found.select(columns).to_batches(ROWS)
-
-    def _read(self, unit: int, columns: list[str] | None) -> Any:
+    def table(self, unit: int, columns: list[str] | None) -> Any:
         fragment = _fragments(self.path, self.version, self.versions)[int(self.fragments[unit])]
         try:
             with _panics_told(self.path):
@@ -101,15 +78,15 @@ def from_lance(path: str) -> FromUnits:
     cuts = [(number, first) for number, count in enumerate(counts) for first in range(0, count, step)]
     rows = [min(step, counts[number] - first) for number, first in cuts]
     table = LanceTable(
-        os.path.abspath(path),
-        int(dataset.version),
-        FileState.of(os.path.join(path, "_versions")),
-        np.array([number for number, _ in cuts], np.int64),
-        np.array([first for _, first in cuts], np.int64),
-        np.array(rows, np.int64),
-        masked,
-        sizes,
-        schema.serialize().to_pybytes(),
+        path=os.path.abspath(path),
+        version=int(dataset.version),
+        versions=FileState.of(os.path.join(path, "_versions")),
+        fragments=np.array([number for number, _ in cuts], np.int64),
+        firsts=np.array([first for _, first in cuts], np.int64),
+        rows=np.array(rows, np.int64),
+        masked=masked,
+        sizes={name: size * sum(counts) for name, size in sizes},
+        packed=schema.serialize().to_pybytes(),
     )
     return from_units(table)
 

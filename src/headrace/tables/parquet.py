@@ -11,7 +11,7 @@ A row group is the unit of reading. Units that were read last stay in memory up 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,36 +21,65 @@ from headrace.memory.cache import Slots
 from headrace.op import Here, Indexed
 from headrace.plan.units import Units, arranged
 from headrace.tables.column import Column, Ints, NumpyColumn
-from headrace.tables.matching import matching
+from headrace.tables.matching import matching, reason
 from headrace.tables.packages import package
 from headrace.tables.source import Pick, RowsDigest, Tabular
 from headrace.tables.table import Table, check_names, renamed
 from headrace.tables.units import UnitTable
 
 MEMORY = 256 * 1024 * 1024
+ROWS = 1 << 13
+"""Rows that are decoded at a time: the memory that a row group needs while it is read, beside itself."""
 FOOTERS = 4
 """At the most one part in so many of the memory is for the footers of open files."""
 
 
-class Stored(Protocol):
-    """A table that is stored in units."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Stored:
+    """A table that is stored in units. Each kind of storage says how a unit is read: as a `table`, if nothing else."""
 
-    @property
-    def format(self) -> str: ...
-    @property
-    def rows(self) -> Ints: ...
-    @property
-    def masked(self) -> frozenset[str]: ...
-    @property
-    def weight(self) -> int:
-        """Bytes that the footers of all files take in memory while they are open."""
-        ...
+    format: ClassVar[str]
+    rows: Ints
+    """Of each unit."""
+    masked: frozenset[str]
+    """Columns in which values may be missing."""
+    sizes: dict[str, int]
+    """Bytes of each column in all units, as far as that is known before they are read."""
+    packed: bytes
+    """The Arrow schema; as bytes, so that no package has to be imported to carry it."""
+    weight: int = 0
+    """Bytes that the footers of all files take in memory while they are open."""
 
-    def schema(self) -> Any: ...
-    def bytes_of(self, names: set[str]) -> int: ...
-    def count(self, expression: Any) -> Ints: ...
-    def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]: ...
-    def describe(self) -> str: ...
+    def schema(self) -> Any:
+        pa = package("pyarrow")
+        return pa.ipc.read_schema(pa.py_buffer(self.packed))
+
+    def bytes_of(self, names: set[str]) -> int:
+        """About how many bytes a row of these columns takes."""
+        total = sum(size for name, size in self.sizes.items() if name in names)
+        return -(-total // max(1, int(self.rows.sum())))
+
+    def count(self, expression: object) -> Ints:
+        """How many rows of each unit an expression keeps."""
+        try:
+            return np.array([self.count_in(unit, expression) for unit in range(len(self.rows))], np.int64)
+        except package("pyarrow").ArrowInvalid as error:
+            raise BadOption(f"filter({expression}) does not fit these columns: {reason(error)}") from None
+
+    def count_in(self, unit: int, expression: object) -> int:
+        return int(self.table(unit, None).filter(expression).num_rows)
+
+    def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
+        """The record batches of one unit; footers of files that stay open take up to `memory` bytes."""
+        found = self.table(unit, columns if expression is None else None)
+        yield from (found if expression is None else found.filter(expression)).select(columns).to_batches(ROWS)
+
+    def table(self, unit: int, columns: list[str] | None) -> Any:
+        """These columns (None: all) of a unit; it may have others too."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        raise NotImplementedError
 
 
 class Opened:
@@ -168,7 +197,13 @@ class FromUnits(Tabular):
             kept = np.flatnonzero(self._counts())
             ends = np.cumsum(self._counts()[kept])
             footers = min(self.memory // FOOTERS, self.stored.weight)
-            read = _Reader(self.stored, self.names, kept, self.expression, footers)
+
+            def read(unit: int, names: list[str]) -> Iterator[Any]:
+                inner = [inner for inner, outer in self.names if outer in names]
+                outer = [outer for _, outer in self.names if outer in names]
+                for batch in self.stored.read(int(kept[unit]), inner, self.expression, footers):
+                    yield batch.select(inner).rename_columns(outer)
+
             self.opened.table = UnitTable(
                 chosen,
                 masked,
@@ -191,25 +226,6 @@ class FromUnits(Tabular):
         rows = self._counts() if self.chosen is None else self.chosen
         asked = stable(self.names), "" if self.expression is None else str(self.expression)
         return (self.stored.format, self.digest.of(rows), arranged(self.units()), *asked)
-
-
-class _Reader:
-    """Reads one unit of those that have rows."""
-
-    def __init__(
-        self, stored: Stored, names: tuple[tuple[str, str], ...], kept: Ints, expression: Any, memory: int
-    ) -> None:
-        self.stored = stored
-        self.memory = memory
-        self.names = names
-        self.kept = kept
-        self.expression = expression
-
-    def __call__(self, unit: int, names: list[str]) -> Iterator[Any]:
-        inner = [inner for inner, outer in self.names if outer in names]
-        outer = [outer for _, outer in self.names if outer in names]
-        for batch in self.stored.read(int(self.kept[unit]), inner, self.expression, self.memory):
-            yield batch.select(inner).rename_columns(outer)
 
 
 def from_units(stored: Stored, memory: int | None = None) -> FromUnits:

@@ -13,41 +13,25 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.tables.arrow import unsliced_columns
-from headrace.tables.column import Ints
 from headrace.tables.footers import look_into
 from headrace.tables.packages import package
-from headrace.tables.parquet import MEMORY, from_units
-from headrace.tables.parquet_files import ROWS, counted, scanned
+from headrace.tables.parquet import MEMORY, Stored, from_units
+from headrace.tables.parquet_files import scanned
 from headrace.tables.source import FromTable, Tabular
 
 STRETCH = 1 << 16
 """Rows of a memory-mapped table that are read together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fragments:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Fragments(Stored):
     """The units of a pyarrow Dataset."""
 
+    format = "dataset"
     pieces: tuple[Any, ...]
-    rows: Ints
-    masked: frozenset[str]
-    sizes: dict[str, int]
-    packed: bytes
-    weight: int
-    format: str = "dataset"
 
-    def schema(self) -> Any:
-        pa = package("pyarrow")
-        return pa.ipc.read_schema(pa.py_buffer(self.packed))
-
-    def bytes_of(self, names: set[str]) -> int:
-        return -(-sum(self.sizes.get(name, 16) for name in names) // max(1, int(self.rows.sum())))
-
-    def count(self, expression: object) -> Ints:
-        whole = self.schema()
-        return counted(
-            lambda u, e: self.pieces[u].scanner(filter=e, schema=whole).count_rows(), len(self.pieces), expression
-        )
+    def count_in(self, unit: int, expression: object) -> int:
+        return int(self.pieces[unit].scanner(filter=expression, schema=self.schema()).count_rows())
 
     def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         yield from scanned(self.pieces[unit], columns, expression, schema=self.schema())
@@ -88,41 +72,31 @@ def from_dataset(dataset: Any) -> Tabular:
                     sizes[name] = sizes.get(name, 0) + column.nbytes
                     if column.null_count:
                         masked.add(name)
-    rows = np.array([p.count_rows() for p in pieces], np.int64)
-    packed = schema.serialize().to_pybytes()
-    return from_units(Fragments(tuple(pieces), rows, frozenset(masked), sizes, packed, weight))
+    rows = np.array([piece.count_rows() for piece in pieces], np.int64)
+    return from_units(
+        Fragments(
+            pieces=tuple(pieces),
+            rows=rows,
+            masked=frozenset(masked),
+            sizes={name: sizes.get(name, 16) for name in schema.names},
+            packed=schema.serialize().to_pybytes(),
+            weight=weight,
+        )
+    )
 
 
 def _partitioned(fragment: Any, name: str) -> bool:
     return name in package("pyarrow.dataset").get_partition_keys(fragment.partition_expression)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MappedTable:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MappedTable(Stored):
     """Stretches of an HF Dataset's table. It travels as the Dataset does: by the names of its files."""
 
+    format = "datasets"
     dataset: Any
-    rows: Ints
-    masked: frozenset[str]
-    format: str = "datasets"
-    weight: int = 0
 
-    def schema(self) -> Any:
-        return _table(self.dataset).schema.remove_metadata()
-
-    def bytes_of(self, names: set[str]) -> int:
-        table = _table(self.dataset)
-        total: int = sum(table.column(name).nbytes for name in names)
-        return -(-total // max(1, int(table.num_rows)))
-
-    def count(self, expression: object) -> Ints:
-        return counted(lambda u, e: self._part(u).filter(e).num_rows, len(self.rows), expression)
-
-    def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
-        part = self._part(unit)
-        yield from (part if expression is None else part.filter(expression)).select(columns).to_batches(ROWS)
-
-    def _part(self, unit: int) -> Any:
+    def table(self, unit: int, columns: list[str] | None) -> Any:
         return unsliced_columns(_table(self.dataset).slice(unit * int(self.rows[0]), int(self.rows[unit])))
 
     def describe(self) -> str:
@@ -151,8 +125,14 @@ def from_hf(dataset: object) -> Tabular | None:
         return None
     starts = range(0, table.num_rows, STRETCH)
     rows = np.array([min(STRETCH, table.num_rows - start) for start in starts], np.int64)
-    masked = frozenset(n for n in names if table.column(n).null_count)
-    return from_units(MappedTable(dataset, rows, masked)).select(names)
+    stored = MappedTable(
+        dataset=dataset,
+        rows=rows,
+        masked=frozenset(name for name in names if table.column(name).null_count),
+        sizes={name: table.column(name).nbytes for name in table.column_names},
+        packed=table.schema.remove_metadata().serialize().to_pybytes(),
+    )
+    return from_units(stored).select(names)
 
 
 def _decodes(feature: object) -> bool:
