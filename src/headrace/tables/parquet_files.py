@@ -27,7 +27,7 @@ OPEN = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Files(Stored):
+class TableFiles(Stored):
     """Files of one schema: for each unit its file, its number there and its rows."""
 
     paths: tuple[str, ...]
@@ -79,7 +79,7 @@ class Files(Stored):
         return f"{len(self.paths)} files"
 
 
-class ArrowFiles(Files):
+class ArrowFiles(TableFiles):
     """Arrow files, and files that hold Arrow streams."""
 
     __slots__ = ()
@@ -94,7 +94,7 @@ class ArrowFiles(Files):
         return package("pyarrow").Table.from_batches([completed])
 
 
-class ParquetFiles(Files):
+class ParquetFiles(TableFiles):
     """Parquet files. With an expression, pyarrow's own scanner reads them: it knows what not to look at."""
 
     __slots__ = ()
@@ -156,7 +156,7 @@ def read_footer(
     columns: Sequence[str] | None = None,
     drift: str = "refuse",
     manifest: Manifest | None = None,
-) -> Files:
+) -> TableFiles:
     """Look into every file once, or into the manifest; `columns` are those that will be asked for."""
     if not files:
         raise BadOption(f"Pipe.{format}() got no file: give the name of one, a pattern or a folder")

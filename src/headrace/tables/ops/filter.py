@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Flat
-from headrace.tables.ops.select import is_row, table_form
+from headrace.tables.matching import matching
+from headrace.tables.ops.select import spread_kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,18 +21,7 @@ class Where(Flat[Any, Any]):
     verb = "filter"
 
     def spread(self, sample: object) -> Iterator[Any]:
-        from headrace.tables.forms import deliver
-        from headrace.tables.matching import matching
-        from headrace.tables.rows import table_of_rows
-
-        if is_row(sample):
-            if len(matching(table_of_rows([sample]), self.expression)):
-                yield sample
-            return
-        table, form = table_form(sample, "filter")
-        kept = matching(table, self.expression)
-        if len(kept):
-            yield sample if len(kept) == table.length else deliver(table.take(kept), form)
+        return spread_kept(sample, "filter", lambda table: matching(table, self.expression))
 
     def describe(self) -> str:
         return f"filter({self.expression})"

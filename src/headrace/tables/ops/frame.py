@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Each, Flat
+from headrace.tables.forms import deliver
 from headrace.tables.ops.batch import check_form
 from headrace.tables.ops.select import table_form
+from headrace.tables.rows import table_of_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,6 @@ class ToFrame(Each[list[Any], Any]):
         check_form(self.as_, "dataframe")
 
     def apply(self, sample: list[Any]) -> Any:
-        from headrace.tables.forms import deliver
-        from headrace.tables.rows import table_of_rows
-
         return deliver(table_of_rows(sample, self.columns_), self.as_)
 
     def identity(self) -> tuple[Any, ...]:

@@ -1,68 +1,51 @@
 """Join: columns of a frame in memory added to rows, to frames, and to whole tables, by a key."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from headrace.errors import BadOption, BadPipe
-from headrace.op import Each, Flat, Here, Indexed
-from headrace.tables.ops.select import is_row, table_form
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
-
-    from headrace.tables.column import Column, Ints
-    from headrace.tables.lookup import Lookup
-    from headrace.tables.table import Table
+from headrace.op import Each, Flat, Here, Indexed, Positions, Take
+from headrace.tables.column import Column, Ints
+from headrace.tables.forms import deliver
+from headrace.tables.lookup import Lookup
+from headrace.tables.ops.select import is_row, row_by_row, spread_kept, table_form, with_take
+from headrace.tables.rows import table_of_rows
+from headrace.tables.table import Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join(Each[Any, Any]):
     """Add the columns of `lookup` where the columns `on` hold its keys; `always`: every key is known to be there."""
 
-    lookup: Any
+    lookup: Lookup
     on: tuple[str, ...]
     always: bool = False
 
     def apply(self, sample: object) -> Any:
-        from headrace.tables.forms import deliver
-
         if is_row(sample):
-            self._check_new(sample)
-            return {**sample, **self._added(_key_of(sample, self.on)).row(0)}
+            _check_new(self.lookup, sample)
+            return {**sample, **self._added(table_of_rows([_key_of(sample, self.on)])).row(0)}
         table, form = table_form(sample, "join")
         return deliver(self._joined(table), form)
 
-    def _added(self, table: "Table") -> Any:
-        from headrace.tables.table import Table
-
+    def _added(self, table: Table) -> Table:
         found = rows_of(self.lookup, table, self.on)
         return Table(self.lookup.rows(found, self.always), len(found))
 
-    def _joined(self, table: Any) -> Any:
-        from headrace.tables.table import Table
-
-        self._check_new(table.columns)
+    def _joined(self, table: Table) -> Table:
+        _check_new(self.lookup, table.columns)
         added = self._added(table)
         return Table({**table.columns, **added.columns}, table.length, None, table.blocks)
 
-    def _check_new(self, names: "Container[str]") -> None:
-        _check_new(self.lookup, names)
-
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        import numpy as np
-
-        found, below = Each.index(self, inputs, here), inputs[0].take
-        if found is None or below is None:
-            return found
-
-        def take(positions: Any, names: tuple[str, ...] | None) -> Any:
+        def taken(below: Take, positions: Positions, names: tuple[str, ...] | None) -> Table:
             joined = self._joined(below(positions, None))
             return joined if names is None else joined.select(names)
 
-        found.take = take
-        found.get = lambda position: take(np.array([position]), None).row(0)
-        return found
+        return row_by_row(with_take(self, inputs, here, taken))
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]
@@ -79,20 +62,13 @@ class Join(Each[Any, Any]):
 class Match(Flat[Any, Any]):
     """Only rows, and of frames the rows, whose key is in the lookup: the first half of an inner join."""
 
-    lookup: Any
+    lookup: Lookup
     on: tuple[str, ...]
 
     def spread(self, sample: object) -> Iterator[Any]:
-        from headrace.tables.forms import deliver
-
-        if is_row(sample):
-            if rows_of(self.lookup, _key_of(sample, self.on), self.on)[0] >= 0:
-                yield sample
-            return
-        table, form = table_form(sample, "join")
-        kept = matched(self.lookup, table, self.on)
-        if len(kept):
-            yield sample if len(kept) == table.length else deliver(table.take(kept), form)
+        return spread_kept(
+            sample, "join", lambda table: matched(self.lookup, table, self.on), lambda row: _key_of(row, self.on)
+        )
 
     def describe(self) -> str:
         return f"match({_shown(self.lookup, self.on)})"
@@ -101,31 +77,25 @@ class Match(Flat[Any, Any]):
         return ("match", self.on, self.lookup.identity())
 
 
-def _shown(lookup: "Lookup", on: tuple[str, ...]) -> str:
+def _shown(lookup: Lookup, on: tuple[str, ...]) -> str:
     pairs = zip(on, lookup.keys, strict=True)
     return ", ".join(here if here == there else f"{here} = {there}" for here, there in pairs)
 
 
-def _check_new(lookup: "Lookup", names: "Container[str]") -> None:
+def _check_new(lookup: Lookup, names: Container[str]) -> None:
     for name in lookup.values:
         if name in names:
             raise BadPipe(f"join() would give two columns the name {name!r}: rename() or leave out one of them")
 
 
-def check_joined(lookup: "Lookup", columns: "Mapping[str, Column]", on: tuple[str, ...]) -> None:
+def check_joined(lookup: Lookup, columns: Mapping[str, Column], on: tuple[str, ...]) -> None:
     """Refuse a join to rows of these columns, which may be empty, before anything runs."""
     _check_keys(on, columns)
     _check_new(lookup, columns)
-    lookup.find([_first(columns[name]) for name in on])
+    lookup.find([columns[name].take(np.arange(min(1, len(columns[name])))) for name in on])
 
 
-def _first(column: "Column") -> "Column":
-    import numpy as np
-
-    return column.take(np.arange(min(1, len(column))))
-
-
-def _check_keys(on: tuple[str, ...], names: "Iterable[str]") -> None:
+def _check_keys(on: tuple[str, ...], names: Iterable[str]) -> None:
     names = tuple(names)
     for name in on:
         if name not in names:
@@ -136,22 +106,18 @@ def _check_keys(on: tuple[str, ...], names: "Iterable[str]") -> None:
             )
 
 
-def rows_of(lookup: "Lookup", table: "Table", on: tuple[str, ...]) -> "Ints":
+def rows_of(lookup: Lookup, table: Table, on: tuple[str, ...]) -> Ints:
     """Which row of the lookup belongs to each row of the table; -1 where there is none."""
     _check_keys(on, table.columns)
     return lookup.find([table.columns[name] for name in on])
 
 
-def matched(lookup: "Lookup", table: "Table", on: tuple[str, ...]) -> Any:
+def matched(lookup: Lookup, table: Table, on: tuple[str, ...]) -> Ints:
     """The rows of the table whose key is in the lookup."""
-    import numpy as np
-
     return np.flatnonzero(rows_of(lookup, table, on) >= 0)
 
 
-def _key_of(sample: dict[str, Any], on: tuple[str, ...]) -> Any:
-    """The key of one row, as a table of one row."""
-    from headrace.tables.rows import table_of_rows
-
+def _key_of(sample: dict[str, Any], on: tuple[str, ...]) -> dict[str, Any]:
+    """Of one row its key."""
     _check_keys(on, sample)
-    return table_of_rows([{name: sample[name] for name in on}])
+    return {name: sample[name] for name in on}

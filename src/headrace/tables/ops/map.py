@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadPipe
-from headrace.op import Each, Here, Indexed
+from headrace.op import Each, Here, Indexed, Positions, Take
+from headrace.tables.forms import deliver
+from headrace.tables.frames import is_array, table_of
 from headrace.tables.ops.batch import check_form
+from headrace.tables.ops.select import row_by_row, with_take
+from headrace.tables.rows import table_of_rows
+from headrace.tables.table import Table
 
 
 def _shown(result: object) -> str:
     """What a function has returned, down to the first entry of a dict that is no column."""
-    from headrace.tables.frames import is_array
-
     if not isinstance(result, dict) or not result:
         return f"an empty {type(result).__name__}" if result == {} else type(result).__name__
     for name, value in result.items():
@@ -40,14 +43,9 @@ class MapRows(Each[Any, Any]):
         check_form(self.as_, "map")
 
     def apply(self, sample: dict[str, Any]) -> dict[str, Any]:
-        from headrace.tables.rows import table_of_rows
+        return self._mapped(table_of_rows([sample])).row(0)
 
-        return self._mapped(table_of_rows([sample])).row(0)  # type: ignore[no-any-return]
-
-    def _mapped(self, table: Any) -> Any:
-        from headrace.tables.forms import deliver
-        from headrace.tables.frames import table_of
-
+    def _mapped(self, table: Table) -> Table:
         result = self.fn(deliver(table, self.as_))
         made = table_of(result)
         if made is None:
@@ -63,24 +61,16 @@ class MapRows(Each[Any, Any]):
         return made
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        import numpy as np
+        spot = here.spot
 
-        (inner,) = inputs
-        if inner.take is None:
-            return Each.index(self, inputs, here)
-        below, spot = inner.take, here.spot
-
-        def take(positions: Any, names: tuple[str, ...] | None) -> Any:
+        def taken(below: Take, positions: Positions, names: tuple[str, ...] | None) -> Table:
             table = below(positions, None)
             spot.here = here
             spot.position = int(positions[0])
             mapped = self._mapped(table)
             return mapped if names is None else mapped.select(names)
 
-        def get(position: int) -> Any:
-            return take(np.array([position]), None).row(0)
-
-        return Indexed(inner.length, get, take).placed_as(inner)
+        return row_by_row(with_take(self, inputs, here, taken))
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]

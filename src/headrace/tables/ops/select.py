@@ -3,19 +3,23 @@
 Over a frame or files nothing of this runs: the verbs hand the names down to the source (see `verbs.frames`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from headrace.errors import BadPipe
-from headrace.op import Each, Here, Indexed
+from headrace.op import Each, Here, Indexed, Positions, Take
+from headrace.tables.forms import deliver, form_of
+from headrace.tables.frames import table_of
+from headrace.tables.rows import table_of_rows
+from headrace.tables.table import check_names, renamed
 
 
 def table_form(sample: object, verb: str) -> tuple[Any, str]:
     """A frame as a table, and the form it was in."""
-    from headrace.tables.forms import form_of
-    from headrace.tables.frames import table_of
-
     form, table = form_of(sample), table_of(sample)
     if form is None or table is None:
         raise BadPipe(f"{verb}() works on rows (dicts) and on frames, not on {type(sample).__name__}")
@@ -24,9 +28,37 @@ def table_form(sample: object, verb: str) -> tuple[Any, str]:
 
 def is_row(sample: object) -> TypeGuard[dict[str, Any]]:
     """Whether a sample is one row, and not a dict of columns."""
-    from headrace.tables.frames import table_of
-
     return isinstance(sample, dict) and table_of(sample) is None
+
+
+def spread_kept(
+    sample: Any, verb: str, kept: Callable[[Any], Any], row: Callable[[dict[str, Any]], Any] | None = None
+) -> Iterator[Any]:
+    """A row, or the rows of a frame, that `kept` chooses of a table; `row`: what of a single row it looks at."""
+    if is_row(sample):
+        if len(kept(table_of_rows([sample if row is None else row(sample)]))):
+            yield sample
+        return
+    table, form = table_form(sample, verb)
+    rows = kept(table)
+    if len(rows):
+        yield sample if len(rows) == table.length else deliver(table.take(rows), form)
+
+
+def with_take(op: Each[Any, Any], inputs: tuple[Indexed, ...], here: Here, taken: Callable[..., Any]) -> Indexed:
+    """Random access to rows of a table: `taken(take, positions, names)` is what the op makes of what it takes below."""
+    found, below = Each.index(op, inputs, here), inputs[0].take
+    assert found is not None
+    if below is not None:
+        found.take = partial(taken, below)
+    return found
+
+
+def row_by_row(found: Indexed) -> Indexed:
+    """The same, its single rows made as tables of one: they have the types that they have in batches."""
+    if (take := found.take) is not None:
+        found.get = lambda position: take(np.array([position]), None).row(0)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +69,16 @@ class Select(Each[Any, Any]):
 
     def apply(self, sample: object) -> Any:
         if isinstance(sample, dict):
-            _check(self.names, sample)
+            if any(name not in sample for name in self.names):
+                check_names(self.names, sample)
             return {name: sample[name] for name in self.names}
-        from headrace.tables.forms import deliver
-
         table, form = table_form(sample, "select")
         return deliver(table.select(self.names), form)
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        found, below = Each.index(self, inputs, here), inputs[0].take
-        if found is not None and below is not None:
-            found.take = lambda positions, names: below(positions, self.names if names is None else names)
-        return found
+        return with_take(
+            self, inputs, here, lambda below, rows, names: below(rows, self.names if names is None else names)
+        )
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]
@@ -62,33 +92,19 @@ class Rename(Each[Any, Any]):
 
     def apply(self, sample: object) -> Any:
         if isinstance(sample, dict):
-            from headrace.tables.table import renamed
-
             return dict(zip(renamed(sample, dict(self.new)), sample.values(), strict=True))
-        from headrace.tables.forms import deliver
-
         table, form = table_form(sample, "rename")
         return deliver(table.rename(dict(self.new)), form)
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        found, below = Each.index(self, inputs, here), inputs[0].take
-        if found is not None and below is not None:
-            new, old = dict(self.new), {b: a for a, b in self.new}
+        new, old = dict(self.new), {b: a for a, b in self.new}
 
-            def take(positions: Any, names: tuple[str, ...] | None) -> Any:
-                wanted = None if names is None else tuple(old.get(n, n) for n in names)
-                table = below(positions, wanted)
-                return table.rename({a: b for a, b in new.items() if a in table.columns or names is None})
+        def taken(below: Take, positions: Positions, names: tuple[str, ...] | None) -> Any:
+            wanted = None if names is None else tuple(old.get(n, n) for n in names)
+            table = below(positions, wanted)
+            return table.rename({a: b for a, b in new.items() if a in table.columns or names is None})
 
-            found.take = take
-        return found
+        return with_take(self, inputs, here, taken)
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]
-
-
-def _check(names: tuple[str, ...], sample: Mapping[str, Any]) -> None:
-    if any(name not in sample for name in names):
-        from headrace.tables.table import check_names
-
-        check_names(names, sample)
