@@ -12,9 +12,10 @@ from torch.utils.data._utils import collate as torchs
 from torch.utils.data._utils import worker
 
 from headrace.doors.torch.collate import shorter
-from headrace.doors.torch.light import Unusual, _collate, default_collate
+from headrace.doors.torch.light import Unusual, _refuse, collated, default_collate
 from headrace.doors.torch.loader import DataLoader
 from headrace.engine.wire import codec
+from headrace.engine.wire.fold import AsTensor
 from tests.conftest import SRC, RunScript
 from tests.doors.torch_free_datasets import Asking
 
@@ -85,7 +86,7 @@ def test_the_result_is_torchs(batch: Any) -> None:
 @pytest.mark.parametrize("batch", BATCHES, ids=lambda b: str(b)[:40])
 def test_without_torch_the_result_is_the_same_or_left_to_torch(batch: Any) -> None:
     try:
-        head, buffers = codec.pack(_collate(batch))
+        head, buffers = codec.pack(collated(batch, AsTensor, _refuse))
     except Unusual:
         return
     assert same(codec.load(head, [bytearray(raw) for raw in buffers]), result(torchs.default_collate, batch))
@@ -94,7 +95,7 @@ def test_without_torch_the_result_is_the_same_or_left_to_torch(batch: Any) -> No
 def test_most_usual_batches_are_not_left_to_torch() -> None:
     usual = [[1, 2], [True, False], [1.5, 2.5], ["a"], [np.float32(1)], LARGE, [(1, "a")], [{"a": [1, LARGE[0]]}]]
     for batch in usual:
-        _collate(batch)
+        collated(batch, AsTensor, _refuse)
 
 
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])

@@ -1,22 +1,24 @@
 """torch's `default_collate`, the same results by shorter ways.
 
-`default_collate` looks its functions up by type in a table. Here are other functions for some entries: numbers go
-through numpy, which is ten times as fast, and tensors are stacked straight into the memory that travels to the
-consumer, where the loader itself collates. What user code collates in a worker may be kept there, so it gets memory of
-its own. What is unusual in any way is left to torch's own function; an entry that somebody has changed stays.
+Numbers go through numpy, which is ten times as fast, and tensors are stacked straight into the memory that travels to
+the consumer, where the loader itself collates (`light`). What user code collates in a worker may be kept there, so it
+gets memory of its own, by other functions in the table that `default_collate` looks them up in. What is unusual in any
+way is left to torch's own function; an entry that somebody has changed stays.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import get_worker_info
-from torch.utils.data._utils import collate as torchs
+from torch.utils.data._utils import collate
 
 from headrace.doors.torch import light as torch_light
 from headrace.op import place
 
+torchs: Any = collate
 Table = dict[Any, Callable[..., Any]]
 
 _SCALARS = (np.bool_, np.number, np.object_)
@@ -24,7 +26,18 @@ _SCALARS = (np.bool_, np.number, np.object_)
 
 def with_torch(batch: object) -> Any:
     """The batch collated here, where torch is."""
-    return torchs.collate(batch, collate_fn_map=_Latest.table())
+    return torch_light.collated(batch, torch.from_numpy, _rest) if unchanged() else torchs.default_collate(batch)
+
+
+def _rest(batch: Any) -> Any:
+    """What consists neither of numbers nor of arrays."""
+    if isinstance(batch, list | tuple) and batch and _stackable(batch[0]):
+        first = batch[0]
+        nbytes = first.numel() * first.element_size() * len(batch)
+        if nbytes >= place.worth:
+            room = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(len(batch), *first.shape)
+            return torch.stack(batch, out=room)
+    return torchs.default_collate(batch)
 
 
 def shorter(collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -34,58 +47,45 @@ def shorter(collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def use_everywhere() -> None:
     """User code that calls torch's `default_collate` gets shorter ways too. For worker processes only."""
-    torchs.default_collate_fn_map.update(_replaced(_KEPT))
+    table = torchs.default_collate_fn_map
+    table.update({kind: ours for kind, ours in _OURS.items() if table.get(kind) is _TORCHS[kind]})
 
 
 def unchanged() -> bool:
     """Nobody has registered functions of their own with torch's."""
     table = torchs.default_collate_fn_map
-    return table.keys() == _TORCHS.keys() and all(f is _TORCHS[k] or f is _KEPT.get(k) for k, f in table.items())
+    return table.keys() == _TORCHS.keys() and all(f is _TORCHS[k] or f is _OURS.get(k) for k, f in table.items())
 
 
 def _by_numpy(kind: object, array: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     """The function for this entry: through `array`, or torch's own."""
 
-    def collate(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
-        try:
-            return torch.from_numpy(array(batch))
-        except torch_light.Unusual:
-            return _TORCHS[kind](batch, collate_fn_map=collate_fn_map)
+    def made(batch: Sequence[Any], *, collate_fn_map: Table | None = None) -> Any:
+        # (Of arrays torch makes tensors, and collates those: by another function, if somebody has given one.)
+        by_tensors = (collate_fn_map or {}).get(torch.Tensor)
+        if kind is not np.ndarray or by_tensors in (_tensors, _TORCHS[torch.Tensor]):
+            try:
+                return torch.from_numpy(array(batch))
+            except torch_light.Unusual:
+                pass
+        return _TORCHS[kind](batch, collate_fn_map=collate_fn_map)
 
-    return collate
-
-
-def _stacking(travels: bool) -> Table:
-    """The functions for arrays and tensors; their results lie in the travelling memory, or not."""
-
-    def arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-        by_torch = collate_fn_map is None or collate_fn_map.get(torch.Tensor) not in (tensors, _TORCHS[torch.Tensor])
-        try:
-            if not by_torch:
-                return torch.from_numpy(torch_light.stacked(batch, travels))
-        except torch_light.Unusual:
-            pass
-        return _TORCHS[np.ndarray](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-
-    def tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-        """The tensors on top of each other, in a worker in the type of the first one; that is torch's rule too."""
-        first = batch[0]
-        if get_worker_info() is None or not _plain(first):
-            return _TORCHS[torch.Tensor](batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-        nbytes = first.numel() * first.element_size() * len(batch)
-        shape = (len(batch), *first.shape)
-        if not travels or nbytes < place.worth:
-            room = torch.empty(shape, dtype=first.dtype)
-        else:
-            room = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(shape)
-        return torch.stack(batch, out=room)  # type: ignore[arg-type]
-
-    return {torch.Tensor: tensors, np.ndarray: arrays}
+    return made
 
 
-def _plain(tensor: object) -> bool:
+def _tensors(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
+    """The tensors on top of each other, in the type of the first one, which is torch's rule in a worker too."""
+    first = batch[0]
+    if not _stackable(first):
+        return _TORCHS[torch.Tensor](batch, collate_fn_map=collate_fn_map)
+    return torch.stack(batch, out=torch.empty((len(batch), *first.shape), dtype=first.dtype))  # type: ignore[arg-type]
+
+
+def _stackable(tensor: object) -> bool:
+    """It is a plain tensor, in a worker."""
     return (
         type(tensor) is torch.Tensor
+        and get_worker_info() is not None
         and tensor.layout is torch.strided
         and tensor.device.type == "cpu"
         and not tensor.requires_grad
@@ -94,32 +94,8 @@ def _plain(tensor: object) -> bool:
 
 
 _TORCHS: Table = dict(torchs.default_collate_fn_map)
-_NUMBERS_OF: Table = {
-    _SCALARS: _by_numpy(_SCALARS, torch_light.scalars),
-    float: _by_numpy(float, torch_light.floats),
-    int: _by_numpy(int, torch_light.ints),
+_OURS: Table = {
+    **{kind: _by_numpy(kind, torch_light.numbers) for kind in (_SCALARS, float, int)},
+    np.ndarray: _by_numpy(np.ndarray, partial(torch_light.stacked, travels=False)),
+    torch.Tensor: _tensors,
 }
-_TRAVELLING: Table = _NUMBERS_OF | _stacking(travels=True)
-_KEPT: Table = _NUMBERS_OF | _stacking(travels=False)
-
-
-class _Latest:
-    """The table for our own collate_fn, made again only when torch's was changed."""
-
-    made_of: Table | None = None
-    made: Table
-
-    @classmethod
-    def table(cls) -> Table:
-        if cls.made_of != torchs.default_collate_fn_map:
-            cls.made_of, cls.made = dict(torchs.default_collate_fn_map), _replaced(_TRAVELLING)
-        return cls.made
-
-
-def _replaced(ours: Table) -> Table:
-    """torch's table as it is now, in its own order, with ours where it is still torch's (or, in a worker, ours)."""
-    table = {}
-    for kind, function in torchs.default_collate_fn_map.items():
-        own = _TORCHS.get(kind)
-        table[kind] = ours.get(kind, function) if function is own or function is _KEPT.get(kind) else function
-    return table

@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from headrace.doors.torch import seeds as seeds
-from headrace.doors.torch.fetch import SKIP, WIDTH, numbers
-from headrace.doors.torch.orders import KNOWN, order_of, permuted
+from headrace.doors.torch.fetch import SKIP, WIDTH
+from headrace.doors.torch.orders import KNOWN, Order, permuted
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
 from headrace.sources.listed import Pinned
@@ -34,6 +33,7 @@ class Indices(Iterator[Any]):
         known = type(index_sampler) is BatchSampler if batched else type(index_sampler) in KNOWN
         self._known = known
         self._sampler = index_sampler.sampler if known and batched else index_sampler
+        self._order = Order(self._sampler, packed=batched)
         self._size = index_sampler.batch_size if known and batched else 1
         self._fewest = self._size if known and batched and index_sampler.drop_last else 1
         """Indices that a batch of a known sampler must have."""
@@ -52,11 +52,6 @@ class Indices(Iterator[Any]):
         """Each belongs to the worker that torch would give it to."""
         self.free = False
         """Anybody may make it."""
-
-    @cached_property
-    def _order(self) -> Any:
-        """Made at its first index: torch's BatchSampler iterates its sampler no sooner."""
-        return order_of(self._sampler)
 
     def __next__(self) -> Any:
         if self._out == self._number:
@@ -101,13 +96,11 @@ class Indices(Iterator[Any]):
     def _take(self) -> tuple[Any, bool, int]:
         """What the known sampler gives next, whether that is packed, and of how many samples."""
         order = self._order
-        taken = order.raw(self._size) if order.packed else order.take(self._size)
+        taken = order.take(self._size)
         count = len(taken) // WIDTH if order.packed else len(taken)
         if count < self._fewest:
             raise StopIteration
-        if self._batched:
-            return taken, order.packed, count
-        return (numbers(taken) if order.packed else taken)[0], False, 1
+        return (taken, order.packed, count) if self._batched else (taken[0], False, 1)
 
     def _mark(self, number: int, samples: int, drawn: Any) -> None:
         state = deepcopy(self._iterator.state_dict()) if self._tells else None

@@ -6,7 +6,7 @@ are tensors when the consumer has them. What is unusual in any way is left to to
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from headrace.op import place
 from headrace.ops.shape import collate
 
 _NUMBERS = frozenset(map(np.dtype, ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u1", "?")))
-_INT64, _BOOL, _FLOAT64 = np.dtype("i8"), np.dtype("?"), np.dtype("f8")
+_WHOLE = frozenset(map(np.dtype, ("i8", "?")))
+_PYTHONS: dict[type, frozenset[np.dtype[Any]]] = {int: _WHOLE, bool: _WHOLE, float: frozenset({np.dtype("f8")})}
+"""What an array of such numbers is of, unless there are others among them."""
 
 
 class Unusual(Exception):
@@ -27,7 +29,7 @@ def default_collate(batch: Any) -> Any:
     """In place of torch's, as a loader's collate_fn: the result travels at once."""
     if "torch" not in sys.modules:
         try:
-            return _collate(batch)
+            return collated(batch, AsTensor, _refuse)
         except Unusual:
             pass
     from headrace.doors.torch.collate import with_torch
@@ -41,62 +43,43 @@ def is_torchs(collate_fn: object) -> bool:
     return collate_fn is default_collate and (ours is None or ours.unchanged())
 
 
-def _collate(batch: Sequence[Any]) -> Any:
+def collated(batch: Any, tensor: Callable[[Any], Any], rest: Callable[[Any], Any]) -> Any:
+    """A batch of usual samples, with what `tensor` makes of the arrays, and `rest` of parts that are not usual."""
     first: Any = batch[0] if isinstance(batch, list | tuple) and batch else None
     kind = type(first)
-    if kind is np.ndarray:
-        return AsTensor(stacked(batch, travels=True))
-    if kind is int or kind is bool:
-        return AsTensor(ints(batch))
-    if kind is float:
-        return AsTensor(floats(batch))
-    if isinstance(first, np.bool_ | np.number):
-        return AsTensor(scalars(batch))
+    try:
+        if kind is np.ndarray:
+            return tensor(stacked(batch, travels=True))
+        if kind in _PYTHONS or isinstance(first, np.bool_ | np.number):
+            return tensor(numbers(batch))
+    except Unusual:
+        return rest(batch)
     if kind is str or kind is bytes:
         return batch
-    if kind is dict:
-        if any(type(sample) is not dict or sample.keys() != first.keys() for sample in batch):
-            raise Unusual
-        return {key: _collate([sample[key] for sample in batch]) for key in first}
-    if kind is tuple or kind is list:
-        if any(type(sample) is not kind or len(sample) != len(first) for sample in batch):
-            raise Unusual
-        return [_collate(column) for column in zip(*batch, strict=True)]
+    if kind is dict and all(type(sample) is dict and sample.keys() == first.keys() for sample in batch):
+        return {key: collated([sample[key] for sample in batch], tensor, rest) for key in first}
+    named = isinstance(first, tuple) and hasattr(first, "_fields")
+    if (kind is tuple or kind is list or named) and all(type(s) is kind and len(s) == len(first) for s in batch):
+        columns = [collated(column, tensor, rest) for column in zip(*batch, strict=True)]
+        return kind(*columns) if named else columns
+    return rest(batch)
+
+
+def _refuse(batch: object) -> Any:
     raise Unusual
 
 
-def ints(batch: Sequence[Any]) -> Any:
-    """The array of a batch of whole numbers or truth values."""
-    array = _array(batch)
-    if array.dtype != _INT64 and array.dtype != _BOOL:
+def numbers(batch: Sequence[Any]) -> Any:
+    """The array of a batch of numbers or truth values."""
+    kind = type(batch[0])
+    # Torch and numpy do not promote alike: of numpy's scalars only those of one type go through numpy.
+    if kind not in _PYTHONS and len(set(map(type, batch))) != 1:
         raise Unusual
-    return array
-
-
-def floats(batch: Sequence[Any]) -> Any:
-    array = _array(batch)
-    if array.dtype != _FLOAT64:
-        raise Unusual
-    return array
-
-
-def scalars(batch: Sequence[Any]) -> Any:
-    """The array of a batch of numpy's scalars."""
-    # Torch and numpy do not promote alike: only scalars of one type go through numpy.
-    if len(set(map(type, batch))) != 1:
-        raise Unusual
-    array = _array(batch)
-    if array.dtype not in _NUMBERS:
-        raise Unusual
-    return array
-
-
-def _array(batch: Sequence[Any]) -> Any:
     try:
         array = np.array(batch)
     except (ValueError, OverflowError, TypeError):
         raise Unusual from None
-    if array.ndim != 1:
+    if array.ndim != 1 or array.dtype not in _PYTHONS.get(kind, _NUMBERS):
         raise Unusual
     return array
 
