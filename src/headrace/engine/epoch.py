@@ -264,10 +264,6 @@ class Epoch(Iterator[T], Generic[T]):
         """Who runs it; None at its end."""
         return self._workers
 
-    def now(self) -> RunPlace:
-        """Where the run is: behind the batch that was handed out last, or that failed."""
-        return self._live()
-
     def start(self) -> None:
         """Send the first work out now, without waiting for the first batch to be asked for."""
         self._run.start()

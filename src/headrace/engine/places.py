@@ -70,7 +70,8 @@ class RunPlace(PlainRecord):
         if self.place is not None:
             self.place.fit(program, len(program.stages) - 1)
         last = program.last
-        if self.ahead is not None and not (program.indexed and last.single and last.group == self.ahead.size):
+        counts = program.stages[0].feed != "strand" and last.single
+        if self.ahead is not None and not (counts and (last.group or 0) == self.ahead.size):
             raise SnapshotRefused(
                 f"the snapshot was taken with ordered=False, when some batches of {self.ahead.size} had come before "
                 "their turn: go on with batches of that size"

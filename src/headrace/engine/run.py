@@ -63,8 +63,8 @@ class Run:
         self._feeds: list[Feed] = open_feeds(at.place, setting, first)
         self._streamed = self._feeds[0].streamed
         self._unordered = not policy.ordered and not self._streamed and program.last.single  # (batches only)
-        told = first is not None or program.stages[0].feed == "listed"  # who made the tickets counts them
-        self._any = None if told or not (self._unordered or at.ahead) else AnyOrder(at, program.last.group or 0)
+        unordered = (self._unordered or at.ahead) and first is None  # (else who made the tickets counts them)
+        self._any = AnyOrder(at, program.last.group or 0) if unordered else None
         self._groups = [feed for feed in self._feeds[1:] if isinstance(feed, Regroup)]
         """Of each stage but the last, the feed that its results go to."""
         self._pending: list[Ticket | None] = [None] * len(program.stages)

@@ -47,7 +47,6 @@ class Indices(Iterator[Any]):
         """Batches that are drawn, and"""
         self._out = 0
         """those that are given out."""
-        self._avoid: frozenset[int] = frozenset()
         self.pins = False
         """Each belongs to the worker that torch would give it to."""
         self.free = False
@@ -86,7 +85,7 @@ class Indices(Iterator[Any]):
                 count = _length(index) if self._batched else 1
             else:
                 index, packed, count = self._take()
-            drawn = SKIP if self._number in self._avoid else (first, index, packed)
+            drawn = (first, index, packed)
         except StopIteration:
             raise
         except Exception as error:
@@ -115,8 +114,8 @@ class Indices(Iterator[Any]):
                 return samples, state
         return number * self._size, None
 
-    def go_to(self, number: int, samples: int, done: list[int], state: Any) -> None:
-        """Leave out `number` batches (`samples` samples), and later those that are `done`."""
+    def go_to(self, number: int, samples: int, state: Any) -> None:
+        """Leave out `number` batches (`samples` samples)."""
         if state is not None and self._tells:
             self._iterator.load_state_dict(state)
         elif self._known:
@@ -137,7 +136,6 @@ class Indices(Iterator[Any]):
                 samples += _length(index) if self._batched else 1
         self._mark(number, samples, SKIP)
         self._out = number
-        self._avoid = frozenset(done)
         self.peek()
 
     def check(self, then: object) -> None:
@@ -243,7 +241,7 @@ def pass_epoch(loader: Any, state: dict[str, Any], *, listed: bool) -> None:
         iterator = begin(loader, state["start"], state["at"]["drawn"])
         if listed:
             indices = Indices(loader._index_sampler, iterator, loader._auto_collation, 2)
-            indices.go_to(state["at"]["batches"], state["at"]["samples"], [], None)
+            indices.go_to(state["at"]["batches"], state["at"]["samples"], None)
 
 
 @contextmanager

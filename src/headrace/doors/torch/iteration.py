@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,13 +27,13 @@ from headrace.doors.torch.freedom import Freedom
 from headrace.doors.torch.indices import IndexLists, Indices, again, begin, borrowed_globals, start_of
 from headrace.doors.torch.processes import ShownProcess, processes
 from headrace.doors.torch.seeds import base_seed, set_generator_state
-from headrace.doors.torch.state import Counts, LoaderProgress, counted, number_of, refuse_states, restore
+from headrace.doors.torch.state import LoaderProgress, number_of, refuse_states, restore
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.doors.torch.twins import Twins, too_long
 from headrace.doors.torch.watch import Carried
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
-from headrace.engine.places import RunPlace
+from headrace.engine.places import Overtaken, RunPlace
 from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import WorkerStuck
 
@@ -131,21 +132,20 @@ class Iteration(_BaseDataLoaderIter):
             self._lists.now = self._list(loader, start, at, first)
             if self._crew.watched:
                 self._watched = Freedom(loader._evidence, self._lists.now, self._num_workers)
-            here = None if at is None else RunPlace(Item(at["batches"]))
+            if at is not None:
+                here = RunPlace(Item(number := at["batches"]))
+                if done := [n - number for n in at["done"]]:
+                    here = replace(here, ahead=Overtaken(0, tuple(done)))
         if here is not None:
             self._loader.go_to(self._number, here)
-        progress = LoaderProgress(plan.style(loader), self._crew.count, start, drawn, self._loader)
-        progress.delivered = 0 if at is None else at["batches"]
-        progress.indices = self._lists.now
-        progress.unordered = not self._iterable and not loader.in_order and loader.num_workers > 0
-        done = frozenset() if at is None or self._iterable else frozenset(at["done"])
-        progress.counts = progress.next = Counts(progress.delivered, done, self._own)
-        if not self._iterable and not loader.num_workers and stateful(loader.dataset):
-            progress.dataset = loader.dataset
-        self._failed: list[int] = []
-        """Batches that have failed since the last one that was received."""
+        whole = not self._iterable and not loader.num_workers and stateful(loader.dataset)
+        progress = LoaderProgress(
+            plan.style(loader), self._crew.count, start, drawn, self._loader, self._number,
+            delivered=0 if at is None else at["batches"], indices=self._lists.now,
+            dataset=loader.dataset if whole else None, own=self._own, next_own=self._own,
+        )  # fmt: skip
         self._promised: int | None = loader._IterableDataset_len_called if self._iterable else None
-        self._looks = self._keeps_state or progress.unordered or self._twins is not None or self._promised is not None
+        self._looks = self._keeps_state or self._twins is not None or self._promised is not None
         """Something has to be known of each batch."""
         self._progress = progress
         if loader._autosave is not None:
@@ -201,7 +201,7 @@ class Iteration(_BaseDataLoaderIter):
             self._sampler_iter = begin(loader, start, at["drawn"])
             indices = Indices(sampler, self._sampler_iter, batched, keep)
             indices.check(at.get("among"))
-            indices.go_to(at["batches"], at["samples"], at["done"], at["iterator"])
+            indices.go_to(at["batches"], at["samples"], at["iterator"])
         return indices
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -231,7 +231,7 @@ class Iteration(_BaseDataLoaderIter):
         progress, epoch = self._progress, self._epoch
         assert epoch is not None
         # (An interrupt is heard at calls only: these happen together or not at all.)
-        progress.counts = progress.next
+        progress.own = progress.next_own
         progress.delivered += 1
         self._num_yielded += 1
         epoch.received = epoch.handed
@@ -273,18 +273,13 @@ class Iteration(_BaseDataLoaderIter):
 
     def _looked_at(self, epoch: Epoch[Any], data: Any) -> Any:
         """The batch alone, after what the state or a warning has to know of it is noted."""
-        progress, twins, promised, number = self._progress, self._twins, self._promised, None
-        prefix, done, own = progress.counts
-        if self._keeps_state or progress.unordered or twins is not None:
+        twins, promised, number = self._twins, self._promised, None
+        if self._keeps_state or twins is not None:
             number = number_of(epoch.state(ahead=True))
         if type(data) is WithState:
             assert number is not None
             data, state = data
-            own = {**own, str(number % self._num_workers): state}
-        if progress.unordered and number is not None:
-            prefix, done = counted(prefix, {*done, *self._failed, number})
-        progress.next = Counts(prefix, done, own)
-        self._failed.clear()
+            self._progress.next_own = {**self._progress.own, str(number % self._num_workers): state}
         if twins is not None and number is not None and twins.see(number % self._crew.count, data):
             self._warn_of_twins()
         if promised is not None and self._num_yielded >= promised:
@@ -305,8 +300,6 @@ class Iteration(_BaseDataLoaderIter):
         except Exception as error:
             if self._lists.now is not None:
                 self._lists.now.forget(error)
-            if self._progress.unordered and (number := number_of(epoch.now())) is not None:
-                self._failed.append(number)
             if not self._num_workers:
                 raise
             WORDS.retell(error)
@@ -347,7 +340,7 @@ class Iteration(_BaseDataLoaderIter):
         if self._num_workers and not self._persistent:
             return {}
         if not self._iterable:
-            own = self._progress.own()
+            own = self._progress.states()
             return {"own": own} if own else {}
         place = None if self._crew.played or self._epoch is None else next_epoch(self._epoch.state())
         return {} if place is None else {"place": place.plain()}

@@ -13,8 +13,9 @@ apart.
 import weakref
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.doors.torch.indices import Indices
 from headrace.doors.torch.pack import pack, unpack
@@ -28,40 +29,31 @@ from headrace.loader import Loader
 VERSION = 2
 
 
-class Counts(NamedTuple):
-    """What the caller has received of an epoch, as far as its number of batches does not say it."""
-
-    prefix: int = 0
-    done: frozenset[int] = frozenset()
-    """Where batches come in any order: all before `prefix` are delivered, and these."""
-    own: Mapping[str, Any] = {}
-    """By worker, the state of its map-style dataset."""
-
-
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class LoaderProgress:
     """Where an iterator stands, also after it is gone: the loader remembers its last one's."""
 
-    def __init__(self, style: str, workers: int, start: dict[str, Any], drawn: list[int], engine: Loader[Any]) -> None:
-        self.style = style
-        self.workers = workers
-        self.start = start
-        self.drawn = drawn
-        """Whether the base seed was drawn at the start of this epoch, and how often the sampler was iterated."""
-        self.engine = engine
-        self.epoch = engine.epoch
-        self.delivered = 0
-        """Batches of the epoch that the caller has, or had before this iterator was made."""
-        self.counts = self.next = Counts()
-        """What was received, and what will be when the batch at hand is handed over."""
-        self.unordered = False
-        self.indices: Indices | None = None
-        self.dataset: Any = None
-        """The dataset, if it has a state and no workers have copies of it."""
-        self.kept: dict[str, Any] | None = None
-        """At the end of the epoch: what datasets that have a state stand at then."""
-        self.opens: Callable[[], Callable[[], None] | None] = lambda: None
-        """Of a live iterator: waits until datasets have told where they stand before the first batch."""
-        self._left: dict[str, Any] | None = None
+    style: str
+    workers: int
+    start: dict[str, Any]
+    drawn: list[int]
+    """Whether the base seed was drawn at the start of this epoch, and how often the sampler was iterated."""
+    engine: Loader[Any]
+    epoch: int
+    delivered: int
+    """Batches of the epoch that the caller has, or had before this iterator was made."""
+    indices: Indices | None
+    dataset: Any
+    """The dataset, if it has a state and no workers have copies of it."""
+    own: Mapping[str, Any]
+    """By worker, the state of its map-style dataset, and"""
+    next_own: Mapping[str, Any]
+    """the same when the batch at hand is handed over."""
+    kept: dict[str, Any] | None = None
+    """At the end of the epoch: what datasets that have a state stand at then."""
+    opens: Callable[[], Callable[[], None] | None] = lambda: None
+    """Of a live iterator: waits until datasets have told where they stand before the first batch."""
+    _left: dict[str, Any] | None = None
 
     @property
     def ended(self) -> bool:
@@ -83,27 +75,25 @@ class LoaderProgress:
             return self._left
         if (opens := self.opens()) is not None:
             opens()
-        counts = self.next if ahead else self.counts
         _, place = self.engine.place(ahead)
         assert isinstance(place, RunPlace)
         if self.indices is None:
             return {"place": place.plain(), "batches": self.delivered + ahead, "drawn": self.drawn}
         number = place.place.number if isinstance(place.place, Item) else 0
-        if self.unordered:
-            number = counts.prefix
-        own = dict(counts.own)
         if self.dataset is not None:
             self.indices.peek()  # its state may be that of a generator that the sampler draws from, too
-            own = self.own()
         samples, iterator = self.indices.at(number)
+        done = [] if place.ahead is None else [number + ticket for ticket in place.ahead.tickets]
         return {
-            "batches": number, "samples": samples, "done": sorted(counts.done), "iterator": iterator, "own": own,
-            "drawn": self.drawn, "among": self.indices.permuted,
+            "batches": number, "samples": samples, "done": done,
+            "iterator": iterator, "own": self.states(ahead), "drawn": self.drawn, "among": self.indices.permuted,
         }  # fmt: skip
 
-    def own(self) -> dict[str, Any]:
+    def states(self, ahead: bool = False) -> dict[str, Any]:
         """The states of map-style datasets, by worker."""
-        return dict(self.counts.own) if self.dataset is None else {"0": deepcopy(self.dataset.state_dict())}
+        if self.dataset is not None:
+            return {"0": deepcopy(self.dataset.state_dict())}
+        return dict(self.next_own if ahead else self.own)
 
     def state(self, ahead: bool = False) -> dict[str, Any]:
         return snapshot(self.style, self.workers, self.engine.seed, self.epoch, self.start, self.at(ahead))
@@ -214,11 +204,3 @@ def number_of(place: RunPlace) -> int | None:
     if isinstance(at, Item):
         return at.number - 1
     return at.turn - 1 if isinstance(at, InStrands) else None
-
-
-def counted(prefix: int, done: set[int]) -> tuple[int, frozenset[int]]:
-    """All before the first number, and those of the second, as one: the first as large as it can be."""
-    while prefix in done:
-        done.remove(prefix)
-        prefix += 1
-    return prefix, frozenset(done)
