@@ -246,6 +246,19 @@ def test_a_state_between_epochs_starts_the_next_one() -> None:
     assert batches(again) == second != first
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_that_began_from_a_state_between_epochs_has_states_of_its_own(workers: int) -> None:
+    def make() -> Any:
+        return DataLoader(range(12), 2, shuffle=True, num_workers=workers)  # drawn from the global generator
+
+    loader, second, third = make(), make(), make()
+    second.load_state_dict(loader.state_dict())
+    it = iter(second)
+    next(it), next(it)
+    third.load_state_dict(second.state_dict())
+    assert batches(third) == [b.tolist() for b in it]
+
+
 def test_the_state_outlives_its_iterator() -> None:
     loader = DataLoader(range(10), 2)
     for batch in loader:

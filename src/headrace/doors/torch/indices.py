@@ -3,13 +3,12 @@
 A sampler may draw random numbers when it is iterated, at its first index, or at every index, from its own generator,
 the loader's or the global ones, and it runs ahead of what was delivered. So a snapshot holds what all of that stood at
 *before* the epoch (`start_of`) and how many batches were delivered; resuming goes through the same moments in the same
-order (`again`, `go_to`). What that puts into global generators is taken out again (`borrowed_globals`); the loader's
-and the sampler's own are left where an uninterrupted run would have them.
+order (`begin`).
 """
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -209,8 +208,8 @@ def start_of(loader: Any, samplers: bool) -> dict[str, Any]:
     return start
 
 
-def again(loader: Any, start: dict[str, Any]) -> None:
-    """Put the loader's generator and the sampler back to the start of the epoch; global generators are left alone."""
+def set_back(loader: Any, start: dict[str, Any]) -> None:
+    """Put generators and samplers back to the start of the epoch."""
     if loader.generator is not None and "loader" in start:
         seeds.set_generator_state(start["loader"], loader.generator)
     for name, sampler in _samplers(loader):
@@ -224,36 +223,31 @@ def again(loader: Any, start: dict[str, Any]) -> None:
             sampler.set_epoch(start[f"{name} epoch"])
         if f"{name} generator" in start and isinstance(getattr(sampler, "generator", None), torch.Generator):
             seeds.set_generator_state(start[f"{name} generator"], sampler.generator)
+    if "torch" in start:
+        seeds.set_generator_state(start["torch"])
+    if "others" in start:
+        seeds.set_global_others(start["others"])
 
 
-def begin(loader: Any, start: dict[str, Any], drawn: list[int]) -> Any:
-    """Begin the epoch that stands in a snapshot once more; the iterator over its sampler."""
-    again(loader, start)
-    iterator = iter(loader._index_sampler)
-    if drawn[0]:
-        seeds.base_seed(loader.generator)
-    return iter(loader._index_sampler) if drawn[1] == 2 else iterator
+def begin(loader: Any, start: dict[str, Any], at: dict[str, Any], keep: int = 2) -> Indices | None:
+    """Begin the epoch of a snapshot once more: what is to be listed of it from there on, if anything is.
 
-
-def pass_epoch(loader: Any, state: dict[str, Any], *, listed: bool) -> None:
-    """Leave generators and samplers where they stand after the whole epoch of a snapshot."""
-    with borrowed_globals(state["start"]):
-        iterator = begin(loader, state["start"], state["at"]["drawn"])
-        if listed:
-            indices = Indices(loader._index_sampler, iterator, loader._auto_collation, 2)
-            indices.go_to(state["at"]["batches"], state["at"]["samples"], None)
-
-
-@contextmanager
-def borrowed_globals(start: dict[str, Any]) -> Iterator[None]:
-    """Inside, the global generators stand where they stood at the start of the epoch; outside they are as before."""
+    Generators and samplers are left where an uninterrupted run would have them, global generators as they are.
+    """
     outside = seeds.Globals()
     try:
-        if "torch" in start:
-            seeds.set_generator_state(start["torch"])
-        if "others" in start:
-            seeds.set_global_others(start["others"])
-        yield
+        set_back(loader, start)
+        iterator = iter(loader._index_sampler)
+        if at["drawn"][0]:
+            seeds.base_seed(loader.generator)
+        if at["drawn"][1] == 2:
+            iterator = iter(loader._index_sampler)
+        if "samples" not in at:
+            return None
+        indices = Indices(loader._index_sampler, iterator, loader._auto_collation, keep)
+        indices.check(at.get("among"))
+        indices.go_to(at["batches"], at["samples"], at["iterator"])
+        return indices
     finally:
         outside.put_back()
 

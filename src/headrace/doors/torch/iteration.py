@@ -13,7 +13,6 @@ import warnings
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,10 +23,10 @@ from headrace.doors.torch import plan as plan
 from headrace.doors.torch.auto import Stopwatch
 from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.freedom import Freedom
-from headrace.doors.torch.indices import IndexLists, Indices, again, begin, borrowed_globals, start_of
+from headrace.doors.torch.indices import IndexLists, Indices, begin, set_back, start_of
 from headrace.doors.torch.processes import ShownProcess, processes
-from headrace.doors.torch.seeds import base_seed, set_generator_state
-from headrace.doors.torch.state import LoaderProgress, number_of, refuse_states, restore
+from headrace.doors.torch.seeds import base_seed
+from headrace.doors.torch.state import LoaderProgress, number_of, refuse_states
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.doors.torch.twins import Twins, too_long
 from headrace.doors.torch.watch import Carried
@@ -46,38 +45,35 @@ class Iteration(_BaseDataLoaderIter):
     """One epoch after the other over one set of workers."""
 
     def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
-        if resume is not None and resume["at"] is None and "torch" in resume["start"] and loader.num_workers:
-            set_generator_state(resume["start"]["torch"])  # it goes on from there, for later epochs too
         self._iterable = plan.is_iterable(loader)
-        self._base_seed: int
-        if resume is not None and resume["at"] is None and resume["num_workers"] == loader.num_workers == 0:
-            # Before anything is drawn: the state may be that of a global generator.
-            restore(loader.dataset, resume["start"].pop("kept", {}))
-        start = start_of(loader, not self._iterable)
+        first = loader._progress is None and resume is None
+        self._twins = Twins() if first and plan.has_replicas(loader) else None
+        resume = resume or {"num_workers": loader.num_workers, "base_seed": None, "epoch": 0, "start": {}, "at": None}
+        at, kept = resume["at"], resume["start"].get("kept", {})
+        start = start_of(loader, not self._iterable) if at is None else resume["start"]
         super().__init__(loader)
+        self._base_seed: int
         self._check(loader)
-        at, kept, self._draws_seed = None, {}, True
-        if resume is not None:
-            start, at, kept = resume["start"], resume["at"], resume["start"].get("kept", {})
-            again(loader, start)
-            if at is None and resume["base_seed"] is not None and loader._seeds_once:
-                self._draws_seed = False  # workers that stay keep the seed of their first epoch
-                if "torch" in start:
-                    set_generator_state(start["torch"])
+        drawn = [1, 1] if at is None else at["drawn"]
+        if at is not None:
+            self._base_seed = int(resume["base_seed"])
+        elif resume["base_seed"] is not None and loader._seeds_once:
+            # Workers that stay keep the seed of their first epoch: all is as before another one was drawn.
+            self._base_seed, drawn = int(resume["base_seed"]), [0, 1]
+            set_back(loader, start)
             self._sampler_iter = iter(self._index_sampler)
-            self._base_seed = self._seed_again(loader, resume)
+        elif loader.num_workers:
+            drawn = [1, 2]
+            self._sampler_iter = iter(self._index_sampler)  # torch iterates it twice, and throws the first away
         self._persistent = loader.persistent_workers and loader.num_workers > 0
-        self._number, self._warned = 0 if resume is None else resume["epoch"], False
+        self._number, self._warned = resume["epoch"], False
         self.stopwatch: Stopwatch | None = None
-        self._twins: Twins | None = None
-        if loader._progress is None and resume is None and plan.has_replicas(loader):
-            self._twins = Twins()
-        recorded = resume["num_workers"] if resume is not None and at is not None else None
-        if resume is not None and resume["num_workers"] != loader.num_workers:
+        if resume["num_workers"] != loader.num_workers:
             refuse_states(at)
             kept = {}  # the next epoch is one of other workers
+        recorded = None if at is None else resume["num_workers"]
         self._build(loader, recorded, kept.get("own") if at is None else at.get("own"))
-        self._begin(loader, start, at, first=True, kept=kept.get("place"))
+        self._begin(loader, start, drawn, at, kept.get("place"))
 
     def _check(self, loader: Any) -> None:
         """What torch finds out only here."""
@@ -92,11 +88,6 @@ class Iteration(_BaseDataLoaderIter):
         # The name under which profilers know the loader.
         self._profile_name = f"enumerate(DataLoader)#{kind}.__next__"
 
-    def _seed_again(self, loader: Any, resume: dict[str, Any]) -> int:
-        if resume["at"] is None and self._draws_seed:
-            return self._base_seed if loader.generator is None else base_seed(loader.generator)
-        return int(resume["base_seed"])
-
     def _build(self, loader: Any, recorded: int | None, own: Any = None) -> None:
         self._crew = plan.crew_of(loader, self._base_seed, recorded, own)
         self._watched: Freedom | None = None
@@ -110,32 +101,28 @@ class Iteration(_BaseDataLoaderIter):
 
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, loader: Any, start: dict[str, Any], at: Any, *, first: bool, kept: Any = None) -> None:
-        seeded = self._draws_seed if first else not loader._seeds_once
-        drawn = at["drawn"] if at is not None else [int(seeded), 2 if first and loader.num_workers else 1]
+    def _begin(self, loader: Any, start: dict[str, Any], drawn: list[int], at: Any = None, kept: Any = None) -> None:
         self._epoch: Epoch[Any] | None = None
         self._held: list[Any] = []
         """What was taken and comes next: an error that a dataset was opened with, or the first batch."""
-        passed = 0
+        place = kept if at is None else at.get("place")
+        passed = at["batches"] if at is not None and self._iterable and place is None else 0
         """Batches that are read and not delivered: the state could not be taken back to before them."""
-        fresh = at is None or (self._iterable and at["place"] is None)
+        fresh = at is None or passed
         self._due = max(1, self._crew.count) if fresh and plan.tells(loader, self._crew.count) else 0
         """Dataset opened, but not told yet: so many items come before the first batch."""
-        here = None
-        if self._iterable:
-            if at is not None and drawn[0] and loader.generator is not None:
-                base_seed(loader.generator)  # an uninterrupted run has drawn it
-            place = kept if at is None else at["place"]
-            passed = at["batches"] if at is not None and place is None else 0
-            here = None if place is None else RunPlace.read(place)
-        else:
-            self._lists.now = self._list(loader, start, at, first)
+        here = None if place is None else RunPlace.read(place)
+        keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
+        if at is not None:
+            self._lists.now = begin(loader, start, at, keep)
+        elif not self._iterable:
+            self._lists.now = Indices(self._index_sampler, self._sampler_iter, self._auto_collation, keep)
+        if self._lists.now is not None:
             if self._crew.watched:
                 self._watched = Freedom(loader._evidence, self._lists.now, self._num_workers)
             if at is not None:
-                here = RunPlace(Item(number := at["batches"]))
-                if done := [n - number for n in at["done"]]:
-                    here = replace(here, ahead=Overtaken(0, tuple(done)))
+                done = tuple(number - at["batches"] for number in at["done"])
+                here = RunPlace(Item(at["batches"]), ahead=Overtaken(0, done) if done else None)
         if here is not None:
             self._loader.go_to(self._number, here)
         whole = not self._iterable and not loader.num_workers and stateful(loader.dataset)
@@ -166,15 +153,10 @@ class Iteration(_BaseDataLoaderIter):
             loader.dataset.load_state_dict(deepcopy(self._own["0"]))
         if not loader.num_workers or passed:
             self._open_datasets()
-            self._pass(passed)
-
-    def _pass(self, batches: int) -> None:
-        """Read so many batches and deliver none of them."""
-        assert self._epoch is not None
-        if self._held and not self._num_workers:
-            raise self._held.pop().take()
-        while batches:
-            batches -= type(next(self._epoch)) is not Skipped
+            if self._held and not loader.num_workers:
+                raise self._held.pop().take()
+            while passed:
+                passed -= type(next(epoch)) is not Skipped
 
     def _open_datasets(self) -> None:
         """Wait until every worker has told where its dataset stands before the first batch."""
@@ -190,20 +172,6 @@ class Iteration(_BaseDataLoaderIter):
             # (If it is a batch, an exception has taken the place of what a dataset told; it is not delivered yet.)
             self._held, self._due = [data], 0
 
-    def _list(self, loader: Any, start: dict[str, Any], at: Any, first: bool) -> Indices:
-        sampler, batched = loader._index_sampler, loader._auto_collation
-        keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
-        if at is None:
-            if first and loader.num_workers:
-                self._sampler_iter = iter(sampler)  # torch iterates it twice, and throws the first away
-            return Indices(sampler, self._sampler_iter, batched, keep)
-        with borrowed_globals(start):
-            self._sampler_iter = begin(loader, start, at["drawn"])
-            indices = Indices(sampler, self._sampler_iter, batched, keep)
-            indices.check(at.get("among"))
-            indices.go_to(at["batches"], at["samples"], at["iterator"])
-        return indices
-
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """The next epoch, with the same workers."""
         self._leave()
@@ -218,7 +186,7 @@ class Iteration(_BaseDataLoaderIter):
         if self._crew.played or self._shut or anew:
             self._loader.close()
             self._build(loader, None)
-        self._begin(loader, start, None, first=False)
+        self._begin(loader, start, [int(not loader._seeds_once), 1])
 
     # --- batches ------------------------------------------------------------------------------------------------------
 

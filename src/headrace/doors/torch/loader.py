@@ -41,11 +41,11 @@ from headrace.doors.torch import plan as plan
 from headrace.doors.torch.accelerate import FINISHED, TAKEN, dispatches, go_back
 from headrace.doors.torch.auto import Stopwatch, without_auto
 from headrace.doors.torch.freedom import ADVICE, Evidence
-from headrace.doors.torch.indices import IndexLists, pass_epoch, start_of
+from headrace.doors.torch.indices import IndexLists, begin, set_back, start_of
 from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
 from headrace.doors.torch.seeds import generator_state
-from headrace.doors.torch.state import LoaderProgress, check, snapshot
+from headrace.doors.torch.state import LoaderProgress, check, restore, snapshot
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
@@ -174,19 +174,30 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
     def _get_iterator(self) -> Any:
         if on_torchs_workers(self.dataset):
             return super()._get_iterator()
-        if isinstance(self.dataset, PipeStream):
-            self.dataset.begin(self.generator)
-        if self.num_workers and self._tuner is None:
-            self.check_worker_number_rationality()
         resume, self._resume = self._resume, None
         if resume is not None and resume.get("over"):
             resume = self._after(resume)
         if resume is None and self._once and self._seeds_once and self._progress is not None:
             resume = self._between(self._progress.engine.seed, self._progress.epoch)
+        if resume is not None and resume["at"] is None:
+            self._set_back(resume)
+        if isinstance(self.dataset, PipeStream):
+            self.dataset.begin(self.generator)
+        if self.num_workers and self._tuner is None:
+            self.check_worker_number_rationality()
         iteration = Iteration(self, resume)
         if self._tuner is not None and not self._tuner.settled:
             iteration.stopwatch = Stopwatch(self)
         return iteration
+
+    def _set_back(self, between: dict[str, Any]) -> None:
+        """Generators, samplers and datasets are as they were when a state between epochs was taken."""
+        start = between["start"]
+        if not self.num_workers:
+            start.pop("torch", None)
+            if between["num_workers"] == 0:
+                restore(self.dataset, start.pop("kept", {}))
+        set_back(self, start)
 
     @property
     def _seeds_once(self) -> bool:
@@ -245,7 +256,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
 
     def _after(self, state: dict[str, Any]) -> dict[str, Any]:
         """The state between that epoch and the next."""
-        pass_epoch(self, state, listed=not plan.is_iterable(self))
+        begin(self, state["start"], {**state["at"], "iterator": None, "among": None})
         return self._between(state["base_seed"], state["epoch"])
 
     def _between(self, base_seed: int | None, epoch: int) -> dict[str, Any]:
