@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from headrace.doors.torch.loader import DataLoader
-from headrace.doors.torch.orders import KNOWN, Order
+from headrace.doors.torch.orders import KNOWN, SamplerOrder
 from tests.doors.torch_corpus import seeded
 
 N = 1000
@@ -42,7 +42,7 @@ def test_an_order_is_that_of_the_sampler(name: str, given: bool) -> None:
     for size in (1, 3, 32, 5000):
         mine = seeded()
         torch.manual_seed(11)
-        assert list(walk(Order(SAMPLERS[name](mine if given else None)), size)) == theirs
+        assert list(walk(SamplerOrder(SAMPLERS[name](mine if given else None)), size)) == theirs
         assert torch.equal(torch.get_rng_state(), state)
         assert torch.equal(mine.get_state(), generators[0].get_state()) or not given
 
@@ -51,10 +51,10 @@ def test_an_order_is_that_of_the_sampler(name: str, given: bool) -> None:
 def test_an_order_can_be_entered_anywhere(name: str) -> None:
     theirs = list(SAMPLERS[name](seeded()))
     for start in (0, 1, 31, 32, 33, len(theirs) // 2, len(theirs) - 1, len(theirs)):
-        order = Order(SAMPLERS[name](seeded()))
+        order = SamplerOrder(SAMPLERS[name](seeded()))
         assert order.skip(start) == start
         assert list(walk(order, 7)) == theirs[start:]
-    assert Order(SAMPLERS[name](seeded())).skip(len(theirs) + 5) == len(theirs)
+    assert SamplerOrder(SAMPLERS[name](seeded())).skip(len(theirs) + 5) == len(theirs)
 
 
 def test_samplers_that_extend_torchs_are_not_taken_for_them() -> None:
@@ -63,7 +63,7 @@ def test_samplers_that_extend_torchs_are_not_taken_for_them() -> None:
             return iter([2, 1])
 
     assert type(Mine(range(3))) not in KNOWN
-    assert Order(Mine(range(3))).take(5) == [2, 1]
+    assert SamplerOrder(Mine(range(3))).take(5) == [2, 1]
 
 
 @pytest.mark.parametrize("replacement", [False, True])

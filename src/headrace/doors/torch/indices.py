@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from headrace.doors.torch import seeds as seeds
 from headrace.doors.torch.fetch import SKIP, WIDTH
-from headrace.doors.torch.orders import KNOWN, Order, permuted
+from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
 from headrace.sources.listed import Pinned
@@ -32,7 +32,7 @@ class Indices(Iterator[Any]):
         known = type(index_sampler) is BatchSampler if batched else type(index_sampler) in KNOWN
         self._known = known
         self._sampler = index_sampler.sampler if known and batched else index_sampler
-        self._order = Order(self._sampler, packed=batched)
+        self._order = SamplerOrder(self._sampler, packed=batched)
         self._size = index_sampler.batch_size if known and batched else 1
         self._fewest = self._size if known and batched and index_sampler.drop_last else 1
         """Indices that a batch of a known sampler must have."""

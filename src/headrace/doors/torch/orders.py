@@ -27,7 +27,7 @@ MOST = 1 << 16
 """Indices that are asked for at a time."""
 
 
-class Order:
+class SamplerOrder:
     """The indices of one epoch; with `packed`, 64 bits each where they are numbers that were drawn.
 
     Workers make a list of those, so that the consumer need not.
@@ -74,19 +74,19 @@ class Order:
 # --- what samplers draw, in chunks; nothing is drawn before the first is asked for ------------------------------------
 
 
-def _iterated(sampler: Any, order: Order) -> Iterator[list[Any]]:
+def _iterated(sampler: Any, order: SamplerOrder) -> Iterator[list[Any]]:
     indices = iter(sampler)
     while chunk := list(islice(indices, order.wanted)):
         yield chunk
 
 
-def _sequential(sampler: Any, order: Order) -> Iterator[torch.Tensor]:
+def _sequential(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
     length = len(sampler.data_source)
     for first in range(0, length, IN_A_ROW):
         yield torch.arange(first, min(length, first + IN_A_ROW))
 
 
-def _random(sampler: Any, order: Order) -> Iterator[torch.Tensor]:
+def _random(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
     n = len(sampler.data_source)
     draw = sampler.generator
     if draw is None:
@@ -107,16 +107,16 @@ def _random(sampler: Any, order: Order) -> Iterator[torch.Tensor]:
     yield torch.randint(n, (sampler.num_samples % CHUNK,), dtype=torch.int64, generator=draw)
 
 
-def _subset(sampler: Any, order: Order) -> Iterator[torch.Tensor]:
+def _subset(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
     yield torch.randperm(len(sampler.indices), generator=sampler.generator)
 
 
-def _weighted(sampler: Any, order: Order) -> Iterator[torch.Tensor]:
+def _weighted(sampler: Any, order: SamplerOrder) -> Iterator[torch.Tensor]:
     s = sampler
     yield torch.multinomial(s.weights, s.num_samples, s.replacement, generator=s.generator)
 
 
-KNOWN: dict[type, Callable[[Any, Order], Iterator[torch.Tensor]]] = {
+KNOWN: dict[type, Callable[[Any, SamplerOrder], Iterator[torch.Tensor]]] = {
     SequentialSampler: _sequential,
     RandomSampler: _random,
     SubsetRandomSampler: _subset,
