@@ -34,198 +34,32 @@ import numpy as np
 from headrace.memory.segment import Array, Segment, reopen
 from headrace.memory.views import SharedDict, SharedList, SharedTuple
 
+Read = Callable[[int], Any]
+"""The value of a row."""
+
 
 class FrozenColumn:
     """One reader. It keeps the segment and the columns below it alive; a segment knows its columns weakly."""
 
     __slots__ = ("__weakref__", "number", "segment")
+    read: Read
 
     def __init__(self, segment: Segment, number: int) -> None:
         self.segment = segment
         self.number = number
 
-    def read(self, row: int) -> Any:
-        raise NotImplementedError
-
     def ticket(self, view: type, rows: object) -> tuple[Any, ...]:
         return revive, (view, *self.segment.address(), self.number, rows)
 
 
-def column(segment: Segment, number: int) -> Any:
-    found = segment.columns.get(number)
-    if found is None:
-        kind, *arguments = segment.contents[number]
-        found = segment.columns[number] = KINDS[kind](segment, number, *arguments)
-    return found
+class ValueColumn(FrozenColumn):
+    """Values that are whole in themselves: `read` is what its kind makes of the arguments, with nothing around it."""
 
+    __slots__ = ("read",)
 
-def revive(view: Callable[[Any, Any], Any], token: bytes, places: Any, number: int, rows: Any) -> Any:
-    """Pickle calls this by name: a view again, over the memory of the ticket."""
-    return view(column(reopen(token, places), number), rows)
-
-
-class Nothing(FrozenColumn):
-    __slots__ = ()
-
-    def read(self, row: int) -> None:
-        return None
-
-
-class Numbers(FrozenColumn):
-    __slots__ = ("_table", "read")
-
-    def __init__(self, segment: Segment, number: int, table: Array) -> None:
+    def __init__(self, segment: Segment, number: int, read: Read) -> None:
         super().__init__(segment, number)
-        self._table = segment.table(table)
-        self.read = self._table.__getitem__  # type: ignore[assignment, method-assign]  # nothing around it: it is hot
-
-
-class Complexes(FrozenColumn):
-    __slots__ = ("_table",)
-
-    def __init__(self, segment: Segment, number: int, table: Array) -> None:
-        super().__init__(segment, number)
-        self._table = segment.table(table)
-
-    def read(self, row: int) -> complex:
-        return complex(self._table[2 * row], self._table[2 * row + 1])
-
-
-class Bytes(FrozenColumn):
-    __slots__ = ("_memory", "_offsets")
-
-    def __init__(self, segment: Segment, number: int, offsets: Array) -> None:
-        super().__init__(segment, number)
-        self._memory = segment.memory
-        self._offsets = segment.table(offsets)
-
-    def read(self, row: int) -> Any:
-        return self._memory[self._offsets[row] : self._offsets[row + 1]]
-
-
-class Text(Bytes):
-    __slots__ = ()
-
-    def read(self, row: int) -> Any:
-        return self._memory[self._offsets[row] : self._offsets[row + 1]].decode("utf-8", "surrogatepass")
-
-
-class NumpyBytes(Bytes):
-    __slots__ = ()
-
-    def read(self, row: int) -> np.bytes_:
-        return np.bytes_(super().read(row))
-
-
-class NumpyText(Text):
-    __slots__ = ()
-
-    def read(self, row: int) -> np.str_:
-        return np.str_(super().read(row))
-
-
-class WideInts(Bytes):
-    __slots__ = ()
-
-    def read(self, row: int) -> int:
-        return int.from_bytes(super().read(row), "little", signed=True)
-
-
-class Scalars(FrozenColumn):
-    __slots__ = ("_block",)
-
-    def __init__(self, segment: Segment, number: int, dtype: str, start: int, count: int) -> None:
-        super().__init__(segment, number)
-        self._block = _block(segment, dtype, start, count)
-
-    def read(self, row: int) -> Any:
-        return self._block[row]
-
-
-class Arrays(FrozenColumn):
-    """Arrays of one dtype and number of axes. `offsets` and `shapes` are there only where the shapes differ."""
-
-    __slots__ = ("_block", "_offsets", "_shapes")
-
-    def __init__(
-        self, segment: Segment, number: int, dtype: str, start: int, count: int, shapes: object, offsets: Array | None
-    ) -> None:
-        super().__init__(segment, number)
-        self._block = _block(segment, dtype, start, count)
-        self._shapes, self._offsets = _shapes(segment, shapes, offsets)
-
-    def read(self, row: int) -> Any:
-        start, stop, shape = _extent(row, self._shapes, self._offsets)
-        return self._block[start:stop].reshape(shape)
-
-
-class Tensors(FrozenColumn):
-    """As arrays, and torch is imported when the first one is read.
-
-    Torch has no read-only tensors, and a write to read-only memory kills the process: tensors look at the scratch
-    mapping, where a write stays in this process.
-    """
-
-    __slots__ = ("_dtype", "_offsets", "_shapes", "_start")
-
-    def __init__(
-        self, segment: Segment, number: int, dtype: str, start: int, shapes: object, offsets: Array | None
-    ) -> None:
-        super().__init__(segment, number)
-        self._dtype = dtype
-        self._start = start
-        self._shapes, self._offsets = _shapes(segment, shapes, offsets)
-
-    def read(self, row: int) -> Any:
-        import torch
-
-        start, stop, shape = _extent(row, self._shapes, self._offsets)
-        dtype = getattr(torch, self._dtype)
-        if start == stop:  # frombuffer refuses to make an empty one
-            return torch.empty(shape, dtype=dtype)
-        offset = self._start + start * dtype.itemsize
-        return torch.frombuffer(self.segment.scratch(), dtype=dtype, count=stop - start, offset=offset).reshape(shape)
-
-
-class Lists(FrozenColumn):
-    __slots__ = ("_elements", "_offsets")
-    view: type[SharedList] | type[SharedTuple] = SharedList
-
-    def __init__(self, segment: Segment, number: int, offsets: Array, elements: int) -> None:
-        super().__init__(segment, number)
-        self._offsets = segment.table(offsets)
-        self._elements = column(segment, elements)
-
-    def read(self, row: int) -> Any:
-        return self.view(self._elements, range(self._offsets[row], self._offsets[row + 1]))
-
-
-class Tuples(Lists):
-    __slots__ = ()
-    view = SharedTuple
-
-
-class TupleRows(FrozenColumn):
-    __slots__ = ("_places",)
-
-    def __init__(self, segment: Segment, number: int, places: list[int]) -> None:
-        super().__init__(segment, number)
-        self._places = [column(segment, place) for place in places]
-
-    def read(self, row: int) -> tuple[Any, ...]:
-        return tuple([place.read(row) for place in self._places])
-
-
-class NamedRows(TupleRows):
-    __slots__ = ("_name",)
-
-    def __init__(self, segment: Segment, number: int, module: str, name: str, places: list[int]) -> None:
-        super().__init__(segment, number, places)
-        self._name = (module, name)
-
-    def read(self, row: int) -> tuple[Any, ...]:
-        made: tuple[Any, ...] = named(*self._name)._make(super().read(row))
-        return made
+        self.read = read
 
 
 class Records(FrozenColumn):
@@ -286,51 +120,131 @@ class Maps(FrozenColumn):
         return map(self._values.read, range(self._offsets[row], self._offsets[row + 1]))
 
 
-class SameColumn(FrozenColumn):
-    __slots__ = ("_distinct", "_table")
-
-    def __init__(self, segment: Segment, number: int, table: Array, distinct: int) -> None:
-        super().__init__(segment, number)
-        self._table = segment.table(table)
-        self._distinct = column(segment, distinct)
-
-    def read(self, row: int) -> Any:
-        return self._distinct.read(self._table[row])
-
-
-class Union(FrozenColumn):
-    __slots__ = ("_members", "_rows", "_tags")
-
-    def __init__(self, segment: Segment, number: int, tags: Array, rows: Array, members: list[int]) -> None:
-        super().__init__(segment, number)
-        self._tags = segment.table(tags)
-        self._rows = segment.table(rows)
-        self._members = [column(segment, member) for member in members]
-
-    def read(self, row: int) -> Any:
-        return self._members[self._tags[row]].read(self._rows[row])
+def column(segment: Segment, number: int) -> Any:
+    found = segment.columns.get(number)
+    if found is None:
+        kind, *arguments = segment.contents[number]
+        if kind in MAPPINGS:
+            found = MAPPINGS[kind](segment, number, *arguments)
+        else:
+            found = ValueColumn(segment, number, KINDS[kind](segment, *arguments))
+        segment.columns[number] = found
+    return found
 
 
-KINDS: dict[str, Callable[..., FrozenColumn]] = {
-    "none": Nothing,
-    "number": Numbers,
-    "complex": Complexes,
-    "wide": WideInts,
-    "text": Text,
-    "bytes": Bytes,
-    "numpy text": NumpyText,
-    "numpy bytes": NumpyBytes,
-    "scalar": Scalars,
-    "array": Arrays,
-    "tensor": Tensors,
-    "list": Lists,
-    "tuple": Tuples,
-    "row": TupleRows,
-    "named row": NamedRows,
-    "record": Records,
-    "map": Maps,
-    "same": SameColumn,
-    "union": Union,
+def revive(view: Callable[[Any, Any], Any], token: bytes, places: Any, number: int, rows: Any) -> Any:
+    """Pickle calls this by name: a view again, over the memory of the ticket."""
+    return view(column(reopen(token, places), number), rows)
+
+
+def _nothing(segment: Segment) -> Read:
+    return lambda row: None
+
+
+def _numbers(segment: Segment, table: Array) -> Read:
+    return segment.table(table).__getitem__
+
+
+def _complexes(segment: Segment, table: Array) -> Read:
+    parts = segment.table(table)
+    return lambda row: complex(parts[2 * row], parts[2 * row + 1])
+
+
+def _blobs(decode: Callable[[bytes], Any]) -> Callable[[Segment, Array], Read]:
+    def opened(segment: Segment, offsets: Array) -> Read:
+        memory, at = segment.memory, segment.table(offsets)
+        return lambda row: decode(memory[at[row] : at[row + 1]])
+
+    return opened
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogatepass")
+
+
+def _scalars(segment: Segment, dtype: str, start: int, count: int) -> Read:
+    return _block(segment, dtype, start, count).__getitem__  # type: ignore[no-any-return]
+
+
+def _arrays(segment: Segment, dtype: str, start: int, count: int, shapes: Any, offsets: Array | None) -> Read:
+    block, extent = _block(segment, dtype, start, count), _extents(segment, shapes, offsets)
+
+    def read(row: int) -> Any:
+        start, stop, shape = extent(row)
+        return block[start:stop].reshape(shape)
+
+    return read
+
+
+def _tensors(segment: Segment, dtype: str, start: int, shapes: Any, offsets: Array | None) -> Read:
+    """As arrays, and torch is imported when the first one is read.
+
+    Torch has no read-only tensors, and a write to read-only memory kills the process: tensors look at the scratch
+    mapping, where a write stays in this process.
+    """
+    extent, scratch = _extents(segment, shapes, offsets), segment.scratch
+
+    def read(row: int) -> Any:
+        import torch
+
+        first, stop, shape = extent(row)
+        kind = getattr(torch, dtype)
+        if first == stop:  # frombuffer refuses to make an empty one
+            return torch.empty(shape, dtype=kind)
+        offset = start + first * kind.itemsize
+        return torch.frombuffer(scratch(), dtype=kind, count=stop - first, offset=offset).reshape(shape)
+
+    return read
+
+
+def _sequences(view: type[SharedList] | type[SharedTuple]) -> Callable[[Segment, Array, int], Read]:
+    def opened(segment: Segment, offsets: Array, elements: int) -> Read:
+        at, below = segment.table(offsets), column(segment, elements)
+        return lambda row: view(below, range(at[row], at[row + 1]))
+
+    return opened
+
+
+def _rows(segment: Segment, places: list[int]) -> Read:
+    reads = [column(segment, place).read for place in places]
+    return lambda row: tuple([read(row) for read in reads])
+
+
+def _named_rows(segment: Segment, module: str, name: str, places: list[int]) -> Read:
+    plain = _rows(segment, places)
+    return lambda row: named(module, name)._make(plain(row))
+
+
+def _same(segment: Segment, table: Array, distinct: int) -> Read:
+    which, read = segment.table(table), column(segment, distinct).read
+    return lambda row: read(which[row])
+
+
+def _union(segment: Segment, tags: Array, rows: Array, members: list[int]) -> Read:
+    tag, place = segment.table(tags), segment.table(rows)
+    reads = [column(segment, member).read for member in members]
+    return lambda row: reads[tag[row]](place[row])
+
+
+MAPPINGS: dict[str, Callable[..., FrozenColumn]] = {"record": Records, "map": Maps}
+KINDS: dict[str, Callable[..., Read]] = {
+    "none": _nothing,
+    "number": _numbers,
+    "complex": _complexes,
+    "wide": _blobs(lambda raw: int.from_bytes(raw, "little", signed=True)),
+    "text": _blobs(_text),
+    "bytes": _blobs(bytes),
+    "numpy text": _blobs(lambda raw: np.str_(_text(raw))),
+    "numpy bytes": _blobs(np.bytes_),
+    "scalar": _scalars,
+    "array": _arrays,
+    "tensor": _tensors,
+    "list": _sequences(SharedList),
+    "tuple": _sequences(SharedTuple),
+    "row": _rows,
+    "named row": _named_rows,
+    "same": _same,
+    "union": _union,
 }
 
 
@@ -366,14 +280,11 @@ def _block(segment: Segment, dtype: str, start: int, count: int) -> Any:
     return np.frombuffer(segment.memory, form, count, start)
 
 
-def _shapes(segment: Segment, shapes: Any, offsets: Array | None) -> tuple[Any, Any]:
-    return (shapes, None) if offsets is None else (segment.table(shapes), segment.table(offsets))
-
-
-def _extent(row: int, shapes: Any, offsets: Any) -> tuple[int, int, Any]:
-    """Where a row lies among the elements of all rows, and its shape."""
+def _extents(segment: Segment, shapes: Any, offsets: Array | None) -> Callable[[int], tuple[int, int, Any]]:
+    """Where a row lies among the elements of all rows, and its shape; a table of them where the shapes differ."""
     if offsets is None:
         size = prod(shapes)
-        return row * size, (row + 1) * size, shapes
-    axes = len(shapes) // (len(offsets) - 1)
-    return offsets[row], offsets[row + 1], tuple(shapes[row * axes : (row + 1) * axes])
+        return lambda row: (row * size, (row + 1) * size, shapes)
+    every, at = segment.table(shapes), segment.table(offsets)
+    axes = len(every) // (len(at) - 1)
+    return lambda row: (at[row], at[row + 1], tuple(every[row * axes : (row + 1) * axes]))
