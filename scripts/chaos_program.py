@@ -38,7 +38,7 @@ import numpy as np
 
 from headrace import Loader, Pipe, SharedPool
 from headrace.engine.workers.deaths import STREAM_DEATHS, at_hand
-from headrace.engine.workers.process.fork_server import CommonServer
+from headrace.engine.workers.process.fork_server import COMMON
 from headrace.engine.workers.process.worker import WorkerProcess
 from headrace.engine.workers.process.workers import ProcessWorkers
 from headrace.errors import PoisonSample, WorkerStuck
@@ -266,8 +266,8 @@ def stopped_fork_server(name: str, method: Any, workers: int, seed: int, chance:
     with Loader(PIPES[name](SAMPLES), seed=seed, workers=workers, start_method="server", timeout=DEADLINE) as loader:
 
         def stop() -> None:
-            assert CommonServer.now is not None
-            os.kill(CommonServer.now.process.pid, signal.SIGSTOP)
+            assert COMMON.now is not None
+            os.kill(COMMON.now.process.pid, signal.SIGSTOP)
             os.kill(chance.choice(loader.worker_pids()), signal.SIGKILL)
 
         got = halfway(loader, chance, stop)
@@ -483,7 +483,7 @@ def chaos(kills: int, runs: int, seed: int, say: Callable[[str], None]) -> Figur
         slowest = max(slowest, consumer_killed(name, method, workers, seed, figures))
     say(f"killed consumers: everything of theirs was gone after {slowest:.2f} s at the most")
     until = time.monotonic() + 2.0
-    server = {CommonServer.now.process.pid} if CommonServer.now is not None else set()
+    server = {COMMON.now.process.pid} if COMMON.now is not None else set()
     while (left := children() - before[0] - server) and time.monotonic() < until:
         time.sleep(0.02)
     figures.leaks += [f"process {pid}" for pid in left]

@@ -31,7 +31,7 @@ SHM = Path("/dev/shm")
 LONG_LIVED = (
     ("multiprocessing.resource_tracker", "_resource_tracker._pid"),
     ("multiprocessing.forkserver", "_forkserver._forkserver_pid"),
-    ("headrace.engine.workers.process.fork_server", "CommonServer.now.process.pid"),
+    ("headrace.engine.workers.process.fork_server", "COMMON.now.process.pid"),
     ("tests.warm", "Server.now.process.pid"),
 )
 

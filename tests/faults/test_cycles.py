@@ -53,7 +53,7 @@ def grown() -> dict[str, int]:
     with open("/proc/self/maps") as maps:
         slots = sum("memfd:headrace" in line for line in maps)
     found = {"maps of slots": slots, "threads": threading.active_count(), "tasks": len(os.listdir("/proc/self/task"))}
-    server = fork_server.CommonServer.now
+    server = fork_server.COMMON.now
     if server is not None and server.alive():
         found["descriptors of the server"] = len(os.listdir(f"/proc/{server.process.pid}/fd"))
         found["children of the server"] = len(psutil.Process(server.process.pid).children())

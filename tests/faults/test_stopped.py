@@ -38,9 +38,9 @@ def test_a_stopped_fork_server_is_replaced(method: Any) -> None:
     with Loader(PIPE, workers=1, start_method=method, timeout=10) as loader:
         batches = iter(loader)
         assert next(batches) == BATCHES[0]
-        server: Any = fork_server.CommonServer.now
+        server: Any = fork_server.COMMON.now
         if method == "forkserver":
-            server = loader._pool.all()[0]._launcher._private  # type: ignore[attr-defined]
+            server = loader._pool.all()[0]._launcher._servers.now  # type: ignore[attr-defined]
         with stopped(server.process.pid):
             os.kill(loader.worker_pids()[0], signal.SIGKILL)
             assert list(batches) == BATCHES[1:]

@@ -73,14 +73,14 @@ def threaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_server_whose_imports_have_started_threads_gives_way_to_a_new_one(threaded: str) -> None:
     warm()
-    before = fork_server.CommonServer.now
+    before = fork_server.COMMON.now
     same = __import__(threaded).same
     with Loader(Pipe.of([1, 2]).map(same), workers=1) as loader:
         assert list(loader) == [1, 2]  # as a new interpreter: no server can fork here
     warm()
-    assert fork_server.CommonServer.now is not before
-    assert fork_server.CommonServer.now is not None
-    assert fork_server.CommonServer.now.alive()
+    assert fork_server.COMMON.now is not before
+    assert fork_server.COMMON.now is not None
+    assert fork_server.COMMON.now.alive()
 
 
 def test_a_signal_that_another_thread_takes_does_not_break_into_a_start() -> None:

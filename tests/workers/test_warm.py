@@ -40,7 +40,7 @@ def test_loaders_take_workers_that_were_started_before_and_start_what_is_missing
 ) -> None:
     headrace.warm(2)
     headrace.warm(2)  # no more than two wait
-    server = fork_server.CommonServer.now
+    server = fork_server.COMMON.now
     assert server is not None
     assert len(server._asked) + len(server._idle) == 2
     monkeypatch.setenv("HEADRACE_TEST_NEW", "new")
@@ -52,7 +52,7 @@ def test_loaders_take_workers_that_were_started_before_and_start_what_is_missing
             assert [x for batch in beside for x, _ in batch] == list(range(64))
             assert early < {*beside.worker_pids()}
             assert not server._idle
-    assert fork_server.CommonServer.now is server  # the second and the third loader reuse it
+    assert fork_server.COMMON.now is server  # the second and the third loader reuse it
 
 
 def test_idle_workers_end_when_nobody_needs_them() -> None:
@@ -71,7 +71,7 @@ def test_idle_workers_end_when_nobody_needs_them() -> None:
 
 def test_a_worker_that_was_killed_while_it_waited_is_replaced() -> None:
     headrace.warm(1)
-    server = fork_server.CommonServer.now
+    server = fork_server.COMMON.now
     assert server is not None
     server.status(0)
     server._idle[0].kill()

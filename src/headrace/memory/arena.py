@@ -1,9 +1,9 @@
 """Arena: shared memory in slots, owned by the consumer.
 
 The consumer lends one slot with every ticket; the worker writes its result there; the consumer hands views of it to the
-user, and the slot is free when the last view has died. Memory is anonymous (memfd, or a file without a name where that
-does not exist), so nothing is left behind whoever is killed. Pages are reserved when a slot is made: too little memory
-is an error here, never a bus error later. A slot never shrinks.
+user, and the slot is free when the last view has died. Memory is anonymous (memfd), so nothing is left behind whoever
+is killed. Pages are reserved when a slot is made: too little memory is an error here, never a bus error later. A slot
+never shrinks.
 
 **When is a slot free?** A `Lease` is a fresh ctypes array over the slot's memory. Every array, tensor and slice of them
 that looks into the slot keeps it alive, so the callback on its end fires exactly when nobody looks any more. It may
@@ -31,22 +31,11 @@ class OutOfSharedMemory(OSError):
     """The system has no more shared memory to give."""
 
 
-def anonymous(size: int, named: bool = False) -> int:
+def anonymous(size: int) -> int:
     """A file descriptor of `size` bytes of memory that has no name."""
-    if hasattr(os, "memfd_create") and not named:
-        fd = _memory("headrace")
-    else:
-        import tempfile
-
-        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        handle, path = tempfile.mkstemp(prefix="headrace-", dir=folder)
-        os.unlink(path)
-        fd = handle
+    fd = scratch()
     try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, size)
-        else:
-            os.ftruncate(fd, size)
+        os.posix_fallocate(fd, 0, size)
     except OSError as error:
         os.close(fd)
         if error.errno in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG):
@@ -115,12 +104,8 @@ def whole(fd: int) -> mmap.mmap:
 
 def scratch() -> int:
     """A descriptor of memory that grows as it is written."""
-    return _memory("headrace-scratch")
-
-
-def _memory(name: str) -> int:
     try:
-        return os.memfd_create(name, os.MFD_CLOEXEC)
+        return os.memfd_create("headrace", os.MFD_CLOEXEC)
     except OSError as error:
         hint_at_limit(error)
         raise
@@ -148,9 +133,8 @@ class _Lease(weakref.ref[Any]):
 class Arena:
     """All slots of one consumer."""
 
-    def __init__(self, budget: int, named: bool = False) -> None:
+    def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.named = named
         self.total = 0
         """Bytes of all slots that exist."""
         self.most = _most_files() // 8
@@ -177,7 +161,7 @@ class Arena:
             return stack.pop()
         if self.total + size > self.budget:
             self._retire_others(size)
-        slot = Slot(self._number(), anonymous(size, self.named), size)
+        slot = Slot(self._number(), anonymous(size), size)
         self.total += size
         return slot
 

@@ -13,13 +13,14 @@ as a ticket that is redeemed through /proc, as `segment` does. Where the kernel 
 "open file description" locks) or a ticket cannot be redeemed, a process has slots of its own.
 """
 
+import contextlib
 import errno
 import fcntl
 import mmap
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -246,8 +247,14 @@ class _Locks:
     def free(self, slot: int) -> None:
         self._lock(fcntl.F_UNLCK, slot, False)
 
-    def making(self, unit: int) -> "_Making":
-        return _Making(self, LOADING + unit)
+    @contextlib.contextmanager
+    def making(self, unit: int) -> Iterator[None]:
+        """Only one process makes a unit; the others wait for it."""
+        self.own(LOADING + unit, wait=True)
+        try:
+            yield
+        finally:
+            self.free(LOADING + unit)
 
     def _lock(self, kind: int, byte: int, wait: bool) -> bool:
         if not SHARED:
@@ -267,17 +274,3 @@ class _Locks:
         else:
             self._one.acquire()
         return True
-
-
-class _Making:
-    """Only one process makes a unit; the others wait for it."""
-
-    def __init__(self, locks: _Locks, byte: int) -> None:
-        self._locks = locks
-        self._byte = byte
-
-    def __enter__(self) -> None:
-        self._locks.own(self._byte, wait=True)
-
-    def __exit__(self, *_: object) -> None:
-        self._locks.free(self._byte)

@@ -13,7 +13,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import cloudpickle
 
@@ -24,38 +24,16 @@ from headrace.engine.wire.words import CURE
 from headrace.errors import NotPicklable
 from headrace.tracebacks import full
 
-
-class Inherited(Protocol):
-    """What only a process on this machine can be given, beside the bytes (`workers.process.handles`)."""
-
-    def __enter__(self) -> object: ...
-    def __exit__(self, kind: object, error: BaseException | None, trace: object, /) -> None: ...
-    def again(self) -> None: ...
-    @property
-    def reducers(self) -> Mapping[type, Callable[[Any], Any]]: ...
-
-
-class _Nothing:
-    """For workers that may be anywhere."""
-
-    reducers: Mapping[type, Callable[[Any], Any]] = {}
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def again(self) -> None:
-        pass
+Reducers = Mapping[type, Callable[[Any], Any]]
+"""How to take apart what only a process on this machine can be given, beside the bytes (`workers.process.handles`)."""
 
 
 class _Pickler(by_value.Pickler):
     """Notes the classes of `__main__` that it met, and the modules that the reader will have to import."""
 
-    def __init__(self, stream: io.BytesIO, inherited: Inherited) -> None:
+    def __init__(self, stream: io.BytesIO, reducers: Reducers) -> None:
         # (Looked at while it is made.)
-        self.dispatch_table: Any = ChainMap(dict(inherited.reducers), by_value.Pickler.dispatch_table)
+        self.dispatch_table: Any = ChainMap(dict(reducers), by_value.Pickler.dispatch_table)
         super().__init__(stream, protocol=5)
         self.mains: dict[str, type] = {}
         self.modules: set[str] = set()
@@ -71,21 +49,20 @@ class _Pickler(by_value.Pickler):
         return super().reducer_override(obj)
 
 
-def ship(program: Program, extra: object = None, inherited: Inherited | None = None) -> tuple[bytes, list[str]]:
+def ship(program: Program, extra: object = None, reducers: Reducers | None = None) -> tuple[bytes, list[str]]:
     """The program, and `extra` beside it, as bytes, and the modules it needs; what cannot be pickled is named."""
-    inherited = inherited or _Nothing()
-    pickler = _Pickler(io.BytesIO(), inherited)
-    path = pickle.dumps(search_path())
+    reducers = reducers or {}
     whole = io.BytesIO()
+    path = pickle.dumps(search_path())
     whole.write(len(path).to_bytes(8, "little") + path)
-    with _script_by_value(), inherited:
+    pickler = _Pickler(whole, reducers)
+    with _script_by_value():
         try:
-            pickler.dump((program, extra))
+            # One pickle for all, so that a function and its dataset stay the same objects. The classes stand at the
+            # end: by then all of them have been met.
+            pickler.dump((program, extra, pickler.mains))
         except Exception as refused:
-            raise _named(program, refused, inherited) from (refused if full() else None)
-        inherited.again()
-        # One pickle for all, so that a function and its dataset stay the same objects; the classes stand in front.
-        _Pickler(whole, inherited).dump((pickler.mains, program, extra))
+            raise _named(program, refused, reducers) from (refused if full() else None)
     return whole.getvalue(), sorted(pickler.modules - {*codec.MAINS, "builtins"})
 
 
@@ -103,11 +80,11 @@ def _script_by_value() -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(script)
 
 
-def _named(program: Program, refused: Exception, inherited: Inherited) -> NotPicklable:
+def _named(program: Program, refused: Exception, reducers: Reducers) -> NotPicklable:
     """Which op, and which attribute of what it holds, does not go."""
     for node in program.pipe.nodes():
-        if _refusal(node.op, inherited) is not None:
-            thing, path = _blame(node.op, node.op.name(), inherited)
+        if _refusal(node.op, reducers) is not None:
+            thing, path = _blame(node.op, node.op.name(), reducers)
             where = f"{path} ({type(thing).__name__})"
             cure = CURE
             if isinstance(thing, Iterator) and not isinstance(thing, io.IOBase):
@@ -116,12 +93,12 @@ def _named(program: Program, refused: Exception, inherited: Inherited) -> NotPic
     return NotPicklable(f"the loader's options cannot be sent to a worker process: {refused}")
 
 
-def _blame(thing: object, path: str, inherited: Inherited, depth: int = 0) -> tuple[Any, str]:
+def _blame(thing: object, path: str, reducers: Reducers, depth: int = 0) -> tuple[Any, str]:
     """The innermost part that cannot be pickled, and the path to it."""
     if depth < 6:
         for name, part in _parts(thing):
-            if _refusal(part, inherited) is not None:
-                return _blame(part, f"{path}{name}", inherited, depth + 1)
+            if _refusal(part, reducers) is not None:
+                return _blame(part, f"{path}{name}", reducers, depth + 1)
     return thing, path
 
 
@@ -143,9 +120,9 @@ def _parts(thing: Any) -> list[tuple[str, Any]]:
     return [(f".{n}", v) for n, v in getattr(thing, "__dict__", {}).items()] if not isinstance(thing, type) else []
 
 
-def _refusal(thing: object, inherited: Inherited) -> Exception | None:
+def _refusal(thing: object, reducers: Reducers) -> Exception | None:
     try:
-        _Pickler(io.BytesIO(), inherited).dump(thing)
+        _Pickler(io.BytesIO(), reducers).dump(thing)
     except Exception as refused:
         return refused
     return None

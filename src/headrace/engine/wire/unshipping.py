@@ -22,7 +22,7 @@ def unship(data: bytes | memoryview) -> tuple[Program, Any]:
     start = 8 + int.from_bytes(view[:8], "little")
     # First where modules are found: what comes next needs them.
     sys.path.extend(entry for entry in pickle.loads(view[8:start]) if entry not in sys.path)
-    mains, program, extra = pickle.loads(view[start:])
+    program, extra, mains = pickle.loads(view[start:])
     main = sys.modules["__main__"]
     sys.modules.setdefault("__mp_main__", main)
     for name, kind in mains.items():

@@ -20,7 +20,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from headrace.engine.wire.unshipping import search_path
 from headrace.engine.workers.process.handles import Handles
@@ -213,66 +213,75 @@ def large() -> list[str]:
     return [name for name in LARGE if name in sys.modules]
 
 
-class CommonServer:
-    """The one server that the loaders of this process share, started at first need."""
+class ForkServers:
+    """A fork server that is started at first need, and another when it has ended or can fork no more."""
 
-    now: ForkServer | None = None
-    _former: ClassVar[list[ForkServer]] = []
-    """Servers that fork no more, but still have workers."""
-    _hopeless: ClassVar[set[frozenset[str]]] = set()
-    """Modules with which even a new server has threads."""
-    _lock = threading.Lock()
+    def __init__(self) -> None:
+        self.now: ForkServer | None = None
+        self._former: list[ForkServer] = []
+        """Servers that fork no more, but still have workers."""
+        self._hopeless: set[frozenset[str]] = set()
+        """Modules with which even a new server has threads."""
+        self._lock = threading.Lock()
 
-    @classmethod
-    def start(cls, number: int, shipped: int, modules: list[str], handles: Handles) -> Started:
+    def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> Started:
         """A new worker."""
         try:
-            return cls.running(modules).start(number, shipped, modules, handles)
+            return self.running(modules).start(number, shipped, modules, handles)
         except Threaded:
-            if not cls.retire(modules):
+            if not self._retire(modules):
                 raise
         except ConnectionAbortedError:
             pass
-        return cls.running(modules).start(number, shipped, modules, handles)
+        return self.running(modules).start(number, shipped, modules, handles)
 
-    @classmethod
-    def begin(cls) -> None:
+    def begin(self) -> None:
         """Start the server, if there is none: it gets ready while the consumer packs the program."""
         with contextlib.suppress(Threaded, OSError):  # (Whoever asks it for a worker hears what is wrong.)
-            cls.running([])
+            self.running([])
 
-    @classmethod
-    def running(cls, modules: list[str]) -> ForkServer:
-        with cls._lock:
-            if frozenset(modules) in cls._hopeless:
+    def running(self, modules: list[str]) -> ForkServer:
+        with self._lock:
+            if frozenset(modules) in self._hopeless:
                 raise Threaded("what the pipe imports starts threads")
-            if cls.now is None or not cls.now.alive():
+            if self.now is None or not self.now.alive():
+                self._end(self.now)
                 with signals_wait():
-                    cls.now = ForkServer()
-                    atexit.register(cls.now.close)
-            return cls.now
+                    self.now = ForkServer()
+                    atexit.register(self.now.close)
+            return self.now
 
-    @classmethod
-    def retire(cls, modules: list[str]) -> bool:
+    def _retire(self, modules: list[str]) -> bool:
         """The server has threads: whether a new one, without what others have made it import, may do better."""
-        with cls._lock:
-            server, cls.now = cls.now, None
+        with self._lock:
+            server, self.now = self.now, None
             if server is not None:
                 if server.modules <= {*modules}:
-                    cls._hopeless.add(frozenset(modules))
-                cls._former.append(server)
-            for former in [f for f in cls._former if not f.workers]:
-                cls._former.remove(former)
-                atexit.unregister(former.close)
-                former.close()
-            return frozenset(modules) not in cls._hopeless
+                    self._hopeless.add(frozenset(modules))
+                self._former.append(server)
+            for former in [f for f in self._former if not f.workers]:
+                self._former.remove(former)
+                self._end(former)
+            return frozenset(modules) not in self._hopeless
 
-    @classmethod
-    def forget(cls) -> None:
-        """In a forked process: the server belongs to the parent."""
-        for server in (cls.now, *cls._former):
+    def _end(self, server: ForkServer | None) -> None:
+        if server is not None:
+            atexit.unregister(server.close)
+            server.close()
+
+    def forget(self) -> None:
+        """In a forked process: the servers belong to the parent."""
+        for server in (self.now, *self._former):
             if server is not None:
                 server.sock.close()
                 server._forget_workers()
-        cls.now = None
-        cls._former.clear()
+        self.now = None
+        self._former.clear()
+
+    def close(self) -> None:
+        for server in (self.now, *self._former):
+            self._end(server)
+
+
+COMMON = ForkServers()
+"""The one that the loaders of this process share."""

@@ -38,14 +38,12 @@ class Handles:
         context.set_spawning_popen(self)  # type: ignore[arg-type]
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         from multiprocessing import context
 
         context.set_spawning_popen(None)
-
-    def again(self) -> None:
-        """What was kept so far belongs to an attempt."""
-        self.close()
+        if kind is not None:
+            self.close()
 
     def close(self) -> None:
         while self.fds:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.workers.process import start
-from headrace.engine.workers.process.fork_server import CommonServer, ForkServer
+from headrace.engine.workers.process.fork_server import COMMON, ForkServers
 from headrace.engine.workers.process.handles import Handles
 from headrace.engine.workers.process.start import Started
 from headrace.memory.arena import anonymous
@@ -24,70 +24,52 @@ class WorkerLauncher:
         self._extra = {
             "worker_init": policy.worker_init, "recycle": policy.recycle, "recycle_memory": policy.recycle_memory
         }  # fmt: skip
-        self._method = policy.start_method or "server"
+        method = policy.start_method or "server"
+        self._forks = method == "fork"
         self._shipped = -1
-        self._modules: list[str] = []
-        self._private: ForkServer | None = None
+        self._servers: ForkServers | None = None
         self._handles = Handles()
-        if self._method == "fork":
+        if self._forks:
             _warn_of_threads()
             for node in program.pipe.nodes():
                 node.op.settle()
             return
         from headrace.engine.wire.shipping import ship
 
-        if self._method == "server":
-            CommonServer.begin()
-        data, self._modules = ship(program, self._extra, self._handles)
+        if method != "spawn":
+            self._servers = COMMON if method == "server" else ForkServers()
+            self._servers.begin()
+        with self._handles:
+            data, modules = ship(program, self._extra, self._handles.reducers)
+        self._modules = modules if method == "server" else []
         self._shipped = anonymous(len(data))
         with open(self._shipped, "wb", closefd=False) as file:
             file.write(data)
-        if self._method == "forkserver":
-            self._modules = []
-            self._own_server()
 
     def start(self, number: int, join: Callable[[int, Started], None], open_here: list[int]) -> None:
         """Start worker `number` and hand it to `join`; a forked one closes the descriptors `open_here`."""
-        if self._method == "fork":
-            with start.signals_wait():
-                join(number, start.by_fork(number, self._program, self._extra, open_here, CommonServer.forget))
-            return
-        if self._method != "spawn":
+        if self._servers is not None:
             try:
                 # (The server may have to import much first: that can be interrupted.)
-                started = self._by_server(number)
+                started = self._servers.start(number, self._shipped, self._modules, self._handles)
             except (RuntimeError, OSError) as refused:
                 log.info("worker %d starts as a new interpreter: %s", number, refused)
             else:
                 join(number, started)
                 return
         with start.signals_wait():
-            join(number, start.by_spawn(number, self._shipped, self._handles))
-
-    def _by_server(self, number: int) -> Started:
-        if self._method != "forkserver":
-            return CommonServer.start(number, self._shipped, self._modules, self._handles)
-        try:
-            return self._own_server().start(number, self._shipped, self._modules, self._handles)
-        except ConnectionAbortedError:
-            return self._own_server().start(number, self._shipped, self._modules, self._handles)
-
-    def _own_server(self) -> ForkServer:
-        if self._private is None or not self._private.alive():
-            if self._private is not None:
-                self._private.close()
-            with start.signals_wait():
-                self._private = ForkServer()
-        return self._private
+            if self._forks:
+                join(number, start.by_fork(number, self._program, self._extra, open_here, COMMON.forget))
+            else:
+                join(number, start.by_spawn(number, self._shipped, self._handles))
 
     def close(self) -> None:
         self._handles.close()
         if self._shipped >= 0:
             os.close(self._shipped)
             self._shipped = -1
-        if self._private is not None:
-            self._private.close()
-            self._private = None
+        if self._servers is not None and self._servers is not COMMON:
+            self._servers.close()
 
 
 def _warn_of_threads() -> None:

@@ -15,9 +15,9 @@ from headrace.errors import BadOption
 
 def warm(workers: int, modules: Sequence[str] = ()) -> None:
     """Start `workers` idle processes, which import `modules`, and numpy and torch if this process has them."""
-    from headrace.engine.workers.process.fork_server import CommonServer, large
+    from headrace.engine.workers.process.fork_server import COMMON, large
 
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         raise BadOption(f"warm() takes the number of workers, a whole number >= 0, not {workers!r}")
     wanted = [*large(), *modules]
-    CommonServer.running(wanted).warm(workers, wanted)
+    COMMON.running(wanted).warm(workers, wanted)
