@@ -39,8 +39,7 @@ import numpy as np
 from headrace import Loader, Pipe, SharedPool
 from headrace.engine.workers.deaths import STREAM_DEATHS, at_hand
 from headrace.engine.workers.process.fork_server import COMMON
-from headrace.engine.workers.process.worker import WorkerProcess
-from headrace.engine.workers.process.workers import ProcessWorkers
+from headrace.engine.workers.process.workers import ProcessWorkers, WorkerProcess
 from headrace.errors import PoisonSample, WorkerStuck
 
 METHODS = ("fork", "server")
@@ -180,7 +179,7 @@ class Killer:
     def _note(self, worker: WorkerProcess, process: int) -> None:
         """Where a worker was that is killed, once it has ended."""
         select.select([process], [], [], DEADLINE)
-        tickets = [ticket for ticket in worker.queue if ticket.slot is not None]  # (the others are answered)
+        tickets = [ticket for ticket in worker.queue.values() if ticket.slot is not None]  # (the others are answered)
         if (found := at_hand(tickets)) is not None:
             ticket, at = found
             # A block of a stream, a batch in the hands of one op, or else a sample.

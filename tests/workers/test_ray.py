@@ -203,7 +203,7 @@ def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
     def noted(ticket: Any, worker: Any, answer: Any, arena: Any) -> Any:
         assert answer.kind == SLOTTED
-        placed.add(answer.beside is None)
+        placed.add(answer.image is None)
         return make(ticket, worker, answer, arena)
 
     monkeypatch.setattr("headrace.engine.workers.ray.workers.reply_of", noted)

@@ -13,11 +13,10 @@ from headrace.engine.wire.failures import load_error
 from headrace.engine.wire.messages import FAILED, INLINE, MANY, READY, SLOTTED, Reply, Ticket
 from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.deaths import At, Deaths
-from headrace.engine.workers.ray.actors import ActorCall, ActorState
-from headrace.engine.workers.ray.answers import RayTicket, reply_of
+from headrace.engine.workers.ray.actors import MOST_TOGETHER, ActorCall, ActorState, Scheduler
+from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, reply_of
 from headrace.engine.workers.ray.near import KEPT, Nearby, offer
-from headrace.engine.workers.ray.scheduler import MOST_TOGETHER, Scheduler
-from headrace.engine.workers.ray.worker import RayWorker, Scratch
+from headrace.engine.workers.ray.worker import RayWorker
 from headrace.engine.workers.strands import StrandStates
 from headrace.errors import PoisonSample
 from headrace.memory.arena import Arena
@@ -35,6 +34,13 @@ def ticket(stage: int, number: int, payload: Any, watcher: Any = None, avoid: An
     return RayTicket(1, stage, 0, number, payload, avoid, watcher)
 
 
+def opened(answer: RayAnswer) -> Any:
+    """What a large result holds, out of the memory beside it."""
+    spans = answer.result.spans  # type: ignore[union-attr]
+    parts = [memoryview(answer.image)[at : at + n] for at, n in zip(spans[::2], spans[1::2], strict=True)]
+    return codec.load(answer.result.head, parts)  # type: ignore[union-attr]
+
+
 def arrays(i: int) -> Any:
     return np.full(1000, i)
 
@@ -42,12 +48,12 @@ def arrays(i: int) -> Any:
 # --- replies ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_small_result_is_inline_and_a_large_one_has_its_buffers_beside_it() -> None:
+def test_a_small_result_is_inline_and_a_large_one_has_its_memory_beside_it() -> None:
     [small], _ = worker_of(Pipe.of(Numbers(8)).batch(4)).deliver([ticket(0, 0, (0, 4, ()))], ())
     assert (small.kind, codec.load(small.result.head, ()), small.result.alone) == (INLINE, [0, 1, 2, 3], True)
     [large], _ = worker_of(Pipe.of(Numbers(8)).map(arrays).batch(4).collate()).deliver([ticket(0, 0, (0, 4, ()))], ())
     assert large.kind == SLOTTED
-    assert (codec.load(large.result.head, large.beside) == np.arange(4)[:, None]).all()
+    assert (opened(large) == np.arange(4)[:, None]).all()
 
 
 def test_samples_that_stay_are_read_by_the_next_stage_and_never_written_to() -> None:
@@ -58,11 +64,11 @@ def test_samples_that_stay_are_read_by_the_next_stage_and_never_written_to() -> 
 
     made = worker_of(Pipe.of(Numbers(8)).map(arrays).filter(lambda a: a[0] % 2 == 0).batch(2).map(shift))
     (reply, _), packed = made.keep(ticket(0, 0, (0, 8, ())), ())
-    assert (reply.kind, reply.result.samples, reply.beside) == (MANY, 4, None)
+    assert (reply.kind, reply.result.samples, reply.image) == (MANY, 4, None)
     packed[1].flags.writeable = False
     for _ in range(2):  # a ticket that runs again after a death finds its samples as they were
         [answer], _ = made.deliver([ticket(1, 0, ([(0, 1, 3)], 0, 1))], [packed])
-        assert [array[0] for array in codec.load(answer.result.head, answer.beside)] == [12, 14]
+        assert [array[0] for array in opened(answer)] == [12, 14]
 
 
 def test_an_error_is_said_and_reaches_whoever_needs_the_samples() -> None:
@@ -98,7 +104,7 @@ def test_a_result_is_made_in_the_slot_that_was_lent_if_it_fits(count: int, fits:
     given = Ticket(None, 0, 0, 0, None)
     given.slot = slot = arena.lend(40_000)
     [said], _ = made.deliver([ticket(0, 0, (0, count, ()))], (), [offer(slot)])
-    assert (said.kind, said.beside is None) == (SLOTTED, fits)
+    assert (said.kind, said.image is None) == (SLOTTED, fits)
     reply, missed = reply_of(given, 0, said, arena)
     assert reply.slot is not None
     assert (reply.slot is slot, given.slot, missed) == (fits, None, False)
@@ -113,8 +119,8 @@ def test_a_slot_out_of_reach_is_noticed_and_the_result_comes_all_the_same() -> N
     number, path, device, inode = offer(slot)
     for wrong in ((number, path, device, inode + 1), (number, "/proc/1/fd/12345", device, inode)):
         [said], _ = made.deliver([ticket(0, 0, (0, 4, ()))], (), [wrong])
-        assert (said.kind, said.beside is None) == (SLOTTED, False)
-    assert (codec.load(said.result.head, said.beside) == np.arange(4)[:, None]).all()
+        assert (said.kind, said.image is None) == (SLOTTED, False)
+    assert (opened(said) == np.arange(4)[:, None]).all()
     assert not any(slot.view)
     _, missed = reply_of(given, 0, said, arena)
     assert missed
@@ -240,22 +246,7 @@ def test_blocks_of_a_strand_are_taken_in_order_whenever_they_arrive() -> None:
     assert calls[2].in_turn
 
 
-# --- scratch memory ---------------------------------------------------------------------------------------------------
-
-
-def test_scratch_memory_is_used_again_only_when_nobody_looks_into_it() -> None:
-    scratch = Scratch()
-    assert scratch.allocator() is None
-    scratch.learn(100_000)
-    first = scratch.allocator()((50_000,), np.dtype(np.uint8))  # type: ignore[misc]
-    at = first.ctypes.data
-    second = scratch.allocator()((50_000,), np.dtype(np.uint8))  # type: ignore[misc]
-    assert second.ctypes.data != at
-    slice_of_first = first[10:20]
-    del first
-    assert scratch.allocator()((50_000,), np.dtype(np.uint8)).ctypes.data != at  # type: ignore[misc]
-    del slice_of_first
-    assert scratch.allocator()((50_000,), np.dtype(np.uint8)).ctypes.data == at  # type: ignore[misc]
+# --- memory of results that are in no slot ----------------------------------------------------------------------------
 
 
 def test_batches_that_an_op_keeps_for_itself_stay_as_they_were() -> None:
@@ -263,5 +254,5 @@ def test_batches_that_an_op_keeps_for_itself_stay_as_they_were() -> None:
     made = worker_of(Pipe.of(Numbers(40)).map(arrays).batch(4).collate())
     for number in range(10):
         [answer], _ = made.deliver([ticket(0, number, (4 * number, 4 * number + 4, ()))], ())
-        kept.append(codec.load(answer.result.head, answer.beside))
+        kept.append(opened(answer))
     assert all((batch == np.arange(4 * k, 4 * k + 4)[:, None]).all() for k, batch in enumerate(kept))

@@ -25,8 +25,7 @@ from headrace.doors.torch.workers import Replica
 from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
 from headrace.engine.wire import codec
-from headrace.engine.wire.failures import load_error, pack_error
-from headrace.engine.workers.replies import RemoteTraceback
+from headrace.engine.wire.failures import RemoteTraceback, load_error, pack_error
 from headrace.op import Here, Source, place
 from headrace.plan.seed import key, seed_globals
 

@@ -8,16 +8,42 @@ of it is left out; a class that cannot travel is told as its nearest base that c
 
 import contextlib
 import pickle
+import traceback
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from headrace.engine.wire import codec
+from headrace.engine.wire.messages import Failed
+from headrace.tracebacks import Call, calls, full, put_back, shortened
 
 ErrorParts = tuple[type[BaseException], tuple[Any, ...], dict[str, Any], list[bytes] | None]
 """Class, arguments, fields, and the packed members of an exception group."""
 _BUILT_IN = "builtins"
 _OWN = {"args", "exceptions", "message"}
 """What the parts say by themselves."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of what led to an error, as it was in the worker."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def failed(error: BaseException) -> Failed:
+    """An error, with what led to it and the calls that it went through, as it travels."""
+    led = error if full() else error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    text = "" if led is None else "".join(traceback.format_exception(shortened(led)))
+    return Failed(pack_error(error), text, calls(error))
+
+
+def remote(packed: bytes, led: str, made: tuple[Call, ...]) -> BaseException:
+    """The error itself, with the calls that it went through in the worker, caused by what caused it there."""
+    error = load_error(packed)
+    put_back(error, made)
+    if led:
+        error.__cause__ = RemoteTraceback(led)
+    return error
 
 
 def pack_error(error: BaseException) -> bytes:

@@ -118,7 +118,7 @@ class Lent(NamedTuple):
     avoid: tuple[int, ...]
     forget: Sequence[int]
     """Slots that will not be used again."""
-    new: tuple[int, ...]
+    new: Sequence[int]
     """Slots whose descriptors come with this message."""
     room: tuple[int, int] | None
     """The part of the slot that the result may take, where that is not all of it: from, to."""

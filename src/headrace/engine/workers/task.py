@@ -1,7 +1,8 @@
 """Task: running one ticket, in whatever thread or process that is, and naming the place where it fails.
 
-    work (stage, epoch, number, payload)  --run-->  Made: outputs that are not packed yet
-                                          --fail->  the error, with a note that says op, position and worker
+    work (stage, epoch, number, payload)  --run-->   Made: outputs that are not packed yet
+                                          --pack-->  the result, as it travels: in the message, or in a slot
+                                          --fail-->  the error, with a note that says op, position and worker
 
 Whatever user code raises is the answer of its ticket: `sys.exit()`, an interrupt that it raises itself and exceptions
 that are no `Exception` too, as they would be without workers.
@@ -9,20 +10,33 @@ that are no `Exception` too, as they would be without workers.
 
 import pickle
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headrace.engine.executor import Executor
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
-from headrace.engine.wire.failures import pack_error
-from headrace.engine.wire.messages import PACKING, Failed, Seconds, Skip, Work
+from headrace.engine.wire.failures import failed
+from headrace.engine.wire.messages import (
+    INLINE,
+    MANY,
+    PACKING,
+    SLOTTED,
+    Failed,
+    Inline,
+    Many,
+    Result,
+    Seconds,
+    Skip,
+    Slotted,
+    Work,
+)
 from headrace.errors import hint_at_limit
 from headrace.memory.arena import OutOfSharedMemory
 from headrace.observe.meter import files
-from headrace.tracebacks import calls, full, shortened
 
+IN_MESSAGE = 32 * 1024
+"""A head larger than this goes into the slot."""
 Load = Callable[[Any], list[Any]]
 """Samples of the stage before, out of what a ticket says about where they are."""
 
@@ -79,6 +93,33 @@ class Task:
         alone = stage.single and len(outputs) == 1
         return Made(outputs, self._many[work.stage], alone, tuple(executor.skipped), strand, began)
 
+    def pack(self, made: Made, writer: codec.Writer, grow: Callable[[int], codec.Writer]) -> tuple[int, Result]:
+        """The kind of result, and the result: what is not small lies where `writer` writes.
+
+        If it does not fit there, `grow` makes memory of so many bytes.
+        """
+        self.executor.header[2] = PACKING
+        if made.many:
+            heads, parts = codec.pack_many(made.outputs)
+            need = codec.need_many(writer, heads, parts)
+            if need > writer.size:
+                writer = grow(need)
+            table = codec.write_many(writer, heads, parts)
+            seconds = self.seconds(made)
+            return MANY, Many(len(made.outputs), table, writer.used, made.skipped, seconds, made.strand)
+        head: Any
+        head, buffers = codec.pack(made.outputs[0] if made.alone else made.outputs)
+        big = len(head) > IN_MESSAGE
+        if not buffers and not big:
+            return INLINE, Inline(head, made.alone, made.skipped, self.seconds(made))
+        need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
+        if need > writer.size:
+            writer = grow(need)
+        spans = tuple(writer.write(buffers))
+        if big:
+            head = (writer.put(head), len(head))
+        return SLOTTED, Slotted(head, spans, need, made.alone, made.skipped, self.seconds(made))
+
     def seconds(self, made: Made) -> Seconds:
         """How long the ticket has taken up to now."""
         reads = files.taken()
@@ -102,10 +143,3 @@ class Task:
         """The error of a ticket, as it travels."""
         self.note(error)
         return failed(error)
-
-
-def failed(error: BaseException) -> Failed:
-    """An error, as it travels."""
-    led = error if full() else error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    text = "" if led is None else "".join(traceback.format_exception(shortened(led)))
-    return Failed(pack_error(error), text, calls(error))

@@ -23,27 +23,12 @@ from typing import Any
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire import packets as wire
-from headrace.engine.wire.messages import (
-    DONE,
-    FAILED,
-    INLINE,
-    MANY,
-    PACKING,
-    READY,
-    RETIRED,
-    SLOTTED,
-    STOP,
-    TICKETS,
-    Inline,
-    Lent,
-    Many,
-    Result,
-    Slotted,
-)
+from headrace.engine.wire.failures import failed
+from headrace.engine.wire.messages import DONE, FAILED, READY, RETIRED, STOP, TICKETS, Lent, Result
 from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap, tokenizer_threads
 from headrace.engine.workers.process.handles import before_exit, received
-from headrace.engine.workers.task import Made, Task, failed
+from headrace.engine.workers.task import IN_MESSAGE, Task
 from headrace.memory.arena import HEADER, MappedSlot, anonymous, lease_type, room, whole
 from headrace.op import place
 
@@ -56,8 +41,6 @@ HELD = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait while a process is being started."""
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Set to 1 in new interpreters before anything is imported: a process with threads cannot be forked."""
-IN_MESSAGE = 32 * 1024
-"""A head larger than this goes into the slot."""
 
 
 class Child:
@@ -69,6 +52,8 @@ class Child:
         self.task = Task(program, f"worker {number} (process {os.getpid()})")
         self._leases: list[tuple[int, weakref.ref[Any]]] = []
         """Slots of the stage before that the ticket at hand reads, and whether anybody looks into them."""
+        self._overflow = -1
+        """The memory of a result that did not fit."""
 
     def handle_all(self, tickets: list[tuple[Any, ...]], short: bool) -> None:
         """Run tickets that came together; where they are short as a rule, replies wait a little for each other."""
@@ -104,25 +89,24 @@ class Child:
         room = ticket.room
         writer = codec.Writer(slot.view[: room[1]] if room else slot.view, slot.address, room[0] if room else HEADER)
         place.allocate, place.extend = writer.allocate, writer.extend if room else None
+        result: Result
         held: tuple[int, ...] = ()
-        fd = -1
+        self._overflow = -1
         try:
-            kind, result, fd = self._run(ticket, writer)
+            kind, result = self.task.pack(self.task.run(ticket, self._load), writer, self._grow)
             # Views of the stage before that user code still holds: their slots must not be used again.
             if self._leases:
                 held = tuple(number for number, alive in self._leases if alive() is not None)
         except BaseException as error:
             kind, result = FAILED, self.task.fail(error)
+            if self._overflow >= 0:
+                os.close(self._overflow)
+                self._overflow = -1
         finally:
             place.allocate = place.extend = None
             self._leases.clear()
         header[2] = DONE
-        return marshal.dumps((kind, ticket.seq, tuple(result), held)), fd
-
-    def _run(self, ticket: Lent, writer: codec.Writer) -> tuple[int, Result, int]:
-        made = self.task.run(ticket, self._load)
-        self.task.executor.header[2] = PACKING
-        return self._many(writer, made) if made.many else self._one(writer, made)
+        return marshal.dumps((kind, ticket.seq, tuple(result), held)), self._overflow
 
     def _load(self, refs: Iterable[tuple[int, int, int, int, int, int]]) -> list[Any]:
         """Samples of the stage before, out of their slots."""
@@ -137,41 +121,16 @@ class Child:
             del exporter
         return samples
 
-    def _one(self, writer: codec.Writer, made: Made) -> tuple[int, Result, int]:
-        """Pack one object: in the message if it is small, else in the slot, else in memory of its own."""
-        head: Any
-        head, buffers = codec.pack(made.outputs[0] if made.alone else made.outputs)
-        if not buffers and len(head) <= IN_MESSAGE:
-            return INLINE, Inline(head, made.alone, made.skipped, self.task.seconds(made)), -1
-        fd = -1
-        big = len(head) > IN_MESSAGE
-        need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
-        if need > writer.size:
-            fd, writer = _overflow(need)
-        spans = tuple(writer.write(buffers))
-        if big:
-            head = (writer.put(head), len(head))
-        return SLOTTED, Slotted(head, spans, need, made.alone, made.skipped, self.task.seconds(made)), fd
-
-    def _many(self, writer: codec.Writer, made: Made) -> tuple[int, Result, int]:
-        heads, buffers = codec.pack_many(made.outputs)
-        fd = -1
-        need = codec.need_many(writer, heads, buffers)
-        if need > writer.size:
-            fd, writer = _overflow(need)
-        table = codec.write_many(writer, heads, buffers)
-        seconds = self.task.seconds(made)
-        return MANY, Many(len(made.outputs), table, writer.used, made.skipped, seconds, made.strand), fd
-
-
-def _overflow(need: int) -> tuple[int, codec.Writer]:
-    fd = anonymous(room(need))
-    try:
-        mapped = MappedSlot(os.dup(fd))
-    except OSError:
-        os.close(fd)
-        raise
-    return fd, codec.Writer(mapped.view, mapped.address, HEADER)
+    def _grow(self, need: int) -> codec.Writer:
+        """Memory of its own, for a result that does not fit into its slot."""
+        fd = anonymous(room(need))
+        try:
+            mapped = MappedSlot(os.dup(fd))
+        except OSError:
+            os.close(fd)
+            raise
+        self._overflow = fd
+        return codec.Writer(mapped.view, mapped.address, HEADER)
 
 
 def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:

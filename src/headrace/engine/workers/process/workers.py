@@ -3,84 +3,126 @@
     submit ── sendmsg ──> socket of worker k ──> worker
     wait   <── epoll ──── sockets of all workers, and a pidfd of each: data, or its end
 
-One epoll object for life; no thread, no lock, no polling. A worker that dies has its unanswered tickets run again by
-the others or by its replacement, which starts at once. Only the ticket that was running is held against anyone: its
-slot's header says at which sample. Two deaths at the same sample make it poison.
+One epoll object for life; no thread, no lock, no polling. The slot of a ticket says in its header at which sample its
+worker is, also after its death: two deaths at the same sample make it poison.
 """
 
-import logging
+import contextlib
+import marshal
 import os
-import pickle
 import select
 import signal
-import threading
 import time
-from collections import deque
 from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import FAILED, INLINE, READY, RETIRED, SLOTTED, Owner, Reply, Ticket
-from headrace.engine.workers.deaths import CAUSES, EARLY_DEATHS, Deaths, at_hand, describe_end, doing, replaced_because
+from headrace.engine.wire import packets as wire
+from headrace.engine.wire.failures import remote
+from headrace.engine.wire.messages import FAILED, INLINE, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
+from headrace.engine.workers.deaths import at_hand, describe_end, doing, replaced_because
 from headrace.engine.workers.pace import Pace
 from headrace.engine.workers.process.launch import WorkerLauncher
 from headrace.engine.workers.process.placement import Placement
 from headrace.engine.workers.process.start import Started
-from headrace.engine.workers.process.worker import WorkerProcess
-from headrace.engine.workers.protocol import Busy, Restart, Workers
-from headrace.engine.workers.replies import remote, reply_to
-from headrace.engine.workers.strands import StrandStates
-from headrace.errors import Closed, WorkerDied
+from headrace.engine.workers.protocol import Busy
+from headrace.engine.workers.remote import RemoteWorker, RemoteWorkers, reply_to
 from headrace.memory.arena import Slot
 
-log = logging.getLogger("headrace")
+IN_MESSAGE = 48 * 1024
+FDS = 32
+"""The most descriptors in one message."""
+
+Letter = tuple[tuple[Any, ...], list[int]]
+"""A ticket as it is sent (`messages.Lent`), and the descriptors that go with it."""
 
 
-class ProcessWorkers(Workers):
+class WorkerProcess(RemoteWorker):
+    """One worker process: its socket, and the tickets that it was given and has not answered."""
+
+    __slots__ = ("fd", "forget", "known", "new", "outbox", "pid", "queue", "started")
+
+    def __init__(self, number: int, started: Started) -> None:
+        super().__init__(number)
+        self.started = started
+        self.pid = started.pid
+        self.fd = started.sock.fileno()
+        self.queue: dict[int, Ticket] = {}
+        self.outbox: list[Letter] = []
+        """Submitted, not sent yet."""
+        self.known: set[int] = set()
+        """Slots that it has mapped, or will have."""
+        self.new: dict[int, int] = {}
+        """Those of them that it was not told of yet, and their descriptors."""
+        self.forget: list[int] = []
+        """Those of them that it may let go of."""
+
+    def learn(self, slot: Slot) -> None:
+        """It is to know this slot: if it does not have it mapped, the descriptor goes with the next letter."""
+        if slot.number not in self.known:
+            self.known.add(slot.number)
+            self.new[slot.number] = slot.fd
+
+    def place(self, block: Any) -> tuple[int, ...]:
+        """Where it finds the samples of a block."""
+        self.learn(block.slot)
+        return block.slot.number, *block.slot.table
+
+    def flush(self, short: bool) -> None:
+        """Send what was submitted: all tickets in one message, where that is small enough."""
+        if self.outbox:
+            outbox, self.outbox = self.outbox, []
+            self._post(outbox, short)
+
+    def _post(self, letters: list[Letter], short: bool) -> None:
+        message = marshal.dumps((TICKETS, [told for told, _ in letters], short))
+        fds = [fd for _, its in letters for fd in its]
+        if (len(message) > IN_MESSAGE or len(fds) > FDS) and len(letters) > 1:
+            half = len(letters) // 2
+            self._post(letters[:half], short)
+            self._post(letters[half:], short)
+            return
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            wire.send(self.started.sock, message, fds)
+        # (Else it has died: its end is about to be read, and its tickets run again.)
+
+    def receive(self) -> tuple[list[tuple[Any, ...]], list[int]] | None:
+        """The replies of one message, and descriptors that came with it; None: nothing is there now, []: the end."""
+        try:
+            data, fds = wire.receive(self.started.sock, wire.NOW)
+        except (BlockingIOError, ConnectionResetError):
+            return None
+        return [marshal.loads(packed) for packed in marshal.loads(data)] if data else [], fds
+
+    def stop(self) -> None:
+        """Let it end when it has done what it was given."""
+        with contextlib.suppress(OSError):
+            self.started.sock.send(marshal.dumps((STOP,)))
+
+
+class ProcessWorkers(RemoteWorkers[WorkerProcess]):
     """The process kind."""
 
     def __init__(self, policy: Policy) -> None:
-        super().__init__(policy.memory)
-        self.policy = policy
-        self._recent = 0
-        """Deaths since the epoch began."""
-        self._owner = os.getpid()
-        # A loader may be closed by another thread than the one that reads.
-        self._lock = threading.RLock()
-        self._closed = self._polling = False
+        super().__init__(policy)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
+        self._poll = self._epoll.poll
         self._workers: list[WorkerProcess] = []
         self._by_fd: dict[int, tuple[WorkerProcess, bool]] = {}
-        self._tickets: dict[int, Ticket] = {}
-        self._again: deque[Ticket] = deque()
-        self._seq = 0
         self._pace = Pace(policy.prefetch)
-        self._early = 0
-        self._proven = False
-        """A worker has been ready: the program can be started, and whoever dies early was killed from outside."""
-        self._fresh = False
-        """A worker was replaced: there may be room where there was none."""
-        self._deaths = Deaths(policy.on_poison)
-        self._strands = StrandStates()
         self._launcher: WorkerLauncher | None = None
 
     @property
     def rest(self) -> float:
         return self._pace.rest
 
-    def open(self, program: Program) -> None:
-        self.program = program
-        self._listed = program.stages[0].feed == "listed"
+    def _open(self, program: Program) -> None:
         self._placement = Placement(self.arena, program.last.number, self.policy.ordered)
         self._launcher = WorkerLauncher(program, self.policy)
-        try:
-            for number in range(self.policy.workers):
-                self._start(number)
-        except BaseException:
-            self.close()
-            raise
+        for number in range(self.policy.workers):
+            self._start(number)
 
     def _start(self, number: int) -> None:
         assert self._launcher is not None
@@ -100,24 +142,11 @@ class ProcessWorkers(Workers):
 
     # --- tickets out --------------------------------------------------------------------------------------------------
 
-    def submit(self, ticket: Ticket) -> bool:
-        if self._closed:
-            self._still_open()
-        if self._again and ticket.strand is not None and any(t.strand == ticket.strand for t in self._again):
-            return False  # blocks of one strand stay in order
-        self._seq += 1
-        ticket.seq = self._seq
-        worker = self._choose(ticket)
-        if worker is None:
-            return False
-        self._send(worker, ticket)
-        return True
-
     def _choose(self, ticket: Ticket) -> WorkerProcess | None:
         if ticket.strand is not None:
             # A block of a stream feeds all the others: it does not wait until its worker has less to do.
             worker = self._workers[ticket.strand % len(self._workers)]
-            ahead = sum(t.strand is not None for t in worker.queue)
+            ahead = sum(t.strand is not None for t in worker.queue.values())
             return worker if ahead < self.policy.prefetch and not worker.retiring else None
         pin = ticket.pin
         best, load, low = None, self._pace.depth, self._pace.low
@@ -129,30 +158,18 @@ class ProcessWorkers(Workers):
 
     def _send(self, worker: WorkerProcess, ticket: Ticket) -> None:
         slot = ticket.slot if ticket.slot is not None else self._placement.give(ticket)
-        fds: list[int] = []
-        new = worker.learn(slot.number, slot.fd, fds)
-        payload = ticket.payload
-        if ticket.strand is not None:
-            payload = self._strands.payload(ticket)
-        elif ticket.blocks:
-            refs, base, stride = payload
-            places = []
-            for block, first, stop in refs:
-                inner: Slot = block.slot
-                new += worker.learn(inner.number, inner.fd, fds)
-                places.append((inner.number, *inner.table, first, stop))
-            payload = (places, base, stride)
-        elif self._listed:
-            payload = pickle.dumps(payload, 5)
+        worker.learn(slot)
+        payload = self._payload(ticket, worker.place)
         if self.arena.retired:
-            self._spread_retired()
-        forget, worker.forget = worker.forget, []
-        worker.queue.append(ticket)
-        self._tickets[ticket.seq] = ticket
+            self.spread_retired()
+        forget, new = worker.forget, worker.new
+        if forget or new:
+            worker.forget, worker.new = [], {}
+        worker.queue[ticket.seq] = ticket
         room = None if ticket.home is None else (ticket.home.end, slot.table[0])
         # (As `messages.Lent`, whose making would cost.)
-        told = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, forget, new)
-        worker.outbox.append(((*told, room), fds))
+        about = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid)
+        worker.outbox.append(((*about, forget, [*new], room), [*new.values()]))
 
     def flush(self) -> None:
         short = self._pace.rest > 0
@@ -160,46 +177,17 @@ class ProcessWorkers(Workers):
             if worker.outbox:
                 worker.flush(short)
 
-    def _spread_retired(self) -> None:
+    def spread_retired(self) -> None:
+        """Whoever has retired slots mapped lets go of them with the next ticket."""
         gone = self.arena.retired
         for worker in self._workers:
             mine = [n for n in gone if n in worker.known]
             if mine:
                 worker.known.difference_update(mine)
-                worker.forget += mine
+                worker.forget = [*worker.forget, *mine]  # (the old one may be in a letter)
         gone.clear()
 
     # --- replies in ---------------------------------------------------------------------------------------------------
-
-    def wait(self, timeout: float | None = None) -> list[Reply]:
-        until = None if timeout is None else time.monotonic() + timeout
-        self._fresh = False
-        replies = self.collect(-1.0 if timeout is None else timeout)
-        while not replies and not self._fresh:
-            left = -1.0 if until is None else until - time.monotonic()
-            if until is not None and left <= 0:
-                break
-            replies = self.collect(left)
-        return replies
-
-    def collect(self, seconds: float = 0.0) -> list[Reply]:
-        """The replies that are there, after waiting for any event at most so long."""
-        with self._lock:
-            self._still_open()
-            self.flush()
-            self._polling = True
-        try:
-            events = self._epoll.poll(seconds)
-        finally:
-            self._polling = False
-        with self._lock:
-            self._still_open()
-            return self._take(events)
-
-    def _still_open(self) -> None:
-        if self._closed:
-            self.close()  # what had to wait for this thread to come back
-            raise Closed("this loader was closed while it was being read")
 
     def _take(self, events: list[tuple[int, int]]) -> list[Reply]:
         replies: list[Reply] = []
@@ -212,14 +200,8 @@ class ProcessWorkers(Workers):
                 self._receive(worker, replies)
         for worker in ended:
             self._ended(worker, replies)
-        if self._again:
-            for _ in range(len(self._again)):
-                ticket = self._again.popleft()
-                target = self._choose(ticket)
-                if target is None:
-                    self._again.append(ticket)
-                else:
-                    self._send(target, ticket)
+        if self._waiting:
+            self._send_waiting()
             self.flush()
         return replies
 
@@ -247,8 +229,7 @@ class ProcessWorkers(Workers):
         elif seq == -1:
             raise remote(*message[2])
         else:
-            ticket = self._tickets.pop(seq)
-            worker.queue.remove(ticket)
+            ticket = worker.queue.pop(seq)
             replies.append(self._reply(worker, ticket, kind, message[2], message[3], fds))
         if worker.retiring and not worker.queue:
             worker.stop()
@@ -286,42 +267,27 @@ class ProcessWorkers(Workers):
         noticed = time.perf_counter()
         while self._receive(worker, replies):
             pass  # what it said before it died still counts
-        lost = list(worker.queue)
+        lost = list(worker.queue.values())
         status = self._remove(worker)
         self._fresh = True
         if worker.retiring and not lost:
             self._start(worker.number)
             return
-        self._recent += 1
         why = replaced_because(self.policy.timeout) if worker.replaced else describe_end(status)
-        if not worker.ready and status != -signal.SIGKILL:
-            # (Killed from outside says nothing about the program: that counts among the restarts only.)
-            self._early += 1
-            if self._early >= EARLY_DEATHS and not self._proven:
-                raise WorkerDied(f"workers end while they start ({why}); {CAUSES}")
-        found = at_hand(lost)
-        if self._recent > self.policy.restarts:
-            at = f" while it ran {found[0]}" if found is not None else ""
-            raise WorkerDied(
-                f"worker {worker.number} (process {worker.started.pid}) {why}{at}; {len(lost)} tickets were with it "
-                f"and {self.policy.restarts} restarts are allowed. {CAUSES}"
-            )
-        if found is not None:
-            self._deaths.strike(*found, why)
+        running, at = at_hand(lost) or (None, None)
+        # (Killed from outside says nothing about the program: that counts among the restarts only.)
+        early = not worker.ready and status != -signal.SIGKILL
+        self._count_death(worker, why, lost, running, early=early)
+        if running is not None:
+            self._deaths.strike(running, at, why)
         self._start(worker.number)
-        log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
-        for ticket in lost:
-            del self._tickets[ticket.seq]
-            self._seq += 1
-            ticket.seq = self._seq
-            self._again.append(ticket)
-        self.restarts.append(Restart(time.perf_counter() - noticed, why))
+        self._recovered(worker, why, lost, noticed)
 
     def _remove(self, worker: WorkerProcess) -> int | None:
         for fd in (worker.fd, worker.started.pidfd):
             if self._by_fd.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
-        status = self.exits[worker.started.pid] = worker.started.status()
+        status = self.exits[worker.pid] = worker.started.status()
         worker.started.close()
         return status
 
@@ -332,7 +298,7 @@ class ProcessWorkers(Workers):
         return True
 
     def stuck(self) -> list[Busy]:
-        return [Busy(w.number, w.started.pid, doing(w.queue, self.program)) for w in self._workers if w.queue]
+        return [Busy(w.number, w.pid, doing(w.queue.values(), self.program)) for w in self._workers if w.queue]
 
     def stack(self, number: int) -> str:
         from headrace.engine.workers.process.stacks import stack_of
@@ -341,30 +307,15 @@ class ProcessWorkers(Workers):
         return stack_of(started.pidfd, started.dump)
 
     def pids(self) -> list[int]:
-        return [worker.started.pid for worker in self._workers]
+        return [worker.pid for worker in self._workers]
 
     def running(self) -> int:
-        return len(self._tickets) + len(self._again)
+        return len(self._waiting) + sum([len(worker.queue) for worker in self._workers])
 
-    def begin(self) -> None:
-        self._recent = 0
-        self._strands.clear()
+    def _withdraw(self, ticket: Ticket) -> None:
+        self._placement.take_back(ticket)
 
-    def drop(self, owner: Owner) -> None:
-        for ticket in self._again:
-            if ticket.owner is owner:
-                self._placement.take_back(ticket)
-                owner.let_go(ticket)
-        self._again = deque(t for t in self._again if t.owner is not owner)
-
-    def close(self) -> None:
-        if os.getpid() != self._owner:
-            return  # a forked copy: the workers belong to the parent
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        self._closed = True
+    def _end(self) -> None:
         alive = list({id(w): w for w, _ in self._by_fd.values()}.values())
         for worker in alive:
             if not worker.queue:
@@ -380,8 +331,7 @@ class ProcessWorkers(Workers):
                 poll.poll()
             self._remove(worker)
         self._workers.clear()
-        self._tickets.clear()
-        self._again.clear()
+        self._waiting.clear()
         self.arena.clear()
         if self._polling:
             os.eventfd_write(self._wake, 1)

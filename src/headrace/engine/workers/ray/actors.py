@@ -1,21 +1,29 @@
-"""The consumer's view of its Ray actors: what each was given, and which calls are under way."""
+"""The consumer's view of its Ray actors: what each was given, which calls are under way, who gets the next ticket.
+
+A call to an actor costs as much as a small ticket, or more. So once it is known how long a ticket takes, small
+ones are collected until they are worth a call; an actor that would run out of work gets what there is.
+"""
 
 from typing import Any
 
+from headrace.engine.policy import Policy
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.ray.lineage import Remote
+from headrace.engine.workers.remote import RemoteWorker
+
+WORTH_A_CALL = 0.004
+"""Seconds of work that one call should carry."""
+MOST_TOGETHER = 4
+"""The window is 8 tickets a worker; two calls are to fit in."""
 
 
-class ActorState:
+class ActorState(RemoteWorker):
     """One actor and what it has to do."""
 
-    __slots__ = (
-        "actor", "calls", "dump", "gone", "load", "near", "node", "number", "outbox", "pid", "ready", "replaced",
-        "retiring",
-    )  # fmt: skip
+    __slots__ = ("actor", "calls", "dump", "gone", "load", "near", "node", "outbox", "pid")
 
     def __init__(self, number: int, actor: Any) -> None:
-        self.number = number
+        super().__init__(number)
         self.actor = actor
         self.calls: dict[Any, ActorCall] = {}
         """In the order in which it runs them."""
@@ -23,11 +31,6 @@ class ActorState:
         """Submitted, not sent yet."""
         self.load = 0
         """Tickets in calls and in the outbox."""
-        self.ready = False
-        self.retiring = False
-        """It has asked to be replaced."""
-        self.replaced = False
-        """It was killed because it was stuck."""
         self.gone = False
         self.near = False
         """It can write into slots of the consumer's."""
@@ -66,3 +69,51 @@ class ActorCall:
         """No earlier block of the same strand is still expected."""
         strand = self.strand
         return strand is None or next(c for c in self.actor.calls.values() if c.strand == strand) is self
+
+
+class Scheduler:
+    """The actors, and how long tickets take."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.actors: list[ActorState] = []
+        self._prefetch = policy.prefetch
+        self._adaptive = policy.window is None and policy.stealing
+        self._pace: dict[int, float] = {}
+
+    def join(self, actor: ActorState) -> None:
+        """A new actor, in the place of one that has left if there was one."""
+        if actor.number < len(self.actors):
+            self.actors[actor.number] = actor
+        else:
+            self.actors.append(actor)
+
+    def choose(self, ticket: Ticket, alone: bool) -> ActorState | None:
+        """Whoever should run the ticket, if there is room there now."""
+        room = self._prefetch * (1 if alone else self.together(ticket.stage))
+        free = [w for w in self.actors if w.ready and not w.retiring and w.load < room]
+        if ticket.pin is not None:
+            actor = self.actors[ticket.pin % len(self.actors)]
+            return actor if actor in free else None
+        return min(free, key=lambda w: w.load, default=None)
+
+    def least_busy(self) -> ActorState:
+        return min(self.actors, key=lambda w: (not w.ready, w.load))
+
+    def together(self, stage: int) -> int:
+        """How many tickets of a stage make a call that is worth its cost."""
+        pace = self._pace.get(stage)
+        if pace is None or not self._adaptive:
+            return 1
+        return max(1, min(MOST_TOGETHER, int(WORTH_A_CALL / max(pace, 1e-6))))
+
+    def learn(self, reply: Reply) -> None:
+        if reply.seconds:
+            seconds, stage = reply.seconds[0], reply.ticket.stage
+            pace = self._pace.setdefault(stage, seconds)
+            self._pace[stage] = pace + (seconds - pace) / 8
+
+    def due(self, actor: ActorState) -> bool:
+        """What is in the actor's outbox should go now."""
+        if not actor.outbox:
+            return False
+        return len(actor.calls) < self._prefetch or len(actor.outbox) >= self.together(actor.outbox[0].stage)

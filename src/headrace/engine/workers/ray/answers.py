@@ -3,13 +3,12 @@
 import time
 from typing import Any, NamedTuple
 
-from headrace.engine.wire import codec
-from headrace.engine.wire.messages import SLOTTED, Reply, Result, SampleTable, Slotted, Ticket
-from headrace.engine.workers.replies import reply_to
-from headrace.memory.arena import HEADER, Arena
+from headrace.engine.wire.messages import FAILED, INLINE, SLOTTED, Reply, Result, SampleTable, Ticket
+from headrace.engine.workers.remote import reply_to
+from headrace.memory.arena import HEADER, Arena, Slot
 
 PackedSamples = tuple[SampleTable, Any]
-"""Many samples: an array of bytes that looks like a slot, behind the place of its table."""
+"""Many samples: an image of a slot, behind the place of its table."""
 
 
 class RayTicket(NamedTuple):
@@ -31,39 +30,30 @@ class RayAnswer(NamedTuple):
 
     kind: int
     result: Result
-    beside: Any = None
-    """The arrays of a result that is not in a slot that was lent; the packed samples of a `Many` that travels."""
+    image: Any = None
+    """An array of bytes that looks like the slot of a result that is in none that was lent."""
 
 
 def reply_of(ticket: Ticket, worker: int, answer: RayAnswer, arena: Arena) -> tuple[Reply, bool]:
     """The reply, its arrays in a slot; and whether the slot that was lent was large enough but not used."""
-    kind, result, beside = answer
-    lent, ticket.slot = ticket.slot, None
-    slot, missed = None, False
-    if isinstance(result, Slotted) and beside is None:
-        slot = lent
-    elif lent is not None:
-        arena.give_back(lent)
-    if isinstance(result, Slotted) and beside is not None:
-        raw = [memoryview(array) for array in beside]
-        size = codec.Writer(memoryview(b""), 0, HEADER).need(raw, 0)
-        slot = arena.lend(size)
-        spans = tuple(codec.Writer(slot.view, slot.address, HEADER).write(raw))
-        result = result._replace(spans=spans, size=size)
-        missed = lent is not None and size <= lent.size
+    kind, result, image = answer
+    slot, ticket.slot = ticket.slot, None
+    missed = kind == SLOTTED and slot is not None and image is not None and image.nbytes <= slot.size
+    if slot is not None and (image is not None or kind in (INLINE, FAILED)):
+        arena.give_back(slot)
+        slot = None
+    if image is not None:
+        slot = copied(image, arena)
     reply = reply_to(ticket, kind, result, slot, worker)
     if reply.seconds:
         # When it began, on this machine's clock: that of another one says nothing here.
         took, by_op, _, reads = reply.seconds
         reply.seconds = (took, by_op, time.perf_counter() - took, reads)
-    if kind != SLOTTED and beside is not None:
-        fill(reply, beside, arena)
     return reply, missed
 
 
-def fill(reply: Reply, packed: PackedSamples, arena: Arena) -> None:
-    """Put packed samples into a slot of the reply."""
-    (offset, size), image = packed
-    reply.slot = slot = arena.lend(image.nbytes)
+def copied(image: Any, arena: Arena) -> Slot:
+    """A slot with this image."""
+    slot = arena.lend(image.nbytes)
     slot.view[HEADER : image.nbytes] = memoryview(image)[HEADER:]
-    slot.table = (offset, size, reply.ticket.seq)
+    return slot

@@ -28,13 +28,13 @@ class Lender:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
         self._need: dict[int, int] = {}
-        """Bytes that results took in a slot, by stage."""
+        """Bytes of slots that results were in, by stage."""
 
     def learn(self, reply: Reply) -> None:
         """A reply has come, and may lie in a slot."""
         if reply.slot is not None:
             stage = reply.ticket.stage
-            self._need[stage] = max(reply.bytes, self._need.get(stage, 0))
+            self._need[stage] = max(reply.slot.size, self._need.get(stage, 0))
 
     def lend(self, ticket: Ticket) -> Offer | None:
         """A slot for the result, if it is likely to need one."""

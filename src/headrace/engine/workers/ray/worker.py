@@ -8,7 +8,7 @@ import faulthandler
 import os
 import signal
 import socket
-import weakref
+import time
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -17,30 +17,17 @@ import numpy as np
 
 from headrace.engine.executor import Executor
 from headrace.engine.wire import codec
-from headrace.engine.wire.failures import load_error
-from headrace.engine.wire.messages import (
-    FAILED,
-    INLINE,
-    MANY,
-    PACKING,
-    READY,
-    SLOTTED,
-    Failed,
-    Inline,
-    Many,
-    Slotted,
-)
+from headrace.engine.wire.failures import failed, load_error
+from headrace.engine.wire.messages import FAILED, INLINE, PACKING, READY, Failed, Many, Slotted
 from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap
 from headrace.engine.workers.process.child import _private
 from headrace.engine.workers.ray.answers import PackedSamples, RayAnswer, RayTicket
 from headrace.engine.workers.ray.near import Nearby, Offer
-from headrace.engine.workers.task import Task, failed
-from headrace.memory.arena import HEADER, lease_type, scratch
+from headrace.engine.workers.task import Made, Task
+from headrace.memory.arena import HEADER, scratch
 from headrace.op import place
 
-PIECES = 8
-"""Pieces of scratch memory: as many as results of one call that are alive at once."""
 Tell = Callable[[Any, int, int, bool], None]
 """Tells a watcher, which will outlive this process, at which position a ticket is, and whether it is being packed."""
 StartReport = tuple[int, int, int] | Failed
@@ -52,8 +39,9 @@ class RayWorker:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
-        self._scratch = Scratch()
         self._nearby = Nearby()
+        self._usual: dict[int, int] = {}
+        """Bytes of results that are in no slot of the consumer's, by stage."""
 
     def start(self, shipped: bytes | memoryview, number: int) -> StartReport:
         """Open the program."""
@@ -90,7 +78,7 @@ class RayWorker:
         spent = self._spent(1)
         if isinstance(answer.result, Failed):
             return (answer, spent), answer.result
-        return (answer._replace(beside=None), spent), answer.beside
+        return (answer._replace(image=None), spent), _packed(answer)
 
     def again(self, ticket: RayTicket, count: int) -> PackedSamples:
         """The first `count` samples of a strand from a state on: a block that was lost, made once more.
@@ -109,83 +97,49 @@ class RayWorker:
             number += 1
             if ended and len(samples) < count:
                 raise RuntimeError(f"a stream gave {len(samples)} samples where it had given {count} before")
-        return _pack(samples[:count])
+        made = Made(samples[:count], True, False, (), None, time.perf_counter())
+        image = np.empty(0, np.uint8)
+        return _packed(self._pack(ticket.stage, made, image, _writer(image)))
 
     def _answer(
         self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed], offered: Offer | None = None
     ) -> RayAnswer:
-        self.task.executor.header = (
-            [0, 0, 0] if ticket.watcher is None else _Told(self._tell, ticket.watcher, ticket.seq)
-        )
+        task = self.task
+        task.executor.header = [0, 0, 0] if ticket.watcher is None else _Told(self._tell, ticket.watcher, ticket.seq)
         slot = self._nearby.find(offered) if offered is not None else None
-        writer = codec.Writer(slot.view, slot.address, HEADER) if slot is not None else None
-        place.allocate = writer.allocate if writer is not None else self._scratch.allocator()
+        image = np.empty(self._usual.get(ticket.stage, 0) if slot is None else 0, np.uint8)
+        writer = _writer(image) if slot is None else codec.Writer(slot.view, slot.address, HEADER)
+        place.allocate = writer.allocate
         try:
-            return self._run(ticket, packs, writer)
+            made = task.run(
+                ticket, lambda refs: [s for which, first, stop in refs for s in _load(packs[which], first, stop)]
+            )
+            return self._pack(ticket.stage, made, image, writer)
         except BaseException as error:
-            return RayAnswer(FAILED, self.task.fail(error))
+            return RayAnswer(FAILED, task.fail(error))
         finally:
             place.allocate = None
 
-    def _run(
-        self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed], writer: codec.Writer | None
-    ) -> RayAnswer:
-        task = self.task
-        made = task.run(
-            ticket, lambda refs: [s for which, first, stop in refs for s in _load(packs[which], first, stop)]
-        )
-        task.executor.header[2] = PACKING
-        if made.many:
-            packed = table, image = _pack(made.outputs)
-            told = (made.skipped, task.seconds(made))
-            return RayAnswer(MANY, Many(len(made.outputs), table, image.nbytes, *told, made.strand), packed)
-        head, buffers = codec.pack(made.outputs[0] if made.alone else made.outputs)
-        if not buffers:
-            return RayAnswer(INLINE, Inline(head, made.alone, made.skipped, task.seconds(made)))
-        if writer is not None and (need := writer.need(buffers, 0)) <= writer.size:
-            spans = tuple(writer.write(buffers))
-            return RayAnswer(SLOTTED, Slotted(head, spans, need, made.alone, made.skipped, task.seconds(made)))
-        arrays = [np.frombuffer(raw, np.uint8) for raw in buffers]
-        self._scratch.learn(sum(raw.nbytes + codec.ALIGN for raw in buffers))
-        return RayAnswer(SLOTTED, Slotted(head, (), 0, made.alone, made.skipped, task.seconds(made)), arrays)
+    def _pack(self, stage: int, made: Made, image: Any, writer: codec.Writer) -> RayAnswer:
+        """The answer; its memory is `image`, if the writer writes there, or a new one that fits, or a slot."""
+
+        def grow(need: int) -> codec.Writer:
+            nonlocal image
+            if not made.many:  # (The table of many samples lies at the very end: their image is as large as they are.)
+                self._usual[stage] = need + need // 8
+            image = np.empty(need, np.uint8)
+            return _writer(image)
+
+        kind, result = self.task.pack(made, writer, grow)
+        if isinstance(result, Slotted):
+            image = image[: result.size]
+        return RayAnswer(kind, result, image if image.nbytes and kind != INLINE else None)
 
     def _spent(self, handled: int) -> bool:
         self._handled += handled
         if self._recycle is not None and self._handled >= self._recycle:
             return True
         return self._recycle_memory is not None and _private() > self._recycle_memory
-
-
-class Scratch:
-    """Warm memory to collate into: new memory costs as much as filling it.
-
-    The store copies a result when it has been returned; a piece is used again when nobody looks into it any more.
-    """
-
-    def __init__(self) -> None:
-        self._size = 0
-        self._pieces: list[tuple[Any, Any]] = []
-        """Each with a weak reference to whoever uses it."""
-
-    def learn(self, size: int) -> None:
-        """A result took so many bytes."""
-        if size > self._size:
-            self._size, self._pieces = size + size // 8, []
-
-    def allocator(self) -> Callable[[tuple[int, ...], Any], Any] | None:
-        """Makes arrays in a piece that nobody looks into."""
-        if not self._size:
-            return None
-        free = next((k for k, (_, lease) in enumerate(self._pieces) if lease() is None), None)
-        if free is None:
-            if len(self._pieces) == PIECES:
-                return None
-            free = len(self._pieces)
-            self._pieces.append((np.empty(self._size, np.uint8), None))
-        piece = self._pieces[free][0]
-        exporter = lease_type(self._size).from_buffer(piece)
-        self._pieces[free] = (piece, weakref.ref(exporter))
-        return codec.Writer(memoryview(exporter).cast("B"), piece.ctypes.data, 0).allocate
 
 
 class _Told:
@@ -206,12 +160,13 @@ class _Told:
             self._tell(self._watcher, self._seq, self._now[1], place == 2)
 
 
-def _pack(samples: list[Any]) -> PackedSamples:
-    heads, buffers = codec.pack_many(samples)
-    size = codec.need_many(codec.Writer(memoryview(b""), 0, HEADER), heads, buffers)
-    image: Any = np.empty(size, np.uint8)
-    writer = codec.Writer(memoryview(image), image.ctypes.data, HEADER)
-    return codec.write_many(writer, heads, buffers), image
+def _writer(image: Any) -> codec.Writer:
+    return codec.Writer(memoryview(image), image.ctypes.data, HEADER)
+
+
+def _packed(answer: RayAnswer) -> PackedSamples:
+    assert isinstance(answer.result, Many)
+    return answer.result.table, answer.image
 
 
 def _load(packed: PackedSamples | Failed, first: int, stop: int) -> list[Any]:

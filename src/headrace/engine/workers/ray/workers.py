@@ -15,82 +15,58 @@ somebody looks.) The store holds nothing but what is on its way.
 of a dead node are made again from their lineage when somebody asks for them. Who is to blame: see `workers.deaths`.
 """
 
-import logging
-import os
-import pickle
 import time
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
+from headrace.engine.wire.failures import remote
 from headrace.engine.wire.messages import Failed, Owner, Reply, Ticket
 from headrace.engine.wire.shipping import ship
-from headrace.engine.workers.deaths import CAUSES, EARLY_DEATHS, Deaths, replaced_because
-from headrace.engine.workers.protocol import Busy, Restart, Workers
+from headrace.engine.workers.deaths import replaced_because
+from headrace.engine.workers.protocol import Busy
 from headrace.engine.workers.ray import cluster as cluster
 from headrace.engine.workers.ray import near
-from headrace.engine.workers.ray.actors import ActorCall, ActorState
-from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, fill, reply_of
+from headrace.engine.workers.ray.actors import ActorCall, ActorState, Scheduler
+from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, copied, reply_of
 from headrace.engine.workers.ray.lineage import Losses, Recipe, Remote, recipe
-from headrace.engine.workers.ray.scheduler import Scheduler
-from headrace.engine.workers.replies import remote
-from headrace.engine.workers.strands import StrandStates
-from headrace.errors import Closed, WorkerDied
+from headrace.engine.workers.remote import RemoteWorkers
+from headrace.errors import WorkerDied
 
 if TYPE_CHECKING:
     ray: Any
 else:
     from headrace.engine.workers.ray.cluster import ray  # with an error that says what to install
 
-log = logging.getLogger("headrace")
 
-
-class RayWorkers(Workers):
+class RayWorkers(RemoteWorkers[ActorState]):
     """The ray kind."""
 
     def __init__(self, policy: Policy) -> None:
-        super().__init__(policy.memory)
-        self.policy = policy
-        self._recent = 0
-        """Deaths since the epoch began."""
-        self._owner = os.getpid()
+        super().__init__(policy)
+        self._poll = self._finished
         self._scheduler = Scheduler(policy)
         self._calls: dict[Any, ActorCall] = {}
         """Everything that is waited for."""
         self._fetching = 0
-        self._seq = 0
-        self._early = 0
-        self._proven = False
-        """An actor has been ready: the program can be started."""
-        self._fresh = False
-        """An actor has started: there may be room where there was none."""
         self._lender = near.Lender(self.arena)
         self._losses = Losses()
-        self._states = StrandStates()
         self._shipped: Any = None
         self._watcher: Any = None
-        self._deaths = Deaths(policy.on_poison)
         self._connected = False
 
-    def open(self, program: Program) -> None:
-        self.program = program
-        self._last = program.last.number - (1 if program.assembled else 0)
-        self._listed = program.stages[0].feed == "listed"
+    def _open(self, program: Program) -> None:
         policy = self.policy
         data, _ = ship(program, {name: getattr(policy, name) for name in ("worker_init", "recycle", "recycle_memory")})
         cluster.join()
         self._connected = True
-        try:
-            self._here = cluster.here()
-            self._shipped = cluster.put(data)
-            self.arena.budget = min(policy.memory, cluster.store())
-            # An actor claims a core where one is free; the others share, so that nobody waits for a core for ever.
-            free = cluster.free_cores()
-            for number in range(policy.workers):
-                self._start(number, cores=1 if number < free else 0)
-        except BaseException:
-            self.close()
-            raise
+        self._here = cluster.here()
+        self._shipped = cluster.put(data)
+        self.arena.budget = min(policy.memory, cluster.store())
+        # An actor claims a core where one is free; the others share, so that nobody waits for a core for ever.
+        free = cluster.free_cores()
+        for number in range(policy.workers):
+            self._start(number, cores=1 if number < free else 0)
 
     def _start(self, number: int, cores: int = 0) -> None:
         worker = ActorState(number, cluster.worker(cores))
@@ -100,21 +76,13 @@ class RayWorkers(Workers):
 
     # --- tickets out --------------------------------------------------------------------------------------------------
 
-    def submit(self, ticket: Ticket) -> bool:
-        if ticket.strand is not None and any(other.strand == ticket.strand for other in self._scheduler.waiting):
-            return False  # blocks of one strand stay in order
-        worker = self._scheduler.choose(ticket, self._alone(ticket))
-        if worker is None:
-            return False
-        self._send(worker, ticket)
-        return True
+    def _choose(self, ticket: Ticket) -> ActorState | None:
+        return self._scheduler.choose(ticket, self._alone(ticket))
 
     def _alone(self, ticket: Ticket) -> bool:
         return ticket.strand is not None or ticket.stage < self._last or self._deaths.watched(ticket)
 
     def _send(self, worker: ActorState, ticket: Ticket) -> None:
-        self._seq += 1
-        ticket.seq = self._seq
         worker.load += 1
         if self._alone(ticket):
             self._call(worker, [ticket])
@@ -123,14 +91,7 @@ class RayWorkers(Workers):
 
     def flush(self) -> None:
         """Send what was submitted, except what is better kept for a fuller call."""
-        waiting = self._scheduler.waiting
-        for _ in range(len(waiting)):
-            ticket = waiting.popleft()
-            worker = self._scheduler.choose(ticket, self._alone(ticket))
-            if worker is None:
-                waiting.append(ticket)
-            else:
-                self._send(worker, ticket)
+        self._send_waiting()
         for worker in self._scheduler.actors:
             while self._scheduler.due(worker):
                 most = self._scheduler.together(worker.outbox[0].stage)
@@ -150,15 +111,7 @@ class RayWorkers(Workers):
         worker.calls[ref] = self._calls[ref] = ActorCall(worker, ref, tickets, samples)
 
     def _wire(self, ticket: Ticket, packs: dict[Any, int]) -> RayTicket:
-        payload = ticket.payload
-        if ticket.strand is not None:
-            payload = self._states.payload(ticket)
-        elif ticket.blocks:
-            refs, base, stride = payload
-            places = [(packs.setdefault(block.outputs.ref, len(packs)), first, stop) for block, first, stop in refs]
-            payload = (places, base, stride)
-        elif self._listed:
-            payload = pickle.dumps(payload, 5)
+        payload = self._payload(ticket, lambda block: (packs.setdefault(block.outputs.ref, len(packs)),))
         watcher = None
         if self._deaths.watched(ticket):
             watcher = self._watcher = self._watcher or cluster.watcher()
@@ -166,34 +119,21 @@ class RayWorkers(Workers):
 
     # --- replies in ---------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout: float | None = None) -> list[Reply]:
-        until = None if timeout is None else time.monotonic() + timeout
-        self._fresh = False
-        replies = self.collect()
-        while not replies and not self._fresh:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                break
-            done, _ = ray.wait(list(self._calls), num_returns=1, timeout=left)
-            replies = self._take_all(done)
-            self.flush()
-        return replies
-
-    def collect(self) -> list[Reply]:
-        self.flush()
+    def _finished(self, seconds: float | None) -> list[Any]:
         calls = list(self._calls)
-        return self._take_all(ray.wait(calls, num_returns=len(calls), timeout=0)[0] if calls else [])
+        if seconds != 0 and calls:
+            ray.wait(calls, num_returns=1, timeout=seconds)
+        return ray.wait(calls, num_returns=len(calls), timeout=0)[0] if calls else []
 
-    def _take_all(self, done: list[Any]) -> list[Reply]:
+    def _take(self, events: list[Any]) -> list[Reply]:
         replies: list[Reply] = []
-        if not self._connected:
-            raise Closed("this loader was closed while it was being read")
-        for ref in done:
+        for ref in events:
             if ref in self._calls:
-                self._take(self._calls.pop(ref), replies)
+                self._taken(self._calls.pop(ref), replies)
+        self.flush()
         return replies
 
-    def _take(self, call: ActorCall, replies: list[Reply]) -> None:
+    def _taken(self, call: ActorCall, replies: list[Reply]) -> None:
         try:
             answer = ray.get(call.samples if call.fetch else call.ref)
         except ray.exceptions.RayError as error:
@@ -202,8 +142,9 @@ class RayWorkers(Workers):
         if call.fetch:
             self._fetching -= 1
             reply, _ = call.fetch
-            reply.outputs = None
-            fill(reply, answer, self.arena)
+            table, image = answer
+            reply.outputs, reply.slot = None, copied(image, self.arena)
+            reply.slot.table = (*table, reply.ticket.seq)
             replies.append(reply)
         elif call.tickets:
             self._answered(call, answer, replies)
@@ -272,8 +213,8 @@ class RayWorkers(Workers):
             return
         payload = ticket.payload
         if ticket.strand is not None:
-            payload = self._states.payload(ticket)
-            self._states.note(ticket, reply.state)
+            payload = self._strands.payload(ticket)
+            self._strands.note(ticket, reply.state)
         reply.outputs = remote = Remote(call.samples, recipe(ticket, payload, reply.count))
         self.arena.largest = max(self.arena.largest, reply.bytes)
         if ticket.stage < self._last:
@@ -294,29 +235,18 @@ class RayWorkers(Workers):
         worker.gone = True
         lost = self._owed(worker, replies)
         tickets = [ticket for call in lost for ticket in call.tickets] + worker.outbox
-        self._recent += 1
         why = replaced_because(self.policy.timeout) if worker.replaced else cluster.describe_end(error)
-        if not worker.ready:
-            self._early += 1
-            if getattr(error, "actor_init_failed", False):
-                raise WorkerDied(f"an actor {why}: headrace has to be installed on every node") from error
-            if self._early >= EARLY_DEATHS and not self._proven:
-                raise WorkerDied(f"workers end while they start ({why}); {CAUSES}") from error
-        if self._recent > self.policy.restarts:
-            at = f" while it ran {tickets[0]}" if tickets else ""
-            raise WorkerDied(
-                f"worker {worker.number} (process {worker.pid}) {why}{at}; {len(tickets)} tickets were with it "
-                f"and {self.policy.restarts} restarts are allowed. {CAUSES}"
-            ) from error
+        if not worker.ready and getattr(error, "actor_init_failed", False):
+            raise WorkerDied(f"an actor {why}: headrace has to be installed on every node") from error
+        running = tickets[0] if tickets else None
+        self._count_death(worker, why, tickets, running, early=not worker.ready, error=error)
         if lost and why != cluster.LOST_WITH_NODE:
             for ticket in lost[0].tickets:
                 self._deaths.strike(ticket, cluster.last_seen(self._watcher, ticket.seq), why)
         for ticket in tickets:
             self._lender.take_back(ticket)
         self._replace(worker)
-        log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
-        self._scheduler.waiting.extendleft(reversed(tickets))
-        self.restarts.append(Restart(time.perf_counter() - noticed, why))
+        self._recovered(worker, why, tickets, noticed)
 
     def _owed(self, worker: ActorState, replies: list[Reply]) -> list[ActorCall]:
         """What a dead actor still owes; what it said before it died counts, blocks of a strand up to a gap."""
@@ -344,7 +274,7 @@ class RayWorkers(Workers):
         for ticket in call.tickets:
             self._lender.take_back(ticket)
             self._losses.count(ticket)
-        self._scheduler.waiting.extendleft(reversed(call.tickets))
+        self._waiting.extendleft(reversed(call.tickets))
 
     def _inputs_lost(self, call: ActorCall, which: str | None) -> None:
         for ticket in call.tickets:
@@ -377,23 +307,27 @@ class RayWorkers(Workers):
         return [worker.pid for worker in self._scheduler.actors if worker.ready]
 
     def running(self) -> int:
-        return self._fetching + self._scheduler.load()
+        return self._fetching + len(self._waiting) + sum(actor.load for actor in self._scheduler.actors)
 
     def begin(self) -> None:
-        self._recent = 0
-        self._states.clear()
+        super().begin()
         self.arena.retired.clear()  # actors let go of slots by themselves
 
     def drop(self, owner: Owner) -> None:
-        self._scheduler.drop(owner)
+        super().drop(owner)
+        for actor in self._scheduler.actors:
+            unsent = len(actor.outbox)
+            actor.outbox = self._without(actor.outbox, owner)
+            actor.load -= unsent - len(actor.outbox)
 
-    def close(self) -> None:
-        if os.getpid() != self._owner or not self._connected:
-            return  # a forked copy: the actors belong to the parent
+    def _end(self) -> None:
+        if not self._connected:
+            return
         self._connected = False
         cluster.end([*(worker.actor for worker in self._scheduler.actors), *filter(None, [self._watcher])])
         self._scheduler = Scheduler(self.policy)
         self._calls.clear()
+        self._waiting.clear()
         self.arena.clear()
         self._shipped = self._watcher = None
         cluster.leave()

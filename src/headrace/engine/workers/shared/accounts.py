@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from headrace.engine.wire.messages import Ticket
-from headrace.memory.arena import Arena, Slot
+from headrace.memory.arena import Slot
 
 OVER = 1 << 62
 """Past all tickets of an epoch."""
@@ -133,23 +133,13 @@ class ConsumerState:
 class RunningTicket:
     """A ticket under way, and who waits for it."""
 
-    __slots__ = ("asked", "waiters")
+    __slots__ = ("asked", "told", "waiters")
 
     def __init__(self, asked: PoolRequest, consumer: ConsumerState) -> None:
         self.asked = asked
         self.waiters = [(consumer, asked)]
+        self.told: tuple[Any, ...] = ()
+        """What its worker has answered: the kind of the result, its fields, the worker's number."""
 
     def let_go(self, ticket: Ticket) -> None:
         """Nothing to do: the slots are released with the reply."""
-
-
-class ServerArena(Arena):
-    """An arena that notes which slots are gone for good."""
-
-    def __init__(self, budget: int) -> None:
-        super().__init__(budget)
-        self.gone: list[int] = []
-
-    def retire(self, slot: Slot) -> None:
-        super().retire(slot)
-        self.gone.append(slot.number)

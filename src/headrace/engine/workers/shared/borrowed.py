@@ -6,11 +6,8 @@ first, into a slot of this arena's own.
 """
 
 import os
-from collections import deque
-from typing import Any
 
-from headrace.engine.wire import codec
-from headrace.memory.arena import HEADER, Arena, Slot
+from headrace.memory.arena import Arena, Slot
 
 
 class BorrowedArena(Arena):
@@ -24,7 +21,8 @@ class BorrowedArena(Arena):
     def meet(self, number: int, fd: int) -> None:
         """A slot of the server's that was not seen before. The descriptor is used up."""
         # Borrowed slots count below zero: slots of this arena's own have the same numbers above it.
-        self._mapped[number] = Slot(-number, fd, os.fstat(fd).st_size)
+        slot = self._mapped[number] = Slot(-number, fd, os.fstat(fd).st_size)
+        slot.spoiled = True  # it is not this arena's to use again
 
     def forget(self, numbers: list[int]) -> None:
         """Slots that the server will not lend again."""
@@ -38,21 +36,10 @@ class BorrowedArena(Arena):
         self.largest = max(self.largest, slot.size)
         return slot
 
-    def own(self, slot: Slot, head: object, spans: tuple[int, ...]) -> tuple[Slot, Any, tuple[int, ...]]:
-        """A private copy of a result; the slot goes back."""
-        view = slot.view
-        raw = [view[spans[k] : spans[k] + spans[k + 1]] for k in range(0, len(spans), 2)]
-        if type(head) is tuple:
-            head = bytes(view[head[0] : head[0] + head[1]])
-        copy = self.lend(codec.Writer(memoryview(b""), 0, HEADER).need(raw, 0))
-        copied = tuple(codec.Writer(copy.view, copy.address, HEADER).write(raw))
-        self.give_back(slot)
-        return copy, head, copied
-
-    def own_many(self, slot: Slot) -> Slot:
-        """A private copy of many samples; the slot goes back."""
+    def own(self, slot: Slot, used: int) -> Slot:
+        """A private copy of the first `used` bytes of a slot; the slot goes back."""
         copy = self.lend(slot.size)
-        copy.view[: slot.size] = slot.view
+        copy.view[:used] = slot.view[:used]
         copy.table = slot.table
         self.give_back(slot)
         return copy
@@ -63,24 +50,9 @@ class BorrowedArena(Arena):
         back, self._back = self._back, []
         return back
 
-    def _take_back(self) -> None:
-        mine: deque[Any] = deque()
-        returned = self._returned
-        while returned:
-            thing = returned.popleft()
-            slot = thing if isinstance(thing, Slot) else thing.slot
-            if slot.number > 0:
-                mine.append(thing)
-                continue
-            if thing is not slot:
-                del self._leases[slot.number]
-            self.total -= slot.size
-            self._back.append(-slot.number)
-        returned.extend(mine)
-        super()._take_back()
-
     def retire(self, slot: Slot) -> None:
         if slot.number > 0:
             super().retire(slot)
         else:
-            self.give_back(slot)
+            self.total -= slot.size
+            self._back.append(-slot.number)

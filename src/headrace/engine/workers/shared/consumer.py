@@ -7,90 +7,70 @@ at where it lies, in memory that the server has lent.
 
 import contextlib
 import marshal
-import os
-import pickle
 import select
 import socket
-import threading
-import time
 from dataclasses import replace
 from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
-from headrace.engine.wire import codec
 from headrace.engine.wire import packets as wire
+from headrace.engine.wire.failures import remote
 from headrace.engine.wire.messages import Owner, Reply, Ticket
 from headrace.engine.wire.shipping import ship
-from headrace.engine.workers.protocol import Busy, Workers
-from headrace.engine.workers.replies import remote, reply_to
+from headrace.engine.workers.protocol import Busy
+from headrace.engine.workers.remote import RemoteWorkers, reply_to
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.borrowed import BorrowedArena
 from headrace.errors import Closed, WorkerDied, WorkerStuck
 from headrace.memory.arena import Slot
 
 
-class SharedWorkers(Workers):
-    """The shared kind. (Restarts are the pool's own business, and in its `stats()`.)"""
+class SharedWorkers(RemoteWorkers[socket.socket]):
+    """The shared kind: all tickets go to the server. (Restarts are the pool's own business, and in its `stats()`.)"""
 
     arena: BorrowedArena
 
     def __init__(self, policy: Policy) -> None:
-        super().__init__()
-        self.policy = policy
+        super().__init__(policy)
         self.arena = BorrowedArena(policy.memory)
-        self._owner = os.getpid()
         self._address: str = policy.pool.address
         self._same: bool = policy.pool.same
         self._tickets: dict[int, Ticket] = {}
         self._flying: dict[int, int] = {}
         """Tickets at the server, by stage: one that waits there for other consumers must not stop later stages."""
         self._outbox: list[Ticket] = []
-        self._fresh = False
-        """A ticket of an epoch that was left is back: there may be room where there was none."""
-        self._seq = 0
         self._epoch = -1
         self._sock: socket.socket | None = None
-        # A loader may be closed by another thread than the one that reads.
-        self._lock = threading.RLock()
-        self._closed = self._polling = False
 
-    def open(self, program: Program) -> None:
-        self.program = program
-        self._last = program.last.number - (1 if program.assembled else 0)
-        self._listed = program.stages[0].feed == "listed"
+    def _open(self, program: Program) -> None:
         sock = self._sock = channel.connect(self._address)
         self._server = channel.peer(sock)[0]
-        try:
-            key = channel.key_of(program)
-            self._say((channel.HELLO, key))
+        key = channel.key_of(program)
+        self._say((channel.HELLO, key))
+        channel.await_word(sock, self.policy.timeout)
+        answer = self._hear()
+        if answer[0] == channel.NEED:
+            self._say((channel.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
             channel.await_word(sock, self.policy.timeout)
             answer = self._hear()
-            if answer[0] == channel.NEED:
-                self._say((channel.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
-                channel.await_word(sock, self.policy.timeout)
-                answer = self._hear()
-            if answer[0] == channel.BROKEN:
-                raise remote(*answer[1])
-        except BaseException:
-            self.close()
-            raise
+        if answer[0] == channel.BROKEN:
+            raise remote(*answer[1])
         sock.setblocking(False)
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(sock, select.POLLIN)
         self._writable.register(sock, select.POLLOUT)
+        self._poll = lambda seconds: self._readable.poll(None if seconds is None else seconds * 1000)
 
     # --- tickets out --------------------------------------------------------------------------------------------------
 
-    def submit(self, ticket: Ticket) -> bool:
-        flying = self._flying.get(ticket.stage, 0)
-        if flying >= self.policy.prefetch * self.policy.workers:
-            return False
-        self._flying[ticket.stage] = flying + 1
-        self._seq += 1
-        ticket.seq = self._seq
+    def _choose(self, ticket: Ticket) -> socket.socket | None:
+        full = self._flying.get(ticket.stage, 0) >= self.policy.prefetch * self.policy.workers
+        return None if full else self._sock
+
+    def _send(self, worker: socket.socket, ticket: Ticket) -> None:
+        self._flying[ticket.stage] = self._flying.get(ticket.stage, 0) + 1
         self._outbox.append(ticket)
-        return True
 
     def flush(self) -> None:
         """Send what was submitted, and give back what nobody looks into any more."""
@@ -104,61 +84,27 @@ class SharedWorkers(Workers):
             self._say((channel.ASK, [self._wire(ticket) for ticket in outbox]))
 
     def _wire(self, ticket: Ticket) -> tuple[Any, ...]:
-        payload = ticket.payload
-        if ticket.strand is not None:
-            strand, state = payload
-            payload = (strand, state if state is None or type(state) is bytes else codec.pack_state(state))
-        elif ticket.blocks:
-            refs, base, stride = payload
-            payload = ([(-block.slot.number, first, stop) for block, first, stop in refs], base, stride)
-        elif self._listed:
-            payload = pickle.dumps(payload, 5)
+        payload = self._payload(ticket, lambda block: (-block.slot.number,))
         return ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, ticket.strand, ticket.pin
 
     # --- replies in ---------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout: float | None = None) -> list[Reply]:
-        """At least one reply, or none when the time is up or there is room for more tickets."""
-        until = None if timeout is None else time.monotonic() + timeout
-        self._fresh = False
-        replies = self.collect()
-        while not replies and not self._fresh:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                break
-            self._pause(left)
-            replies = self.collect()
-        return replies
+    def _take(self, events: list[Any]) -> list[Reply]:
+        replies: list[Reply] = []
+        while True:
+            try:
+                message = self._hear()
+            except BlockingIOError:
+                return replies
+            if message[0] == channel.BROKEN:
+                raise remote(*message[1])
+            if message[0] == channel.GONE:
+                self.arena.forget(message[1])
+            else:
+                for told in message[1]:
+                    self._answered(told, replies)
 
-    def _pause(self, seconds: float | None) -> None:
-        with self._lock:
-            self._still_open()
-            self._polling = True
-        try:
-            self._readable.poll(None if seconds is None else seconds * 1000)
-        finally:
-            self._polling = False
-
-    def collect(self) -> list[Reply]:
-        """The replies that are there."""
-        with self._lock:
-            self._still_open()
-            self.flush()
-            replies: list[Reply] = []
-            while True:
-                try:
-                    message = self._hear()
-                except BlockingIOError:
-                    return replies
-                if message[0] == channel.BROKEN:
-                    raise remote(*message[1])
-                if message[0] == channel.GONE:
-                    self.arena.forget(message[1])
-                else:
-                    for told in message[1]:
-                        self._take(told, replies)
-
-    def _take(self, told: tuple[Any, ...], replies: list[Reply]) -> None:
+    def _answered(self, told: tuple[Any, ...], replies: list[Reply]) -> None:
         seq, kind, fields, worker, number = told
         ticket = self._tickets.pop(seq)
         self._flying[ticket.stage] -= 1
@@ -182,9 +128,9 @@ class SharedWorkers(Workers):
         ticket = reply.ticket
         if reply.outputs is not None:
             if self._same:
-                reply.slot, reply.outputs, reply.spans = self.arena.own(slot, reply.outputs, reply.spans)
+                reply.slot = self.arena.own(slot, reply.bytes)
         elif (self._same or ticket.strand is not None) and ticket.stage == self._last:
-            reply.slot = self.arena.own_many(slot)
+            reply.slot = self.arena.own(slot, slot.size)
 
     # --- the line -----------------------------------------------------------------------------------------------------
 
@@ -243,33 +189,23 @@ class SharedWorkers(Workers):
         return len(self._tickets) + len(self._outbox)
 
     def drop(self, owner: Owner) -> None:
-        for ticket in self._outbox:
-            if ticket.owner is owner:
-                self._flying[ticket.stage] -= 1
-                owner.let_go(ticket)
-        self._outbox = [ticket for ticket in self._outbox if ticket.owner is not owner]
+        self._outbox = self._without(self._outbox, owner)
         if self._sock is not None:
             with contextlib.suppress(WorkerDied):  # a pool that has ended has forgotten them anyway
                 self._say((channel.DROP, self._epoch))
 
-    def _still_open(self) -> None:
-        if self._closed:
-            self.close()  # what had to wait for this thread to come back
-            raise Closed("this loader was closed while it was being read")
+    def _withdraw(self, ticket: Ticket) -> None:
+        self._flying[ticket.stage] -= 1
 
-    def close(self) -> None:
-        if os.getpid() != self._owner:
-            return  # a forked copy: the line belongs to the parent
-        with self._lock:
-            self._closed = True
-            if self._sock is None:
-                return
-            if self._polling:
-                with contextlib.suppress(OSError):  # the server may have hung up before
-                    self._sock.shutdown(socket.SHUT_RDWR)  # wakes the reader, who closes the rest
-                return
-            self._sock.close()
-            self._sock = None
-            self._tickets.clear()
-            self._outbox.clear()
-            self.arena.clear()
+    def _end(self) -> None:
+        if self._sock is None:
+            return
+        if self._polling:
+            with contextlib.suppress(OSError):  # the server may have hung up before
+                self._sock.shutdown(socket.SHUT_RDWR)  # wakes the reader, who closes the rest
+            return
+        self._sock.close()
+        self._sock = None
+        self._tickets.clear()
+        self._outbox.clear()
+        self.arena.clear()

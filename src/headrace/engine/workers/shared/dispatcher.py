@@ -1,6 +1,6 @@
 """The dispatcher of a shared pool: one program, its workers, and who gets which result.
 
-    consumers ──ask──> queue of each ──in turn──> ProcessWorkers ──replies──> whoever asked
+    consumers ──ask──> queue of each ──in turn──> PoolWorkers ─────replies──> whoever asked
                                                                          └──> cache: results that others still need
 
 A ticket is **common** when several consumers may ask for it: a block of a stream, and, if the consumers want the same
@@ -17,10 +17,9 @@ from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
-from headrace.engine.wire.failures import pack_error
+from headrace.engine.wire.failures import failed
 from headrace.engine.wire.messages import FAILED, Reply, Ticket
-from headrace.engine.workers.process.workers import ProcessWorkers
-from headrace.engine.workers.replies import result_of
+from headrace.engine.workers.process.workers import ProcessWorkers, WorkerProcess
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import (
     OVER,
@@ -30,12 +29,29 @@ from headrace.engine.workers.shared.accounts import (
     PoolSettings,
     ResultKey,
     RunningTicket,
-    ServerArena,
     SharedSlot,
     made_of,
 )
 from headrace.engine.workers.shared.readings import StreamReading, StreamReadings
 from headrace.errors import BadOption
+
+
+class PoolWorkers(ProcessWorkers):
+    """Worker processes whose answers can be passed on as they came."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self.gone: list[int] = []
+        """Slots that will not be used again: consumers are told."""
+
+    def spread_retired(self) -> None:
+        self.gone += self.arena.retired
+        super().spread_retired()
+
+    def _reply(self, worker: WorkerProcess, ticket: Ticket, kind: int, result: tuple[object, ...], *rest: Any) -> Reply:
+        assert isinstance(ticket.owner, RunningTicket)
+        ticket.owner.told = (kind, result, worker.number)
+        return super()._reply(worker, ticket, kind, result, *rest)
 
 
 class Dispatcher:
@@ -61,8 +77,8 @@ class Dispatcher:
         self._again: list[RunningTicket] = []
         """Blocks of streams whose worker did not know where it was."""
         self._readings = StreamReadings(program.strands, settings.same)
-        self.workers = ProcessWorkers(replace(policy, workers=settings.workers, kind="process"))
-        self.workers.arena = self.arena = ServerArena(policy.memory)
+        self.workers = PoolWorkers(replace(policy, workers=settings.workers, kind="process"))
+        self.arena = self.workers.arena
         self.workers.open(program)
 
     def fileno(self) -> int:
@@ -175,6 +191,7 @@ class Dispatcher:
             # Everybody waits for somebody else: their streams are not quite the same.
             last = min(self.consumers, key=lambda consumer: min((asked.epoch, asked.at) for asked in consumer.queue))
             self._one_of(last, bounded=False)
+        self.workers.spread_retired()
         self.workers.flush()
 
     def _one_of(self, consumer: ConsumerState, bounded: bool = True) -> bool:
@@ -283,7 +300,7 @@ class Dispatcher:
             if reply.slot is not None:
                 self.arena.give_back(reply.slot)
             return
-        result = self._result(reply, key)
+        result = self._result(reply, job)
         if key is not None:
             del self._running[key]
             if self._is_needed(key):
@@ -298,14 +315,12 @@ class Dispatcher:
             result.memory.uses = 1
             self._release(result.memory)
 
-    def _result(self, reply: Reply, key: ResultKey | None) -> CachedResult:
-        kind, result = result_of(reply)
+    def _result(self, reply: Reply, job: RunningTicket) -> CachedResult:
         if reply.slot is None:
-            body = (kind, tuple(result), reply.worker, None)
-            return CachedResult(body, ended=reply.error is not None)
+            return CachedResult((*job.told, None), ended=reply.error is not None)
         number = reply.slot.number
-        memory = self._slots[number] = SharedSlot(reply.slot, key)
-        return CachedResult((kind, tuple(result), reply.worker, number), memory, reply.ended)
+        memory = self._slots[number] = SharedSlot(reply.slot, job.asked.key)
+        return CachedResult((*job.told, number), memory, reply.ended)
 
     def _tell(self, consumer: ConsumerState, asked: PoolRequest, result: CachedResult) -> None:
         if result.memory is not None:
@@ -349,4 +364,4 @@ def _twice() -> CachedResult:
         "two consumers of a shared pool have asked for the same samples of a stream: give each its own share with "
         "world=World(rank, ranks), or all of them the same stream with SharedPool(same=True)"
     )
-    return CachedResult((FAILED, (pack_error(error), "", ()), -1, None), ended=True)
+    return CachedResult((FAILED, tuple(failed(error)), -1, None), ended=True)

@@ -18,12 +18,12 @@ from collections import deque
 from typing import Any
 
 from headrace.engine.wire import packets as wire
+from headrace.engine.wire.failures import failed
 from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import child
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import ConsumerState, PoolSettings
 from headrace.engine.workers.shared.dispatcher import Dispatcher
-from headrace.engine.workers.task import failed
 
 log = logging.getLogger("headrace")
 
@@ -90,8 +90,8 @@ class PoolServer:
             return
         for connection in set(self.lines.values()):
             if connection.consumer is not None:
-                self._tell(connection, connection.consumer, dispatcher.arena.gone)
-        dispatcher.arena.gone.clear()
+                self._tell(connection, connection.consumer, dispatcher.workers.gone)
+        dispatcher.workers.gone.clear()
 
     # --- who comes and goes -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,259 @@
+"""Remote workers: what all kinds have in common whose tickets travel (processes, Ray actors, a shared pool).
+
+    submit ──> _choose a worker ──> _send                           a kind says how a ticket is sent, what it waits on,
+    wait   <── _take <── _poll: replies, and the ends of workers    and what it does with that; the rest is here
+
+One thread submits and waits; another one may close. A worker that dies has its unanswered tickets run again by the
+others or by its replacement, which starts at once. Only the ticket that was running is held against anyone (`deaths`).
+"""
+
+import logging
+import os
+import pickle
+import threading
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
+from headrace.engine.wire.failures import remote
+from headrace.engine.wire.messages import INLINE, MANY, SLOTTED, Failed, Inline, Many, Owner, Reply, Slotted, Ticket
+from headrace.engine.workers.deaths import CAUSES, EARLY_DEATHS, Deaths
+from headrace.engine.workers.protocol import Restart, Workers
+from headrace.engine.workers.strands import StrandStates
+from headrace.errors import Closed, WorkerDied
+from headrace.memory.arena import Slot
+
+log = logging.getLogger("headrace")
+
+
+class RemoteWorker:
+    """One worker, from the consumer's side."""
+
+    __slots__ = ("number", "ready", "replaced", "retiring")
+    pid: int
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.ready = False
+        self.retiring = False
+        """It has asked to be replaced."""
+        self.replaced = False
+        """It was killed because it was stuck."""
+
+
+Worker = TypeVar("Worker")
+
+
+class RemoteWorkers(Workers, Generic[Worker]):
+    """Workers whose tickets travel."""
+
+    _poll: Callable[[float | None], list[Any]]
+    """Wait for events at most so many seconds; None: until there is one."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy.memory)
+        self.policy = policy
+        self._owner = os.getpid()
+        # A loader may be closed by another thread than the one that reads.
+        self._lock = threading.RLock()
+        self._closed = self._polling = False
+        self._seq = 0
+        self._waiting: deque[Ticket] = deque()
+        """Tickets that were lost, and wait for somebody to run them again."""
+        self._fresh = False
+        """There may be room where there was none: a worker was replaced, or has got ready."""
+        self._recent = 0
+        """Deaths since the epoch began."""
+        self._early = 0
+        self._proven = False
+        """A worker has been ready: the program can be started, and whoever dies early was killed from outside."""
+        self._deaths = Deaths(policy.on_poison)
+        self._strands = StrandStates()
+
+    # --- what a kind does ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _open(self, program: Program) -> None:
+        """Start; if that fails, `close` is called."""
+
+    @abstractmethod
+    def _choose(self, ticket: Ticket) -> Worker | None:
+        """Whoever should run the ticket, if there is room there now."""
+
+    @abstractmethod
+    def _send(self, worker: Worker, ticket: Ticket) -> None:
+        """Give the ticket to this worker."""
+
+    @abstractmethod
+    def _take(self, events: list[Any]) -> list[Reply]:
+        """The replies that these events bring."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Stop. Called once more when whoever was polling meanwhile has come back."""
+
+    # --- tickets out --------------------------------------------------------------------------------------------------
+
+    def open(self, program: Program) -> None:
+        self.program = program
+        self._last = program.last.number - (1 if program.assembled else 0)
+        self._listed = program.stages[0].feed == "listed"
+        try:
+            self._open(program)
+        except BaseException:
+            self.close()
+            raise
+
+    def submit(self, ticket: Ticket) -> bool:
+        if self._closed:
+            self._still_open()
+        if self._waiting and ticket.strand is not None and any(t.strand == ticket.strand for t in self._waiting):
+            return False  # blocks of one strand stay in order
+        worker = self._choose(ticket)
+        if worker is None:
+            return False
+        self._seq += 1
+        ticket.seq = self._seq
+        self._send(worker, ticket)
+        return True
+
+    def _payload(self, ticket: Ticket, place: Callable[[Any], tuple[Any, ...]]) -> Any:
+        """What travels of a ticket's payload; `place` says where the samples of a block are."""
+        payload = ticket.payload
+        if ticket.strand is not None:
+            return self._strands.payload(ticket)
+        if ticket.blocks:
+            refs, base, stride = payload
+            return [(*place(block), first, stop) for block, first, stop in refs], base, stride
+        return pickle.dumps(payload, 5) if self._listed else payload
+
+    def _send_waiting(self) -> None:
+        waiting = self._waiting
+        for _ in range(len(waiting)):
+            ticket = waiting.popleft()
+            worker = self._choose(ticket)
+            if worker is None:
+                waiting.append(ticket)
+            else:
+                self._seq += 1
+                ticket.seq = self._seq
+                self._send(worker, ticket)
+
+    # --- replies in ---------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> list[Reply]:
+        until = None if timeout is None else time.monotonic() + timeout
+        self._fresh = False
+        replies = self.collect(timeout)
+        while not replies and not self._fresh:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            replies = self.collect(left)
+        return replies
+
+    def collect(self, seconds: float | None = 0.0) -> list[Reply]:
+        """The replies that are there, after waiting for any event at most so long."""
+        with self._lock:
+            self._still_open()
+            self.flush()
+            self._polling = True
+        try:
+            events = self._poll(seconds)
+        finally:
+            self._polling = False
+        with self._lock:
+            self._still_open()
+            return self._take(events)
+
+    def _still_open(self) -> None:
+        if self._closed:
+            self.close()  # what had to wait for this thread to come back
+            raise Closed("this loader was closed while it was being read")
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    def _count_death(
+        self,
+        worker: RemoteWorker,
+        why: str,
+        lost: Sequence[Ticket],
+        running: Ticket | None,
+        *,
+        early: bool,
+        error: Exception | None = None,
+    ) -> None:
+        """A worker has died: too many of these, or workers that never get ready, are an error."""
+        self._recent += 1
+        if early:
+            self._early += 1
+            if self._early >= EARLY_DEATHS and not self._proven:
+                raise WorkerDied(f"workers end while they start ({why}); {CAUSES}") from error
+        if self._recent > self.policy.restarts:
+            at = f" while it ran {running}" if running is not None else ""
+            raise WorkerDied(
+                f"worker {worker.number} (process {worker.pid}) {why}{at}; {len(lost)} tickets were with it "
+                f"and {self.policy.restarts} restarts are allowed. {CAUSES}"
+            ) from error
+
+    def _recovered(self, worker: RemoteWorker, why: str, lost: Sequence[Ticket], noticed: float) -> None:
+        """A replacement has started; what the dead one had to do is done by whoever is free."""
+        log.warning("worker %d %s; a new one takes over, nothing is lost", worker.number, why)
+        self._waiting.extendleft(reversed(lost))
+        self.restarts.append(Restart(time.perf_counter() - noticed, why))
+
+    def begin(self) -> None:
+        self._recent = 0
+        self._strands.clear()
+
+    def drop(self, owner: Owner) -> None:
+        self._waiting = deque(self._without(self._waiting, owner))
+
+    def _without(self, tickets: Sequence[Ticket], owner: Owner) -> list[Ticket]:
+        """Those of these tickets, which nobody has begun, that are not this owner's."""
+        for ticket in tickets:
+            if ticket.owner is owner:
+                self._withdraw(ticket)
+                owner.let_go(ticket)
+        return [ticket for ticket in tickets if ticket.owner is not owner]
+
+    def _withdraw(self, ticket: Ticket) -> None:
+        """A ticket that was submitted will not be run."""
+
+    def close(self) -> None:
+        if os.getpid() != self._owner:
+            return  # a forked copy: the workers belong to the parent
+        with self._lock:
+            self._closed = True
+            self._end()
+
+
+def reply_to(ticket: Ticket, kind: int, fields: tuple[object, ...], slot: Slot | None, worker: int) -> Reply:
+    """The reply that a result makes; `slot` is where its arrays or samples lie, if they are here."""
+    reply = Reply(ticket)
+    reply.worker = worker
+    # (By the number of the kind, the most frequent first: this is done for every ticket.)
+    if kind == INLINE:
+        small = Inline._make(fields)
+        reply.outputs, reply.count = small.head, 1 if small.alone else -1
+        reply.skipped, reply.seconds = small.skipped, small.seconds
+    elif kind == SLOTTED:
+        large = Slotted._make(fields)
+        reply.outputs, reply.count = large.head, 1 if large.alone else -1
+        reply.spans, reply.bytes, reply.slot = large.spans, large.size, slot
+        reply.skipped, reply.seconds = large.skipped, large.seconds
+    elif kind == MANY:
+        many = Many._make(fields)
+        reply.count, reply.bytes, reply.slot = many.samples, many.size, slot
+        reply.skipped, reply.seconds = many.skipped, many.seconds
+        if slot is not None:
+            slot.table = (*many.table, ticket.seq)
+        if many.strand is not None:
+            reply.ended, reply.state = many.strand
+    else:
+        reply.error = remote(*Failed._make(fields))
+    return reply
