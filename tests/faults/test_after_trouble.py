@@ -139,12 +139,12 @@ def test_a_stream_that_failed_is_over_and_never_starts_again(kind: str) -> None:
 def test_a_batch_that_found_no_shared_memory_is_not_left_out_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = arena.anonymous, 0
 
-    def third_time_full(size: int, named: bool = False) -> int:
+    def third_time_full(size: int) -> int:
         nonlocal calls
         calls += 1
         if calls == 3:
             raise arena.OutOfSharedMemory(28, "no room")
-        return real(size, named)
+        return real(size)
 
     monkeypatch.setattr(arena, "anonymous", third_time_full)
     got: list[int] = []
