@@ -27,7 +27,7 @@ from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_nu
 from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings
 from headrace.doors.dataloader2.states import VERSION, checked
 from headrace.doors.dataloader2.workers import AnotherGraph
-from headrace.doors.datapipes.iter import CLASSES
+from headrace.doors.datapipes.iter import MapToIterConverter
 from headrace.doors.datapipes.lowering import clone
 from headrace.doors.datapipes.nodes import is_pipe, is_table
 from headrace.doors.datapipes.verbs import wrap
@@ -82,7 +82,7 @@ class DataLoader2(Generic[T]):
 
     def _adapted(self, datapipe: Any) -> Any:
         if is_table(datapipe):
-            datapipe = CLASSES["MapToIterConverter"](datapipe)
+            datapipe = MapToIterConverter(datapipe)
         graph = clone(datapipe) if is_pipe(datapipe) else wrap(datapipe, deepcopy=False)
         for adapter in self._adapters:
             graph = adapter(graph)

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from headrace.doors.dataloader2.seeds import SeedGenerator
 from headrace.doors.dataloader2.workers import WorkerInfo
 from headrace.doors.datapipes.graph import give_share, is_shard_point, list_dps, traverse_dps
-from headrace.doors.datapipes.iter import CLASSES, SHARDING_PRIORITIES
+from headrace.doors.datapipes.iter import SHARDING_PRIORITIES, FullSync
 from headrace.doors.datapipes.lowering import is_torchs_shard
 from headrace.doors.datapipes.nodes import is_own
 from headrace.errors import BadOption
@@ -233,8 +233,7 @@ class DistributedReadingService(ReadingServiceInterface):
         for node in list_dps(traverse_dps(datapipe)):
             if is_own(node) and is_shard_point(node) and not is_torchs_shard(node):
                 give_share(node, world.share_ranks, world.share_rank, SHARDING_PRIORITIES.DISTRIBUTED)
-        full = CLASSES["FullSync"]
-        return datapipe if type(datapipe) is full else full(datapipe, self.timeout)
+        return datapipe if type(datapipe) is FullSync else FullSync(datapipe, self.timeout)
 
     def settings(self, settings: ReadSettings) -> ReadSettings:
         from headrace.ranks.agree import Agreement

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.doors.datapipes.graph import find_dps, is_shuffle, list_dps, traverse_dps
-from headrace.doors.datapipes.iter import CLASSES
+from headrace.doors.datapipes.iter import EndOnDiskCacheHolder, Shuffler
 
 
 class Adapter:
@@ -32,7 +32,7 @@ class Shuffle(Adapter):
                 "put .shuffle() where it belongs.",
                 stacklevel=3,
             )
-            return CLASSES["Shuffler"](datapipe)
+            return Shuffler(datapipe)
         for node in shuffles:
             node.set_shuffle(self.enable)
         return datapipe
@@ -47,6 +47,6 @@ class CacheTimeout(Adapter):
         self.timeout = timeout
 
     def __call__(self, datapipe: object) -> Any:
-        for node in find_dps(traverse_dps(datapipe), CLASSES["EndOnDiskCacheHolder"]):
+        for node in find_dps(traverse_dps(datapipe), EndOnDiskCacheHolder):
             node._built = replace(node._built, timeout=self.timeout)
         return datapipe

@@ -55,8 +55,9 @@ def make_class(
     module: str,
     mixins: tuple[type, ...] = (),
     verb: str = "",
+    on: type[DataPipe[Any]] | None = None,
 ) -> type[DataPipe[Any]]:
-    """The class whose constructor is the function `make`, and which is called `verb` as a method."""
+    """The class whose constructor is the function `make`, and which is called `verb` as a method of the class `on`."""
     signature = inspect.signature(make)
     parameters = list(signature.parameters.values())
     first = parameters[0].name
@@ -88,6 +89,8 @@ def make_class(
     made_class.__signature__ = signature.replace(
         parameters=[p.replace(name="datapipe") if p.name == "self" and first == "self" else p for p in parameters]
     )
+    if verb and on is not None:
+        put_verb(on, verb, made_class, make)
     return made_class  # type: ignore[no-any-return]
 
 

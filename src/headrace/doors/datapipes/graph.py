@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.doors.datapipes.iter import CLASSES, Shards
+from headrace.doors.datapipes.iter import ShardingFilter, Shards
 from headrace.doors.datapipes.nodes import DataPipe, is_own, is_pipe, sources_of
 from headrace.doors.datapipes.user import relink, swaps
 from headrace.ops.order.sharding import Sharding
@@ -113,7 +113,7 @@ def set_datapipes_seed(datapipes: Iterable[Any], seed_generator: Any, distribute
 def set_graph_random_seed(datapipe: object, seed_generator: object) -> Any:
     """Tell every random pipe its seed: the same in all processes before a shard point, another in each after it."""
     graph = traverse_dps(datapipe)
-    marks = find_dps(graph, CLASSES["ShardingFilter"])
+    marks = find_dps(graph, ShardingFilter)
     done: dict[int, Any] = {}
     for mark in marks:
         before = [node for node in list_dps(traverse_dps(mark)) if id(node) not in done]

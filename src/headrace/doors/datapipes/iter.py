@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from headrace.doors.datapipes import verbs as verbs
-from headrace.doors.datapipes.classes import CLASS_OF, make_class, put_verb
+from headrace.doors.datapipes.classes import CLASS_OF, make_class
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import DataPipe, IterDataPipe, is_table
 from headrace.errors import BadOption, BadPipe, NoLength
@@ -18,8 +18,8 @@ from headrace.ops.branch.fork import Column
 from headrace.ops.order.in_batch_shuffle import InBatchShuffle
 from headrace.ops.order.sharding import Shard
 from headrace.ops.order.shuffle import Shuffle
+from headrace.ops.shape import map as functions
 from headrace.ops.shape.batch import Batch, Unbatch
-from headrace.ops.shape.map import Filter, Flatmap, Map
 from headrace.ops.shape.same import Same, SetLength
 from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
 from headrace.pipe.graph import Pipe
@@ -182,71 +182,7 @@ class SplitPart(DataPipe[Any]):
         return self
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
-
-MIXINS: dict[str, type] = {
-    "BatchMapper": FromFunction, "Cycler": Endless, "FlatMapper": FromFunction, "FullSync": InTrainingProcess,
-    "Header": LimitedLength, "InBatchShuffler": RandomOrder, "InMemoryCacheHolder": UntilRead,
-    "PinMemory": InTrainingProcess, "Prefetcher": Pausable, "RandomSplitter": SplitPart, "RoutedDecoder": Decodes,
-    "ShardingFilter": Shards, "ShuffledFlatMapper": OfLists, "Shuffler": RandomOrder,
-}  # fmt: skip
-
-for _name in (
-    "CSVDictParser", "CSVParser", "Decompressor", "Extractor", "FSSpecFileLister", "Filter", "Grouper",
-    "IoPathFileLister", "LineReader",
-    "MaxTokenBucketizer", "OnDiskCacheHolder", "ParagraphAggregator", "ParquetDataFrameLoader", "ShardExpander",
-    "StreamReader", "UnBatcher", "WebDataset",
-):  # fmt: skip
-    MIXINS[_name] = NoLen
-
-VERBS: dict[str, str] = {
-    "BatchAsyncMapper": "async_map_batches", "BatchMapper": "map_batches", "Batcher": "batch",
-    "BucketBatcher": "bucketbatch", "Bz2FileLoader": "load_from_bz2", "CSVDictParser": "parse_csv_as_dict",
-    "CSVParser": "parse_csv", "Collator": "collate", "Concater": "concat", "Cycler": "cycle",
-    "DataFrameMaker": "dataframe", "Decompressor": "decompress", "Demultiplexer": "demux", "Dropper": "drop",
-    "EndOnDiskCacheHolder": "end_caching", "Enumerator": "enumerate", "Extractor": "extract",
-    "FSSpecFileLister": "list_files_by_fsspec", "FSSpecFileOpener": "open_files_by_fsspec",
-    "FSSpecSaver": "save_by_fsspec", "FileLister": "list_files", "FileOpener": "open_files", "Filter": "filter",
-    "FlatMapper": "flatmap", "Flattener": "flatten", "Forker": "fork", "FullSync": "fullsync",
-    "GDriveReader": "read_from_gdrive", "Grouper": "groupby", "HashChecker": "check_hash", "Header": "header",
-    "HttpReader": "read_from_http", "InBatchShuffler": "in_batch_shuffle", "InMemoryCacheHolder": "in_memory_cache",
-    "IndexAdder": "add_index", "IoPathFileLister": "list_files_by_iopath",
-    "IoPathFileOpener": "open_files_by_iopath", "IoPathSaver": "save_by_iopath", "IterKeyZipper": "zip_with_iter",
-    "JsonParser": "parse_json_files",
-    "LengthSetter": "set_length", "LineReader": "readlines", "MapKeyZipper": "zip_with_map", "Mapper": "map",
-    "MaxTokenBucketizer": "max_token_bucketize", "Multiplexer": "mux", "MultiplexerLongest": "mux_longest",
-    "OnDiskCacheHolder": "on_disk_cache", "OnlineReader": "read_from_remote",
-    "ParagraphAggregator": "lines_to_paragraphs", "ParquetDataFrameLoader": "load_parquet_as_df",
-    "PinMemory": "pin_memory", "Prefetcher": "prefetch", "RandomSplitter": "random_split",
-    "RarArchiveLoader": "load_from_rar", "Repeater": "repeat", "RoundRobinDemultiplexer": "round_robin_demux",
-    "RoutedDecoder": "routed_decode", "Rows2Columnar": "rows2columnar", "Saver": "save_to_disk",
-    "ShardExpander": "shard_expand", "ShardingFilter": "sharding_filter",
-    "ShardingRoundRobinDispatcher": "sharding_round_robin_dispatch", "ShuffledFlatMapper": "shuffled_flatmap",
-    "Shuffler": "shuffle", "Slicer": "slice", "StreamReader": "read_from_stream",
-    "TFRecordLoader": "load_from_tfrecord", "TarArchiveLoader": "load_from_tar", "ThreadPoolMapper": "threadpool_map",
-    "UnBatcher": "unbatch", "UnZipper": "unzip", "WebDataset": "webdataset", "XzFileLoader": "load_from_xz",
-    "ZipArchiveLoader": "load_from_zip", "Zipper": "zip", "ZipperLongest": "zip_longest",
-}  # fmt: skip
-"""Class -> verb."""
-
-DIFFERENT: dict[str, Callable[..., Any]] = {
-    "batch": verbs.batch, "collate": verbs.collate, "concat": verbs.concat, "dataframe": verbs.dataframe,
-    "enumerate": verbs.enumerate_, "filter": verbs.filter_, "flatmap": verbs.flatmap,
-    "list_files": verbs.list_files, "list_files_by_fsspec": verbs.list_files_by_fsspec,
-    "list_files_by_iopath": verbs.list_files_by_iopath, "open_files_by_iopath": verbs.open_files_by_iopath,
-    "save_by_iopath": verbs.save_by_iopath,
-    "load_from_tfrecord": verbs.load_from_tfrecord, "load_parquet_as_df": verbs.load_parquet_as_df, "map": verbs.map_,
-    "mux": verbs.mux,
-    "mux_longest": verbs.mux_longest, "pin_memory": verbs.pin_memory, "shuffle": verbs.shuffle,
-    "unbatch": verbs.unbatch, "zip": verbs.zip_, "zip_longest": verbs.zip_longest,
-}  # fmt: skip
-"""Verbs whose arguments are not those of Pipe."""
-
-SOURCES: dict[str, Callable[..., Any]] = {
-    "HuggingFaceHubReader": verbs.huggingface, "IterableWrapper": verbs.wrap, "MapToIterConverter": verbs.to_iter,
-    "SampleMultiplexer": verbs.sample_multiplexer, "Sampler": verbs.sampler,
-}  # fmt: skip
-"""Classes without a verb on streams."""
+# --- the classes ------------------------------------------------------------------------------------------------------
 
 LEFT_OUT: dict[str, str] = {
     "AISFileLister": "AIStore speaks S3: use list_files_by_fsspec() with an s3:// URL and its endpoint",
@@ -257,12 +193,20 @@ LEFT_OUT: dict[str, str] = {
 """Classes of services and libraries that are gone, and what to use instead."""
 
 
-def _left_out(name: str, reason: str) -> type[DataPipe[Any]]:
+def _stream(name: str, verb: str = "", *mixins: type, make: Callable[..., Any] | None = None) -> Any:
+    """The class that is a verb: that of Pipe, or `make` where the arguments are not those of Pipe."""
+    make = _with_pipe(make or getattr(Pipe, verb))
+    return make_class(name, make, IterDataPipe, MODULE, mixins, verb, IterDataPipe)
+
+
+def _left_out(name: str) -> Any:
+    reason = LEFT_OUT[name]
+
     def make(*args: object, **kwargs: object) -> Any:
         raise BadPipe(f"{name} is left out of headrace: {reason}")
 
     make.__doc__ = f"Left out: {reason}."
-    return make_class(name, make, IterDataPipe, MODULE)
+    return _stream(name, make=make)
 
 
 def _with_pipe(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -273,30 +217,101 @@ def _with_pipe(make: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(make)
     def verb(self: object, *args: object, **kwargs: object) -> Any:
         if is_table(self):
-            self = CLASSES["MapToIterConverter"](self)
+            self = MapToIterConverter(self)
         return make(verbs.as_pipe(self), *args, **kwargs)
 
     return verb
 
 
-def _classes() -> dict[str, type[DataPipe[Any]]]:
-    made: dict[str, type[DataPipe[Any]]] = {}
-    for name, verb in VERBS.items():
-        make = _with_pipe(DIFFERENT.get(verb) or getattr(Pipe, verb))
-        mixins = (MIXINS[name],) if name in MIXINS else ()
-        made[name] = make_class(name, make, IterDataPipe, MODULE, mixins, verb)
-    for name, make in SOURCES.items():
-        made[name] = make_class(name, make, IterDataPipe, MODULE, (Seeded,) if name == "SampleMultiplexer" else ())
-    for name, reason in LEFT_OUT.items():
-        made[name] = _left_out(name, reason)
-    return dict(sorted(made.items()))
+AISFileLister = _left_out("AISFileLister")
+AISFileLoader = _left_out("AISFileLoader")
+BatchAsyncMapper = _stream("BatchAsyncMapper", "async_map_batches")
+BatchMapper = _stream("BatchMapper", "map_batches", FromFunction)
+Batcher = _stream("Batcher", "batch", make=verbs.batch)
+BucketBatcher = _stream("BucketBatcher", "bucketbatch")
+Bz2FileLoader = _stream("Bz2FileLoader", "load_from_bz2")
+CSVDictParser = _stream("CSVDictParser", "parse_csv_as_dict", NoLen)
+CSVParser = _stream("CSVParser", "parse_csv", NoLen)
+Collator = _stream("Collator", "collate", make=verbs.collate)
+Concater = _stream("Concater", "concat", make=verbs.concat)
+Cycler = _stream("Cycler", "cycle", Endless)
+DataFrameMaker = _stream("DataFrameMaker", "dataframe", make=verbs.dataframe)
+Decompressor = _stream("Decompressor", "decompress", NoLen)
+Demultiplexer = _stream("Demultiplexer", "demux")
+Dropper = _stream("Dropper", "drop")
+EndOnDiskCacheHolder = _stream("EndOnDiskCacheHolder", "end_caching")
+Enumerator = _stream("Enumerator", "enumerate", make=verbs.enumerate_)
+Extractor = _stream("Extractor", "extract", NoLen)
+FSSpecFileLister = _stream("FSSpecFileLister", "list_files_by_fsspec", NoLen, make=verbs.list_files_by_fsspec)
+FSSpecFileOpener = _stream("FSSpecFileOpener", "open_files_by_fsspec")
+FSSpecSaver = _stream("FSSpecSaver", "save_by_fsspec")
+FileLister = _stream("FileLister", "list_files", make=verbs.list_files)
+FileOpener = _stream("FileOpener", "open_files")
+Filter = _stream("Filter", "filter", NoLen, make=verbs.filter_)
+FlatMapper = _stream("FlatMapper", "flatmap", FromFunction, make=verbs.flatmap)
+Flattener = _stream("Flattener", "flatten")
+Forker = _stream("Forker", "fork")
+FullSync = _stream("FullSync", "fullsync", InTrainingProcess)
+GDriveReader = _stream("GDriveReader", "read_from_gdrive")
+Grouper = _stream("Grouper", "groupby", NoLen)
+HashChecker = _stream("HashChecker", "check_hash")
+Header = _stream("Header", "header", LimitedLength)
+HttpReader = _stream("HttpReader", "read_from_http")
+HuggingFaceHubReader = _stream("HuggingFaceHubReader", make=verbs.huggingface)
+InBatchShuffler = _stream("InBatchShuffler", "in_batch_shuffle", RandomOrder)
+InMemoryCacheHolder = _stream("InMemoryCacheHolder", "in_memory_cache", UntilRead)
+IndexAdder = _stream("IndexAdder", "add_index")
+IoPathFileLister = _stream("IoPathFileLister", "list_files_by_iopath", NoLen, make=verbs.list_files_by_iopath)
+IoPathFileOpener = _stream("IoPathFileOpener", "open_files_by_iopath", make=verbs.open_files_by_iopath)
+IoPathSaver = _stream("IoPathSaver", "save_by_iopath", make=verbs.save_by_iopath)
+IterKeyZipper = _stream("IterKeyZipper", "zip_with_iter")
+IterableWrapper = _stream("IterableWrapper", make=verbs.wrap)
+JsonParser = _stream("JsonParser", "parse_json_files")
+LengthSetter = _stream("LengthSetter", "set_length")
+LineReader = _stream("LineReader", "readlines", NoLen)
+MapKeyZipper = _stream("MapKeyZipper", "zip_with_map")
+MapToIterConverter = _stream("MapToIterConverter", make=verbs.to_iter)
+Mapper = _stream("Mapper", "map", make=verbs.map_)
+MaxTokenBucketizer = _stream("MaxTokenBucketizer", "max_token_bucketize", NoLen)
+Multiplexer = _stream("Multiplexer", "mux", make=verbs.mux)
+MultiplexerLongest = _stream("MultiplexerLongest", "mux_longest", make=verbs.mux_longest)
+OnDiskCacheHolder = _stream("OnDiskCacheHolder", "on_disk_cache", NoLen)
+OnlineReader = _stream("OnlineReader", "read_from_remote")
+ParagraphAggregator = _stream("ParagraphAggregator", "lines_to_paragraphs", NoLen)
+ParquetDataFrameLoader = _stream("ParquetDataFrameLoader", "load_parquet_as_df", NoLen, make=verbs.load_parquet_as_df)
+PinMemory = _stream("PinMemory", "pin_memory", InTrainingProcess, make=verbs.pin_memory)
+Prefetcher = _stream("Prefetcher", "prefetch", Pausable)
+RandomSplitter = _stream("RandomSplitter", "random_split", SplitPart)
+RarArchiveLoader = _stream("RarArchiveLoader", "load_from_rar")
+Repeater = _stream("Repeater", "repeat")
+RoundRobinDemultiplexer = _stream("RoundRobinDemultiplexer", "round_robin_demux")
+RoutedDecoder = _stream("RoutedDecoder", "routed_decode", Decodes)
+Rows2Columnar = _stream("Rows2Columnar", "rows2columnar")
+S3FileLister = _left_out("S3FileLister")
+S3FileLoader = _left_out("S3FileLoader")
+SampleMultiplexer = _stream("SampleMultiplexer", "", Seeded, make=verbs.sample_multiplexer)
+Sampler = _stream("Sampler", make=verbs.sampler)
+Saver = _stream("Saver", "save_to_disk")
+ShardExpander = _stream("ShardExpander", "shard_expand", NoLen)
+ShardingFilter = _stream("ShardingFilter", "sharding_filter", Shards)
+ShardingRoundRobinDispatcher = _stream("ShardingRoundRobinDispatcher", "sharding_round_robin_dispatch")
+ShuffledFlatMapper = _stream("ShuffledFlatMapper", "shuffled_flatmap", OfLists)
+Shuffler = _stream("Shuffler", "shuffle", RandomOrder, make=verbs.shuffle)
+Slicer = _stream("Slicer", "slice")
+StreamReader = _stream("StreamReader", "read_from_stream", NoLen)
+TFRecordLoader = _stream("TFRecordLoader", "load_from_tfrecord", make=verbs.load_from_tfrecord)
+TarArchiveLoader = _stream("TarArchiveLoader", "load_from_tar")
+ThreadPoolMapper = _stream("ThreadPoolMapper", "threadpool_map")
+UnBatcher = _stream("UnBatcher", "unbatch", NoLen, make=verbs.unbatch)
+UnZipper = _stream("UnZipper", "unzip")
+WebDataset = _stream("WebDataset", "webdataset", NoLen)
+XzFileLoader = _stream("XzFileLoader", "load_from_xz")
+ZipArchiveLoader = _stream("ZipArchiveLoader", "load_from_zip")
+Zipper = _stream("Zipper", "zip", make=verbs.zip_)
+ZipperLongest = _stream("ZipperLongest", "zip_longest", make=verbs.zip_longest)
 
-
-CLASSES: dict[str, Any] = _classes()
-for _name, _verb in VERBS.items():
-    put_verb(IterDataPipe, _verb, CLASSES[_name], DIFFERENT.get(_verb) or getattr(Pipe, _verb))
-for _op, _name in (
-    (Batch, "Batcher"), (Map, "Mapper"), (Filter, "Filter"), (Flatmap, "FlatMapper"), (Unbatch, "UnBatcher"),
-    (Shuffle, "Shuffler"), (InBatchShuffle, "InBatchShuffler"), (SetLength, "LengthSetter"), (Column, "Mapper"),
-):  # fmt: skip
-    CLASS_OF[_op] = CLASSES[_name]
+__all__ = ["IterDataPipe", *(name for name, thing in globals().items() if getattr(thing, "__module__", "") == MODULE)]
+CLASS_OF.update({
+    Batch: Batcher, Column: Mapper, functions.Filter: Filter, functions.Flatmap: FlatMapper, functions.Map: Mapper,
+    InBatchShuffle: InBatchShuffler, SetLength: LengthSetter, Shuffle: Shuffler, Unbatch: UnBatcher,
+})  # fmt: skip

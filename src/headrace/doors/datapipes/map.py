@@ -6,8 +6,7 @@ from typing import Any
 
 from headrace.doors.datapipes import verbs as verbs
 from headrace.doors.datapipes.classes import make_class, put_verb
-from headrace.doors.datapipes.iter import CLASSES as STREAMS
-from headrace.doors.datapipes.iter import RandomOrder
+from headrace.doors.datapipes.iter import MapToIterConverter, RandomOrder
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
 
@@ -34,26 +33,21 @@ class Loads(MapDataPipe[Any]):
         self._built.table()
 
 
-VERBS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "Batcher": ("batch", verbs.batch_table),
-    "Concater": ("concat", verbs.concat_tables),
-    "InMemoryCacheHolder": ("in_memory_cache", verbs.cache_table),
-    "Mapper": ("map", verbs.map_table),
-    "Shuffler": ("shuffle", verbs.shuffle_table),
-    "UnZipper": ("unzip", verbs.unzip_table),
-    "Zipper": ("zip", verbs.zip_tables),
-}
-"""Class -> verb on tables."""
-
-CLASSES: dict[str, Any] = {
-    "IterToMapConverter": make_class("IterToMapConverter", verbs.to_map, MapDataPipe, MODULE, (Loads,)),
-    "SequenceWrapper": make_class("SequenceWrapper", verbs.wrap_table, MapDataPipe, MODULE),
-}
-for _name, (_verb, _make) in VERBS.items():
+def _table(name: str, make: Callable[..., Any], verb: str = "", *mixins: type, on: Any = MapDataPipe) -> Any:
     # A shuffled table is a stream: its samples come one after the other.
-    _base, _mixins = (IterDataPipe, (RandomOrder,)) if _name == "Shuffler" else (MapDataPipe, ())
-    CLASSES[_name] = make_class(_name, _make, _base, MODULE, _mixins, _verb)
-    put_verb(MapDataPipe, _verb, CLASSES[_name], _make)
-CLASSES = dict(sorted(CLASSES.items()))
-put_verb(MapDataPipe, "to_iter_datapipe", STREAMS["MapToIterConverter"], verbs.to_iter)
-put_verb(IterDataPipe, "to_map_datapipe", CLASSES["IterToMapConverter"], verbs.to_map)
+    base: Any = IterDataPipe if RandomOrder in mixins else MapDataPipe
+    return make_class(name, make, base, MODULE, mixins, verb, on)
+
+
+Batcher = _table("Batcher", verbs.batch_table, "batch")
+Concater = _table("Concater", verbs.concat_tables, "concat")
+InMemoryCacheHolder = _table("InMemoryCacheHolder", verbs.cache_table, "in_memory_cache")
+IterToMapConverter = _table("IterToMapConverter", verbs.to_map, "to_map_datapipe", Loads, on=IterDataPipe)
+Mapper = _table("Mapper", verbs.map_table, "map")
+SequenceWrapper = _table("SequenceWrapper", verbs.wrap_table)
+Shuffler = _table("Shuffler", verbs.shuffle_table, "shuffle", RandomOrder)
+UnZipper = _table("UnZipper", verbs.unzip_table, "unzip")
+Zipper = _table("Zipper", verbs.zip_tables, "zip")
+
+__all__ = ["MapDataPipe", *(name for name, thing in globals().items() if getattr(thing, "__module__", "") == MODULE)]
+put_verb(MapDataPipe, "to_iter_datapipe", MapToIterConverter, verbs.to_iter)

@@ -13,9 +13,9 @@ Importing this module puts every verb on the two classes; the parts are
     adapter     changes that DataLoader2 makes to a graph before it runs
 """
 
-from headrace.doors.datapipes.iter import CLASSES as STREAMS
 from headrace.doors.datapipes.iter import SHARDING_PRIORITIES as SHARDING_PRIORITIES
-from headrace.doors.datapipes.map import CLASSES as TABLES
+from headrace.doors.datapipes.iter import IterableWrapper as IterableWrapper
+from headrace.doors.datapipes.map import SequenceWrapper as SequenceWrapper
 from headrace.doors.datapipes.nodes import DataPipe as DataPipe
 from headrace.doors.datapipes.nodes import IterDataPipe as IterDataPipe
 from headrace.doors.datapipes.nodes import MapDataPipe as MapDataPipe
@@ -23,6 +23,4 @@ from headrace.doors.datapipes.nodes import functional_datapipe as functional_dat
 from headrace.doors.torch.datapipes import announce
 from headrace.ops.shape.chunk import DataChunk as DataChunk
 
-IterableWrapper = STREAMS["IterableWrapper"]
-SequenceWrapper = TABLES["SequenceWrapper"]
 announce(IterDataPipe, MapDataPipe)

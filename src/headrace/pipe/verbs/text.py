@@ -27,7 +27,7 @@ class TextVerbs:
 
     def tokenize(
         self,
-        tokenizer: object,
+        tokenizer: Any,
         text: str | None = None,
         *,
         eos: int | None = None,
