@@ -23,9 +23,8 @@ import pytest
 
 from headrace import Pipe
 from headrace.ops.archives.webdataset import LoadShards
-from headrace.ops.branch.demux import Classify
-from headrace.ops.branch.fork import Column, Fork
-from headrace.ops.branch.sample_multiplexer import SampleMux
+from headrace.ops.branch.fork import Classify, Column, Fork
+from headrace.ops.branch.mux import SampleMux
 from headrace.ops.order.sharding import Shard
 from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
 from headrace.ops.shape.same import Same

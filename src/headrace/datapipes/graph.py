@@ -1,27 +1,4 @@
 """Functions over a graph of pipes."""
 
-from headrace.doors.datapipes.graph import (
-    apply_sharding,
-    find_dps,
-    lint,
-    list_dps,
-    remove_dp,
-    replace_dp,
-    set_datapipes_seed,
-    set_graph_random_seed,
-    shuffled_before_sharding,
-    traverse_dps,
-)
-
-__all__ = [
-    "apply_sharding",
-    "find_dps",
-    "lint",
-    "list_dps",
-    "remove_dp",
-    "replace_dp",
-    "set_datapipes_seed",
-    "set_graph_random_seed",
-    "shuffled_before_sharding",
-    "traverse_dps",
-]
+from headrace.doors.datapipes.graph import *  # noqa: F403
+from headrace.doors.datapipes.graph import __all__ as __all__

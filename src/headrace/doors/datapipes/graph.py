@@ -18,6 +18,18 @@ from headrace.ops.order.shuffle import Shuffle
 from headrace.pipe.graph import Pipe
 
 Graph = dict[int, tuple[Pipe[Any], Any]]
+__all__ = [
+    "apply_sharding",
+    "find_dps",
+    "lint",
+    "list_dps",
+    "remove_dp",
+    "replace_dp",
+    "set_datapipes_seed",
+    "set_graph_random_seed",
+    "shuffled_before_sharding",
+    "traverse_dps",
+]
 
 
 def traverse_dps(datapipe: Any) -> Graph:

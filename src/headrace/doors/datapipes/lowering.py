@@ -22,7 +22,7 @@ from headrace.doors.datapipes.user import Hole, UserStream, UserTable, relink, r
 from headrace.doors.torch.datapipes import drawn_seed
 from headrace.op import Here, Op
 from headrace.ops.branch.mix import Mix
-from headrace.ops.branch.sample_multiplexer import SampleMux
+from headrace.ops.branch.mux import SampleMux
 from headrace.ops.order.in_batch_shuffle import InBatchShuffle
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import Shuffle

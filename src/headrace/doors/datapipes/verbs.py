@@ -10,7 +10,7 @@ from headrace.doors.datapipes.nodes import TorchPipe, is_pipe, is_table
 from headrace.errors import BadOption
 from headrace.ops.branch.concat import Concat
 from headrace.ops.branch.fork import Column
-from headrace.ops.branch.sample_multiplexer import SampleMux
+from headrace.ops.branch.mux import SampleMux
 from headrace.ops.branch.zip import Zip, ZipLongest
 from headrace.ops.counts import BadCount, positive
 from headrace.ops.order.pick import Pick

@@ -1,16 +1,19 @@
-"""Fork: the same samples in several pipes; and the turn-by-turn and column-by-column forms of it."""
+"""Several pipes out of one: fork gives all samples to each, in other forms each sample to one, or a field to each."""
 
 import copy
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Each, Here, Indexed, Op
 from headrace.ops.branch.branch import BranchTap, Memo
+from headrace.tables.ops.columns import close_streams
 
 T = TypeVar("T")
+
+
 _COPIES = {"shallow": copy.copy, "deep": copy.deepcopy}
 
 
@@ -107,3 +110,39 @@ class Column(Each[Any, Any]):
 
     def apply(self, sample: Any) -> Any:
         return sample[self.column]
+
+
+@dataclass(frozen=True, slots=True)
+class Classify(Each[T, tuple[int | None, T]]):
+    """Each sample with the number of the pipe that it belongs to; None belongs nowhere."""
+
+    fn: Callable[[T], Any]
+    count: int
+    drop_none: bool = False
+    user = True
+    verb = "demux"
+
+    def apply(self, sample: T) -> tuple[int | None, T]:
+        branch = self.fn(sample)
+        if branch is None and self.drop_none:
+            return None, sample
+        if branch is None or not 0 <= branch < self.count:
+            raise ValueError(
+                f"Output of the classification fn should be between 0 and {self.count - 1}. {branch} is returned."
+            )
+        return int(branch), sample
+
+
+@dataclass(frozen=True, slots=True)
+class DemuxTap(BranchTap[T]):
+    """The samples of one class."""
+
+    number: int
+    buffer_size: int = 1000
+
+    def route(self, number: int, sample: tuple[int | None, T]) -> Iterable[tuple[int, T]]:
+        branch, value = sample
+        if branch is None:
+            close_streams(value)
+            return ()
+        return ((branch, value),)

@@ -1,10 +1,12 @@
-"""Mux: one sample from each pipe in turn, in whole rounds or until all have ended."""
+"""Mux: one sample from one of several pipes at a time, in turn or drawn at random by weight."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Op, is_count
+from headrace.plan.seed import key
 
 T = TypeVar("T")
 
@@ -59,6 +61,63 @@ class MuxLongest(Op[T, T]):
                 else:
                     here.rest(turn % len(pipes))
                     yield sample
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        known = [n for n in inputs if n is not None]
+        return sum(known) if len(known) == len(inputs) else None
+
+
+BLOCK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SampleMux(Op[T, T]):
+    """Each next sample comes from an input chosen by weight, until every input has ended.
+
+    The draws depend on `seed` and the epoch, not on the loader's seed; None: on that too.
+    """
+
+    weights: tuple[float, ...]
+    seed: int | None = None
+    quiet = True
+    verb = "sample_multiplexer"
+
+    def __post_init__(self) -> None:
+        if not self.weights or any(w <= 0 for w in self.weights):
+            raise BadOption(f"sample_multiplexer(weights=) needs one positive weight per pipe, not {self.weights!r}")
+
+    def flow(self, *inputs: Any) -> Iterator[T]:
+        from headrace.plan.order import uniform
+
+        *pipes, here = inputs
+        seed = here.seed if self.seed is None else key(self.seed, "multiplexer", here.epoch)
+        live = set(range(len(pipes)))
+        total = here.emitted
+        while live:
+            block, offset = divmod(total, BLOCK)
+            # One uniform number per sample, by its position: the draw does not depend on which inputs have ended.
+            for draw in uniform(seed, block * BLOCK, BLOCK)[offset:].tolist():
+                while live:
+                    chosen = self._choose(draw, live)
+                    try:
+                        sample = next(pipes[chosen])
+                    except StopIteration:
+                        live.discard(chosen)
+                        continue
+                    yield sample
+                    total += 1
+                    break
+                else:
+                    return
+
+    def _choose(self, draw: float, live: set[int]) -> int:
+        order = sorted(live)
+        left = draw * sum(self.weights[i] for i in order)
+        for i in order:
+            left -= self.weights[i]
+            if left < 0:
+                return i
+        return order[-1]
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         known = [n for n in inputs if n is not None]

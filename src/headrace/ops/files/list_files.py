@@ -1,11 +1,11 @@
-"""List files: the folders that come in, as the files in them."""
+"""Lists of files: the folders that come in as the files in them, names with ranges as all the names they stand for."""
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.op import Flat
-from headrace.sources.listing import Masks, walk
+from headrace.sources.listing import Masks, braces, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +27,11 @@ class ListFiles(Flat[str, str]):
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.known if self.known >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardExpand(Flat[str, str]):
+    """`x-{000..009}` as ten names."""
+
+    def spread(self, sample: str) -> Iterator[str]:
+        yield from braces(sample)

@@ -68,7 +68,7 @@ class ArchiveVerbs:
 
     def shard_expand(self) -> "Pipe[str]":
         """Names with ranges, `x-{000..009}`, as all the names they stand for."""
-        from headrace.ops.files.shard_expand import ShardExpand
+        from headrace.ops.files.list_files import ShardExpand
 
         return grow(self, ShardExpand())
 

@@ -36,7 +36,7 @@ class BranchVerbs:
         buffer_size: int = 1000,
     ) -> "list[Pipe[Any]]":
         """`num_instances` pipes; each sample goes to the one whose number `classifier_fn` returns."""
-        from headrace.ops.branch.demux import Classify, DemuxTap
+        from headrace.ops.branch.fork import Classify, DemuxTap
 
         _instances(num_instances)
         _buffer(buffer_size, "demux")
@@ -129,7 +129,7 @@ class BranchVerbs:
         merge_fn: Callable[[Any, Any], Any] | None = None,
     ) -> "Pipe[Any]":
         """Each sample with the one of `ref_datapipe` that has the same key."""
-        from headrace.ops.branch.zip_with_iter import ZipWithIter
+        from headrace.ops.branch.zip_with import ZipWithIter
         from headrace.pipe.graph import Pipe
 
         if not isinstance(ref_datapipe, Pipe):
@@ -146,7 +146,7 @@ class BranchVerbs:
         keep_key: bool = False,
     ) -> "Pipe[Any]":
         """Each sample with what `map_datapipe` has under its key."""
-        from headrace.ops.branch.zip_with_map import ZipWithMap
+        from headrace.ops.branch.zip_with import ZipWithMap
 
         if not hasattr(map_datapipe, "__getitem__"):
             raise TypeError(f"map_datapipe must be a MapDataPipe, but its type is {type(map_datapipe)} instead.")

@@ -38,8 +38,8 @@ class GroupVerbs:
         flatten: bool = True,
     ) -> "Pipe[Any]":
         """What a coroutine function returns for each sample, `batch_size` samples at a time, in order."""
-        from headrace.ops.shape.async_map import AsyncMap
         from headrace.ops.shape.batch import Batch
+        from headrace.ops.shape.batch_map import AsyncMap
 
         positive(batch_size, _SIZE, BadCount)
         mapped = grow(grow(self, Batch(batch_size)), AsyncMap(async_fn, input_col, output_col, max_concurrency))
@@ -56,7 +56,7 @@ class GroupVerbs:
     ) -> "Pipe[Any]":
         """`fn` applied to every sample, in threads, `scheduled_tasks` samples at a time, in order."""
         from headrace.ops.shape.batch import Batch
-        from headrace.ops.shape.thread_map import ThreadMap
+        from headrace.ops.shape.batch_map import ThreadMap
 
         positive(scheduled_tasks, "'scheduled_tasks' is required to be a positive integer.")
         if max_workers is not None:

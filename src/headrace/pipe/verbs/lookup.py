@@ -25,14 +25,8 @@ class LookupVerbs:
 
     def to_map_datapipe(self, key_value_fn: Callable[[Any], Any] | None = None) -> "Pipe[Any]":
         """A table of (key, value) samples, read whole when the first is asked for: `pipe[key]`."""
-        from headrace.pipe.graph import Pipe
+        from headrace.pipe.verbs.keyed import Keyed
         from headrace.sources.table import KeyedTable
 
         source = cast("Pipe[Any]", self)
-        return _lookup(Pipe(KeyedTable(source, None if key_value_fn is None else function(key_value_fn))))
-
-
-def _lookup(pipe: "Pipe[Any]") -> "Pipe[Any]":
-    from headrace.pipe.verbs.keyed import Keyed
-
-    return Keyed(pipe.op, *pipe.inputs)
+        return Keyed(KeyedTable(source, None if key_value_fn is None else function(key_value_fn)))

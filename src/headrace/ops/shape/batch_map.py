@@ -1,15 +1,52 @@
-"""Async map: a coroutine function over the samples of one batch, many at a time, in order."""
+"""Functions over the samples of one batch, many at a time, in order: in threads, or as coroutines."""
 
-import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any
 
-from headrace.op import Each
+from headrace.op import Each, Spot, place
 from headrace.ops.counts import positive
 from headrace.tables.ops.columns import check_arity, check_columns, pick, put
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMap(Each[list[Any], list[Any]]):
+    """The results of `fn` for every sample of a batch; at most `max_workers` of them run at the same time."""
+
+    fn: Callable[..., Any]
+    input_col: Any = None
+    output_col: Any = None
+    max_workers: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    """More arguments for the ThreadPoolExecutor."""
+    user = True
+    verb = "threadpool_map"
+
+    def __post_init__(self) -> None:
+        check_columns(self.input_col, self.output_col)
+        check_arity(self.fn, self.input_col)
+        if isinstance(self.output_col, list | tuple):
+            object.__setattr__(self, "output_col", self.output_col[0])
+
+    def apply(self, sample: list[Any]) -> list[Any]:
+        here, first = place.spot.here, place.spot.position * len(sample)
+
+        def one(number: int) -> Any:
+            if here is not None:
+                # rng() in this thread belongs to this very sample
+                mine = copy(here)
+                mine.spot = Spot()
+                place.at(mine, first + number)
+            item = sample[number]
+            if self.input_col is None:
+                return self.fn(item)
+            return put(item, self.input_col, self.output_col, self.fn(*pick(item, self.input_col)))
+
+        with ThreadPoolExecutor(self.max_workers, **dict(self.options)) as pool:
+            return list(pool.map(one, range(len(sample))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +72,8 @@ class AsyncMap(Each[list[Any], list[Any]]):
         return run(self._all(sample))
 
     async def _all(self, batch: list[Any]) -> list[Any]:
+        import asyncio
+
         room = asyncio.Semaphore(self.max_concurrency)
 
         async def one(sample: object) -> Any:
@@ -49,23 +88,12 @@ class AsyncMap(Each[list[Any], list[Any]]):
 
 def run(work: Coroutine[Any, Any, list[Any]]) -> list[Any]:
     """The result of the coroutine, in an event loop of its own."""
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
     # The caller's thread runs a loop already (a notebook does): ours needs a thread of its own.
-    done: list[Any] = []
-    failed: list[BaseException] = []
-
-    def aside() -> None:
-        try:
-            done.extend(asyncio.run(work))
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=aside, name="headrace async map")
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return done
+    with ThreadPoolExecutor(1, "headrace async map") as pool:
+        return pool.submit(asyncio.run, work).result()

@@ -1,4 +1,4 @@
-"""Zip with iter: each sample joined with the one of another pipe that has the same key."""
+"""Zip with: each sample joined with what another pipe, or a table, has under its key."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadOption
-from headrace.op import Here, Op, place
+from headrace.op import Each, Here, Op, place
 from headrace.tables.ops.columns import close_streams
 
 FULL = (
@@ -72,3 +72,25 @@ class ZipWithIter(Op[Any, Any]):
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZipWithMap(Each[Any, Any]):
+    """`merge(sample, table[key])`."""
+
+    table: Any
+    key_fn: Callable[[Any], Any]
+    merge_fn: Callable[[Any, Any], Any] | None = None
+    keep_key: bool = False
+    user = True
+
+    def apply(self, sample: object) -> Any:
+        key = self.key_fn(sample)
+        try:
+            match = self.table[key]
+        except (KeyError, IndexError):
+            raise KeyError(
+                f"key_fn maps {sample} to {key}, which is not a valid key in the given MapDataPipe."
+            ) from None
+        merged = (sample, match) if self.merge_fn is None else self.merge_fn(sample, match)
+        return (key, merged) if self.keep_key else merged
