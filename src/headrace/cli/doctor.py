@@ -28,10 +28,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON object")
     args = parser.parse_args(argv)
     report = examine(None if args.subject is None else _pipe(args.subject), args.ranks)
-    if args.json:
-        print(json.dumps(report, indent=2))
-    else:
-        print("\n".join(_text(report)))
+    print(json.dumps(report, indent=2) if args.json else "\n".join(_text(report)))
     return 1 if report["launcher"]["error"] else 0
 
 

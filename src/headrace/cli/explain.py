@@ -18,10 +18,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON object")
     args = parser.parse_args(argv)
     subject = find(args.subject)
-    if args.json:
-        print(json.dumps(data(subject, args.workers), indent=2))
-    else:
-        print(text(subject, args.workers))
+    print(json.dumps(data(subject, args.workers), indent=2) if args.json else text(subject, args.workers))
     return 0
 
 

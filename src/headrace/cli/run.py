@@ -5,7 +5,6 @@ A switch may be written `--numa-aware`, `--numa-aware=yes`, `--no-numa-aware`, `
 """
 
 import argparse
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from headrace.cli import config
 from headrace.errors import BadOption, meant
 from headrace.launch.job import Job, launch
 
-_SWITCHES = ("numa-aware", "print-topology", "tag-output", "offline-mode", "overwrite-config")
 _YES, _NO = ("yes", "1", "true", "on"), ("no", "0", "false", "off")
 
 _HARDWARE = "hardware is handed out by the scheduler, not by this launcher; leave it out"
@@ -36,9 +34,7 @@ _REFUSED = {
 
 def main(argv: list[str]) -> int:
     parser = _parser()
-    words = _switches(argv)
-    _check_names(parser, words)
-    given = vars(parser.parse_args(words))
+    given = vars(parser.parse_args(_words(parser, argv)))
     imported, exported = given.pop("import_config", None), given.pop("export_config", None)
     overwrite = given.pop("overwrite_config", False)
     program = given.pop("program")
@@ -61,36 +57,31 @@ def main(argv: list[str]) -> int:
     return launch(job, sys.stdout.buffer, sys.stderr.buffer)
 
 
-def _switches(argv: list[str]) -> list[str]:
-    """`--switch=yes` as `--switch`, `--switch=no` as `--no-switch`; argparse knows no such form."""
-    args: list[str] = []
-    for position, word in enumerate(argv):
-        if not word.startswith("-") and not (args and _takes_value(args[-1])):
-            return args + argv[position:]  # the program: what follows is not ours
-        for name, reason in _REFUSED.items():
-            if word.startswith(name):
-                raise BadOption(f"{word.partition('=')[0]}: {reason}")
-        match = re.fullmatch(rf"--({'|'.join(_SWITCHES)})=(.*)", word)
-        if match and match[2].lower() in _YES:
-            word = f"--{match[1]}"
-        elif match and match[2].lower() in _NO:
-            word = f"--no-{match[1]}"
-        elif match:
-            raise BadOption(f"{word}: write yes or no")
-        args.append(word)
-    return args
+def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
+    """What argparse takes: `--switch=yes` as `--switch`, `--switch=no` as `--no-switch`, all up to the program.
 
-
-def _check_names(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    """Refuse the first option that is not known: argparse would take its value for the program, and say less."""
+    An option that is not known is refused here: argparse would take its value for the program, and say less.
+    """
     known = parser._option_string_actions
-    position = 0
-    while position < len(words) and words[position].startswith("-") and words[position] != "--":
-        word = words[position]
-        name = word.partition("=")[0]
+    words: list[str] = []
+    rest = list(argv)
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        for refused, reason in _REFUSED.items():
+            if name.startswith(refused):
+                raise BadOption(f"{name}: {reason}")
         if name.startswith("--") and name not in known:
             raise BadOption(f"there is no option {name}{meant(name, list(known), 'see --help')}")
-        position += 2 if _takes_value(word) else 1
+        action = known.get(name)
+        if equals and isinstance(action, argparse.BooleanOptionalAction):
+            if value.lower() not in (*_YES, *_NO):
+                raise BadOption(f"{word}: write yes or no")
+            word = name if value.lower() in _YES else f"--no-{name.removeprefix('--')}"
+        words.append(word)
+        if rest and not equals and action is not None and action.nargs != 0:
+            words.append(rest.pop(0))  # its value
+    return words + rest
 
 
 def _check_program(job: Job) -> None:
@@ -98,12 +89,6 @@ def _check_program(job: Job) -> None:
     first = job.program[0] if job.program else ""
     if first.endswith(".py") and Path(first).is_file() and shutil.which(first) is None:
         raise BadOption(f"{first} is not a program by itself; write: headrace run ... python {' '.join(job.program)}")
-
-
-def _takes_value(word: str) -> bool:
-    name = word.lstrip("-").removeprefix("no-")
-    plain = name in (*_SWITCHES, "verbose", "help", "h", "") or set(name) == {"v"}
-    return word.startswith("-") and "=" not in word and not plain
 
 
 def _parser() -> argparse.ArgumentParser:

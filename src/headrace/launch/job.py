@@ -30,23 +30,6 @@ from headrace.launch.output import Screen
 from headrace.launch.topology import topology
 from headrace.ranks import env
 
-_OURS = {
-    env.RANK,
-    env.RANKS,
-    env.LOCAL_RANK,
-    env.LOCAL_RANKS,
-    env.GROUP_RANK,
-    env.GROUP_RANKS,
-    env.MASTER_ADDR,
-    env.MASTER_PORT,
-    env.OWN_RUN,
-    env.TOTAL_REPLICAS,
-    env.LOCAL_REPLICAS,
-    env.REPLICA_OFFSET,
-    env.OWN_RANK,
-    env.OWN_RANKS,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -136,7 +119,7 @@ class Job:
             name, given, _ = item.partition("=")
             if not name:
                 raise BadOption(f"--env {item}: write NAME or NAME=VALUE")
-            if name in _OURS:
+            if name in env.SET_BY_RUN:
                 raise BadOption(f"--env {item}: the launcher sets {name} for each rank; leave it out")
             if not given and name not in env.current():
                 raise BadOption(f"--env {name}: it is not set here; write {name}=VALUE")

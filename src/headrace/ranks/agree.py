@@ -45,23 +45,25 @@ class Agreement:
     def rows(self, row: list[int]) -> list[list[int]]:
         """What every rank gives, by rank; all give equally many numbers."""
         import torch
-        import torch.distributed as dist
 
-        mine = torch.tensor(row, dtype=torch.int64)
-        everyone = [torch.zeros_like(mine) for _ in range(self.ranks)]
-        dist.all_gather(everyone, mine, group=self._group)
-        return [theirs.tolist() for theirs in everyone]
+        return [theirs.tolist() for theirs in self._gathered(torch.tensor(row, dtype=torch.int64))]
 
     def texts(self, text: bytes) -> list[bytes]:
         """What every rank gives, by rank."""
         import torch
-        import torch.distributed as dist
 
         sizes = [row[0] for row in self.rows([len(text)])]
         mine = torch.frombuffer(bytearray(text.ljust(max(*sizes, 1), b" ")), dtype=torch.uint8)
+        return [bytes(theirs.numpy())[:size] for theirs, size in zip(self._gathered(mine), sizes, strict=True)]
+
+    def _gathered(self, mine: Any) -> list[Any]:
+        """A tensor of every rank, by rank; all have the same form."""
+        import torch
+        import torch.distributed as dist
+
         everyone = [torch.zeros_like(mine) for _ in range(self.ranks)]
         dist.all_gather(everyone, mine, group=self._group)
-        return [bytes(theirs.numpy())[:size] for theirs, size in zip(everyone, sizes, strict=True)]
+        return everyone
 
     def first(self, number: int) -> int:
         import torch

@@ -112,6 +112,10 @@ OWN = _launcher(
 )  # fmt: skip
 # What `headrace run` sets are torch's variables; the mark says that they are still its own.
 RUN = _launcher("headrace run", OWN_RUN, *_TORCHS)
+# What it sets for each rank, or what would overrule that.
+SET_BY_RUN = frozenset(
+    (*_TORCHS, MASTER_ADDR, MASTER_PORT, OWN_RUN, TOTAL_REPLICAS, LOCAL_REPLICAS, REPLICA_OFFSET, OWN_RANK, OWN_RANKS)
+)
 
 # The order is the order of trust: a launcher started by another one stands before it. `srun torchrun` leaves both sets
 # in the environment, and only torchrun's is about this process.

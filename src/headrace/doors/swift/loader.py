@@ -11,7 +11,6 @@ workers go on over the end of an epoch, so that the next one begins without a wa
 epoch that was left in the middle goes on at the next loop, and `set_epoch()` starts one from its beginning.
 """
 
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from headrace.doors.swift.figures import Figure
 from headrace.doors.swift.options import Options, names_checked
 from headrace.doors.swift.running import Running
 from headrace.doors.swift.work import validate as dry_run
+from headrace.engine.tuning import available
 from headrace.errors import BadOption, Closed, HeadraceError
 from headrace.loader import Loader, Stats
 from headrace.plan.world import World
@@ -242,7 +242,7 @@ def _detected(consumers: int) -> int:
 
 def _warn(options: Options, samples: int) -> None:
     processes = options.nb_consumer * options.worker_per_consumer
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = available()
     if processes > cores:
         warnings.warn(
             f"{options.nb_consumer} consumers x {options.worker_per_consumer} workers are {processes} processes, "
