@@ -22,7 +22,6 @@ class Kept:
         self.samples: dict[Any, Any] = {}
         self.bytes = 0
         self.lock = threading.Lock()
-        self.access: Access | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Kept, ())
@@ -35,20 +34,22 @@ class CachedTable(Source[Any]):
     pipe: Any
     limit: int | None = None
     kept: Kept = field(default_factory=Kept, repr=False)
+    access: Access = field(init=False, repr=False)
     user = True
     verb = "in_memory_cache"
 
     def __post_init__(self) -> None:
         if self.limit is not None and not self.limit > 0:
             raise BadOption(f"in_memory_cache(size=) needs a number of megabytes > 0, not {self.limit!r}")
+        object.__setattr__(self, "access", Access(self.pipe))
 
     def size(self) -> int:
-        return self._access().length
+        return self.access.length
 
     def get(self, position: Any) -> Any:
         kept = self.kept
         if position not in kept.samples:
-            sample = self._access().get(position)
+            sample = self.access.get(position)
             if self.limit is not None:
                 size = weight(sample)
                 with kept.lock:
@@ -57,11 +58,6 @@ class CachedTable(Source[Any]):
                     kept.bytes += size
             kept.samples[position] = sample
         return own(kept.samples[position])
-
-    def _access(self) -> Access:
-        if self.kept.access is None:
-            self.kept.access = Access(self.pipe)
-        return self.kept.access
 
     def describe(self) -> str:
         return f"in_memory_cache(size={self.limit}) of {self.pipe!r}"

@@ -35,6 +35,13 @@ def is_stream(data: object) -> bool:
     return module is not None and isinstance(data, module.IterableDataset)
 
 
+def is_note(op: object, note: object) -> bool:
+    """`accepts` of both: nothing, or a state and how many samples came before it."""
+    if note is None:
+        return True
+    return isinstance(note, list) and [type(part) for part in note] == [dict, int] and note[1] >= 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HuggingFaceStream(Source[Any]):
     """The samples of an `IterableDataset`."""
@@ -42,13 +49,11 @@ class HuggingFaceStream(Source[Any]):
     data: Streamed
     user = True
     verb = "huggingface"
+    accepts = is_note
 
     def flow(self, here: Here) -> Iterator[Any]:
         # A copy: a data set keeps its state in itself, and several strands may read it in one process.
         return read_on(copy.deepcopy(self.data), here)
-
-    def accepts(self, note: object) -> bool:
-        return is_note(note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class HuggingFace(Source[Any]):
     path: str
     options: tuple[tuple[str, Any], ...] = ()
     verb = "huggingface"
+    accepts = is_note
 
     def __post_init__(self) -> None:
         if importlib.util.find_spec("datasets") is None:
@@ -68,9 +74,6 @@ class HuggingFace(Source[Any]):
             path=self.path, **{"streaming": True, **dict(self.options)}
         )
         return read_on(loaded, here)
-
-    def accepts(self, note: object) -> bool:
-        return is_note(note)
 
 
 def read_on(data: object, here: Here) -> Iterator[Any]:
@@ -114,19 +117,6 @@ def states_are_exact() -> bool:
             datasets.__version__,
         )
     return exact
-
-
-def is_note(note: object) -> bool:
-    """Nothing, or a state and how many samples came before it."""
-    if note is None:
-        return True
-    return (
-        isinstance(note, list)
-        and len(note) == 2
-        and isinstance(note[0], dict)
-        and isinstance(note[1], int)
-        and note[1] >= 0
-    )
 
 
 def _has_buffer(data: object) -> bool:

@@ -8,23 +8,14 @@ from typing import Any
 from headrace.op import Source
 
 
-class Read:
-    """What has been read in this process; travels empty."""
-
-    def __init__(self) -> None:
-        self.table: dict[Any, Any] | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Read, ())
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedTable(Source[Any]):
     """The values of a pipe of (key, value) pairs; `pair` makes such a pair out of a sample."""
 
     source: Iterable[Any]
     pair: Callable[[Any], Any] | None = None
-    read: Read = field(default_factory=Read, repr=False)
+    read: list[dict[Any, Any]] = field(default_factory=list, repr=False)
+    """The table, once this process has read it: it does not travel."""
     user = True
 
     def size(self) -> int:
@@ -37,15 +28,18 @@ class KeyedTable(Source[Any]):
             raise IndexError(f"Index {position} is invalid for IterToMapConverter.") from None
 
     def table(self) -> dict[Any, Any]:
-        if self.read.table is None:
+        if not self.read:
             table: dict[Any, Any] = {}
             for sample in self.source:
                 key, value = _pair(sample if self.pair is None else self.pair(sample))
                 if key in table:
                     warnings.warn(f"Found duplicate key {key}. Please check your `key_value_fn`", stacklevel=2)
                 table[key] = value
-            self.read.table = table
-        return self.read.table
+            self.read.append(table)
+        return self.read[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeyedTable, (self.source, self.pair)
 
     def describe(self) -> str:
         return "to_map_datapipe()"

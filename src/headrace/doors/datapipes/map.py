@@ -27,7 +27,7 @@ class Loads(MapDataPipe[Any]):
 
     @property
     def _map(self) -> dict[Any, Any] | None:
-        return self._built.read.table  # type: ignore[no-any-return]
+        return next(iter(self._built.read), None)  # type: ignore[no-any-return]
 
     def _load_map(self) -> None:
         self._built.table()

@@ -49,7 +49,7 @@ class BucketWindows(BucketOp, WindowOp[list[Any]]):
         most = self.plan.tokens
 
         def take(sample: Any, position: int) -> tuple[Any, int]:
-            length = self._length(sample)
+            length = len(tokens_of(sample)) if self.measure is None else self.measure(sample)
             if most is not None and length > most:
                 raise BadOption(
                     f"sample {position} has {length} tokens, a step at most {most}: allow more, or split it before"
@@ -63,9 +63,6 @@ class BucketWindows(BucketOp, WindowOp[list[Any]]):
     ) -> list[list[Any]]:
         steps = self.plan.window_steps([length for _, length in samples], seed)
         return [[samples[i][0] for i in step] for step in steps]
-
-    def _length(self, sample: object) -> int:
-        return len(tokens_of(sample)) if self.measure is None else self.measure(sample)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,21 @@ class MaxTokenBucketize(Op[Any, DataChunk[Any]]):
         object.__setattr__(self, "max_len", longest)
 
     def flow(self, samples: Iterator[Any], here: Here) -> Iterator[DataChunk[Any]]:
-        heap: list[tuple[int, int, Any]] = []
         chunk: list[Any] = []
         tokens = longest = 0
+        for size, sample in self._shortest_first(samples, here):
+            after = max(longest, size) * (len(chunk) + 1) if self.include_padding else tokens + size
+            if after > self.max_token_count:
+                yield DataChunk(chunk)
+                chunk, tokens, longest = [], 0, 0
+            chunk.append(sample)
+            tokens, longest = tokens + size, max(longest, size)
+        if chunk:
+            yield DataChunk(chunk)
+
+    def _shortest_first(self, samples: Iterator[Any], here: Here) -> Iterator[tuple[int, Any]]:
+        """The length of each sample, and the sample: always the shortest of a full buffer."""
+        heap: list[tuple[int, int, Any]] = []
         for number, sample in enumerate(samples):
             place.at(here, number)
             size = self.len_fn(sample)
@@ -43,25 +55,6 @@ class MaxTokenBucketize(Op[Any, DataChunk[Any]]):
                 continue
             heapq.heappush(heap, (size, number, sample))  # equal lengths keep their order
             if len(heap) == self.buffer_size:
-                full, tokens, longest = self._add(chunk, heapq.heappop(heap), tokens, longest)
-                if full is not None:
-                    yield DataChunk(full)
+                yield heapq.heappop(heap)[::2]
         while heap:
-            full, tokens, longest = self._add(chunk, heapq.heappop(heap), tokens, longest)
-            if full is not None:
-                yield DataChunk(full)
-        if chunk:
-            yield DataChunk(chunk)
-
-    def _add(
-        self, chunk: list[Any], entry: tuple[int, int, Any], tokens: int, longest: int
-    ) -> tuple[list[Any] | None, int, int]:
-        """Put a sample into the chunk; if it does not fit, the chunk that is now full, and a new one begun."""
-        size, _, sample = entry
-        after = max(longest, size) * (len(chunk) + 1) if self.include_padding else tokens + size
-        if after <= self.max_token_count:
-            chunk.append(sample)
-            return None, tokens + size, max(longest, size)
-        full = list(chunk)
-        chunk[:] = [sample]
-        return full, size, size
+            yield heapq.heappop(heap)[::2]

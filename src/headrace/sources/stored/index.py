@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.sources import lock
-from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.packed import Members, UnpackedFile, is_packed
 from headrace.sources.whole import whole
 
@@ -53,13 +53,12 @@ class _About:
     """The check sum of the spans: one that is wrong would be a wrong sample, and no other would notice."""
 
 
-def spans_of(path: str, form: StoredFormat, folder: str | None = None, state: FileState | None = None) -> Spans:
+def spans_of(path: str, form: StoredFormat, folder: str | None = None) -> Spans:
     """Where the samples of a file are: by the file's own table, by an index, or by a scan that leaves an index.
 
     Indices lie beside their files, or in `folder`.
     """
     with opened(path, form, folder) as file:
-        file.check(state or file.state)
         return spans_in(file, form, folder)
 
 

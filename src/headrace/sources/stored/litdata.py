@@ -11,6 +11,7 @@ Tensors come as numpy arrays, pictures as the bytes that are stored. Leaves that
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,19 +182,8 @@ def _array(data: bytes, number: str, types: tuple[str, ...]) -> Any:
     return np.frombuffer(data[8 + 4 * dimensions :], _dtype(types, code)).reshape(sides)
 
 
-def _bool(data: bytes) -> bool:
-    return data[0] != 0
-
-
-def _int(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
-
-
-def _float(data: bytes) -> float:
-    return float(np.frombuffer(data, "<f8")[0])
-
-
 PLAIN: dict[str, Callable[[bytes], Any]] = {
-    "bool": _bool, "int": _int, "float": _float, "str": bytes.decode, "text": bytes.decode,
+    "bool": lambda data: data[0] != 0, "int": partial(int.from_bytes, byteorder="little", signed=True),
+    "float": lambda data: float(np.frombuffer(data, "<f8")[0]), "str": bytes.decode, "text": bytes.decode,
     "bytes": bytes, "jpeg": bytes, "image": bytes, "file": bytes,
 }  # fmt: skip

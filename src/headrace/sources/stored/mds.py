@@ -9,6 +9,7 @@ Encodings that could run code when they are read (`pkl`) are refused unless the 
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,17 +125,9 @@ def decoded(data: bytes, encoding: str, trust: bool) -> Any:
     )
 
 
-def _whole(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
-
-
-def _picture(data: bytes) -> bytes:
-    return data
-
-
 PLAIN: dict[str, Callable[[bytes], Any]] = {
-    "bytes": bytes, "str": bytes.decode, "int": _whole, "str_int": int, "str_float": float, "json": json.loads,
-    "jpeg": _picture, "png": _picture,
+    "bytes": bytes, "str": bytes.decode, "int": partial(int.from_bytes, byteorder="little", signed=True),
+    "str_int": int, "str_float": float, "json": json.loads, "jpeg": bytes, "png": bytes,
 }  # fmt: skip
 """Pictures stay as they are stored: `Pipe.decode()` makes arrays of them."""
 
