@@ -10,7 +10,7 @@ from headrace.engine.policy import Kind
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.op import Each, Flat, Source
-from headrace.ops.text.measured import Measure, Measurement
+from headrace.ops.text.sized import Measure, Measurement
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.growing import grow
 from headrace.plan.world import World

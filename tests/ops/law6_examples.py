@@ -29,8 +29,7 @@ from headrace.ops.order.sharding import Shard
 from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
 from headrace.ops.shape.same import Same
 from headrace.sources.huggingface import HuggingFace
-from headrace.sources.sampled import Sampled
-from headrace.sources.wrapped import WrappedIterable, WrappedSequence
+from headrace.sources.wrapped import Sampled, WrappedIterable, WrappedSequence
 from headrace.tables.ops.batch import AsColumns, ColumnBatch
 from headrace.tables.ops.join import Match
 from headrace.tables.ops.select import Rename, Select

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Loader, Pipe, World, measure, rng
 from headrace.errors import BadOption
-from headrace.ops.text.measured import Measure, Measured, Measurement
+from headrace.ops.text.sized import Measure, Measured, Measurement
 from headrace.pipe.verbs.growing import grow
 
 DOCUMENTS = [f"{n} {'x' * (n * 7 % 23)}" for n in range(600)]

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Loader, Pipe, World
 from headrace.observe.digest import digest
-from headrace.ops.text.measured import Measured, Measurement
+from headrace.ops.text.sized import Measured, Measurement
 from headrace.pipe.verbs.growing import grow
 
 BAD = (7, 19)

@@ -2,12 +2,12 @@
 
 Every reader gets its own copy of a sample (`deepcopy`), so that changing it in place changes nothing for the next epoch
 or another branch. What has a length and positions can be asked for any of them; everything else is a stream. An
-iterator can be read once only: asking again is an error, not an empty epoch.
+iterator can be read once only: asking again is an error, not an empty epoch. A sampler draws numbers for a pipe.
 """
 
 import copy
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -78,6 +78,31 @@ class WrappedIterable(Source[T]):
             return len(self.data)
         except TypeError:
             return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampled(Source[int]):
+    """Positions of `data` in the order of `sampler(*args, data_source=data, **kwargs)`; None: 0, 1, 2, ..."""
+
+    data: Any
+    sampler: Callable[..., Any] | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    user = True
+    verb = "sampler"
+
+    def flow(self, here: Here) -> Iterator[int]:
+        for position, drawn in enumerate(self._made()):
+            place.at(here, position)
+            yield drawn
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return len(self._made())
+
+    def _made(self) -> Any:
+        if self.sampler is None:
+            return range(len(self.data))
+        return self.sampler(*self.args, data_source=self.data, **dict(self.kwargs))
 
 
 def copied(sample: object) -> Any:

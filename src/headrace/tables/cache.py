@@ -6,10 +6,11 @@ What a reader holds in its hands stays alive when it is put out, so that at most
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+Unit = TypeVar("Unit", bound=Hashable)
 
 
 class Cache(Generic[T]):
@@ -18,11 +19,11 @@ class Cache(Generic[T]):
         self.used = 0
         self.loads = 0
         """Units that were read so far."""
-        self._kept: OrderedDict[int, tuple[T, int]] = OrderedDict()
-        self._coming: dict[int, threading.Event] = {}
+        self._kept: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+        self._coming: dict[Hashable, threading.Event] = {}
         self._lock = threading.Lock()
 
-    def get(self, unit: int, estimate: int, load: Callable[[int], tuple[T, int]]) -> T:
+    def get(self, unit: Unit, estimate: int, load: Callable[[Unit], tuple[T, int]]) -> T:
         """The unit; `load` reads it and says how many bytes it has, `estimate` says it before."""
         while True:
             with self._lock:
@@ -39,7 +40,7 @@ class Cache(Generic[T]):
             coming.wait()
         return self._load(unit, estimate, load)
 
-    def _load(self, unit: int, estimate: int, load: Callable[[int], tuple[T, int]]) -> T:
+    def _load(self, unit: Unit, estimate: int, load: Callable[[Unit], tuple[T, int]]) -> T:
         try:
             value, size = load(unit)
         except BaseException:
@@ -55,7 +56,7 @@ class Cache(Generic[T]):
             self._coming.pop(unit).set()
         return value
 
-    def _make_room(self, size: int, keep: int = -1) -> None:
+    def _make_room(self, size: int, keep: Hashable = None) -> None:
         for unit in list(self._kept):
             if self.used + size <= self.budget:
                 return

@@ -17,6 +17,7 @@ Each raises AssertionError with what is wrong:
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice, product
 from typing import Any
 
@@ -39,7 +40,7 @@ def check_op(op: Op[Any, Any], *inputs: Iterable[Any], same: Equality | None = N
     pipes = [given if isinstance(given, Pipe) else Pipe.of(list(given)) for given in inputs]
     check_pipe(Pipe(op, *pipes), same=same, workers=workers)
     _check_emitted(Pipe(op, *pipes), same)
-    streams = [Pipe.of(_Again(list(pipe))) for pipe in pipes]
+    streams = [Pipe.of(partial(iter, list(pipe))) for pipe in pipes]  # without random access
     if streams:
         check_pipe(Pipe(op, *streams), same=same, workers=workers)
     return _read_again(op, [list(pipe) for pipe in pipes])
@@ -68,16 +69,6 @@ def check_pipe(pipe: Pipe[Any], same: Equality | None = None, workers: bool = Tr
 
 def _alike(a: object, b: object) -> bool:
     return digest(a) == digest(b)
-
-
-class _Again:
-    """A stream over a list, without random access."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self._samples = samples
-
-    def __iter__(self) -> Any:
-        return iter(self._samples)
 
 
 class _Counted(Sequence[Any]):

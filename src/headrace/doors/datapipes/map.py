@@ -27,7 +27,7 @@ class Loads(MapDataPipe[Any]):
 
     @property
     def _map(self) -> dict[Any, Any] | None:
-        return next(iter(self._built.read), None)  # type: ignore[no-any-return]
+        return next(iter(self._built.read), None)
 
     def _load_map(self) -> None:
         self._built.table()

@@ -23,9 +23,8 @@ from headrace.ops.shape.chunk import DataChunk as DataChunk
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.keyed import Keyed
 from headrace.sources.access import Access
-from headrace.sources.cached import CachedTable
-from headrace.sources.sampled import Sampled
-from headrace.sources.table import KeyedTable
+from headrace.sources.table import CachedTable, KeyedTable
+from headrace.sources.wrapped import Sampled
 
 T = TypeVar("T", covariant=True)
 SOURCE = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")

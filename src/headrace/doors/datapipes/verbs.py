@@ -20,11 +20,9 @@ from headrace.ops.shape.map import Map
 from headrace.ops.shape.same import Same
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.callables import function, keywords
-from headrace.sources.cached import CachedTable
 from headrace.sources.huggingface import HuggingFace
-from headrace.sources.sampled import Sampled
-from headrace.sources.table import KeyedTable
-from headrace.sources.wrapped import WrappedIterable, WrappedSequence, has_positions
+from headrace.sources.table import CachedTable, KeyedTable
+from headrace.sources.wrapped import Sampled, WrappedIterable, WrappedSequence, has_positions
 from headrace.tables.ops.columns import FilterColumns, check_arity
 
 Made = Pipe[Any]

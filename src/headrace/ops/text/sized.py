@@ -1,9 +1,16 @@
-"""Sized: documents whose lengths somebody knows, from a column of a table or an earlier run.
+"""Sized: documents whose lengths are known, from a column of a table or because they were measured.
 
 Batches, steps and rows are planned from these lengths: if they are wrong, so are all of them, and nobody would see it.
 So each document that can be counted is, when it is read. (Text, images and the like have no tokens to count yet.)
+
+Ops that leave out or multiply samples end random access: what stands at position 1000 behind them is known only when
+all before it were made. Made once, it can be written down: how many documents came out at each position of the input,
+and how many tokens each has. With that table any document can be had by its number again.
 """
 
+import io
+import os
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -13,9 +20,164 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption
-from headrace.op import Each, Here, Indexed, Lengths
+from headrace.op import Each, Here, Indexed, Lengths, place
+from headrace.ops.text.numbered import NumberedOp
+from headrace.ops.text.rows import tokens_of
+from headrace.ops.text.windows import gather_lists
+from headrace.sources.whole import whole
 
 T = TypeVar("T")
+Ints = NDArray[np.int64]
+WINDOW = 256
+"""Positions that are measured in one piece of work."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """What the positions of a pipe's input have become, and of which pipe that was found out."""
+
+    counts: Ints
+    """Documents at each position."""
+    lengths: Ints
+    """Tokens of each document."""
+    pipe: str
+    path: str = ""
+    """The file that says so, if there is one: other processes read it, instead of being sent it."""
+    # Worked out once: every order that is opened asks for the first two, every snapshot for the last.
+    ends: Ints = field(init=False, repr=False)
+    """The first document behind each position."""
+    token_ends: Ints = field(init=False, repr=False)
+    """The first token behind each document."""
+    digest: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != 1 or self.lengths.ndim != 1 or int(self.counts.sum()) != len(self.lengths):
+            raise BadOption("a measurement has a number of documents for each position, and a length for each document")
+        if any(len(some) and int(some.min()) < 0 for some in (self.counts, self.lengths)):
+            raise BadOption("a measurement has no negative numbers")
+        object.__setattr__(self, "ends", np.cumsum(self.counts))
+        object.__setattr__(self, "token_ends", np.cumsum(self.lengths))
+        digest = blake2b(self.counts.tobytes(), digest_size=8)
+        digest.update(self.lengths.tobytes())
+        object.__setattr__(self, "digest", digest.hexdigest())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path:
+            return Measurement.load, (self.path, self.pipe.split())
+        return Measurement, (self.counts, self.lengths, self.pipe)
+
+    def save(self, path: str) -> None:
+        with whole(path, "wb") as file:
+            np.savez(file, counts=_small(self.counts), lengths=_small(self.lengths), pipe=np.array(self.pipe))
+
+    @classmethod
+    def load(cls, path: str, pipe: Sequence[str]) -> "Measurement":
+        """What `path` says, if that was measured with the pipe of this fingerprint."""
+        found = cls._load(path)
+        if found.pipe != " ".join(pipe):
+            raise BadOption(f"{path} was measured with another pipe: remove it to measure anew, or give another path")
+        return found
+
+    @classmethod
+    def _load(cls, path: str) -> "Measurement":
+        with open(path, "rb") as file:
+            stored = io.BytesIO(file.read())
+        try:
+            with np.load(stored, allow_pickle=False) as found:
+                counts, lengths, pipe = found["counts"], found["lengths"], found["pipe"]
+            if counts.dtype.kind != "u" or lengths.dtype.kind != "u" or pipe.dtype.kind != "U":
+                raise ValueError("its arrays are of other types")
+            return cls(counts.astype(np.int64), lengths.astype(np.int64), str(pipe), os.path.abspath(path))
+        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, BadOption) as error:
+            raise BadOption(f"{path} is no file that headrace.measure() wrote, or is damaged: {error}") from error
+
+
+def _small(numbers: Ints) -> NDArray[np.unsignedinteger[Any]]:
+    return numbers.astype(np.min_scalar_type(int(numbers.max()) if len(numbers) else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(NumberedOp[Any, tuple[Ints, Ints]]):
+    """For each window of positions: documents at each position, and tokens of each document."""
+
+    gathers = True
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+
+        def get(window: int) -> tuple[Ints, Ints]:
+            lists = gather_lists(inner, range(window * WINDOW, min((window + 1) * WINDOW, inner.length)), here)
+            lengths = [len(tokens_of(document)) for documents in lists for document in documents]
+            return np.array([len(documents) for documents in lists], np.int64), np.array(lengths, np.int64)
+
+        return Indexed(-(-inner.length // WINDOW), get)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured(NumberedOp[Any, Any]):
+    """The same documents, each by its number."""
+
+    measurement: Measurement
+    gathers = True
+    verb = "sized"
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        counts, lengths, ends = self.measurement.counts, self.measurement.lengths, self.measurement.ends
+        if len(counts) != inner.length:
+            raise BadOption(f"{len(counts)} positions were measured, and there are {inner.length}: measure() anew")
+        kept: tuple[int, list[Any]] = (-1, [])
+        """What was made of the position that was asked for last, where that is several documents."""
+
+        def check(number: int, position: int, documents: Sequence[Any]) -> Any:
+            many = int(counts[position])
+            if len(documents) == many:
+                document = documents[number - (int(ends[position]) - many)]
+                tokens = len(tokens_of(document))
+                if tokens == lengths[number]:
+                    return document
+                changed = f"document {number} has {tokens} tokens, and had {lengths[number]}"
+            else:
+                changed = f"position {position} gives {len(documents)} documents, and gave {many}"
+            raise BadOption(
+                f"{changed} when it was measured: measure() anew if data or tokenizer have changed; what is measured "
+                "must not depend on chance"
+            )
+
+        def get(number: int) -> Any:
+            nonlocal kept
+            position = int(np.searchsorted(ends, number, side="right"))
+            last, documents = kept
+            if last != position:
+                documents = inner.get(position)
+                if len(documents) > 1:
+                    kept = position, documents
+            place.at(here, number)
+            return check(number, position, documents)
+
+        found = Indexed(len(lengths), get)
+        if (many_below := inner.many) is not None:
+
+            def many(numbers: Sequence[int]) -> list[Any]:
+                positions = np.searchsorted(ends, numbers, side="right").tolist()
+                asked = list(dict.fromkeys(positions))
+                made = dict(zip(asked, many_below(asked), strict=True))
+                return [check(n, position, made[position]) for n, position in zip(numbers, positions, strict=True)]
+
+            found.many = many
+        until = self.measurement.token_ends
+        tokens = int(until[-1]) if len(until) else 0
+        found.lengths = Lengths(lambda some: lengths[some], tokens, self.identity(), ends=until)
+        return found
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return len(self.measurement.lengths)
+
+    def describe(self) -> str:
+        return f"sized({len(self.measurement.lengths)} documents of {len(self.measurement.counts)})"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("measured", self.measurement.digest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

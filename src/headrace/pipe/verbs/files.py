@@ -133,7 +133,7 @@ class FileVerbs(ArchiveVerbs, RemoteVerbs):
         return_path: bool = True,
     ) -> "Pipe[Any]":
         """Each line of each file, as (path, line)."""
-        from headrace.ops.text.readlines import ReadLines
+        from headrace.ops.text.text_lines import ReadLines
 
         return grow(self, ReadLines(skip_lines, strip_newline, decode, encoding, errors, return_path))
 

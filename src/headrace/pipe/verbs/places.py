@@ -38,7 +38,7 @@ class PlaceVerbs:
     def in_memory_cache(self, size: int | None = None) -> "Pipe[Any]":
         """What stands before runs once per process; `size` bounds the memory, in megabytes."""
         from headrace.ops.shape.in_memory_cache import InMemoryCache
-        from headrace.sources.cached import CachedTable
+        from headrace.sources.table import CachedTable
 
         if cast("Pipe[Any]", self).indexed(0, 0) is not None:
             return start(CachedTable(self, size))

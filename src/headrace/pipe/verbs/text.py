@@ -48,8 +48,7 @@ class TextVerbs:
     def sized(self, lengths: Sequence[int] | str | os.PathLike[str]) -> "Pipe[Any]":
         """The same documents, of which it is known how many tokens each has: one number for each, or the file that
         `headrace.measure()` has made of this pipe, which also knows what filters leave."""
-        from headrace.ops.text.measured import Measured, Measurement
-        from headrace.ops.text.sized import Sized
+        from headrace.ops.text.sized import Measured, Measurement, Sized
 
         if isinstance(lengths, str | os.PathLike):
             return grow(self, Measured(Measurement.load(os.fspath(lengths), cast("Pipe[Any]", self).fingerprint())))

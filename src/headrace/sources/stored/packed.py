@@ -9,16 +9,15 @@ files, make members. Brotli and Snappy, which MDS has too, know no members: a fi
 
 import bz2
 import zlib
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from headrace.sources.extra import need
-from headrace.sources.stored.form import DamagedFile, FileState, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans, StoredFormat
+from headrace.tables.cache import Cache
 
 HELD = 256 << 20
 """Bytes of unpacked pieces that a process keeps."""
@@ -82,12 +81,10 @@ class PiecesFile(OpenFile):
         raise NotImplementedError
 
     def piece(self, number: int) -> Any:
-        key = (self.path, self.state, number)
-        found = _pieces.get(key)
-        if found is None:
-            found, size = self.load(number)
-            _pieces.keep(key, found, size)
-        return found
+        return _pieces.get((self.path, self.state, number), 0, lambda _: self.load(number))
+
+
+_pieces: Cache[Any] = Cache(HELD)
 
 
 class UnpackedFile(PiecesFile):
@@ -153,34 +150,6 @@ class UnpackedFile(PiecesFile):
         return known if known is not None else len(unpack(OpenFile.read(self, start, size), self.path, start))
 
 
-class _KeptPieces:
-    """The pieces of all files."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, FileState, int], tuple[Any, int]] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
-
-    def get(self, key: tuple[str, FileState, int]) -> Any:
-        with self._lock:
-            found = self._kept.get(key)
-            if found is None:
-                return None
-            self._kept.move_to_end(key)
-            return found[0]
-
-    def keep(self, key: tuple[str, FileState, int], piece: object, size: int) -> None:
-        with self._lock:
-            if key not in self._kept:
-                self._bytes += size
-            self._kept[key] = piece, size
-            while self._bytes > HELD and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1][1]
-
-
-_pieces = _KeptPieces()
-
-
 def _is_one_member(path: str) -> bool:
     return path.lower().endswith((BROTLI, SNAPPY))
 
@@ -207,15 +176,7 @@ def unpack(data: bytes, path: str, start: int) -> bytes:
         ) from None
 
 
-class _Unpacker(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
-def _member_end(file: OpenFile, start: int, unpacker: _Unpacker) -> int:
+def _member_end(file: OpenFile, start: int, unpacker: "zlib._Decompress | bz2.BZ2Decompressor") -> int:
     """The first byte after a member of gzip or bzip2. Only unpacking it tells."""
     at = start
     while not unpacker.eof:
