@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace import Loader, Pipe, World
 from headrace.engine.equal_steps import EqualSteps
 from headrace.engine.feeds.positions import Position
-from headrace.engine.places import RunPlace, RunView, VotedPlace
+from headrace.engine.places import Running, RunPlace, VotedPlace
 from headrace.engine.voting import HANDFUL, StepVotes
 from headrace.errors import BadOption, Closed, RanksDisagree, WorkerStuck
 from headrace.ranks import vote as votes
@@ -27,6 +27,8 @@ from tests.ranks.together import Meeting, Seat, together
 
 class Source(Iterator[int]):
     """0, 1, 2 ... up to a length, or up to an error."""
+
+    sound = True
 
     def __init__(self, length: int, fails: int | None = None) -> None:
         self.at = 0
@@ -44,17 +46,17 @@ class Source(Iterator[int]):
     def place(self) -> RunPlace:
         return RunPlace(Position(self.at))
 
-    def run(self) -> RunView:
-        return RunView(self, self.place, lambda: None, lambda: True)
+    def mask(self) -> None:
+        return None
 
 
-def never_again(at: RunPlace) -> RunView:
+def never_again(at: RunPlace) -> Running:
     raise AssertionError("what is left of a stream cannot be dealt anew")
 
 
 def vote(thread: VoteThread, source: Source, handful: int = HANDFUL, epoch: int = 0) -> tuple[EqualSteps, StepVotes]:
     steps = StepVotes(thread.begin(epoch), 0, handful=handful)
-    return EqualSteps(steps, source.run(), never_again), steps
+    return EqualSteps(steps, source, never_again), steps
 
 
 def ranks_do(ranks: int, body: Callable[[int, VoteThread], Any]) -> list[Any]:
@@ -89,7 +91,7 @@ def test_all_ranks_make_as_many_steps_as_the_shortest_and_know_where_all_stand(
     def body(rank: int, thread: VoteThread) -> Any:
         source = Source(lengths[rank])
         steps = StepVotes(thread.begin(0), rank, handful=handful)
-        samples = EqualSteps(steps, source.run(), never_again)
+        samples = EqualSteps(steps, source, never_again)
         got = []
         for sample in samples:
             got.append(sample)
@@ -233,7 +235,7 @@ class Recorded:
 
 def test_a_vote_is_cast_a_handful_of_steps_before_its_answer_is_needed() -> None:
     poll, source = Recorded(), Source(18)
-    samples = EqualSteps(StepVotes(poll, 0), source.run(), never_again)
+    samples = EqualSteps(StepVotes(poll, 0), source, never_again)
     for sample in samples:
         poll.events.append(str(sample))
     assert ", ".join(poll.events) == (

@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.engine.delivery import Delivery
 from headrace.engine.feeds.place import Feed
-from headrace.engine.places import EpochPlace, LastMask, RunPlace, RunView, plain_epoch_place
+from headrace.engine.places import EpochPlace, LastMask, Running, RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
@@ -28,7 +28,6 @@ from headrace.engine.workers.protocol import Workers
 from headrace.errors import Closed, HeadraceError, warn_once
 from headrace.observe.meter import Meter
 from headrace.op import place as here
-from headrace.pipe.cursor import Cursor
 from headrace.plan.world import World
 from headrace.tracebacks import shortened
 
@@ -44,7 +43,7 @@ class Watched(Protocol):
         """Nobody will ask for more."""
 
 
-StartWatch = Callable[[RunView, Callable[[RunPlace], RunView]], Watched]
+StartWatch = Callable[[Running, Callable[[RunPlace], Running]], Watched]
 """A run, and how to begin another one at a place -> the samples, as far as they are wanted."""
 CAPTURE = 64
 """Where ops in the consumer stand is noted once in so many batches: in between, the batches since are counted."""
@@ -77,7 +76,8 @@ class Epoch(Iterator[T], Generic[T]):
         self._world = world
         self._ends = ends
         self._first = first
-        self._tail: Cursor | None = None
+        self._tailed = bool(pool.program.tail)
+        """Some ops run in the consumer, on top of the run."""
         self._closed = False
         self._workers: Workers | None = None
         self.after_each: Callable[[bool], None] | None = None
@@ -105,12 +105,12 @@ class Epoch(Iterator[T], Generic[T]):
         self._open(at)
         self._previous = self._last
         """The same of the batch before that."""
-        self._captured = (0, self._live())
+        self._captured = (0, self.now())
         """With ops in the consumer: after so many batches they stood there."""
         self._behind: tuple[int, RunPlace] | None = None
         """The same, where they went on behind a batch that failed."""
         self._clean = True
-        """With ops in the consumer: `_live()` is where the caller is."""
+        """With ops in the consumer: `now()` is where the caller is."""
 
     def _open(self, at: RunPlace | None) -> None:
         self._workers = self._pool.take()
@@ -123,24 +123,19 @@ class Epoch(Iterator[T], Generic[T]):
 
     def _build(self, at: RunPlace | None) -> None:
         """A run at this place, with the ops of the consumer on top of it."""
-        program = self._pool.program
-        self._samples: Iterator[Any]
-        if program.tail:
-            from headrace.engine.tail import LentTail, TailOpening, draws
+        self._source: Running
+        if self._tailed:
+            from headrace.engine.tail import Tail
 
-            self._tail = TailOpening(self).open(program.pipe, None if at is None else at.cursors())
-            self._samples = LentTail(self._tail) if draws(self._pool) else self._tail
+            self._source = Tail(self, at)
         else:
-            self._run = self._samples = self._begin(at)
+            self._run = self._source = self._begin(at)
+        self._samples: Iterator[Any] = self._source
         self._last: tuple[Delivery, int] = (self._run.delivery, 0)
         """Of the batch handed out last: its ticket, and how many outputs of that are gone with it."""
         if self._watch is not None:
-            # (With a tail this object is part of a circle anyway; without, it ends when nobody holds it any more.)
-            mask = self._run.mask if self._tail is None else self.mask
-            place = self._run.place if self._tail is None else self._live
-            run, again = self._run, partial(_again, weakref.ref(self))
-            sound = (lambda: run.sound) if self._tail is None else (lambda: self._run.sound)
-            self._samples = self._watched = self._watch(RunView(self._samples, place, mask, sound), again)
+            # (Weak: without a tail, which makes a circle anyway, this object ends when nobody holds it any more.)
+            self._samples = self._watched = self._watch(self._source, partial(_again, weakref.ref(self)))
 
     def _begin(self, at: RunPlace | None, turn: int = 0) -> Run:
         assert self._workers is not None
@@ -180,9 +175,9 @@ class Epoch(Iterator[T], Generic[T]):
 
     def _next(self) -> T:
         try:
-            if self._tail is not None:
+            if self._tailed:
                 if self._clean and self.received - self._captured[0] >= CAPTURE:
-                    self._captured, self._behind = (self.received, self._live()), None
+                    self._captured, self._behind = (self.received, self.now()), None
                 self._clean = False
             sample = next(self._samples)
             run = self._run
@@ -218,7 +213,7 @@ class Epoch(Iterator[T], Generic[T]):
         run.failed = False
         ours = isinstance(error, HeadraceError)
         alive = failed and run.sound and self._watch is None and not ours
-        if alive and (self._tail is None or self._go_on_behind()):
+        if alive and (not self._tailed or self._go_on_behind()):
             return
         self._why = _broken_off(f"it was ended by {type(error).__name__}")
         self.close(discard=not ours)
@@ -227,7 +222,7 @@ class Epoch(Iterator[T], Generic[T]):
         """An error has ended the ops in the consumer: open them again behind it, unless they held samples."""
         if not all(node.op.quiet for node in self._pool.program.tail):
             return False
-        at = self._live()
+        at = self.now()
         self._run.abandon()
         self._build(at)
         self._behind = (self.handed, at)
@@ -264,6 +259,10 @@ class Epoch(Iterator[T], Generic[T]):
         """Who runs it; None at its end."""
         return self._workers
 
+    def now(self) -> RunPlace:
+        """Where the run is, and the ops on top of it: behind the batch that was handed out last, or that failed."""
+        return self._source.place()
+
     def start(self) -> None:
         """Send the first work out now, without waiting for the first batch to be asked for."""
         self._run.start()
@@ -290,7 +289,7 @@ class Epoch(Iterator[T], Generic[T]):
     def move_to(self, change: Callable[[], Pool]) -> None:
         """The same with the workers of a pool that `change` makes; up to here its program is the same."""
         # (By way of plain data: an op that cannot say where it stands is refused here, before anything is left.)
-        at = RunPlace.read(plain_epoch_place(self._live())).fit(self._pool.program)
+        at = RunPlace.read(plain_epoch_place(self.now())).fit(self._pool.program)
         self._run.abandon()
         self._give_back()
         self._pool = change()
@@ -301,20 +300,14 @@ class Epoch(Iterator[T], Generic[T]):
         """Ranks settle among themselves how far it goes."""
         return self._watch is not None
 
-    def _live(self) -> RunPlace:
-        """Where the run is now, and the ops on top of it."""
-        if self._tail is None:
-            return self._run.place()
-        return RunPlace.under(self._tail.state(), len(self._pool.program.tail))
-
     def state(self, ahead: bool = False) -> RunPlace:
         """Where this process stands: after the batch that was received last, or `ahead`, after the one handed out."""
         count = self.handed if ahead else self.received
-        if self._tail is None:
+        if not self._tailed:
             delivery, taken = self._last if count == self.handed else self._previous
             return delivery.place(taken)
         if self._clean and count == self.handed and not self._closed:
-            return self._live()
+            return self.now()
         before, place = self._captured
         if self._behind is not None and count > self._behind[0]:
             before, place = self._behind
@@ -381,10 +374,10 @@ def _broken_off(why: str) -> str:
     )
 
 
-def _again(epoch: "weakref.ref[Epoch[Any]]", at: RunPlace) -> RunView:
+def _again(epoch: "weakref.ref[Epoch[Any]]", at: RunPlace) -> Running:
     """Another run of an epoch without ops in the consumer, from a place that its ranks have agreed on."""
     its = epoch()
     assert its is not None
     its._run.abandon()
-    its._run = run = its._begin(at)
-    return RunView(run, run.place, run.mask, lambda: run.sound)
+    its._run = its._source = its._begin(at)
+    return its._run

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headrace.engine.places import RunPlace, RunView
+from headrace.engine.places import Running, RunPlace
 from headrace.engine.voting import Granted, Mask, StepVotes, Vote
 from headrace.errors import BadPipe, HeadraceError
 
@@ -41,7 +41,7 @@ class _Handful:
 class EqualSteps(Iterator[Any]):
     """The samples of a run, as far as every rank can follow; `again` is another run, from a place on."""
 
-    def __init__(self, votes: StepVotes, run: RunView, again: Callable[[RunPlace], RunView]) -> None:
+    def __init__(self, votes: StepVotes, run: Running, again: Callable[[RunPlace], Running]) -> None:
         self._again = again
         self._votes = votes
         self._error: Exception | None = None
@@ -50,8 +50,8 @@ class EqualSteps(Iterator[Any]):
         """What this rank could not deliver."""
         self._begin_deal(run)
 
-    def _begin_deal(self, run: RunView) -> None:
-        self._source, self._place, self._mask, self._sound = run
+    def _begin_deal(self, run: Running) -> None:
+        self._run = run
         self._held: deque[tuple[Any, Mask]] = deque()
         self._handfuls: deque[_Handful] = deque()
         """Those that are voted on or being pulled, oldest first."""
@@ -114,22 +114,22 @@ class EqualSteps(Iterator[Any]):
         """Get the next batch, if there is one; with the last of a handful, vote."""
         votes = self._votes
         if not self._handfuls or self._handfuls[-1].vote is not None:
-            self._handfuls.append(_Handful(None if votes.each_step else self._place()))
+            self._handfuls.append(_Handful(None if votes.each_step else self._run.place()))
         handful = self._handfuls[-1]
         if not self._dry:
             try:
-                sample = next(self._source)
+                sample = next(self._run)
             except StopIteration:
                 self._dry = True
             except Exception as error:
-                if not isinstance(error, HeadraceError) and not self._sound():
+                if not isinstance(error, HeadraceError) and not self._run.sound:
                     raise  # out of the middle of the loop: a signal handler's, and it is not for later
                 self._dry, self._error = True, error
             else:
-                self._held.append((sample, self._mask() if votes.masks else None))
+                self._held.append((sample, self._run.mask() if votes.masks else None))
                 handful.ready += 1
                 if votes.each_step:
-                    handful.after.append(self._place())
+                    handful.after.append(self._run.place())
         handful.room += 1
         self._ahead += 1
         if handful.room == votes.handful:
@@ -156,7 +156,7 @@ class EqualSteps(Iterator[Any]):
                 "before the place where ranks part"
             )
         size = self._votes.size or _one
-        self.surplus = sum(size(sample) for sample, _ in self._held) + sum(size(sample) for sample in self._source)
+        self.surplus = sum(size(sample) for sample, _ in self._held) + sum(size(sample) for sample in self._run)
         if self.surplus:
             log.warning(
                 "%d %s of this rank are left out, because another rank has no more; "

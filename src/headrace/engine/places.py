@@ -7,9 +7,9 @@
 None stands for the start of an epoch. Plain data is read piece by piece before anything is run from it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from headrace.engine.feeds.place import Place
 from headrace.engine.plain import Json, PlainRecord, brief, kind_of, plain
@@ -142,16 +142,20 @@ class LastMask(Protocol):
     mask: list[bool] | None
 
 
-class RunView(NamedTuple):
-    """A run, for whoever stands between it and the user: its samples, where it stands, the mask of the last one.
+class Running(Protocol):
+    """A run, or one with ops of the consumer on top of it, for whoever stands between it and the user."""
 
-    It is `sound` unless an exception came out of the middle of the loop.
-    """
+    def __iter__(self) -> Iterator[Any]: ...
+    def __next__(self) -> Any: ...
+    def place(self) -> RunPlace:
+        """Where it stands."""
 
-    samples: Iterator[Any]
-    place: Callable[[], RunPlace]
-    mask: Callable[[], list[bool] | None]
-    sound: Callable[[], bool]
+    def mask(self) -> list[bool] | None:
+        """Which samples of the batch delivered last are real, where some only fill it."""
+
+    @property
+    def sound(self) -> bool:
+        """Unless an exception came out of the middle of the loop."""
 
 
 def read_epoch_place(value: object) -> EpochPlace | None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.places import RunPlace
-from headrace.engine.pool import Pool
 from headrace.observe.meter import RUN
 from headrace.op import InputCursor
 from headrace.pipe.cursor import Opening
@@ -16,28 +16,39 @@ if TYPE_CHECKING:
     from headrace.engine.epoch import Epoch
 
 
-def draws(pool: Pool) -> bool:
-    """Whether user code runs in the tail, and may draw from the global generators. (Threads never touch them.)"""
-    return pool.program.keyed and pool.policy.kind != "thread" and any(node.op.user for node in pool.program.tail)
+class Tail(Iterator[Any]):
+    """The tail on top of a run of an epoch, in whose place it stands."""
 
-
-class LentTail(Iterator[Any]):
-    """The tail, with the user's generators put aside while it runs."""
-
-    def __init__(self, tail: Iterator[Any]) -> None:
-        self._tail = tail
-        self._borrowed = BorrowedGlobals()
+    def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None) -> None:
+        program, policy = epoch._pool.program, epoch._pool.policy
+        # Whether user code runs here, and may draw from the global generators. (Threads never touch them.)
+        draws = program.keyed and policy.kind != "thread" and any(node.op.user for node in program.tail)
+        self._epoch = epoch
+        self._depth = len(program.tail)
+        self._cursor = _Opening(epoch, draws).open(program.pipe, None if at is None else at.cursors())
+        # The user's generators are put aside while it runs.
+        self._next = partial(BorrowedGlobals().run, self._cursor.__next__) if draws else self._cursor.__next__
 
     def __next__(self) -> Any:
-        return self._borrowed.run(self._tail.__next__)
+        return self._next()
+
+    def place(self) -> RunPlace:
+        return RunPlace.under(self._cursor.state(), self._depth)
+
+    def mask(self) -> list[bool] | None:
+        return self._epoch._run.mask()
+
+    @property
+    def sound(self) -> bool:
+        return self._epoch._run.sound
 
 
-class TailOpening(Opening):
+class _Opening(Opening):
     """Opens the ops that run in the consumer on top of a run."""
 
-    def __init__(self, epoch: "Epoch[Any]") -> None:
+    def __init__(self, epoch: "Epoch[Any]", draws: bool) -> None:
         program = epoch._pool.program
-        seeding = seed_globals if draws(epoch._pool) else None
+        seeding = seed_globals if draws else None
         super().__init__(
             program.pipe.ordinals(), program.seed, epoch.epoch, seed_globals=seeding, clock=epoch._meter.tail
         )
