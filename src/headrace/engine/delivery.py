@@ -19,45 +19,21 @@ from headrace.engine.wire.messages import Reply, Ticket
 from headrace.memory.arena import Arena
 
 
-class Delivery:
-    """A ticket whose outputs are being handed out; it can say where the epoch stands after so many of them."""
-
-    __slots__ = ("_feed", "_kept", "many", "ticket")
-
-    def __init__(self, feed: Feed, ticket: Ticket, kept: tuple[int, int]) -> None:
-        self._feed = feed
-        """Of the last stage."""
-        self.ticket: Ticket | None = ticket
-        self._kept = kept
-        """Samples left out before it and with it, of those that whoever goes on from there will not meet again."""
-        self.many = 1
-        """How many outputs it has."""
-
-    def place(self, taken: int) -> RunPlace:
-        assert self.ticket is not None
-        if taken >= self.many:
-            return RunPlace(self._feed.at(self.ticket.after), 0, self._kept[1])
-        return RunPlace(self._feed.at(self.ticket.before), taken, self._kept[0])
-
-
-class Beginning(Delivery):
-    """Before the first ticket."""
-
-    __slots__ = ("_start",)
-
-    def __init__(self, at: RunPlace) -> None:
-        self.ticket, self._start = None, at
-
-    def place(self, taken: int) -> RunPlace:
-        return self._start
-
-
-class _Now(NamedTuple):
-    """A mark of where the epoch stands, what is ahead of that, and how many samples earlier stages have left out."""
+class Overtaking(NamedTuple):
+    """A mark of where the epoch stands, what is ahead of that, and how many samples were left out before."""
 
     mark: object
     ahead: Overtaken | None
     kept: int
+
+
+def stands(feed: Feed, ticket: Ticket, taken: int) -> RunPlace:
+    """Where the epoch stands after so many outputs of a ticket of its last stage, whose feed this is."""
+    after = taken >= ticket.many
+    mark, kept, ahead = ticket.after if after else ticket.before, ticket.kept[after], None
+    if isinstance(mark, Overtaking):
+        mark, ahead, kept = mark
+    return RunPlace(None if mark is None else feed.at(mark), 0 if after else taken, kept, ahead=ahead)
 
 
 class AnyOrder:
@@ -70,52 +46,35 @@ class AnyOrder:
         self._begun: dict[int, Ticket] = {}
         """By their order: issued, and not delivered."""
         self._oldest = 0
-        self._now = _Now(at.place, at.ahead, 0)
+        self._last = -1
+        """The ticket issued last."""
+        self._now = self._end = Overtaking(at.place, at.ahead, 0)
+        """Where the epoch stands; where it does when all that are issued are delivered."""
 
     def begins(self, ticket: Ticket) -> bool:
         """Take note of a ticket that is issued; False if it was delivered before the epoch went on here."""
-        self._begun[ticket.order] = self._last = ticket
+        self._begun[ticket.order] = ticket
+        self._last, self._end = ticket.order, Overtaking(ticket.after, None, ticket.kept[1])
         return ticket.order not in self._gone
 
-    def delivery(self, feed: Feed, ticket: Ticket, kept: tuple[int, int]) -> Delivery:
-        """This ticket is being delivered."""
+    def delivers(self, ticket: Ticket, kept: tuple[int, int]) -> None:
+        """This ticket is being delivered: its marks are those of the epoch until then and after that."""
         del self._begun[ticket.order]
         if ticket.order >= self._oldest:
             self._gone.add(ticket.order)
         # (Not past those that are not issued yet: where they stand is not known.)
-        while self._oldest in self._gone and self._oldest <= self._last.order:
+        while self._oldest in self._gone and self._oldest <= self._last:
             self._gone.remove(self._oldest)
             self._oldest += 1
         ahead = None
         if self._gone:
             ahead = Overtaken(self._size, tuple(sorted(order - self._oldest for order in self._gone)))
         oldest = self._begun.get(self._oldest)
-        then = (
-            _Now(self._last.after, ahead, self._last.kept[1])
-            if oldest is None
-            else _Now(oldest.before, ahead, oldest.kept[0])
-        )
-        until, self._now = self._now, then
-        return OutOfOrder(feed, ticket, kept, until, then)
-
-
-class OutOfOrder(Delivery):
-    """A ticket that may have come before its turn."""
-
-    __slots__ = ("_then", "_until")
-
-    def __init__(self, feed: Feed, ticket: Ticket, kept: tuple[int, int], until: _Now, then: _Now) -> None:
-        super().__init__(feed, ticket, (kept[0] - ticket.kept[0], kept[1] - ticket.kept[1]))
-        self._until = until
-        """Where the epoch stands until it is delivered,"""
-        self._then = then
-        """and after that."""
-
-    def place(self, taken: int) -> RunPlace:
-        delivered = taken >= self.many
-        mark, ahead, kept = self._then if delivered else self._until
-        place = None if mark is None else self._feed.at(mark)
-        return RunPlace(place, 0, kept + self._kept[delivered], ahead=ahead)
+        then = self._end if oldest is None else Overtaking(oldest.before, None, oldest.kept[0])
+        until, self._now = self._now, then._replace(ahead=ahead)
+        before, after = kept[0] - ticket.kept[0], kept[1] - ticket.kept[1]
+        ticket.before = until._replace(kept=until.kept + before)
+        ticket.after = self._now._replace(kept=self._now.kept + after)
 
 
 def no_stop(error: BaseException) -> BaseException:

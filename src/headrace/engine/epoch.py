@@ -18,12 +18,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from headrace.engine.delivery import Delivery
 from headrace.engine.feeds.place import Feed
 from headrace.engine.places import EpochPlace, LastMask, Running, RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
+from headrace.engine.wire.messages import Ticket
 from headrace.engine.workers.protocol import Workers
 from headrace.errors import Closed, HeadraceError, warn_once
 from headrace.observe.meter import Meter
@@ -131,7 +131,7 @@ class Epoch(Iterator[T], Generic[T]):
         else:
             self._run = self._source = self._begin(at)
         self._samples: Iterator[Any] = self._source
-        self._last: tuple[Delivery, int] = (self._run.delivery, 0)
+        self._last: tuple[Run, Ticket | None, int] = (self._run, self._run.ticket, 0)
         """Of the batch handed out last: its ticket, and how many outputs of that are gone with it."""
         if self._watch is not None:
             # (Weak: without a tail, which makes a circle anyway, this object ends when nobody holds it any more.)
@@ -156,7 +156,7 @@ class Epoch(Iterator[T], Generic[T]):
 
     def take(self) -> T:
         """The next batch. It counts as delivered when whoever calls this says so: `epoch.received = epoch.handed`."""
-        if not self._reading.acquire(blocking=False):
+        if not self._reading.acquire(False):
             raise RuntimeError(
                 "this iterator is being read by another thread; give each thread an iterator of its own, iter(loader), "
                 "or let one thread read and hand on"
@@ -183,7 +183,7 @@ class Epoch(Iterator[T], Generic[T]):
             run = self._run
             # (No call between these: they happen together or not at all.)
             self._previous = self._last
-            self._last = (run.delivery, run.taken)
+            self._last = (run, run.ticket, run.taken)
             self.handed += 1
             self._clean = True
             self._meter.batches += 1
@@ -247,7 +247,7 @@ class Epoch(Iterator[T], Generic[T]):
 
         Of listed items the list is opened again, at this one.
         """
-        at = self._run.delivery.place(0)
+        at = self._run.place_at(self._run.ticket, 0)
         self.pass_over(stay=True)
         last = self._last
         self._run.abandon()
@@ -304,8 +304,8 @@ class Epoch(Iterator[T], Generic[T]):
         """Where this process stands: after the batch that was received last, or `ahead`, after the one handed out."""
         count = self.handed if ahead else self.received
         if not self._tailed:
-            delivery, taken = self._last if count == self.handed else self._previous
-            return delivery.place(taken)
+            run, ticket, taken = self._last if count == self.handed else self._previous
+            return run.place_at(ticket, taken)
         if self._clean and count == self.handed and not self._closed:
             return self.now()
         before, place = self._captured

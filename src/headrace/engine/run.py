@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from headrace.engine.delivery import AnyOrder, Beginning, Delivery, no_stop, open_many
+from headrace.engine.delivery import AnyOrder, no_stop, open_many, stands
 from headrace.engine.feeds.block import Assembled, Block, Entry
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
@@ -75,8 +75,9 @@ class Run:
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
-        self.delivery: Delivery = Beginning(at)
-        """The ticket that was opened last, and"""
+        self._began = at
+        self.ticket: Ticket | None = None
+        """The one that was opened last, and"""
         self.taken = 0
         """how many of its outputs have been handed out."""
         self.failed = False
@@ -122,8 +123,12 @@ class Run:
             self._delivered += 1
             if self.workers.concurrent and (not self.workers.rest or time.perf_counter() > self._looked):
                 self._keep_busy()
-            delivery = Delivery if self._any is None else self._any.delivery
-            self.delivery, self.taken = delivery(self._feeds[-1], item.ticket, item.kept), 0
+            ticket = item.ticket
+            if self._any is None:
+                ticket.kept = item.kept
+            else:
+                self._any.delivers(ticket, item.kept)
+            self.ticket, self.taken, ticket.many = ticket, 0, 1
             self.skipped = item.skips
             if item.error is not None:
                 self._raise(item)
@@ -135,14 +140,14 @@ class Run:
             except Exception:  # what came cannot be unpickled here
                 self.failed = True
                 raise
-            self.delivery.many = len(outputs)
+            ticket.many = len(outputs)
             self._outputs = iter(outputs)
 
     def _raise(self, item: Reply | Assembled) -> NoReturn:
         """The error of a ticket, where its results would come."""
         error, item.error, item.ticket.error = item.error, None, None
         assert error is not None
-        self.delivery.many = 0
+        item.ticket.many = 0
         self.failed = True
         try:
             raise no_stop(error)
@@ -301,16 +306,16 @@ class Run:
                 self._ready.append(reply)
                 self._expect[stage] += 1
             return
-        feed = self._feeds[stage]
+        feed, singly = self._feeds[stage], self._singly[stage]
         any_order = feed.streamed and stage == self._last and not self.policy.ordered
         while window if any_order else self._expect[stage] in window:
             reply = window.pop(min(window) if any_order else self._expect[stage])
-            divided = self._singly[stage].divides(feed, reply)
             if reply.error is not None:
+                divided = singly.divides(feed, reply)
                 self.let_go(reply.ticket)
-            if divided:
-                break
-            if not self._singly[stage].goes_on(reply):
+                if divided:
+                    break
+            if singly.running is None or not singly.goes_on(reply):
                 self._expect[stage] += 1
             elif stage == self._last:
                 self._delivered -= 1  # all parts of a block have one place in the window
@@ -362,12 +367,15 @@ class Run:
 
     def place(self) -> RunPlace:
         """Where the epoch stands: at the ticket at hand, with so many of its outputs gone."""
-        return self.delivery.place(self.taken)
+        return self.place_at(self.ticket, self.taken)
+
+    def place_at(self, ticket: Ticket | None, taken: int) -> RunPlace:
+        """The same of any ticket; before the first one there is None."""
+        return self._began if ticket is None else stands(self._feeds[-1], ticket, taken)
 
     def mask(self) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
-        ticket = self.delivery.ticket
-        return None if ticket is None else self._feeds[ticket.stage].mask(ticket)
+        return None if self.ticket is None else self._feeds[-1].mask(self.ticket)
 
     def abandon(self) -> None:
         """Nobody will ask for more."""

@@ -19,14 +19,15 @@ class Singly:
 
     def __init__(self) -> None:
         self._left: deque[Ticket] = deque()
-        self._running: Ticket | None = None
+        self.running: Ticket | None = None
+        """The part that is being run."""
         self._failed: BaseException | None = None
         self.waiting: Ticket | None = None
         """A ticket that nobody has taken yet."""
 
     def divides(self, feed: Feed, reply: Reply) -> bool:
-        """Whether this reply is an error of a block, which is run again in parts now."""
-        if reply.error is None or reply.ticket is self._running or isinstance(reply.error, HeadraceError):
+        """Whether this error is one of a block, which is run again in parts now."""
+        if reply.ticket is self.running or isinstance(reply.error, HeadraceError):
             return False
         parts = feed.singly(reply.ticket)
         if not parts:
@@ -40,7 +41,7 @@ class Singly:
 
     def goes_on(self, reply: Reply) -> bool:
         """Whether more comes behind this part of a block: that is the next ticket now."""
-        if reply.ticket is not self._running:
+        if reply.ticket is not self.running:
             return False
         if reply.error is not None:
             self._failed = None
@@ -49,8 +50,8 @@ class Singly:
             return True
         if self._failed is not None:
             log.warning("an error did not come again when its samples were run one by one: %r", self._failed)
-        self._running = self._failed = None
+        self.running = self._failed = None
         return False
 
     def _next(self) -> None:
-        self._running = self.waiting = self._left.popleft()
+        self.running = self.waiting = self._left.popleft()

@@ -105,7 +105,7 @@ class Batches(Feed):
         return Position(self.share.delivered(mark))
 
     def mask(self, ticket: Ticket) -> list[bool] | None:
-        block = self.share.block(ticket.before)
+        block = self.share.block((ticket.number - self._before) // self.share.ranks)
         return block.mask() if block.filled else None
 
 

@@ -135,9 +135,11 @@ class Ticket:
     """One unit of work."""
 
     __slots__ = (
-        "after", "avoid", "before", "blocks", "epoch", "error", "home", "kept", "number", "order", "owner", "payload",
-        "pin", "seq", "skips", "slot", "stage", "strand",
+        "after", "avoid", "before", "blocks", "epoch", "error", "home", "kept", "many", "number", "order", "owner",
+        "payload", "pin", "seq", "skips", "slot", "stage", "strand",
     )  # fmt: skip
+    many: int
+    """How many outputs came of it; known when it is delivered."""
 
     def __init__(self, owner: Owner | None, stage: int, epoch: int, number: int, payload: Any) -> None:
         self.owner = owner
