@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace import Loader, Pipe, World
 from headrace.engine.equal_steps import EqualSteps
 from headrace.engine.feeds.positions import Position
-from headrace.engine.places import Running, RunPlace, VotedPlace
+from headrace.engine.places import RunningEpoch, RunPlace, VotedPlace
 from headrace.engine.voting import HANDFUL, StepVotes
 from headrace.errors import BadOption, Closed, RanksDisagree, WorkerStuck
 from headrace.ranks import vote as votes
@@ -50,7 +50,7 @@ class Source(Iterator[int]):
         return None
 
 
-def never_again(at: RunPlace) -> Running:
+def never_again(at: RunPlace) -> RunningEpoch:
     raise AssertionError("what is left of a stream cannot be dealt anew")
 
 

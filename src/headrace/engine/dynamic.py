@@ -11,7 +11,7 @@ from headrace.engine.feeds.counter import BlocksLeft, Finished, Taken, merged
 from headrace.engine.feeds.dealt import Deal, Dealt
 from headrace.engine.feeds.place import Feed
 from headrace.engine.feeds.regrouped import Regrouped
-from headrace.engine.places import Running, RunPlace
+from headrace.engine.places import RunningEpoch, RunPlace
 from headrace.engine.program import Program
 from headrace.errors import BadPipe
 from headrace.op import Each
@@ -79,7 +79,7 @@ class Dynamic:
             # Random values hang on the number: it is the one that a batch of these samples has in any run.
             yield Deal(first // self._size, payload, ticket, ticket + 1, self._blocks.skip(block))
 
-    def watch(self, run: Running, again: object) -> "Told":
+    def watch(self, run: RunningEpoch, again: object) -> "Told":
         return Told(self, run)
 
     def note_end(self) -> None:
@@ -139,7 +139,7 @@ class Dynamic:
 class Told(Iterator[Any]):
     """The samples of a run; the other ranks are told of each block that is finished."""
 
-    def __init__(self, dynamic: Dynamic, run: Running) -> None:
+    def __init__(self, dynamic: Dynamic, run: RunningEpoch) -> None:
         self._dynamic = dynamic
         self._run = run
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.engine.feeds.place import Feed
-from headrace.engine.places import EpochPlace, LastMask, Running, RunPlace, plain_epoch_place
+from headrace.engine.places import EpochPlace, LastMask, RunningEpoch, RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.run import Run
@@ -43,7 +43,7 @@ class Watched(Protocol):
         """Nobody will ask for more."""
 
 
-StartWatch = Callable[[Running, Callable[[RunPlace], Running]], Watched]
+StartWatch = Callable[[RunningEpoch, Callable[[RunPlace], RunningEpoch]], Watched]
 """A run, and how to begin another one at a place -> the samples, as far as they are wanted."""
 CAPTURE = 64
 """Where ops in the consumer stand is noted once in so many batches: in between, the batches since are counted."""
@@ -123,7 +123,7 @@ class Epoch(Iterator[T], Generic[T]):
 
     def _build(self, at: RunPlace | None) -> None:
         """A run at this place, with the ops of the consumer on top of it."""
-        self._source: Running
+        self._source: RunningEpoch
         if self._tailed:
             from headrace.engine.tail import Tail
 
@@ -265,7 +265,7 @@ class Epoch(Iterator[T], Generic[T]):
 
     def start(self) -> None:
         """Send the first work out now, without waiting for the first batch to be asked for."""
-        self._run.start()
+        self._run.keep_busy()
 
     def wait(self) -> None:
         """Until the next batch is there, without taking it; what is wrong with the workers is raised."""
@@ -374,7 +374,7 @@ def _broken_off(why: str) -> str:
     )
 
 
-def _again(epoch: "weakref.ref[Epoch[Any]]", at: RunPlace) -> Running:
+def _again(epoch: "weakref.ref[Epoch[Any]]", at: RunPlace) -> RunningEpoch:
     """Another run of an epoch without ops in the consumer, from a place that its ranks have agreed on."""
     its = epoch()
     assert its is not None

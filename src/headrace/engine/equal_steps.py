@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headrace.engine.places import Running, RunPlace
+from headrace.engine.places import RunningEpoch, RunPlace
 from headrace.engine.voting import Granted, Mask, StepVotes, Vote
 from headrace.errors import BadPipe, HeadraceError
 
@@ -41,7 +41,7 @@ class _Handful:
 class EqualSteps(Iterator[Any]):
     """The samples of a run, as far as every rank can follow; `again` is another run, from a place on."""
 
-    def __init__(self, votes: StepVotes, run: Running, again: Callable[[RunPlace], Running]) -> None:
+    def __init__(self, votes: StepVotes, run: RunningEpoch, again: Callable[[RunPlace], RunningEpoch]) -> None:
         self._again = again
         self._votes = votes
         self._error: Exception | None = None
@@ -50,7 +50,7 @@ class EqualSteps(Iterator[Any]):
         """What this rank could not deliver."""
         self._begin_deal(run)
 
-    def _begin_deal(self, run: Running) -> None:
+    def _begin_deal(self, run: RunningEpoch) -> None:
         self._run = run
         self._held: deque[tuple[Any, Mask]] = deque()
         self._handfuls: deque[_Handful] = deque()

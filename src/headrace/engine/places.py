@@ -142,7 +142,7 @@ class LastMask(Protocol):
     mask: list[bool] | None
 
 
-class Running(Protocol):
+class RunningEpoch(Protocol):
     """A run, or one with ops of the consumer on top of it, for whoever stands between it and the user."""
 
     def __iter__(self) -> Iterator[Any]: ...

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from headrace.engine.delivery import AnyOrder, no_stop, open_many, stands
-from headrace.engine.feeds.block import Assembled, Block, Entry
+from headrace.engine.feeds.block import Assembled, Block
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
 from headrace.engine.places import RunPlace
@@ -122,7 +122,7 @@ class Run:
             item = self._ready.popleft()
             self._delivered += 1
             if self.workers.concurrent and (not self.workers.rest or time.perf_counter() > self._looked):
-                self._keep_busy()
+                self.keep_busy()
             ticket = item.ticket
             if self._any is None:
                 ticket.kept = item.kept
@@ -156,15 +156,8 @@ class Run:
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Send out as much work as there is room for."""
-        self._enter()
-        self._issue()
-        self.workers.flush()
-        self.sound = True
-
-    def _keep_busy(self) -> None:
-        """While the user works on a batch, workers must not run out of tickets: take replies, send more."""
+    def keep_busy(self) -> None:
+        """While the user does something else, workers must not run out of tickets: take replies, send more."""
         self._enter()
         for reply in self.workers.collect():
             self._accept(reply)
@@ -332,15 +325,12 @@ class Run:
                     self.workers.release(reply.slot)
                     reply.slot, reply.outputs = None, []
             for entry in feed.entries(reply, Block(reply, self.workers.release)):
-                self._hand_on(stage, entry)
+                if stage == self._last:
+                    self._ready.append(Assembled.of(entry))
+                else:
+                    self._groups[stage].push(entry)
         if stage < self._last and self._feeds[stage].ended:
             self._close(stage)
-
-    def _hand_on(self, stage: int, entry: Entry) -> None:
-        if stage == self._last:
-            self._ready.append(Assembled.of(entry))
-        else:
-            self._groups[stage].push(entry)
 
     def _put_away(self, reply: Reply) -> None:
         """Give back the memory of a reply that nobody will read: its epoch was abandoned."""
