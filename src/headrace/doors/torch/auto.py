@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.tuning import Tuner, available
+from headrace.loader import Loader
 
 
 def without_auto(arguments: dict[str, Any]) -> tuple[dict[str, Any], Tuner | None]:
@@ -23,25 +24,23 @@ def without_auto(arguments: dict[str, Any]) -> tuple[dict[str, Any], Tuner | Non
 class Stopwatch:
     """Measures an epoch, and sets the number of workers for the next one."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, engine: Loader[Any]) -> None:
         self._loader = weakref.ref(loader)
-        self._batches = 0
-        self._began, self._waited = time.perf_counter(), 0.0
+        self._engine = engine
         # Workers that stay are started once: that is not held against their number.
-        self._forgets_start = loader.persistent_workers
+        self.started = not loader.persistent_workers
+        self.start()
 
-    def batch(self, waited: float) -> None:
-        self._batches += 1
-        if self._forgets_start:
-            self._forgets_start = False
-            self._batches, self._began, self._waited = 0, time.perf_counter(), waited
+    def start(self) -> None:
+        stats = self._engine.stats()
+        self._began, self._batches, self._waited = time.perf_counter(), stats.batches, stats.waited
 
-    def end(self, waited: float) -> None:
+    def end(self) -> None:
         """Everything was delivered. An epoch of very few batches says nothing."""
-        loader = self._loader()
-        if loader is None or self._batches < 2 * loader.num_workers:
+        loader, stats, took = self._loader(), self._engine.stats(), time.perf_counter() - self._began
+        batches = stats.batches - self._batches
+        if loader is None or batches < 2 * loader.num_workers:
             return
-        took = time.perf_counter() - self._began
-        if loader._tuner.learn(self._batches / took, (waited - self._waited) / took):
+        if loader._tuner.learn(batches / took, (stats.waited - self._waited) / took):
             loader.num_workers = loader._tuner.workers
             loader._iterator = None  # persistent workers are as many as they were

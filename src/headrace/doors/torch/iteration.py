@@ -66,13 +66,14 @@ class Iteration(_BaseDataLoaderIter):
             drawn = [1, 2]
             self._sampler_iter = iter(self._index_sampler)  # torch iterates it twice, and throws the first away
         self._persistent = loader.persistent_workers and loader.num_workers > 0
-        self._number, self._warned = resume["epoch"], False
-        self.stopwatch: Stopwatch | None = None
+        self._warned = False
         if resume["num_workers"] != loader.num_workers:
             refuse_states(at)
             kept = {}  # the next epoch is one of other workers
         recorded = None if at is None else resume["num_workers"]
-        self._build(loader, recorded, kept.get("own") if at is None else at.get("own"))
+        self._build(loader, resume["epoch"], recorded, kept.get("own") if at is None else at.get("own"))
+        tuning = loader._tuner is not None and not loader._tuner.settled
+        self.stopwatch = Stopwatch(loader, self._loader) if tuning else None
         self._begin(loader, start, drawn, at, kept.get("place"))
 
     def _check(self, loader: Any) -> None:
@@ -88,13 +89,13 @@ class Iteration(_BaseDataLoaderIter):
         # The name under which profilers know the loader.
         self._profile_name = f"enumerate(DataLoader)#{kind}.__next__"
 
-    def _build(self, loader: Any, recorded: int | None, own: Any = None) -> None:
+    def _build(self, loader: Any, epoch: int, recorded: int | None = None, own: Any = None) -> None:
         self._crew = plan.crew_of(loader, self._base_seed, recorded, own)
         self._watched: Freedom | None = None
         self._keeps_state = plan.keeps_state(loader)
         self._own: dict[str, Any] = dict(own or {})
         self._lists = IndexLists()
-        self._loader = plan.build(loader, self._crew, self._lists, self._number, loader._autosave)
+        self._loader = plan.build(loader, self._crew, self._lists, epoch, loader._autosave)
         loader._took_over(self._loader)
         self._shut = False
         weakref.finalize(self, self._loader.close)
@@ -124,10 +125,10 @@ class Iteration(_BaseDataLoaderIter):
                 done = tuple(number - at["batches"] for number in at["done"])
                 here = RunPlace(Item(at["batches"]), ahead=Overtaken(0, done) if done else None)
         if here is not None:
-            self._loader.go_to(self._number, here)
+            self._loader.go_to(self._loader.epoch, here)
         whole = not self._iterable and not loader.num_workers and stateful(loader.dataset)
         progress = LoaderProgress(
-            plan.style(loader), self._crew.count, start, drawn, self._loader, self._number,
+            plan.style(loader), self._crew.count, start, drawn, self._loader, self._loader.epoch,
             delivered=0 if at is None else at["batches"], indices=self._lists.now,
             dataset=loader.dataset if whole else None, own=self._own, next_own=self._own,
         )  # fmt: skip
@@ -178,14 +179,13 @@ class Iteration(_BaseDataLoaderIter):
         start = start_of(loader, not self._iterable)
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
-        self._number += 1
         seed = self._base_seed if loader._seeds_once else base_seed(loader.generator)
         anew = loader.reproducible and seed != self._base_seed  # (else workers keep the generators that they have)
         if anew:
-            self._base_seed, self._number = seed, 0
+            self._base_seed = seed
         if self._crew.played or self._shut or anew:
             self._loader.close()
-            self._build(loader, None)
+            self._build(loader, 0 if anew else self._loader.epoch)
         self._begin(loader, start, [int(not loader._seeds_once), 1])
 
     # --- batches ------------------------------------------------------------------------------------------------------
@@ -233,8 +233,9 @@ class Iteration(_BaseDataLoaderIter):
             data = data.batch
         if self._looks:
             data = self._looked_at(epoch, data)
-        if self.stopwatch is not None:
-            self.stopwatch.batch(self._loader.stats().waited)
+        if self.stopwatch is not None and not self.stopwatch.started:
+            self.stopwatch.started = True
+            self.stopwatch.start()
         if self._save is not None:
             self._save(False)
         return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
@@ -319,7 +320,7 @@ class Iteration(_BaseDataLoaderIter):
         self._progress.kept = self._kept()
         self._epoch = None
         if self.stopwatch is not None:
-            self.stopwatch.end(self._loader.stats().waited)
+            self.stopwatch.end()
             self.stopwatch = None
         if not self._persistent:
             self._loader.close()

@@ -39,7 +39,7 @@ from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.accelerate import FINISHED, TAKEN, dispatches, go_back
-from headrace.doors.torch.auto import Stopwatch, without_auto
+from headrace.doors.torch.auto import without_auto
 from headrace.doors.torch.freedom import ADVICE, Evidence
 from headrace.doors.torch.indices import IndexLists, begin, set_back, start_of
 from headrace.doors.torch.iteration import Iteration
@@ -185,10 +185,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             self.dataset.begin(self.generator)
         if self.num_workers and self._tuner is None:
             self.check_worker_number_rationality()
-        iteration = Iteration(self, resume)
-        if self._tuner is not None and not self._tuner.settled:
-            iteration.stopwatch = Stopwatch(self)
-        return iteration
+        return Iteration(self, resume)
 
     def _set_back(self, between: dict[str, Any]) -> None:
         """Generators, samplers and datasets are as they were when a state between epochs was taken."""
@@ -228,9 +225,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         between = self._between(seed, epoch)
         if progress is not None and progress.kept:
             between["start"]["kept"] = progress.kept
-        return snapshot(
-            plan.style(self), self.num_workers, between["base_seed"], between["epoch"], between["start"], None
-        )
+        return snapshot(plan.style(self), **between)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the state was taken; an empty one means: from the start."""

@@ -35,16 +35,7 @@ def unpack(packed: object) -> Any:
     head, _, raw = packed.partition("\n")
     try:
         return _decode(json.loads(head), zlib.decompress(b64decode(raw, validate=True)) if raw else b"")
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        RuntimeError,
-        SyntaxError,
-        zlib.error,
-    ) as broken:
+    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, SyntaxError, zlib.error) as broken:
         raise SnapshotRefused(f"a part of the state cannot be read: {broken}") from broken
 
 
