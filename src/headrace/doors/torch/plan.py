@@ -6,7 +6,6 @@ iterable-style  one strand per worker, delivered in turn; with `shard="auto"` on
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,18 +17,12 @@ from headrace.doors.torch.crew import Crew, Setup
 from headrace.doors.torch.fetch import Fetch
 from headrace.doors.torch.orders import KNOWN
 from headrace.doors.torch.seen import clear
-from headrace.doors.torch.shard import (
-    Batched,
-    Collated,
-    DealBatches,
-    DealSamples,
-    ShuffleStrand,
-    as_it_is,
-)
+from headrace.doors.torch.shard import Batched, DealBatches, DealSamples, ShuffleStrand
 from headrace.doors.torch.stream import Stream, stateful
 from headrace.engine.autosave import Autosave
 from headrace.loader import Loader
 from headrace.ops.shape.batch import Batch
+from headrace.ops.shape.collate import Collate
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from headrace.sources.listed import Listing, ListOfItems
@@ -109,7 +102,7 @@ def build(loader: Any, crew: Crew, items: ListOfItems, epoch: int, autosave: Aut
     strands = max(1, crew.count) if is_iterable(loader) and loader.shard is None else None
     return Loader(
         pipe(loader, crew, items), seed=crew.base_seed, epoch=epoch, world=World(), strands=strands,
-        randomness="keyed" if loader.reproducible else "carried", autosave=autosave, **options(loader, crew),
+        randomness="keyed" if loader.reproducible else "carried", autosave=autosave, **options(loader, crew, strands or 0),
     )  # fmt: skip
 
 
@@ -122,13 +115,13 @@ def pipe(loader: Any, crew: Crew, items: ListOfItems) -> Pipe[Any]:
     size, drop_last, window, keyed = loader.batch_size, loader.drop_last, loader.shuffle_window, loader.reproducible
     if loader.shard is None and window is None:
         every = getattr(loader, "snapshot_every_n_steps", None)
-        return Pipe(Stream(crew, size, drop_last, keyed, tells=tells(loader, crew.count), ends=True, every=every))
-    samples: Pipe[Any] = Pipe(Stream(replace(crew, collate_fn=as_it_is), None, False, keyed, raises=True))
+        return Pipe(Stream(crew, size, drop_last, keyed, tells=tells(loader, crew.count), every=every))
+    samples: Pipe[Any] = Pipe(Stream(crew, None, False, keyed, single=True))
     if window is not None:
         samples = Pipe(ShuffleStrand(window), samples)
     if loader.shard is None:
         return Pipe(Batched(size, drop_last, crew.collate_fn), samples)
-    return Pipe(Collated(crew.collate_fn), _dealt(samples, size, drop_last, loader.world or World.detect()))
+    return Pipe(Collate(crew.collate_fn), _dealt(samples, size, drop_last, loader.world or World.detect()))
 
 
 def _dealt(samples: "Pipe[Any]", size: int | None, drop_last: bool, world: World) -> "Pipe[Any]":
@@ -139,13 +132,12 @@ def _dealt(samples: "Pipe[Any]", size: int | None, drop_last: bool, world: World
     return samples if size is None else Pipe(Batch(size, drop_last), samples)
 
 
-def options(loader: Any, crew: Crew) -> dict[str, Any]:
+def options(loader: Any, crew: Crew, strands: int) -> dict[str, Any]:
     """How the pipe is run."""
     workers: int = loader.num_workers
     if workers == 0:
         return {}
     free = loader.reproducible or not loader.in_order or loader.shard == "auto" or crew.watched
-    strands = max(crew.count, 1) if is_iterable(loader) and loader.shard != "auto" else 0
     ahead: int = loader.prefetch_factor
     return {
         "workers": workers,

@@ -4,7 +4,7 @@ With `shard="auto"` the dataset is read once per rank, by one worker, in one str
 of which each rank keeps its own, and every worker collates. So each sample comes exactly once, whatever the dataset
 knows of workers.
 
-    Stream ── [ShuffleStrand] ── Batch (or DealBatches, DealSamples) ──> batches ──> Collated, on any worker
+    Stream ── [ShuffleStrand] ── Batch (or DealBatches, DealSamples) ──> batches ──> Collate, on any worker
 """
 
 import logging
@@ -14,17 +14,12 @@ from itertools import islice
 from typing import Any
 
 from headrace.doors.torch.light import is_torchs
-from headrace.op import Each, Op
+from headrace.op import Op
 from headrace.ops.order.shuffle import Shuffle
 from headrace.plan.seed import key
 from headrace.plan.share import Share
 
 log = logging.getLogger("headrace")
-
-
-def as_it_is(sample: object) -> Any:
-    """Collates nothing."""
-    return sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,14 +106,3 @@ class DealSamples(Op[Any, Any]):
                 "%d samples at the end of the epoch are left out: %d ranks take the same number of steps, and "
                 "batch_size=None fills none of them; give a batch_size", len(step), self.ranks,
             )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Collated(Each[Any, Any]):
-    """A batch, collated."""
-
-    collate_fn: Callable[[Any], Any]
-    user = True
-
-    def apply(self, sample: object) -> Any:
-        return self.collate_fn(sample)

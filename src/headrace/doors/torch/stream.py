@@ -65,14 +65,12 @@ class Stream(Source[Any]):
     crew: Crew
     batch_size: int | None
     drop_last: bool
-    keyed: bool = False
+    keyed: bool
     """Seed the global generators before each batch."""
-    raises: bool = False
-    """Errors are raised."""
+    single: bool = False
+    """Samples as they are, for ops that mix them: not collated, errors are raised, nothing is told at the end."""
     tells: bool = False
     """There is a `Skipped` at the start."""
-    ends: bool = False
-    """There is one at the end, if the dataset or its iterator has a state."""
     every: int | None = None
     """The state is taken every so many batches; None: as often as time allows."""
     quiet = True
@@ -117,8 +115,7 @@ class _Strand(Iterator[Any]):
         self._position: int
         self._units, self._position = (here.note["at"], here.note["samples"]) if here.note else (0, 0)
         self._cost = self._looked = 0.0
-        self._asked = False
-        self._last_told = not op.ends
+        self._last_told = op.single
 
     def __next__(self) -> Any:
         # What lies between the last note and the place of the snapshot, or of a worker's death, is read again.
@@ -136,17 +133,17 @@ class _Strand(Iterator[Any]):
             except StopIteration:
                 if self._last_told or not self._has_state():
                     raise
-                self._ended = self._last_told = self._asked = True
+                self._ended = self._last_told = True
                 unit = Skipped()
             except Exception as error:
                 error.add_note(
                     f"headrace: in {self._op.describe()}, near sample {self._position} of worker {self._here.strand}"
                 )
-                if self._op.raises:
+                if self._op.single:
                     raise
                 unit = Raised(error)
         self._units += 1
-        self._remember()
+        self._remember(asked=type(unit) is Skipped)
         return unit
 
     def _unit(self) -> Any:
@@ -158,7 +155,6 @@ class _Strand(Iterator[Any]):
                 self._ended = self._last_told = True
                 raise
             if self._op.tells and self._units == 0:
-                self._asked = True
                 return Skipped()
         if self._ended:
             raise StopIteration
@@ -167,7 +163,7 @@ class _Strand(Iterator[Any]):
         if size is None:
             sample = next(samples)
             self._position += 1
-            return self._collated(sample)
+            return sample if self._op.single else self._collated(sample)
         batch: list[Any] = []
         while len(batch) < size:
             try:
@@ -202,7 +198,7 @@ class _Strand(Iterator[Any]):
     def _has_state(self) -> bool:
         return self._samples is not None and (stateful(self._samples) or stateful(self._dataset))
 
-    def _remember(self) -> None:
+    def _remember(self, asked: bool) -> None:
         """Note where the dataset stands, unless that takes too much of the time."""
         samples, dataset = self._samples, self._dataset
         by_iterator = stateful(samples)
@@ -214,9 +210,8 @@ class _Strand(Iterator[Any]):
             due = self._units % self._op.every == 0
         else:
             due = now - self._looked >= 20 * self._cost
-        if not due and not self._asked:
+        if not due and not asked:
             return
-        self._asked = False
         note = {
             "at": self._units,
             "samples": self._position,
