@@ -54,7 +54,8 @@ class Executor:
         """Where the position at hand is written, for whoever looks after a death: (ticket, position, begun)."""
         self._seeds = seeds and program.keyed
         if self._seeds:
-            Arrivals.watch()
+            Arrivals.watch("numpy")
+            Arrivals.watch("torch")
         self._opened: dict[int, _Opened] = {}
         self._by_position = False
         self._rows_pay = True

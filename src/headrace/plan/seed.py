@@ -87,27 +87,26 @@ def seed_globals(k: int) -> None:
 
 
 class Arrivals:
-    """Seeds numpy or torch at the moment when user code first imports it, with the key of the work at hand.
+    """Calls back at the moment when user code first imports a module.
 
-    Without it, the first work that draws from a library would depend on who had imported that library before.
+    numpy and torch are also seeded then, with the key of the work at hand: without it, the first work that draws from a
+    library would depend on who had imported that library before.
     """
 
     latest: int | None = None
-    _after_torch: ClassVar[list[Callable[[], None]]] = []
-    _installed = False
+    _calls: ClassVar[dict[str, list[Callable[[], None]]]] = {}
     _looking = False
 
     @classmethod
-    def watch(cls, after_torch: Callable[[], None] | None = None) -> None:
-        """Begin; `after_torch` is called once torch has been imported."""
-        if after_torch is not None:
-            cls._after_torch.append(after_torch)
-        if not cls._installed and not {"numpy", "torch"} <= sys.modules.keys():
-            cls._installed = True
-            sys.meta_path.insert(0, cls())
+    def watch(cls, name: str, *calls: Callable[[], None]) -> None:
+        """Begin, for a module that is not imported yet."""
+        if name not in sys.modules:
+            if not cls._calls:
+                sys.meta_path.insert(0, cls())
+            cls._calls.setdefault(name, []).extend(calls)
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if fullname not in ("numpy", "torch") or Arrivals._looking:
+        if fullname not in Arrivals._calls or Arrivals._looking:
             return None
         Arrivals._looking = True
         try:
@@ -117,15 +116,14 @@ class Arrivals:
         if spec is not None and spec.loader is not None:
             run: Any = spec.loader.exec_module
 
-            def run_and_seed(module: object) -> None:
+            def run_and_call(module: object) -> None:
                 run(module)
-                if fullname == "torch":
-                    for call in Arrivals._after_torch:
-                        call()
-                if Arrivals.latest is not None:
+                for call in Arrivals._calls[fullname]:
+                    call()
+                if fullname in ("numpy", "torch") and Arrivals.latest is not None:
                     seed_globals(Arrivals.latest)
 
-            spec.loader.exec_module = run_and_seed  # type: ignore[method-assign]
+            spec.loader.exec_module = run_and_call  # type: ignore[method-assign]
         return spec
 
 

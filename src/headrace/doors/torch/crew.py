@@ -52,7 +52,7 @@ class Setup:
         if "torch" in sys.modules:
             with_torch()
         else:
-            Arrivals.watch(with_torch)
+            Arrivals.watch("torch", with_torch)
         if crew.played:
             return
         seed_others(crew.base_seed, number)

@@ -5,12 +5,10 @@ Nothing here is imported unless torch is there and wanted.
 
 import sys
 from collections.abc import Callable
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from typing import Any
 
 from headrace.nested import rebuilt
+from headrace.plan.seed import Arrivals
 
 
 def default_collate(batch: Any) -> Any:
@@ -84,45 +82,19 @@ def reduced_for_torch(pipe: object, sources: Callable[[], list[Any]]) -> tuple[A
         return (list, (), None, iter(sources()))
 
 
-class _Arrival(MetaPathFinder):
-    """Notices when torch's data module is imported."""
-
-    def __init__(self, tell: Callable[[Any], None]) -> None:
-        self._tell = tell
-        self._looking = False
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if fullname != "torch.utils.data" or self._looking:
-            return None
-        self._looking = True
-        try:
-            spec = find_spec(fullname)
-        finally:
-            self._looking = False
-        if spec is not None and spec.loader is not None:
-            run: Any = spec.loader.exec_module
-
-            def run_and_tell(module: object) -> None:
-                run(module)
-                self._tell(module)
-
-            spec.loader.exec_module = run_and_tell  # type: ignore[method-assign]
-        return spec
-
-
 def announce(stream: type, table: type) -> None:
     """From now on our two classes answer to torch's of the same names; torch itself is not imported."""
 
-    def tell(data: Any) -> None:
+    def tell() -> None:
+        data: Any = sys.modules["torch.utils.data"]
         TorchClasses.stream, TorchClasses.table = data.IterDataPipe, data.MapDataPipe
         data.IterDataPipe.register(stream)
         data.MapDataPipe.register(table)
 
-    data: Any = sys.modules.get("torch.utils.data")
-    if data is not None and hasattr(data, "MapDataPipe"):
-        tell(data)
+    if hasattr(sys.modules.get("torch.utils.data"), "MapDataPipe"):
+        tell()
     else:
-        sys.meta_path.insert(0, _Arrival(tell))
+        Arrivals.watch("torch.utils.data", tell)
 
 
 def check_distributed(initialized: bool) -> None:

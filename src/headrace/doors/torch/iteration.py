@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
@@ -137,7 +138,7 @@ class Iteration(_BaseDataLoaderIter):
         """Something has to be known of each batch."""
         self._progress = progress
         if loader._autosave is not None:
-            loader._autosave.form = progress.form()
+            loader._autosave.form = partial(progress.state, ahead=True)
         with WORDS:
             epoch = self._loader.__iter__()
         self._save: Callable[[bool], None] | None = epoch.after_each

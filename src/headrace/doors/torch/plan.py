@@ -101,8 +101,8 @@ def build(loader: Any, crew: Crew, items: ListOfItems, epoch: int, autosave: Aut
     """The loader of one iterator; `items` lists batches of indices."""
     strands = max(1, crew.count) if is_iterable(loader) and loader.shard is None else None
     return Loader(
-        pipe(loader, crew, items), seed=crew.base_seed, epoch=epoch, world=World(), strands=strands,
-        randomness="keyed" if loader.reproducible else "carried", autosave=autosave, **options(loader, crew, strands or 0),
+        pipe(loader, crew, items), seed=crew.base_seed, epoch=epoch, world=World(), strands=strands, autosave=autosave,
+        randomness="keyed" if loader.reproducible else "carried", **options(loader, crew, strands or 0),
     )  # fmt: skip
 
 

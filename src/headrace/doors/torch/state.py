@@ -10,11 +10,9 @@ where there are generators, arrays or tensors. So the whole state is JSON, and n
 apart.
 """
 
-import weakref
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from headrace.doors.torch.indices import Indices
@@ -29,7 +27,7 @@ from headrace.loader import Loader
 VERSION = 2
 
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
+@dataclass(slots=True, eq=False)
 class LoaderProgress:
     """Where an iterator stands, also after it is gone: the loader remembers its last one's."""
 
@@ -97,16 +95,6 @@ class LoaderProgress:
 
     def state(self, ahead: bool = False) -> dict[str, Any]:
         return snapshot(self.style, self.workers, self.engine.seed, self.epoch, self.start, self.at(ahead))
-
-    def form(self) -> Callable[[], dict[str, Any]]:
-        """For autosave, which must not keep this object: the state when the batch at hand has been handed over."""
-        return partial(_ahead, weakref.ref(self))
-
-
-def _ahead(progress: "weakref.ref[LoaderProgress]") -> dict[str, Any]:
-    live = progress()
-    assert live is not None
-    return live.state(ahead=True)
 
 
 def snapshot(
