@@ -15,8 +15,9 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# One exact torch, so that measurements and bit-for-bit comparisons speak of the same thing everywhere.
-PINNED = {"torch": ["torch==2.13.0"]}
+# One exact torch, so that measurements and bit-for-bit comparisons speak of the same thing everywhere. (The last torchcodec
+# whose wheel fits a torch without CUDA.)
+PINNED = {"torch": ["torch==2.13.0"], "video": ["av>=12", "torchcodec==0.13.0"]}
 
 
 def requirements(extras: list[str]) -> list[str]:
