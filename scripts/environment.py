@@ -15,8 +15,8 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# One exact torch, so that measurements and bit-for-bit comparisons speak of the same thing everywhere. (The last torchcodec
-# whose wheel fits a torch without CUDA.)
+# One exact torch, so that measurements and bit-for-bit comparisons speak of the same thing everywhere.
+# (And the last torchcodec whose wheel fits a torch without CUDA.)
 PINNED = {"torch": ["torch==2.13.0"], "video": ["av>=12", "torchcodec==0.13.0"]}
 
 
