@@ -47,8 +47,7 @@ def test_a_path_with_a_protocol_of_this_machine_is_opened_directly(tmp_path: Pat
 def test_other_protocols_go_through_fsspec(memory: Any) -> None:
     with open_path("memory://d/a.txt", "r") as file:
         assert file.read() == "eins\nzwei\n"
-    with open_path("memory://d/new.txt", "w") as file:
-        file.write("neu")
+    assert list(Pipe.of([("memory://d/new.txt", "neu")]).save_by_fsspec()) == ["memory://d/new.txt"]
     assert memory.cat("/d/new.txt") == b"neu"
     pipe = Pipe.of(["memory://d/a.txt", "memory://d/b.txt"]).open_files().readlines(return_path=False)
     assert list(pipe) == ["eins", "zwei", "drei"]
@@ -103,7 +102,7 @@ def test_a_missing_remote_file_is_its_own_error(memory: Any) -> None:
 
 def test_reading_and_writing_at_once_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="reads and writes"):
-        open_path("memory://x", "r+")
+        Pipe.of(["memory://x"]).open_files_by_fsspec("r+")
 
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

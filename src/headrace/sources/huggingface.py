@@ -12,21 +12,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any
 
 from headrace.errors import MissingExtra
 from headrace.op import Here, Source, place
 
 OFTEN = 256
 """Samples between two states: taking one costs about as much as several samples."""
-
-
-class Streamed(Protocol):
-    """What is asked of an `IterableDataset`."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
 
 
 def is_stream(data: object) -> bool:
@@ -46,7 +38,8 @@ def is_note(op: object, note: object) -> bool:
 class HuggingFaceStream(Source[Any]):
     """The samples of an `IterableDataset`."""
 
-    data: Streamed
+    data: Any
+    """An `IterableDataset`."""
     user = True
     verb = "huggingface"
     accepts = is_note
@@ -76,15 +69,15 @@ class HuggingFace(Source[Any]):
         return read_on(loaded, here)
 
 
-def read_on(data: object, here: Here) -> Iterator[Any]:
+def read_on(data: Any, here: Here) -> Iterator[Any]:
     """The samples of this strand, from where `here` says it was."""
-    stream = cast(Streamed, data) if is_stream(data) and not _has_buffer(data) and states_are_exact() else None
+    stream = data if is_stream(data) and not _has_buffer(data) and states_are_exact() else None
     state, before = (None, 0) if here.note is None else here.note
     first = 0
     if stream is not None and state is not None:
         stream.load_state_dict(state)
         first = before
-    for number, sample in enumerate(cast(Streamed, data), first):
+    for number, sample in enumerate(data, first):
         if number < before:
             continue
         if number % here.strands == here.strand:

@@ -10,6 +10,7 @@ fetched once for all processes of the machine.
 
 import io
 import os
+from functools import partial
 from typing import Any
 
 from headrace.errors import BadOption, MissingExtra, missing
@@ -18,7 +19,7 @@ from headrace.sources.counted import CountedFile
 from headrace.sources.extra import need
 from headrace.sources.http import open_http
 from headrace.sources.retry import Body, RemoteStream, Resuming, Retry, read_past
-from headrace.sources.stream import StreamWrapper, recipe
+from headrace.sources.stream import StreamWrapper
 
 Path = str | os.PathLike[str]
 STORES = {
@@ -47,46 +48,38 @@ def open_path(
     path: Path,
     mode: str = "rb",
     encoding: str | None = None,
-    newline: str | None = None,
     cache: DiskCache | None = None,
     retry: Retry | None = None,
 ) -> Any:
-    """A file object; `mode` as for `open()`."""
-    if not is_remote(path):
-        if "b" not in mode and encoding is None:
-            encoding = "utf-8"
-        if not reads(mode):
-            return open(local(path), mode, encoding=encoding, newline=newline)
-        counted = io.BufferedReader(CountedFile(local(path)))
-        return counted if "b" in mode else io.TextIOWrapper(counted, encoding, newline=newline)
+    """A file to read; `mode` as for `open()`."""
     url = os.fspath(path)
-    if not reads(mode):
-        return open_fsspec(url, mode, encoding=encoding, newline=newline)
-    binary = _remote(url, retry) if cache is None else cache.open(url, lambda: _remote(url, retry))
-    return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8", newline=newline)
+    binary: Any
+    if not is_remote(path):
+        binary = io.BufferedReader(CountedFile(local(path)))
+    elif cache is not None:
+        binary = cache.open(url, lambda: _remote(url, retry))
+    else:
+        binary = _remote(url, retry)
+    return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8")
 
 
 def opened(path: Path, mode: str = "rb", encoding: str | None = None, cache: DiskCache | None = None) -> StreamWrapper:
-    """A file as a stream that closes once and can travel."""
-    return recipe(open_path, os.fspath(path), mode, encoding, cache=cache)
+    """A file as a stream that closes once and can travel: as what opens it again elsewhere."""
+    again = partial(open_path, os.fspath(path), mode, encoding, cache)
+    return StreamWrapper(again(), name=os.fspath(path), reopen=again)
 
 
 def open_fsspec(
     url: str,
     mode: str = "rb",
-    encoding: str | None = None,
-    newline: str | None = None,
     retry: Retry | None = None,
     open_options: dict[str, Any] | None = None,
     **options: object,
 ) -> Any:
-    """A file through fsspec; `options` make the file system, `open_options` open the file."""
+    """A file to read through fsspec; `options` make the file system, `open_options` open the file."""
     given = dict(open_options or {})
     files, path = filesystem(url, **options)
-    if not reads(mode):
-        text = {} if "b" in mode else {"encoding": encoding or "utf-8", "newline": newline}
-        return files.open(path, mode, **text, **given)
-    encoding = given.pop("encoding", encoding)
+    encoding = given.pop("encoding", None)
     sized = not given.get("compression")
 
     def connect(offset: int) -> tuple[Body, int | None]:
@@ -100,7 +93,7 @@ def open_fsspec(
         return body, size if sized and isinstance(size, int) else None
 
     binary = RemoteStream(Resuming(connect, url, retry))
-    return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8", newline=newline)
+    return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8")
 
 
 def filesystem(url: str, **options: object) -> tuple[Any, str]:

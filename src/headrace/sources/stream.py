@@ -11,7 +11,6 @@ otherwise as the bytes that are not read yet.
 import io
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, ClassVar
 
 from headrace.nested import parts
@@ -177,9 +176,3 @@ def _reopened(reopen: Callable[[], Any], position: int, name: str | None) -> Str
 def in_memory(data: bytes, name: str | None = None) -> StreamWrapper:
     """Bytes as a stream."""
     return StreamWrapper(io.BytesIO(data), name=name)
-
-
-def recipe(open_it: Callable[..., Any], *args: Any, **kwargs: Any) -> StreamWrapper:
-    """What `open_it(*args)` opens, as a stream that can be opened again elsewhere."""
-    again = partial(open_it, *args, **kwargs)
-    return StreamWrapper(again(), name=str(args[0]), reopen=again)

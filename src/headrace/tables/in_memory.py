@@ -21,7 +21,7 @@ def from_frame(data: object) -> Source[Any] | None:
         from headrace.sources.huggingface import HuggingFaceStream, is_stream
         from headrace.tables.stored import from_hf
 
-        return HuggingFaceStream(data) if is_stream(data) else from_hf(data)  # type: ignore[arg-type]
+        return HuggingFaceStream(data) if is_stream(data) else from_hf(data)
     if _is_dataset(data):
         from headrace.tables.stored import from_dataset
 

@@ -58,12 +58,8 @@ class StoredTokens(Source[NDArray[Any]]):
         return self._store().documents[-1]
 
     def get(self, position: int) -> NDArray[Any]:
-        store = self._store()
-        number = bisect_right(store.documents, position)
-        file = store.files[number]
-        row = position - (store.documents[number - 1] if number else 0)
-        start = int(file.offsets[row]) // file.tokens.itemsize
-        return file.tokens[start : start + int(file.lengths[row])]
+        _, file, start, count = self._store().find(position)
+        return file.tokens[start : start + count]
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         found = Source.index(self, inputs, here)
@@ -100,6 +96,13 @@ class TokenStore(NamedTuple):
     documents: list[int]
     tokens: list[int]
 
+    def find(self, position: int) -> tuple[int, TokenFile, int, int]:
+        """The number of the file of a document, the file, the document's first token in it, and how many it has."""
+        number = bisect_right(self.documents, position)
+        file = self.files[number]
+        row = position - (self.documents[number - 1] if number else 0)
+        return number, file, int(file.offsets[row]) // file.tokens.itemsize, int(file.lengths[row])
+
     def lengths_of(self, positions: Ints) -> Ints:
         found = np.empty(len(positions), np.int64)
         ends = np.array(self.documents, np.int64)
@@ -123,11 +126,8 @@ class StoredEnds(Sequence[int]):
     def __getitem__(self, number: int) -> int:  # type: ignore[override]  # (nobody cuts a part out of it)
         store = self._store
         number = number + len(self) if number < 0 else number
-        which = bisect_right(store.documents, number)
-        row = number - (store.documents[which - 1] if which else 0)
-        file = store.files[which]
-        end = int(file.offsets[row]) // file.tokens.itemsize + int(file.lengths[row])
-        return end + (store.tokens[which - 1] if which else 0)
+        which, _, start, count = store.find(number)
+        return start + count + (store.tokens[which - 1] if which else 0)
 
 
 @lru_cache(maxsize=16)
@@ -142,7 +142,7 @@ def _mapped(path: str, state: FileState, index_state: FileState) -> TokenFile:
     index = index_of(path)
     state.check(path, FileState.of(path))
     index_state.check(index, FileState.of(index))
-    dtype, count = token_type(index)
+    dtype, count = token_type(index, index_state)
     if os.path.getsize(index) < HEAD + 12 * count or state.size % np.dtype(dtype).itemsize:
         raise DamagedFile(f"{index} or {path} is cut off: {count} documents need more, or a token is not whole")
     if not count or not state.size:

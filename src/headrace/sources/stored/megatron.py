@@ -50,7 +50,7 @@ class TokensFile(OpenFile):
         self._index = index
         beside = FileState.of(index)
         self.state = self.state._replace(beside=beside)
-        self.dtype, self._count = _token_type(index, beside)
+        self.dtype, self._count = token_type(index, beside)
 
     def check(self, state: FileState) -> None:
         super().check(state)
@@ -78,13 +78,9 @@ def index_of(path: str) -> str:
     return path.removesuffix(".bin") + ".idx"
 
 
-def token_type(index: str) -> tuple[str, int]:
-    """The type of the tokens, and the number of sequences."""
-    return _token_type(index, FileState.of(index))
-
-
 @lru_cache(maxsize=256)
-def _token_type(index: str, state: FileState) -> tuple[str, int]:
+def token_type(index: str, state: FileState) -> tuple[str, int]:
+    """The type of the tokens, and the number of sequences, as an index of this state says."""
     with OpenFile(index) as file:
         head = file.read(0, min(HEAD, file.size))
     if len(head) < HEAD or head[:9] != MAGIC or head[17] not in TYPES:
