@@ -9,6 +9,7 @@ again.
 import copy
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
@@ -25,36 +26,22 @@ CHECKPOINT = 1000
 """An op's inputs are asked for their state at most once in this many samples."""
 
 
+@dataclass(slots=True, eq=False)
 class Opening:
     """What the cursors of one graph have in common while they are opened."""
 
-    __slots__ = (
-        "checkpoint", "clock", "epoch", "opened", "ordinals", "seed", "seed_globals", "spot", "strand", "strands",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        ordinals: dict[int, int],
-        seed: int,
-        epoch: int,
-        strand: int = 0,
-        strands: int = 1,
-        seed_globals: Callable[[int], None] | None = None,
-        spot: Spot | None = None,
-        clock: Clock | None = None,
-        checkpoint: int | None = None,
-    ) -> None:
-        self.checkpoint = CHECKPOINT if checkpoint is None else checkpoint
-        self.spot = spot or Spot()
-        self.clock = clock
-        self.ordinals = ordinals
-        self.seed = seed
-        self.epoch = epoch
-        self.strand = strand
-        self.strands = strands
-        self.seed_globals = seed_globals
-        self.opened: dict[tuple[int, int], dict[str, Any]] = {}
-        """What the readers of a node share, by its id and turn."""
+    ordinals: dict[int, int]
+    seed: int
+    epoch: int
+    strand: int = 0
+    strands: int = 1
+    seed_globals: Callable[[int], None] | None = None
+    spot: Spot = field(default_factory=Spot)
+    clock: Clock | None = None
+    checkpoint: int | None = None
+    """How often an op's inputs are asked for their state, if not as `CHECKPOINT` says."""
+    opened: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict, init=False)
+    """What the readers of a node share, by its id and turn."""
 
     def here(self, node: "Pipe[Any]", turn: int = 0) -> Here:
         ordinal = self.ordinals[id(node)]
@@ -148,7 +135,7 @@ class Cursor(InputCursor[Any]):
 
     def _rest(self, note: object) -> None:
         self.note = note = _own(note)
-        if not self.node.op.quiet and self.emitted - self._captured[0] >= self._opening.checkpoint:
+        if not self.node.op.quiet and self.emitted - self._captured[0] >= (self._opening.checkpoint or CHECKPOINT):
             self._captured = (self.emitted, note, [c.state() for c in self.inputs])
 
     def _stand(self, number: int) -> None:
@@ -179,29 +166,20 @@ class Cursor(InputCursor[Any]):
         """What a flow reaches by position: no cursor below says which op is at work, or seeds what it draws from."""
         spot, seed = self.here.spot, self._opening.here(self.node, turn).seed
         seeding = self._opening.seed_globals if any(node.op.user for node in self.node.nodes()) else None
-        get, take, many, again = found.get, found.take, found.many, found.again
+        again = found.again
 
-        def begin(first: int) -> None:
-            place.spot = spot
-            if seeding is not None:
-                seeding(key(seed, "reached", first))
+        def begun(ask: Callable[..., Any], first: Callable[[Any], int]) -> Callable[..., Any]:
+            def asked(where: object, *more: object) -> Any:
+                place.spot = spot
+                if seeding is not None:
+                    seeding(key(seed, "reached", first(where)))
+                return ask(where, *more)
 
-        def begun_get(position: int) -> Any:
-            begin(position)
-            return get(position)
+            return asked
 
-        def begun_take(positions: Any, names: Any) -> Any:
-            begin(int(positions[0]) if len(positions) else 0)
-            assert take is not None
-            return take(positions, names)
-
-        def begun_many(positions: Any) -> Any:
-            begin(positions[0])
-            assert many is not None
-            return many(positions)
-
-        found.get, found.take = begun_get, begun_take if take is not None else None
-        found.many = begun_many if many is not None else None
+        found.get = begun(found.get, lambda position: position)
+        found.take = found.take and begun(found.take, lambda positions: int(positions[0]) if len(positions) else 0)
+        found.many = found.many and begun(found.many, lambda positions: positions[0])
         found.again = lambda next_turn: self._reached(again(next_turn), next_turn)
         return found
 

@@ -234,7 +234,7 @@ class Pipe(
 
     def weighted(self, weights: Sequence[float], count: int | None = None) -> "Pipe[T]":
         """`count` samples (as many as there are weights, if not given), drawn with replacement by weight."""
-        from headrace.ops.order.weighted import WeightedDraw
+        from headrace.ops.order.pick import WeightedDraw
 
         return Pipe(WeightedDraw(tuple(weights), len(weights) if count is None else count), self)
 
@@ -349,7 +349,7 @@ class Pipe(
         """Random access to the samples of this pipe, or None."""
         from headrace.pipe.cursor import Opening
 
-        return random_access(self, Opening(self.ordinals(), seed, epoch, spot=spot, clock=clock), 0)
+        return random_access(self, Opening(self.ordinals(), seed, epoch, spot=spot or Spot(), clock=clock), 0)
 
     def fingerprint(self) -> list[str]:
         """One hash per op, sources first: what must agree for a snapshot of one pipe to load in another."""

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, InputCursor, Lengths, Op
@@ -62,7 +62,7 @@ class Mix(Op[T, T]):
         made = self.mixture(lengths, here.seed, here.epoch)
         if made is None or not self.by_tokens:
             return made
-        return _plans.of(made, self.ends, inputs, here.seed)
+        return _plan(made, self.ends, inputs, here.seed)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         known = [n for n in inputs if n is not None]
@@ -227,30 +227,25 @@ def ended(mix: Mix[Any], source: int, when: str) -> str:
     )
 
 
-class _Plans:
-    """Mixtures by tokens, which are planned from lengths: a pipe is opened more often than its order changes."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[object, ...], TokenMixture] = {}
-
-    def of(self, made: Mixture, ends: Ends, inputs: Sequence[Indexed], seed: int) -> "TokenMixture":
-        from headrace.plan.token_mixture import TokenMixture
-
-        known = [inner.lengths for inner in inputs]
-        if not all(known):
-            raise BadOption("the lengths of these documents are not known any more: make the pipe anew")
-        key = (tuple(one.key for one in known if one is not None), made.lengths, made.stages, ends, seed)
-        found = self._kept.get(key)
-        if found is None:
-            rounds = [_rounds(inner) for inner in inputs]
-            found = TokenMixture(made.lengths, made.stages, seed, ends, partial(_tokens, inputs), rounds)
-            self._kept[key] = found
-            for old in list(self._kept)[:-PLANS]:
-                self._kept.pop(old, None)
-        return found
+_planned: "dict[tuple[object, ...], TokenMixture]" = {}
+"""Mixtures by tokens, which are planned from lengths: a pipe is opened more often than its order changes."""
 
 
-_plans = _Plans()
+def _plan(made: Mixture, ends: Ends, inputs: Sequence[Indexed], seed: int) -> "TokenMixture":
+    from headrace.plan.token_mixture import TokenMixture
+
+    known = [inner.lengths for inner in inputs]
+    if not all(known):
+        raise BadOption("the lengths of these documents are not known any more: make the pipe anew")
+    key = (tuple(one.key for one in known if one is not None), made.lengths, made.stages, ends, seed)
+    found = _planned.get(key)
+    if found is None:
+        rounds = [_rounds(inner) for inner in inputs]
+        found = TokenMixture(made.lengths, made.stages, seed, ends, partial(_tokens, inputs), rounds)
+        _planned[key] = found
+        for old in list(_planned)[:-PLANS]:
+            _planned.pop(old, None)
+    return found
 
 
 def _tokens(inputs: Sequence[Indexed], source: int, turn: int, rows: "Ints") -> "Ints":
@@ -299,20 +294,14 @@ def _many(
     return out
 
 
-class Openable(Protocol):
-    """What `mixed` asks of a pipe."""
-
-    def indexed(self, seed: int, epoch: int) -> Indexed | None: ...
-
-
 def mixed(
-    pipes: Sequence[Openable],
+    pipes: Sequence[Any],
     weights: Sequence[float] | None,
     stages: Mapping[int, Sequence[float]] | None,
     ends: Ends,
     by: str,
 ) -> Mix[Any]:
-    """The op that mixes these pipes, from what a user says about it."""
+    """The op that mixes these pipes (each says what is `indexed` in it), from what a user says about it."""
     if by not in ("samples", "tokens"):
         raise BadOption(f"mix(by={by!r}): weights are those of 'samples' or of 'tokens'")
     if by == "tokens":

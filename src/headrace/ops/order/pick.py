@@ -1,18 +1,19 @@
-"""Pick: the samples at given positions, or under given keys."""
+"""Pick: samples at chosen positions: given ones, or drawn by weight."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.errors import BadPipe
+from headrace.errors import BadOption, BadPipe
 from headrace.op import Here, Indexed, Op, indexed_input, place
+from headrace.plan.seed import key
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pick(Op[T, T]):
-    """The samples `indices`, in their order."""
+    """The samples `indices`, positions or keys, in their order."""
 
     indices: Any
     quiet = True
@@ -28,9 +29,52 @@ class Pick(Op[T, T]):
         return len(self.indices)
 
     def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
-        indexed = indexed_input(source)
-        if indexed is None:
-            raise BadPipe("to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream")
-        for position in range(here.emitted, len(self.indices)):
-            place.at(here, position)
-            yield indexed.get(self.indices[position])
+        return _by_position(self, source, here, "to_iter_datapipe(indices)")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedDraw(Op[T, T]):
+    """`count` samples, with replacement; sample i comes with a chance in proportion to `weights[i]`."""
+
+    weights: tuple[float, ...]
+    count: int
+    quiet = True
+    hands_on = True
+    verb = "weighted"
+
+    def __post_init__(self) -> None:
+        if not self.weights or any(not w >= 0 for w in self.weights) or sum(self.weights) <= 0:
+            raise BadOption("weighted(weights) needs numbers >= 0 with a positive sum")
+        if self.count < 0:
+            raise BadOption(f"weighted(count=) needs a number >= 0, not {self.count}")
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        from headrace.plan.order import Chunked, Weighted
+
+        (inner,) = inputs
+        if inner.length != len(self.weights):
+            raise BadPipe(f"weighted() got {len(self.weights)} weights for {inner.length} samples")
+        order = Weighted(self.weights, self.count, key(here.seed, "weighted"))
+        at, fetch, take = Chunked(order).at, inner.get, inner.take
+        many = None if take is None else lambda positions, names: take(order(positions), names)
+        return Indexed(self.count, lambda position: fetch(at(position)), many)
+
+    def columnar(self, inputs: tuple[bool, ...]) -> bool:
+        return inputs[0]
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return self.count
+
+    def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
+        return _by_position(self, source, here, "weighted()")
+
+
+def _by_position(op: Op[T, T], source: Iterator[T], here: Here, call: str) -> Iterator[T]:
+    indexed = indexed_input(source)
+    if indexed is None:
+        raise BadPipe(f"{call} needs random access: put it before any filter, flatmap or stream")
+    chosen = op.index((indexed,), here)
+    assert chosen is not None
+    for position in range(here.emitted, chosen.length):
+        place.at(here, position)
+        yield chosen.get(position)
