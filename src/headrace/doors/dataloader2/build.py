@@ -10,10 +10,9 @@ Under ranks, a graph that only some op of the user's could divide, or nobody, is
 at `fullsync`: see `fullsync.Together`.
 """
 
-import os
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.doors.dataloader2.services import ReadSettings
 from headrace.doors.dataloader2.workers import GraphCopies, WorkerInit, WorkerReset, with_reset
@@ -36,14 +35,7 @@ WORDS = Words(
 )
 
 
-class AutosaveTo(NamedTuple):
-    """Where the loader writes how far it has come, and after how many batches."""
-
-    path: str | os.PathLike[str] | None = None
-    every: int = 1000
-
-
-def build(graph: object, settings: ReadSettings, autosave: AutosaveTo) -> Loader[Any]:
+def build(graph: object, settings: ReadSettings) -> Loader[Any]:
     """The loader that runs a graph."""
     if settings.sharding == "exact":
         for text in lint(graph, settings.workers):
@@ -88,8 +80,8 @@ def build(graph: object, settings: ReadSettings, autosave: AutosaveTo) -> Loader
         worker_init=None if replicated else _init(graph, settings),
         world=World() if alone or world is None else world,
         ends=settings.ends,
-        autosave=autosave.path,
-        every=autosave.every,
+        autosave=settings.autosave,
+        every=settings.every,
     )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from headrace.doors.dataloader2.build import WORDS, AutosaveTo, Iterated, build
+from headrace.doors.dataloader2.build import WORDS, Iterated, build
 from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_number
 from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings
 from headrace.doors.dataloader2.states import VERSION, checked
@@ -69,8 +69,7 @@ class DataLoader2(Generic[T]):
         self._seeded = False
         self._running: Any = None
         self._loader: Loader[Any] | Iterated | None = None
-        self._autosave = AutosaveTo(autosave, every)
-        self._settings = ReadSettings()
+        self._settings = ReadSettings(autosave=autosave, every=every)
         self._begun = self._resumed = False
         self._samples: Any = None
         self._fresh = False
@@ -158,13 +157,15 @@ class DataLoader2(Generic[T]):
     def _made(self) -> Loader[Any] | Iterated:
         service, loaded = self.reading_service, self._loaded
         if hasattr(service, "settings"):
-            self._settings = service.settings(ReadSettings())
+            self._settings = service.settings(
+                ReadSettings(autosave=self._settings.autosave, every=self._settings.every)
+            )
         if (service is not None and not hasattr(service, "settings")) or not is_pipe(self._running):
             loader: Loader[Any] | Iterated = Iterated(self._running)
         else:
             if loaded is not None:
                 self._settings = replace(self._settings, strands=loaded["strands"], sharding=loaded["sharding"])
-            loader = build(self._running, self._settings, self._autosave)
+            loader = build(self._running, self._settings)
         if loaded is not None and loaded["loader"] is not None:
             loader.load_state_dict(loaded["loader"])
         return loader
@@ -181,7 +182,7 @@ class DataLoader2(Generic[T]):
             number = loader.epoch - 1
             loader.close()
             self._settings = replace(self._settings, sharding="per-worker")
-            self._loader = build(self._running, self._settings, self._autosave)
+            self._loader = build(self._running, self._settings)
             self._loader.set_epoch(number)
             self._samples = iter(self._loader)
             return self._take()

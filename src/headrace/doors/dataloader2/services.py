@@ -15,6 +15,7 @@ other iterable, is iterated in the training process as it is.
 import base64
 import copy
 import json
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -53,6 +54,9 @@ class ReadSettings:
     ends: Literal["short", "pad", "repeat", "drop"] = "short"
     agree: Callable[[int], int] | None = None
     """What rank 0 says."""
+    autosave: str | os.PathLike[str] | None = None
+    """Where the loader writes how far it has come, and (`every`) after how many batches."""
+    every: int = 1000
 
 
 class ReadingServiceInterface:
