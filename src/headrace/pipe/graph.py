@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, over
 
 from headrace.errors import BadOption, NoLength
 from headrace.op import Clock, Indexed, Op, Spot
+from headrace.ops.order.sharding import Sharding
+from headrace.ops.shape.batch import Batch, Unbatch
+from headrace.ops.shape.collate import Collate
 from headrace.pipe.access import has_random_access, random_access
 from headrace.pipe.verbs.branches import BranchVerbs
 from headrace.pipe.verbs.callables import Columns
@@ -182,8 +185,6 @@ class Pipe(
 
         `batch_size` is another name of `size`.
         """
-        from headrace.ops.shape.batch import Batch
-
         if (size is None) is (batch_size is None):
             raise BadOption("batch() takes how many samples make a batch, once: batch(64)")
         size = batch_size if size is None else size
@@ -194,8 +195,6 @@ class Pipe(
 
     def unbatch(self, level: int = 1) -> "Pipe[Any]":
         """The elements of lists, one by one."""
-        from headrace.ops.shape.batch import Unbatch
-
         return Pipe(Unbatch(level), self)
 
     @overload
@@ -209,7 +208,6 @@ class Pipe(
 
         Arrays of unlike shapes are filled up with the number `pad`, or become nested tensors; else they are an error.
         """
-        from headrace.ops.shape.collate import Collate
         from headrace.tables.ops.batch import AsColumns
 
         if fn is None and isinstance(self.op, AsColumns):
@@ -240,8 +238,6 @@ class Pipe(
 
     def sharding_filter(self, sharding_group_filter: object = None) -> "Pipe[T]":
         """From here on, work is divided among workers and ranks."""
-        from headrace.ops.order.sharding import Sharding
-
         return Pipe(Sharding(sharding_group_filter), self)
 
     def header(self, limit: int | None = 10) -> "Pipe[T]":

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.ops.counts import BadCount, positive
+from headrace.ops.shape.batch import Batch
 from headrace.pipe.verbs.callables import Columns, function, keywords
 from headrace.pipe.verbs.growing import grow
 
@@ -22,7 +23,6 @@ class GroupVerbs:
         self, fn: Callable[[list[Any]], Iterable[Any]], batch_size: int, input_col: Columns = None
     ) -> "Pipe[Any]":
         """Every element of `fn(list of batch_size samples)`."""
-        from headrace.ops.shape.batch import Batch
         from headrace.ops.shape.map import MapBatches
 
         positive(batch_size, _SIZE, BadCount)
@@ -38,7 +38,6 @@ class GroupVerbs:
         flatten: bool = True,
     ) -> "Pipe[Any]":
         """What a coroutine function returns for each sample, `batch_size` samples at a time, in order."""
-        from headrace.ops.shape.batch import Batch
         from headrace.ops.shape.batch_map import AsyncMap
 
         positive(batch_size, _SIZE, BadCount)
@@ -55,7 +54,6 @@ class GroupVerbs:
         **threadpool_kwargs: object,
     ) -> "Pipe[Any]":
         """`fn` applied to every sample, in threads, `scheduled_tasks` samples at a time, in order."""
-        from headrace.ops.shape.batch import Batch
         from headrace.ops.shape.batch_map import ThreadMap
 
         positive(scheduled_tasks, "'scheduled_tasks' is required to be a positive integer.")

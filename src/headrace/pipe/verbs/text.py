@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from headrace.errors import BadOption
+from headrace.ops.shape.batch import Unbatch
 from headrace.pipe.verbs.growing import grow, start
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ class TextVerbs:
 
         `window` positions at a time are sorted and cut by themselves, so batches depend on neither workers nor ranks.
         """
-        from headrace.ops.shape.batch import Unbatch
         from headrace.ops.text.bucket import BucketBatches, BucketWindows
         from headrace.ops.text.numbered import MANY
         from headrace.plan.balance import StepPlan
@@ -124,7 +124,6 @@ class TextVerbs:
         Rows depend on neither workers nor ranks. Where lengths are known (stored tokens), any row can be had by its
         number; otherwise `window` positions at a time are packed by themselves. See docs/text.md.
         """
-        from headrace.ops.shape.batch import Unbatch
         from headrace.ops.text.pack import PackWindows, pack_known
         from headrace.ops.text.rows import RowLayout
         from headrace.plan.packing import WINDOW, Packing
