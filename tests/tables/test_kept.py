@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
+from headrace.tables.block import DepartingText
 from headrace.tables.column import ArrowColumn
-from headrace.tables.text import DepartingText
 from headrace.tables.units import UnitTable
 
 KINDS = {

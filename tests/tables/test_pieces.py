@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from headrace.tables import pieces
 from headrace.tables.arrow import deliver as as_numpy
+from headrace.tables.block import DepartingText, is_sound
 from headrace.tables.column import ArrowColumn
 from headrace.tables.pieces import INLINE, TextGather
-from headrace.tables.text import DepartingText, is_sound
 from tests.tables.test_kept import in_units
 
 SIZE = 4096

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.op import place
 from headrace.tables.packages import package
 
 Ints = NDArray[np.int64]
@@ -43,8 +44,8 @@ class NumpyColumn:
         return len(self.values)
 
     def take(self, positions: Ints) -> "NumpyColumn":
-        mask = None if self.mask is None else self.mask[positions]
-        return replace(self, values=own(self.values[positions]), mask=mask)
+        mask = None if self.mask is None else _gathered(self.mask, positions)
+        return replace(self, values=_gathered(self.values, positions), mask=mask)
 
     def slice(self, first: int, stop: int) -> "NumpyColumn":
         return replace(self, values=self.values[first:stop], mask=None if self.mask is None else self.mask[first:stop])
@@ -96,6 +97,16 @@ class ArrowColumn:
 Column = NumpyColumn | ArrowColumn
 
 
+def _gathered(values: NDArray[Any], positions: Ints) -> NDArray[Any]:
+    """Written where the batch travels from, if it does."""
+    out: NDArray[Any] = place.empty((len(positions), *values.shape[1:]), values.dtype)
+    if values.flags.c_contiguous:
+        values.take(positions, 0, out, "clip")
+    else:
+        out[...] = values[positions]  # take() would first copy the whole column into one piece
+    return own(out)
+
+
 def own(values: NDArray[Any]) -> NDArray[Any]:
     """The values; of objects that can be edited, copies (a worker process gets copies too: they are pickled)."""
     if not values.dtype.hasobject or values.dtype.names is not None:
@@ -103,9 +114,9 @@ def own(values: NDArray[Any]) -> NDArray[Any]:
     if all(type(value) in UNCHANGING for value in values.flat):
         return values
     copied = np.empty(values.shape, object)
-    for place in np.ndindex(values.shape):
-        value = values[place]
-        copied[place] = value if type(value) in UNCHANGING else deepcopy(value)
+    for at in np.ndindex(values.shape):
+        value = values[at]
+        copied[at] = value if type(value) in UNCHANGING else deepcopy(value)
     return copied
 
 

@@ -16,6 +16,10 @@ WEIGHT = 10
 """A footer in memory is about so many times as large as in its file."""
 
 
+State = tuple[int, int]
+"""Size of a file, and time of its last change in nanoseconds."""
+
+
 class Look(NamedTuple):
     """What one file says of itself."""
 
@@ -24,6 +28,8 @@ class Look(NamedTuple):
     masked: set[str]
     sizes: dict[str, int]
     weight: int
+    state: State = (0, 0)
+    """Of the file when it was looked into, where a manifest keeps it."""
 
 
 def look_at(format: str, paths: Iterable[str]) -> list[Look]:

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from headrace.errors import BadPipe
 from headrace.tables.arrow import deliver as as_numpy
 from headrace.tables.arrow import from_arrow
-from headrace.tables.block import Columns, in_torch
+from headrace.tables.block import Columns, DepartingText, in_torch
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
 from headrace.tables.packages import check_threads, package
 from headrace.tables.table import Table
-from headrace.tables.text import DepartingText
 from headrace.tables.to_arrow import to_arrow
 
 SHOWN = 8

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.op import place
-from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn, own
+from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
 
 Block = tuple[tuple[str, ...], NDArray[Any]]
 """Names, and an array with one row for each of them."""
@@ -96,7 +96,7 @@ class GatherPlan:
             blocks.append((names, block))
             self._cut(found, names, block)
         for name in self._single:
-            found[name] = _taken(self._columns[name], positions)
+            found[name] = self._columns[name].take(positions)
         return found, blocks
 
     def lay(self, rows: Rows) -> tuple[dict[str, Column], list[Block]]:
@@ -143,22 +143,6 @@ def _laid(rows: Rows, start: int, like: NDArray[Any]) -> NDArray[Any]:
     out: NDArray[Any] = place.empty((len(rows), *like.shape[1:]), like.dtype)
     out[...] = rows[:, start : start + _width(like)].view(like.dtype).reshape(out.shape)
     return out
-
-
-def _taken(column: Column, positions: Ints) -> Column:
-    if isinstance(column, ArrowColumn):
-        return column.take(positions)
-    values = _gathered(column.values, positions)
-    return replace(column, values=values, mask=None if column.mask is None else _gathered(column.mask, positions))
-
-
-def _gathered(values: NDArray[Any], positions: Ints) -> NDArray[Any]:
-    out: NDArray[Any] = place.empty((len(positions), *values.shape[1:]), values.dtype)
-    if values.flags.c_contiguous:
-        values.take(positions, 0, out, "clip")
-    else:
-        out[...] = values[positions]  # take() would first copy the whole column into one piece
-    return own(out)
 
 
 class _Scratch(threading.local):

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from headrace.memory.cache import Slots
 from headrace.tables.arrow import width_of
+from headrace.tables.block import is_sound
 from headrace.tables.column import ArrowColumn, Ints
 from headrace.tables.packages import package
 from headrace.tables.pieces import TextGather
-from headrace.tables.text import is_sound
 
 UNKNOWN = -1
 

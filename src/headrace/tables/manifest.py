@@ -12,23 +12,19 @@ import base64
 import json
 import os
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from headrace.errors import BadOption
 from headrace.observe.meter import planned
 from headrace.sources import lock
 from headrace.sources.open import is_remote, local, open_path
 from headrace.sources.whole import whole
-from headrace.tables.footers import Look, look_at
+from headrace.tables.footers import Look, State, look_at
 from headrace.tables.packages import package
 
 VERSION = 1
 PATIENCE = 24 * 3600.0
 """Seconds that a rank waits for another one that looks into the files."""
-State = tuple[int, int]
-"""Size, and time of the last change in nanoseconds."""
-
-
 PIECE = 4 << 20
 """Bytes of one value in a store: torch's refuses larger ones than 8 MB."""
 
@@ -44,13 +40,6 @@ class ManifestStore(Protocol):
 Manifest = str | os.PathLike[str] | ManifestStore
 
 
-class LookedAt(NamedTuple):
-    """A file as it was when it was looked into."""
-
-    state: State
-    look: Look
-
-
 def looks(format: str, paths: list[str], manifest: Manifest | None) -> list[Look]:
     """What every file says of itself, from the manifest as far as it knows; what it did not know it knows then."""
     if manifest is None:
@@ -63,17 +52,18 @@ def looks(format: str, paths: list[str], manifest: Manifest | None) -> list[Look
     states = [_state(path) for path in paths]
     known = _load(target, format)
     if not _missing(paths, states, known):
-        return [known[path].look for path in paths]
+        return [known[path] for path in paths]
     with lock.hold(f"{target}.lock", PATIENCE):
         known = _load(target, format)  # another rank may have made it meanwhile
         missing = _missing(paths, states, known)
         if missing:
-            found = look_at(format, missing)
             now = dict(zip(paths, states, strict=True))
-            made = {path: LookedAt(now[path], look) for path, look in zip(missing, found, strict=True)}
-            known = {path: made.get(path) or known[path] for path in paths}
-            _write(target, format, known)
-    return [known[path].look for path in paths]
+            for path, look in zip(missing, look_at(format, missing), strict=True):
+                known[path] = look._replace(state=now[path])
+            known = {path: known[path] for path in paths}
+            with whole(target, "wb") as stream:
+                stream.write(_packed(format, known))
+    return [known[path] for path in paths]
 
 
 def _through_store(format: str, paths: list[str], store: ManifestStore) -> list[Look]:
@@ -89,10 +79,10 @@ def _through_store(format: str, paths: list[str], store: ManifestStore) -> list[
         if count < 0:
             raise BadOption(f"another rank could not look into the files: {store.get(f'{key}/error').decode()}")
         known = _unpacked(b"".join(store.get(f"{key}/{piece}") for piece in range(count)), format, "what the store has")
-        return [seen.look for seen in known.values()]
+        return list(known.values())
     try:
         found = look_at(format, paths)
-        known = {str(n): LookedAt((size, 0), look) for n, (size, look) in enumerate(zip(sizes, found, strict=True))}
+        known = {str(n): look._replace(state=(sizes[n], 0)) for n, look in enumerate(found)}
         data = _packed(format, known)
     except BaseException as error:
         store.set(f"{key}/error", f"{type(error).__name__}: {error}")
@@ -110,28 +100,19 @@ def _state(path: str) -> State:
     return about.st_size, about.st_mtime_ns
 
 
-def _missing(paths: list[str], states: list[State], known: dict[str, LookedAt]) -> list[str]:
-    return [
-        path
-        for path, state in zip(paths, states, strict=True)
-        if (seen := known.get(path)) is None or seen.state != state
-    ]
+def _missing(paths: list[str], states: list[State], known: dict[str, Look]) -> list[str]:
+    return [p for p, state in zip(paths, states, strict=True) if p not in known or known[p].state != state]
 
 
-def _write(target: str, format: str, known: dict[str, LookedAt]) -> None:
-    with whole(target, "wb") as stream:
-        stream.write(_packed(format, known))
-
-
-def _packed(format: str, known: dict[str, LookedAt]) -> bytes:
+def _packed(format: str, known: dict[str, Look]) -> bytes:
     schemas: dict[bytes, int] = {}
     rows = [
         [
-            path, *seen.state,
-            schemas.setdefault(seen.look.schema.serialize().to_pybytes(), len(schemas)),
-            seen.look.rows, sorted(seen.look.masked), seen.look.sizes, seen.look.weight,
+            path, *look.state,
+            schemas.setdefault(look.schema.serialize().to_pybytes(), len(schemas)),
+            look.rows, sorted(look.masked), look.sizes, look.weight,
         ]
-        for path, seen in known.items()
+        for path, look in known.items()
     ]  # fmt: skip
     said = {
         "version": VERSION, "format": format, "files": rows,
@@ -145,7 +126,7 @@ def _digest(text: bytes) -> bytes:
     return blake2b(text, digest_size=8).hexdigest().encode()
 
 
-def _load(target: str, format: str) -> dict[str, LookedAt]:
+def _load(target: str, format: str) -> dict[str, Look]:
     """What a manifest says; nothing if there is none."""
     try:
         with open_path(target) as stream:
@@ -156,7 +137,7 @@ def _load(target: str, format: str) -> dict[str, LookedAt]:
     return _unpacked(data, format, target)
 
 
-def _unpacked(data: bytes, format: str, target: str) -> dict[str, LookedAt]:
+def _unpacked(data: bytes, format: str, target: str) -> dict[str, Look]:
     digest, _, text = data.partition(b"\n")
     pa = package("pyarrow")
     try:
@@ -167,7 +148,7 @@ def _unpacked(data: bytes, format: str, target: str) -> dict[str, LookedAt]:
             raise ValueError(f"it is one of version {said['version']} for {said['format']}")
         schemas = [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))) for schema in said["schemas"]]
         return {
-            path: LookedAt((size, changed), Look(schemas[schema], rows, set(masked), sizes, weight))
+            path: Look(schemas[schema], rows, set(masked), sizes, weight, (size, changed))
             for path, size, changed, schema, rows, masked, sizes, weight in said["files"]
         }
     except (ValueError, KeyError, TypeError) as error:

@@ -197,16 +197,12 @@ class UnitTable:
 
     def _grouped(self, positions: Ints, owners: Ints) -> tuple[list[tuple[int, int, int]], Ints, Ints]:
         """Units with the span of their rows, the rows' places in their units, and which row each position becomes."""
-        met, first, which = np.unique(owners, return_index=True, return_inverse=True)
-        turn = np.empty(len(met), np.int64)
-        order = np.argsort(first, kind="stable")
-        turn[order] = np.arange(len(met))
-        sort = np.argsort(turn[which], kind="stable")
+        met, counts = np.unique(owners, return_counts=True)
+        sort = np.argsort(owners, kind="stable")
         back = np.empty(len(positions), np.int64)
         back[sort] = np.arange(len(positions))
-        counts = np.bincount(turn[which], minlength=len(met))
         stops = np.cumsum(counts).tolist()
-        spans = zip(met[order].tolist(), [0, *stops[:-1]], stops, strict=True)
+        spans = zip(met.tolist(), [0, *stops[:-1]], stops, strict=True)
         return list(spans), (positions - self._starts[owners])[sort], back
 
     def row(self, position: int) -> dict[str, Any]:

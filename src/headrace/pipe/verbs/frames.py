@@ -171,7 +171,7 @@ class FrameVerbs:
         return pipe.then(MapRows(fn, as_))
 
     def _filter_rows(self, expression: object) -> "Pipe[Any]":
-        from headrace.tables.ops.filter import Where
+        from headrace.tables.ops.select import Where
 
         pipe = cast("Pipe[Any]", self)
         pushed = _pushed_rows(pipe, lambda source: source.where(expression))

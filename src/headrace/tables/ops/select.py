@@ -1,6 +1,7 @@
-"""Select and rename: some columns of rows, of dicts of arrays, of frames and tables.
+"""Select, rename, filter by an expression: some columns or rows, of rows, dicts of arrays, frames and tables.
 
-Over a frame or files nothing of this runs: the verbs hand the names down to the source (see `verbs.frames`).
+Over a frame or files nothing of this runs: the verbs hand the names and the expression down to the source, which then
+knows how many rows there are (see `verbs.frames`).
 """
 
 from collections.abc import Callable, Iterator
@@ -11,9 +12,10 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from headrace.errors import BadPipe
-from headrace.op import Each, Here, Indexed, Positions, Take
+from headrace.op import Each, Flat, Here, Indexed, Positions, Take
 from headrace.tables.forms import deliver, form_of
 from headrace.tables.frames import table_of
+from headrace.tables.matching import matching
 from headrace.tables.rows import table_of_rows
 from headrace.tables.table import check_names, renamed
 
@@ -108,3 +110,20 @@ class Rename(Each[Any, Any]):
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Where(Flat[Any, Any]):
+    """Keep rows, and of frames the rows, for which a pyarrow expression is true."""
+
+    expression: Any
+    verb = "filter"
+
+    def spread(self, sample: object) -> Iterator[Any]:
+        return spread_kept(sample, "filter", lambda table: matching(table, self.expression))
+
+    def describe(self) -> str:
+        return f"filter({self.expression})"
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("filter", str(self.expression))
