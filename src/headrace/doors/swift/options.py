@@ -72,9 +72,11 @@ class Options:
             if given[name] is None:
                 given[name] = default(given)
         given["logger"] = LogTo.of(given["logger"])
-        return cls(**given)
+        options = cls(**given)
+        options.check()
+        return options
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         for name in FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise BadOption(f"{name} must be True or False, not {getattr(self, name)!r}")

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -86,10 +87,7 @@ class Running:
         self._manager = self._log(log_to, f"WorkerManager-{self.consumer}")
         numbers = range(self.consumer * workers, (self.consumer + 1) * workers)
         self._parents = [self._log(log_to, f"Worker-{k}", f"Worker-{k}-parent") for k in numbers]
-        workshop = Workshop(
-            options.dataset_class, options.dataset_kwargs, options.collate_fn, options.batch_encoder,
-            options.benchmark, options.plan, self.consumer, log_to,
-        )  # fmt: skip
+        workshop = Workshop(replace(options, batch_decoder=None, logger=log_to), self.consumer)
         return Loader(
             Pipe.of(range(ENDLESS)).batch(1).then(Prepare(workshop)),
             workers=workers,

@@ -11,12 +11,12 @@ gets what the encoder gave.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from headrace.doors.swift.log import Log, LogTo
+from headrace.doors.swift.log import Log
 from headrace.doors.swift.options import Options
 from headrace.doors.swift.plan import ArcPlan
 from headrace.engine.wire import codec
@@ -80,14 +80,10 @@ WORDS = Words(
 class Workshop:
     """Everything that a worker needs; made by the consumer, filled in the worker."""
 
-    dataset_class: Callable[..., Any]
-    dataset_kwargs: Mapping[str, Any]
-    collate_fn: Callable[[list[Any]], Any] | None
-    batch_encoder: Callable[[Any], Any] | None
-    timed: bool
-    plan: ArcPlan
+    options: Options
+    """Without the decoder, which stays in the consumer."""
     consumer: int
-    log_to: LogTo | None
+    plan: ArcPlan = field(init=False)
     number: int = field(init=False, default=-1)
     """Of this worker, among the workers of all consumers."""
     _log: Log | None = field(init=False, default=None)
@@ -95,14 +91,17 @@ class Workshop:
     _length: int | None = field(init=False, default=None)
     _here: Here | None = field(init=False, default=None)
 
+    def __post_init__(self) -> None:
+        self.plan = self.options.plan
+
     def __reduce__(self) -> tuple[Any, ...]:
         # What was filled in here stays here: a profile runs it in the consumer, which may start workers after that.
-        return Workshop, tuple(getattr(self, given.name) for given in fields(self) if given.init)
+        return Workshop, (self.options, self.consumer)
 
     def enter(self, worker: int) -> None:
         """The first call in a worker process."""
         self.number = self.consumer * self.plan.workers + worker
-        self._log = Log(self.log_to, f"Worker-{self.number}", f"Worker-{self.number}-child")
+        self._log = Log(self.options.logger, f"Worker-{self.number}", f"Worker-{self.number}-child")
 
     def make(self, position: int, here: Here) -> Packet:
         length = self.length()
@@ -117,9 +116,7 @@ class Workshop:
         """The length of the dataset, which is built now if it is not there yet."""
         if self._length is None:
             started = time.perf_counter()
-            # The same in every worker: a dataset that draws at its making is the same dataset everywhere.
-            seed_globals(key(self.plan.seed, "swift", "construct"))
-            self._dataset, self._length = construct(self.dataset_class, self.dataset_kwargs)
+            self._dataset, self._length = construct(self.options)
             self._log = self._log or Log(None, "Worker")  # no worker called enter(): somebody profiles
             self._log.info("dataset", length=self._length, seconds=round(time.perf_counter() - started, 6))
         return self._length
@@ -136,15 +133,15 @@ class Workshop:
             samples = collect(self._dataset, indices, self._samples_of(epoch, here))
             place.at(here, batch)
             collected = time.perf_counter()
-            made = assemble(samples, self.collate_fn)
+            made = assemble(samples, self.options.collate_fn)
             collated = time.perf_counter()
-            if self.batch_encoder is not None:
-                made = encode(made, self.batch_encoder)
+            if self.options.batch_encoder is not None:
+                made = encode(made, self.options.batch_encoder)
             encoded = time.perf_counter()
         except Exception as error:
             log.error("failed", epoch=epoch, batch=batch, error=repr(error), notes=error.__notes__)
             raise
-        seconds = (collected - begun, collated - collected, encoded - collated) if self.timed else None
+        seconds = (collected - begun, collated - collected, encoded - collated) if self.options.benchmark else None
         return Packet(length, self.number, seconds, made)
 
     def _samples_of(self, epoch: int, here: Here) -> Here:
@@ -167,13 +164,14 @@ class Prepare(Each[list[int], Packet]):
         return self.workshop.make(sample[0], here)
 
     def describe(self) -> str:
-        return f"SwiftLoader({self.workshop.dataset_class.__qualname__})"
+        return f"SwiftLoader({self.workshop.options.dataset_class.__qualname__})"
 
 
-def construct(dataset_class: Callable[..., Any], dataset_kwargs: Mapping[str, Any]) -> tuple[Any, int]:
-    """The dataset and its length."""
+def construct(options: Options) -> tuple[Any, int]:
+    """The dataset and its length. One that draws at its making is the same dataset everywhere."""
+    seed_globals(key(options.seed, "swift", "construct"))
     with NamedStep("construct"):
-        dataset = dataset_class(**dataset_kwargs)
+        dataset = options.dataset_class(**options.dataset_kwargs)
         return dataset, len(dataset)
 
 
@@ -227,8 +225,7 @@ def validate(options: Options) -> None:
     spot = place.spot
     try:
         with BorrowedGlobals():
-            seed_globals(key(options.seed, "swift", "construct"))
-            dataset, length = construct(options.dataset_class, options.dataset_kwargs)
+            dataset, length = construct(options)
             here = Here(sample_key(options.seed, 0), 0, 0)
             samples = collect(dataset, range(min(options.batch_size, length)), here)
             if samples:
