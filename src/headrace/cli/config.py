@@ -23,9 +23,11 @@ def read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadOption(f"--import-config {path}: {error.strerror}") from None
     try:
-        values = _parse(path, text)
+        values = json.loads(text) if _is_json(path) else tomllib.loads(text)
     except ValueError as error:
         raise BadOption(f"--import-config {path}: {error}") from None
+    if not isinstance(values, dict):
+        raise BadOption(f"--import-config {path}: write one object with the options in it")
     kinds = {name: _kind(hint) for name, hint in get_type_hints(Job).items()}
     options: dict[str, Any] = {}
     for key, value in values.items():
@@ -54,13 +56,6 @@ def write(path: Path, job: Job, overwrite: bool) -> None:
         raise BadOption(f"--export-config {path}: it exists; add --overwrite-config to write over it") from None
     except OSError as error:
         raise BadOption(f"--export-config {path}: {error.strerror}") from None
-
-
-def _parse(path: Path, text: str) -> Mapping[str, Any]:
-    values = json.loads(text) if _is_json(path) else tomllib.loads(text)
-    if not isinstance(values, dict):
-        raise ValueError("write one object with the options in it")
-    return values
 
 
 def _is_json(path: Path) -> bool:

@@ -66,12 +66,8 @@ class Agreement:
         return everyone
 
     def first(self, number: int) -> int:
-        import torch
-        import torch.distributed as dist
-
-        told = torch.tensor(divmod(number, HALF), dtype=torch.int64)
-        dist.broadcast(told, src=0, group=self._group)
-        return int(told[0]) * HALF + int(told[1])
+        high, low = self.rows([*divmod(number, HALF)])[0]
+        return high * HALF + low
 
     def same(self, facts: dict[str, Any]) -> None:
         """Every rank must give the same facts; the error says which rank differs, and in what."""

@@ -85,7 +85,10 @@ class DataLoader(EpochLoader):
         self.collate_fn = collate_fn
         self.generator: Any = generator
         self.worker_init_fn = worker_init_fn
-        ahead = _prefetching(self.mode, async_options)
+        sync = self.mode is DataLoaderMode.Sync
+        if sync and async_options is not None:
+            raise BadOption("async_options need mode=DataLoaderMode.Async or AsyncRebatched")
+        ahead = None if sync else Prefetching.of(async_options)
         if rebatched_worker_size is not None and self.mode is not DataLoaderMode.AsyncRebatched:
             raise BadOption("rebatched_worker_size needs mode=DataLoaderMode.AsyncRebatched")
         if drop_last and ends is not None:
@@ -154,14 +157,6 @@ class _AsNumberZero(Setup):
 
     def __call__(self, number: int) -> None:
         super().__call__(0)
-
-
-def _prefetching(mode: DataLoaderMode, async_options: Mapping[str, Any] | None) -> Prefetching | None:
-    if mode is not DataLoaderMode.Sync:
-        return Prefetching.of(async_options)
-    if async_options is not None:
-        raise BadOption("async_options need mode=DataLoaderMode.Async or AsyncRebatched")
-    return None
 
 
 def _mode(given: DataLoaderMode | str) -> DataLoaderMode:

@@ -86,7 +86,7 @@ class Figures:
             "value": round(figure.value, 2),
             "unit": figure.unit,
             "batches": figure.batches,
-            "seconds": round(figure.seconds, 6),
+            "seconds": round(figure.seconds, 9),
             "consumer": self._consumer,
             **({} if worker is None else {"worker": worker}),
         }

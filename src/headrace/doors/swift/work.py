@@ -11,7 +11,7 @@ gets what the encoder gave.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -116,8 +116,12 @@ class Workshop:
         """The length of the dataset, which is built now if it is not there yet."""
         if self._length is None:
             started = time.perf_counter()
-            self._dataset, self._length = construct(self.options)
-            self._log = self._log or Log(None, "Worker")  # no worker called enter(): somebody profiles
+            # The same in every worker: a dataset that draws at its making is the same dataset everywhere.
+            seed_globals(key(self.plan.seed, "swift", "construct"))
+            with NamedStep("construct"):
+                self._dataset = self.options.dataset_class(**self.options.dataset_kwargs)
+                self._length = len(self._dataset)
+            self._log = self._log or Log(None, "Worker")  # no worker called enter(): a profile, or a dry run
             self._log.info("dataset", length=self._length, seconds=round(time.perf_counter() - started, 6))
         return self._length
 
@@ -128,27 +132,38 @@ class Workshop:
         if log.detailed:
             log.debug("batch", epoch=epoch, batch=batch, indices=indices)
         seed_globals(key(self.plan.seed, "swift", "batch", epoch, self.consumer, batch))
+        if self._here is None or self._here.epoch != epoch:
+            # The place of an epoch's samples is the same for every consumer, worker and batch size.
+            self._here = Here(sample_key(self.plan.seed, epoch), epoch, here.ordinal, spot=here.spot)
         try:
-            begun = time.perf_counter()
-            samples = collect(self._dataset, indices, self._samples_of(epoch, here))
-            place.at(here, batch)
-            collected = time.perf_counter()
-            made = assemble(samples, self.options.collate_fn)
-            collated = time.perf_counter()
-            if self.options.batch_encoder is not None:
-                made = encode(made, self.options.batch_encoder)
-            encoded = time.perf_counter()
+            made, seconds = self.put_together(indices, self._here, here, batch)
         except Exception as error:
             log.error("failed", epoch=epoch, batch=batch, error=repr(error), notes=error.__notes__)
             raise
-        seconds = (collected - begun, collated - collected, encoded - collated) if self.options.benchmark else None
-        return Packet(length, self.number, seconds, made)
+        return Packet(length, self.number, seconds if self.options.benchmark else None, made)
 
-    def _samples_of(self, epoch: int, here: Here) -> Here:
-        """The place of an epoch's samples: the same for every consumer, worker and batch size."""
-        if self._here is None or self._here.epoch != epoch:
-            self._here = Here(sample_key(self.plan.seed, epoch), epoch, here.ordinal, spot=here.spot)
-        return self._here
+    def put_together(
+        self, indices: Sequence[int], of_sample: Here, of_batch: Here, batch: int
+    ) -> tuple[Any, tuple[float, float, float]]:
+        """The batch of these samples as it travels, and what each step took.
+
+        `headrace.rng()` is keyed by epoch and sample, whoever reads it in whatever batch.
+        """
+        options, dataset, samples, at = self.options, self._dataset, [], place.at
+        begun = time.perf_counter()
+        with NamedStep("getitem") as step:
+            for index in indices:
+                step.index = index
+                at(of_sample, index)
+                samples.append(dataset[index])
+        at(of_batch, batch)
+        collected = time.perf_counter()
+        with NamedStep("collate"):
+            made = collate(samples) if options.collate_fn is None else options.collate_fn(samples)
+        collated = time.perf_counter()
+        if options.batch_encoder is not None:
+            made = encode(made, options.batch_encoder)
+        return made, (collected - begun, collated - collected, time.perf_counter() - collated)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,32 +182,8 @@ class Prepare(Each[list[int], Packet]):
         return f"SwiftLoader({self.workshop.options.dataset_class.__qualname__})"
 
 
-def construct(options: Options) -> tuple[Any, int]:
-    """The dataset and its length. One that draws at its making is the same dataset everywhere."""
-    seed_globals(key(options.seed, "swift", "construct"))
-    with NamedStep("construct"):
-        dataset = options.dataset_class(**options.dataset_kwargs)
-        return dataset, len(dataset)
-
-
 def sample_key(seed: int, epoch: int) -> int:
     return key(seed, "swift", "samples", epoch)
-
-
-def collect(dataset: Any, indices: Iterable[int], here: Here) -> list[Any]:
-    """The samples; `headrace.rng()` is keyed by epoch and sample, whoever reads it in whatever batch."""
-    samples, at = [], place.at
-    with NamedStep("getitem") as stage:
-        for index in indices:
-            stage.index = index
-            at(here, index)
-            samples.append(dataset[index])
-    return samples
-
-
-def assemble(samples: list[Any], collate_fn: Callable[[list[Any]], Any] | None) -> Any:
-    with NamedStep("collate"):
-        return collate(samples) if collate_fn is None else collate_fn(samples)
 
 
 def encode(batch: object, encoder: Callable[[Any], Any]) -> tuple[str, Any]:
@@ -225,18 +216,18 @@ def validate(options: Options) -> None:
     spot = place.spot
     try:
         with BorrowedGlobals():
-            dataset, length = construct(options)
-            here = Here(sample_key(options.seed, 0), 0, 0)
-            samples = collect(dataset, range(min(options.batch_size, length)), here)
-            if samples:
-                _travel(assemble(samples, options.collate_fn), options)
+            workshop = Workshop(options, 0)
+            if size := min(options.batch_size, workshop.length()):
+                here = Here(sample_key(options.seed, 0), 0, 0)
+                batch, _ = workshop.put_together(range(size), here, here, 0)
+                _travel(batch, options.batch_decoder)
     finally:
         place.spot = spot
 
 
-def _travel(batch: object, options: Options) -> None:
-    if options.batch_encoder is not None and options.batch_decoder is not None:
-        decode(encode(batch, options.batch_encoder), options.batch_decoder)
+def _travel(batch: Any, decoder: Callable[[Any], Any] | None) -> None:
+    if decoder is not None:
+        decode(batch, decoder)
         return
     with NamedStep("encode"), WORDS:
         head, buffers = codec.pack(batch)
