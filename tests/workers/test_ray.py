@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 
 from headrace import Loader, Pipe
-from headrace.engine.wire.messages import SLOTTED
 from headrace.engine.workers.ray import answers, near
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
 from tests.conftest import RunScript
@@ -202,7 +201,7 @@ def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     make = answers.reply_of
 
     def noted(ticket: Any, worker: Any, answer: Any, arena: Any) -> Any:
-        assert answer.kind == SLOTTED
+        assert answer.result.size > 0
         placed.add(answer.image is None)
         return make(ticket, worker, answer, arena)
 

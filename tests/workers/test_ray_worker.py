@@ -10,7 +10,7 @@ from headrace.engine.policy import Policy
 from headrace.engine.program import cut
 from headrace.engine.wire import codec
 from headrace.engine.wire.failures import load_error
-from headrace.engine.wire.messages import FAILED, INLINE, MANY, READY, SLOTTED, Reply, Ticket
+from headrace.engine.wire.messages import FAILED, READY, RESULT, Reply, Ticket
 from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.deaths import At, Deaths
 from headrace.engine.workers.ray.actors import MOST_TOGETHER, ActorCall, ActorState, Scheduler
@@ -50,9 +50,10 @@ def arrays(i: int) -> Any:
 
 def test_a_small_result_is_inline_and_a_large_one_has_its_memory_beside_it() -> None:
     [small], _ = worker_of(Pipe.of(Numbers(8)).batch(4)).deliver([ticket(0, 0, (0, 4, ()))], ())
-    assert (small.kind, codec.load(small.result.head, ()), small.result.alone) == (INLINE, [0, 1, 2, 3], True)
+    assert (small.kind, small.result.size, small.image, small.result.outputs) == (RESULT, 0, None, 1)
+    assert codec.load(small.result.head, ()) == [0, 1, 2, 3]
     [large], _ = worker_of(Pipe.of(Numbers(8)).map(arrays).batch(4).collate()).deliver([ticket(0, 0, (0, 4, ()))], ())
-    assert large.kind == SLOTTED
+    assert large.result.size == large.image.nbytes > 0
     assert (opened(large) == np.arange(4)[:, None]).all()
 
 
@@ -64,7 +65,7 @@ def test_samples_that_stay_are_read_by_the_next_stage_and_never_written_to() -> 
 
     made = worker_of(Pipe.of(Numbers(8)).map(arrays).filter(lambda a: a[0] % 2 == 0).batch(2).map(shift))
     (reply, _), packed = made.keep(ticket(0, 0, (0, 8, ())), ())
-    assert (reply.kind, reply.result.samples, reply.image) == (MANY, 4, None)
+    assert (reply.kind, reply.result.outputs, reply.image) == (RESULT, 4, None)
     packed[1].flags.writeable = False
     for _ in range(2):  # a ticket that runs again after a death finds its samples as they were
         [answer], _ = made.deliver([ticket(1, 0, ([(0, 1, 3)], 0, 1))], [packed])
@@ -104,7 +105,7 @@ def test_a_result_is_made_in_the_slot_that_was_lent_if_it_fits(count: int, fits:
     given = Ticket(None, 0, 0, 0, None)
     given.slot = slot = arena.lend(40_000)
     [said], _ = made.deliver([ticket(0, 0, (0, count, ()))], (), [offer(slot)])
-    assert (said.kind, said.image is None) == (SLOTTED, fits)
+    assert (said.result.size > 0, said.image is None) == (True, fits)
     reply, missed = reply_of(given, 0, said, arena)
     assert reply.slot is not None
     assert (reply.slot is slot, given.slot, missed) == (fits, None, False)
@@ -119,7 +120,7 @@ def test_a_slot_out_of_reach_is_noticed_and_the_result_comes_all_the_same() -> N
     number, path, device, inode = offer(slot)
     for wrong in ((number, path, device, inode + 1), (number, "/proc/1/fd/12345", device, inode)):
         [said], _ = made.deliver([ticket(0, 0, (0, 4, ()))], (), [wrong])
-        assert (said.kind, said.image is None) == (SLOTTED, False)
+        assert (said.result.size > 0, said.image is None) == (True, False)
     assert (opened(said) == np.arange(4)[:, None]).all()
     assert not any(slot.view)
     _, missed = reply_of(given, 0, said, arena)
@@ -151,7 +152,7 @@ def test_a_lost_block_of_a_strand_is_made_again_and_the_open_strand_goes_on(star
     for number in range(start + 1):
         (reply, _), packed = made.keep(ticket(0, number, (0, states[-1] if not number else None)), ())
         states.append(reply.result.strand[1])
-        counts.append(reply.result.samples)
+        counts.append(reply.result.outputs)
         blocks.append(unpacked(packed))
     # Fewer samples than a block would take now: how many there were depended on time.
     less = counts[start] - 7
@@ -159,7 +160,7 @@ def test_a_lost_block_of_a_strand_is_made_again_and_the_open_strand_goes_on(star
     assert unpacked(again) == blocks[start][:less]
     (reply, _), packed = made.keep(ticket(0, start + 1, (0, None)), ())
     fresh = worker_of(Pipe.of(stream(2000)).shuffle(buffer_size=20).map(drawn).shuffle(buffer_size=5))
-    assert unpacked(packed) == unpacked(fresh.again(ticket(0, start + 1, (0, states[-1])), reply.result.samples))
+    assert unpacked(packed) == unpacked(fresh.again(ticket(0, start + 1, (0, states[-1])), reply.result.outputs))
 
 
 def test_a_strand_opens_from_its_own_state_before_that_of_another_run() -> None:

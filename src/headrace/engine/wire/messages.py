@@ -6,13 +6,13 @@ them, one for each kind of message.
     consumer -> worker     TICKETS [Lent, ...], short              (+ the descriptors of the slots that are `new`)
                            STOP
     worker -> consumer     a list of these, each packed by itself:
-                           (INLINE | SLOTTED | MANY | FAILED, seq, result, held)
+                           (RESULT | FAILED, seq, Result | Failed, held)
                                                                    (+ a descriptor when the result outgrew its slot)
                            (READY, pid)
                            (RETIRED, handled)                      it asks to be replaced
 
-`result` is one of the four classes below; `held` are numbers of slots that user code still looks into. The messages to
-and from Ray actors and the server of a shared pool carry the same four results.
+`held` are numbers of slots that user code still looks into. The messages to and from Ray actors and the server of a
+shared pool carry the same results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.memory.arena import Slot
 from headrace.tracebacks import Call
 
 TICKETS, STOP = range(2)
-READY, INLINE, SLOTTED, MANY, FAILED, RETIRED = range(10, 16)
+READY, RESULT, FAILED, RETIRED = range(10, 14)
 BEGUN, DONE, PACKING, GROUPED = 1, 2, 3, 4
 """What a slot's header says of its ticket: inside a sample, answered, making the reply, or inside an op on a batch."""
 
@@ -40,42 +40,23 @@ SampleTable = tuple[int, int]
 """Where the table of the samples in a slot lies: offset and size."""
 
 
-class Inline(NamedTuple):
-    """A small result, inside the message."""
+class Result(NamedTuple):
+    """What a ticket made: one packed output, or samples that were packed one by one."""
 
     head: Any
-    """The packed object."""
-    alone: bool
-    """It is one output, not a list of outputs."""
-    skipped: tuple[Skip, ...]
-    seconds: Seconds
-
-
-class Slotted(NamedTuple):
-    """A result whose arrays are in a slot."""
-
-    head: Any
-    """The packed object, or its offset and size in the slot."""
+    """The packed output, or its offset and size in the slot; None: samples one by one."""
     spans: tuple[int, ...]
-    """Where its arrays are: offset, size, offset, size, ..."""
+    """Where its arrays are in the slot: offset, size, offset, size, ..."""
+    outputs: int
+    """How many; -1: a list of them was packed as one."""
     size: int
-    """Bytes that it takes of the slot."""
-    alone: bool
-    skipped: tuple[Skip, ...]
-    seconds: Seconds
-
-
-class Many(NamedTuple):
-    """Samples for the next stage, or a block of a stream: packed one by one, all in a slot."""
-
-    samples: int
-    """How many."""
-    table: SampleTable
-    size: int
-    skipped: tuple[Skip, ...]
-    seconds: Seconds
+    """Bytes that it takes of the slot; 0: it is small, and all of it is in the message."""
+    table: SampleTable | None
+    """Of samples for the next stage, or of a block of a stream."""
     strand: tuple[bool, Any] | None
     """Of a block of a stream: whether the stream has ended, and where it stands now."""
+    skipped: tuple[Skip, ...]
+    seconds: Seconds
 
 
 class Failed(NamedTuple):
@@ -86,9 +67,6 @@ class Failed(NamedTuple):
     """The traceback of what led to it, if something did."""
     calls: tuple[Call, ...]
     """Those that it went through, without headrace's own."""
-
-
-Result = Inline | Slotted | Many | Failed
 
 
 class Work(Protocol):
@@ -116,12 +94,12 @@ class Lent(NamedTuple):
     payload: Any
     slot: int
     avoid: tuple[int, ...]
+    room: tuple[int, int] | None
+    """The part of the slot that the result may take, where that is not all of it: from, to."""
     forget: Sequence[int]
     """Slots that will not be used again."""
     new: Sequence[int]
     """Slots whose descriptors come with this message."""
-    room: tuple[int, int] | None
-    """The part of the slot that the result may take, where that is not all of it: from, to."""
 
 
 class Owner(Protocol):

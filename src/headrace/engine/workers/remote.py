@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.failures import remote
-from headrace.engine.wire.messages import INLINE, MANY, SLOTTED, Failed, Inline, Many, Owner, Reply, Slotted, Ticket
+from headrace.engine.wire.messages import FAILED, Failed, Owner, Reply, Ticket
 from headrace.engine.workers.deaths import CAUSES, EARLY_DEATHS, Deaths
 from headrace.engine.workers.protocol import Restart, Workers
 from headrace.engine.workers.strands import StrandStates
@@ -123,13 +123,12 @@ class RemoteWorkers(Workers, Generic[Worker]):
 
     def _payload(self, ticket: Ticket, place: Callable[[Any], tuple[Any, ...]]) -> Any:
         """What travels of a ticket's payload; `place` says where the samples of a block are."""
-        payload = ticket.payload
         if ticket.strand is not None:
             return self._strands.payload(ticket)
         if ticket.blocks:
-            refs, base, stride = payload
+            refs, base, stride = ticket.payload
             return [(*place(block), first, stop) for block, first, stop in refs], base, stride
-        return pickle.dumps(payload, 5) if self._listed else payload
+        return pickle.dumps(ticket.payload, 5) if self._listed else ticket.payload
 
     def _send_waiting(self) -> None:
         waiting = self._waiting
@@ -232,28 +231,19 @@ class RemoteWorkers(Workers, Generic[Worker]):
             self._end()
 
 
-def reply_to(ticket: Ticket, kind: int, fields: tuple[object, ...], slot: Slot | None, worker: int) -> Reply:
+def reply_to(ticket: Ticket, kind: int, fields: tuple[Any, ...], slot: Slot | None, worker: int) -> Reply:
     """The reply that a result makes; `slot` is where its arrays or samples lie, if they are here."""
     reply = Reply(ticket)
     reply.worker = worker
-    # (By the number of the kind, the most frequent first: this is done for every ticket.)
-    if kind == INLINE:
-        small = Inline._make(fields)
-        reply.outputs, reply.count = small.head, 1 if small.alone else -1
-        reply.skipped, reply.seconds = small.skipped, small.seconds
-    elif kind == SLOTTED:
-        large = Slotted._make(fields)
-        reply.outputs, reply.count = large.head, 1 if large.alone else -1
-        reply.spans, reply.bytes, reply.slot = large.spans, large.size, slot
-        reply.skipped, reply.seconds = large.skipped, large.seconds
-    elif kind == MANY:
-        many = Many._make(fields)
-        reply.count, reply.bytes, reply.slot = many.samples, many.size, slot
-        reply.skipped, reply.seconds = many.skipped, many.seconds
-        if slot is not None:
-            slot.table = (*many.table, ticket.seq)
-        if many.strand is not None:
-            reply.ended, reply.state = many.strand
-    else:
+    if kind == FAILED:
         reply.error = remote(*Failed._make(fields))
+        return reply
+    # (The fields of a `Result`, whose making would cost.)
+    reply.outputs, reply.spans, reply.count, reply.bytes, table, strand, reply.skipped, reply.seconds = fields
+    if slot is not None and reply.bytes:
+        reply.slot = slot
+        if table is not None:
+            slot.table = (*table, ticket.seq)
+    if strand is not None:
+        reply.ended, reply.state = strand
     return reply

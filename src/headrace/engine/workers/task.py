@@ -17,20 +17,7 @@ from headrace.engine.executor import Executor
 from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire.failures import failed
-from headrace.engine.wire.messages import (
-    INLINE,
-    MANY,
-    PACKING,
-    SLOTTED,
-    Failed,
-    Inline,
-    Many,
-    Result,
-    Seconds,
-    Skip,
-    Slotted,
-    Work,
-)
+from headrace.engine.wire.messages import PACKING, Failed, Result, Seconds, Skip, Work
 from headrace.errors import hint_at_limit
 from headrace.memory.arena import OutOfSharedMemory
 from headrace.observe.meter import files
@@ -93,8 +80,8 @@ class Task:
         alone = stage.single and len(outputs) == 1
         return Made(outputs, self._many[work.stage], alone, tuple(executor.skipped), strand, began)
 
-    def pack(self, made: Made, writer: codec.Writer, grow: Callable[[int], codec.Writer]) -> tuple[int, Result]:
-        """The kind of result, and the result: what is not small lies where `writer` writes.
+    def pack(self, made: Made, writer: codec.Writer, grow: Callable[[int], codec.Writer]) -> Result:
+        """The result, as it travels: what is not small lies where `writer` writes.
 
         If it does not fit there, `grow` makes memory of so many bytes.
         """
@@ -105,20 +92,21 @@ class Task:
             if need > writer.size:
                 writer = grow(need)
             table = codec.write_many(writer, heads, parts)
-            seconds = self.seconds(made)
-            return MANY, Many(len(made.outputs), table, writer.used, made.skipped, seconds, made.strand)
+            told = (made.skipped, self.seconds(made))
+            return Result(None, (), len(made.outputs), writer.used, table, made.strand, *told)
         head: Any
         head, buffers = codec.pack(made.outputs[0] if made.alone else made.outputs)
         big = len(head) > IN_MESSAGE
+        count = 1 if made.alone else -1
         if not buffers and not big:
-            return INLINE, Inline(head, made.alone, made.skipped, self.seconds(made))
+            return Result(head, (), count, 0, None, None, made.skipped, self.seconds(made))
         need = writer.need(buffers, len(head) + codec.ALIGN if big else 0)
         if need > writer.size:
             writer = grow(need)
         spans = tuple(writer.write(buffers))
         if big:
             head = (writer.put(head), len(head))
-        return SLOTTED, Slotted(head, spans, need, made.alone, made.skipped, self.seconds(made))
+        return Result(head, spans, count, need, None, None, made.skipped, self.seconds(made))
 
     def seconds(self, made: Made) -> Seconds:
         """How long the ticket has taken up to now."""

@@ -24,7 +24,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire import packets as wire
 from headrace.engine.wire.failures import failed
-from headrace.engine.wire.messages import DONE, FAILED, READY, RETIRED, STOP, TICKETS, Lent, Result
+from headrace.engine.wire.messages import DONE, FAILED, READY, RESULT, RETIRED, STOP, TICKETS, Failed, Lent, Result
 from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap, tokenizer_threads
 from headrace.engine.workers.process.handles import before_exit, received
@@ -89,11 +89,11 @@ class Child:
         room = ticket.room
         writer = codec.Writer(slot.view[: room[1]] if room else slot.view, slot.address, room[0] if room else HEADER)
         place.allocate, place.extend = writer.allocate, writer.extend if room else None
-        result: Result
+        result: Result | Failed
         held: tuple[int, ...] = ()
         self._overflow = -1
         try:
-            kind, result = self.task.pack(self.task.run(ticket, self._load), writer, self._grow)
+            kind, result = RESULT, self.task.pack(self.task.run(ticket, self._load), writer, self._grow)
             # Views of the stage before that user code still holds: their slots must not be used again.
             if self._leases:
                 held = tuple(number for number, alive in self._leases if alive() is not None)

@@ -13,13 +13,14 @@ import os
 import select
 import signal
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire import packets as wire
 from headrace.engine.wire.failures import remote
-from headrace.engine.wire.messages import FAILED, INLINE, READY, RETIRED, SLOTTED, STOP, TICKETS, Reply, Ticket
+from headrace.engine.wire.messages import READY, RETIRED, STOP, TICKETS, Reply, Ticket
 from headrace.engine.workers.deaths import at_hand, describe_end, doing, replaced_because
 from headrace.engine.workers.pace import Pace
 from headrace.engine.workers.process.launch import WorkerLauncher
@@ -33,7 +34,7 @@ IN_MESSAGE = 48 * 1024
 FDS = 32
 """The most descriptors in one message."""
 
-Letter = tuple[tuple[Any, ...], list[int]]
+Letter = tuple[tuple[Any, ...], Sequence[int]]
 """A ticket as it is sent (`messages.Lent`), and the descriptors that go with it."""
 
 
@@ -162,14 +163,15 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
         payload = self._payload(ticket, worker.place)
         if self.arena.retired:
             self.spread_retired()
-        forget, new = worker.forget, worker.new
-        if forget or new:
-            worker.forget, worker.new = [], {}
         worker.queue[ticket.seq] = ticket
         room = None if ticket.home is None else (ticket.home.end, slot.table[0])
         # (As `messages.Lent`, whose making would cost.)
-        about = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid)
-        worker.outbox.append(((*about, forget, [*new], room), [*new.values()]))
+        told = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, room)
+        if worker.forget or worker.new:
+            worker.outbox.append(((*told, worker.forget, [*worker.new]), [*worker.new.values()]))
+            worker.forget, worker.new = [], {}
+        else:
+            worker.outbox.append(((*told, (), ()), ()))
 
     def flush(self) -> None:
         short = self._pace.rest > 0
@@ -184,7 +186,7 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
             mine = [n for n in gone if n in worker.known]
             if mine:
                 worker.known.difference_update(mine)
-                worker.forget = [*worker.forget, *mine]  # (the old one may be in a letter)
+                worker.forget += mine
         gone.clear()
 
     # --- replies in ---------------------------------------------------------------------------------------------------
@@ -245,9 +247,9 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
     ) -> Reply:
         slot = self._placement.moved(ticket, fds[0]) if fds else ticket.slot
         reply = reply_to(ticket, kind, result, slot, worker.number)
-        if kind in (INLINE, FAILED):
+        if reply.slot is None:
             self._placement.take_back(ticket)
-        elif kind == SLOTTED and ticket.home is not None:
+        elif ticket.home is not None:
             self._placement.made(ticket, reply.spans[0])
         ticket.slot = None
         self._deaths.survived(ticket)

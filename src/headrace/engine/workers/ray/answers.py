@@ -3,7 +3,7 @@
 import time
 from typing import Any, NamedTuple
 
-from headrace.engine.wire.messages import FAILED, INLINE, SLOTTED, Reply, Result, SampleTable, Ticket
+from headrace.engine.wire.messages import Failed, Reply, Result, SampleTable, Ticket
 from headrace.engine.workers.remote import reply_to
 from headrace.memory.arena import HEADER, Arena, Slot
 
@@ -29,7 +29,7 @@ class RayAnswer(NamedTuple):
     """The answer to a ticket."""
 
     kind: int
-    result: Result
+    result: Result | Failed
     image: Any = None
     """An array of bytes that looks like the slot of a result that is in none that was lent."""
 
@@ -38,8 +38,8 @@ def reply_of(ticket: Ticket, worker: int, answer: RayAnswer, arena: Arena) -> tu
     """The reply, its arrays in a slot; and whether the slot that was lent was large enough but not used."""
     kind, result, image = answer
     slot, ticket.slot = ticket.slot, None
-    missed = kind == SLOTTED and slot is not None and image is not None and image.nbytes <= slot.size
-    if slot is not None and (image is not None or kind in (INLINE, FAILED)):
+    missed = slot is not None and image is not None and image.nbytes <= slot.size
+    if slot is not None and (image is not None or isinstance(result, Failed) or not result.size):
         arena.give_back(slot)
         slot = None
     if image is not None:

@@ -18,7 +18,7 @@ import numpy as np
 from headrace.engine.executor import Executor
 from headrace.engine.wire import codec
 from headrace.engine.wire.failures import failed, load_error
-from headrace.engine.wire.messages import FAILED, INLINE, PACKING, READY, Failed, Many, Slotted
+from headrace.engine.wire.messages import FAILED, PACKING, READY, RESULT, Failed, Result
 from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap
 from headrace.engine.workers.process.child import _private
@@ -130,10 +130,10 @@ class RayWorker:
             image = np.empty(need, np.uint8)
             return _writer(image)
 
-        kind, result = self.task.pack(made, writer, grow)
-        if isinstance(result, Slotted):
+        result = self.task.pack(made, writer, grow)
+        if not made.many:
             image = image[: result.size]
-        return RayAnswer(kind, result, image if image.nbytes and kind != INLINE else None)
+        return RayAnswer(RESULT, result, image if image.nbytes else None)
 
     def _spent(self, handled: int) -> bool:
         self._handled += handled
@@ -165,7 +165,8 @@ def _writer(image: Any) -> codec.Writer:
 
 
 def _packed(answer: RayAnswer) -> PackedSamples:
-    assert isinstance(answer.result, Many)
+    assert isinstance(answer.result, Result)
+    assert answer.result.table is not None
     return answer.result.table, answer.image
 
 
