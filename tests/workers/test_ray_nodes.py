@@ -117,7 +117,7 @@ def main(cluster, nodes):
                 busy = {worker.node for worker in workers._scheduler.actors}
                 cluster.remove_node(next(node for node in nodes if node.node_id in busy), allow_graceful=False)
         assert workers.restarts, "no actor was on the node that died"
-        print("ends:", [why for _, why in workers.restarts], "losses:", workers._losses.total)
+        print("ends:", [why for _, why in workers.restarts], "losses:", workers._losses.total())
     assert got == want, "the stream has changed"
 
 run(main)

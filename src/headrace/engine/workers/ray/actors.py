@@ -46,15 +46,13 @@ class ActorState(RemoteWorker):
 class ActorCall:
     """A call under way: its tickets (none: the worker starts), and where samples will be that stay in the store."""
 
-    __slots__ = ("actor", "early", "fetch", "ref", "samples", "tickets")
+    __slots__ = ("actor", "fetch", "ref", "samples", "tickets")
 
     def __init__(self, actor: ActorState, ref: object, tickets: list[Ticket], samples: object = None) -> None:
         self.actor = actor
         self.ref = ref
         self.tickets = tickets
         self.samples = samples
-        self.early: Any = None
-        """An answer that came before that of the strand's block before it."""
         self.fetch: tuple[Reply, Remote] | None = None
         """The reply is known; the samples are on their way to the consumer."""
 
@@ -68,7 +66,9 @@ class ActorCall:
     def in_turn(self) -> bool:
         """No earlier block of the same strand is still expected."""
         strand = self.strand
-        return strand is None or next(c for c in self.actor.calls.values() if c.strand == strand) is self
+        if strand is None or self.fetch:
+            return True
+        return next(c for c in self.actor.calls.values() if c.strand == strand) is self
 
 
 class Scheduler:

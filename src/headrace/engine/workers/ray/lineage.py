@@ -5,15 +5,10 @@ ticket was answered, so a `Remote` knows its `Recipe`: the ticket that made it, 
 read. A recipe holds no samples: what is spent is free, and can still be made once more.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.wire.messages import Ticket
-from headrace.errors import WorkerDied
-
-LOSSES = 20
-"""How often the samples of one ticket may be lost before it is given up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,20 +44,3 @@ def recipe(ticket: Ticket, payload: Any, count: int) -> Recipe:
         payload = ([(k, first, stop) for k, (_, first, stop) in enumerate(refs)], base, stride)
     strand = ticket.strand is not None
     return Recipe(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid, inputs, count, strand)
-
-
-class Losses:
-    """How often the samples of each ticket were lost."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._lost: Counter[tuple[int, int, int]] = Counter()
-
-    def count(self, ticket: Ticket) -> None:
-        """The samples of a ticket were lost once more."""
-        self.total += 1
-        name = (ticket.stage, ticket.epoch, ticket.number)
-        self._lost[name] += 1
-        if self._lost[name] > LOSSES:
-            what = f"the samples of {ticket} were lost {LOSSES} times"
-            raise WorkerDied(f"{what}; nodes of the cluster come and go: look at `ray status`")

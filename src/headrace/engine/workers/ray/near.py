@@ -8,8 +8,7 @@ the same number is another process), answers through the object store, as if it 
 import os
 from typing import Any
 
-from headrace.engine.wire.messages import Reply, Ticket
-from headrace.memory.arena import Arena, MappedSlot, Slot
+from headrace.memory.arena import MappedSlot, Slot
 
 KEPT = 16
 """Slots that an actor keeps mapped: more than are lent to it at a time."""
@@ -20,36 +19,6 @@ def offer(slot: Slot) -> Offer:
     """What an actor has to know of a slot."""
     file = os.fstat(slot.fd)
     return slot.number, f"/proc/{os.getpid()}/fd/{slot.fd}", file.st_dev, file.st_ino
-
-
-class Lender:
-    """Slots that are lent with tickets, where results of their stage have been large."""
-
-    def __init__(self, arena: Arena) -> None:
-        self._arena = arena
-        self._need: dict[int, int] = {}
-        """Bytes of slots that results were in, by stage."""
-
-    def learn(self, reply: Reply) -> None:
-        """A reply has come, and may lie in a slot."""
-        if reply.slot is not None:
-            stage = reply.ticket.stage
-            self._need[stage] = max(reply.slot.size, self._need.get(stage, 0))
-
-    def lend(self, ticket: Ticket) -> Offer | None:
-        """A slot for the result, if it is likely to need one."""
-        need = self._need.get(ticket.stage)
-        if need is None:
-            return None
-        ticket.slot = self._arena.lend(need)
-        return offer(ticket.slot)
-
-    def take_back(self, ticket: Ticket) -> None:
-        """A ticket will run again: nobody else gets its slot, because an actor that is lost may still be writing."""
-        if ticket.slot is not None:
-            ticket.slot.spoiled = True
-            self._arena.give_back(ticket.slot)
-            ticket.slot = None
 
 
 class Nearby:

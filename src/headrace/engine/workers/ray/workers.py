@@ -16,6 +16,7 @@ of a dead node are made again from their lineage when somebody asks for them. Wh
 """
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.policy import Policy
@@ -29,7 +30,7 @@ from headrace.engine.workers.ray import cluster as cluster
 from headrace.engine.workers.ray import near
 from headrace.engine.workers.ray.actors import ActorCall, ActorState, Scheduler
 from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, copied, reply_of
-from headrace.engine.workers.ray.lineage import Losses, Recipe, Remote, recipe
+from headrace.engine.workers.ray.lineage import Recipe, Remote, recipe
 from headrace.engine.workers.remote import RemoteWorkers
 from headrace.errors import WorkerDied
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     ray: Any
 else:
     from headrace.engine.workers.ray.cluster import ray  # with an error that says what to install
+
+LOSSES = 20
+"""How often the samples of one ticket may be lost before it is given up."""
 
 
 class RayWorkers(RemoteWorkers[ActorState]):
@@ -49,8 +53,10 @@ class RayWorkers(RemoteWorkers[ActorState]):
         self._calls: dict[Any, ActorCall] = {}
         """Everything that is waited for."""
         self._fetching = 0
-        self._lender = near.Lender(self.arena)
-        self._losses = Losses()
+        self._need: dict[int, int] = {}
+        """Bytes of slots that results were in, by stage."""
+        self._losses: Counter[tuple[int, int, int]] = Counter()
+        """By ticket: how often its samples were lost."""
         self._shipped: Any = None
         self._watcher: Any = None
         self._connected = False
@@ -105,10 +111,24 @@ class RayWorkers(RemoteWorkers[ActorState]):
         if tickets[0].strand is not None or tickets[0].stage < self._last:
             ref, samples = worker.actor.keep.options(num_returns=2).remote(wires[0], *packs)
         else:
-            ref = worker.actor.deliver.remote(
-                wires, [self._lender.lend(ticket) if worker.near else None for ticket in tickets], *packs
-            )
+            lent = [self._lend(ticket) if worker.near else None for ticket in tickets]
+            ref = worker.actor.deliver.remote(wires, lent, *packs)
         worker.calls[ref] = self._calls[ref] = ActorCall(worker, ref, tickets, samples)
+
+    def _lend(self, ticket: Ticket) -> near.Offer | None:
+        """A slot for the result, if it is likely to need one."""
+        need = self._need.get(ticket.stage)
+        if need is None:
+            return None
+        ticket.slot = self.arena.lend(need)
+        return near.offer(ticket.slot)
+
+    def _take_back(self, ticket: Ticket) -> None:
+        """A ticket will run again: nobody else gets its slot, because an actor that is lost may still be writing."""
+        if ticket.slot is not None:
+            ticket.slot.spoiled = True
+            self.arena.give_back(ticket.slot)
+            ticket.slot = None
 
     def _wire(self, ticket: Ticket, packs: dict[Any, int]) -> RayTicket:
         payload = self._payload(ticket, lambda block: (packs.setdefault(block.outputs.ref, len(packs)),))
@@ -128,8 +148,11 @@ class RayWorkers(RemoteWorkers[ActorState]):
     def _take(self, events: list[Any]) -> list[Reply]:
         replies: list[Reply] = []
         for ref in events:
-            if ref in self._calls:
-                self._taken(self._calls.pop(ref), replies)
+            call = self._calls.get(ref)
+            # (A block of a strand whose predecessor has not come yet stays where it is: that is about to come.)
+            if call is not None and call.in_turn:
+                del self._calls[ref]
+                self._taken(call, replies)
         self.flush()
         return replies
 
@@ -158,7 +181,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
             # Whoever was to make the samples: it may have had nothing else to do, and nobody has noticed its end.
             for worker in [w for w in self._scheduler.actors if cluster.is_end_of(w.actor, cause)]:
                 self._ended(worker, cause, replies)
-            self._losses.count(call.tickets[0])
+            self._count_loss(call.tickets[0])
             self._fetch(call, self._remake(call.fetch[1].recipe))
         elif cause is not error:
             self._inputs_lost(call, getattr(cause, "object_ref_hex", None))
@@ -179,9 +202,6 @@ class RayWorkers(RemoteWorkers[ActorState]):
 
     def _answered(self, call: ActorCall, answer: Any, replies: list[Reply]) -> None:
         worker = call.actor
-        if not call.in_turn:
-            call.early = answer
-            return
         del worker.calls[call.ref]
         worker.load -= len(call.tickets)
         for ticket in call.tickets:
@@ -193,16 +213,13 @@ class RayWorkers(RemoteWorkers[ActorState]):
             for ticket, said in zip(call.tickets, body, strict=True):
                 reply, missed = reply_of(ticket, worker.number, said, self.arena)
                 worker.near = worker.near and not missed
-                self._lender.learn(reply)
+                if reply.slot is not None:
+                    self._need[ticket.stage] = max(reply.slot.size, self._need.get(ticket.stage, 0))
                 replies.append(reply)
                 self._scheduler.learn(reply)
         worker.retiring = worker.retiring or spent
         if worker.retiring and not worker.load and not worker.gone:
             self._replace(worker)
-        later = next((c for c in worker.calls.values() if c.early is not None and c.in_turn), None)
-        if later is not None:
-            answer, later.early = later.early, None
-            self._answered(later, answer, replies)
 
     def _kept(self, call: ActorCall, answer: RayAnswer, replies: list[Reply]) -> None:
         """The samples are in the store: they stay there for the next stage, or come here if it is the consumer's."""
@@ -244,7 +261,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
             for ticket in lost[0].tickets:
                 self._deaths.strike(ticket, cluster.last_seen(self._watcher, ticket.seq), why)
         for ticket in tickets:
-            self._lender.take_back(ticket)
+            self._take_back(ticket)
         self._replace(worker)
         self._recovered(worker, why, tickets, noticed)
 
@@ -255,8 +272,8 @@ class RayWorkers(RemoteWorkers[ActorState]):
             self._calls.pop(call.ref, None)
             if not call.tickets:
                 del worker.calls[call.ref]
-            elif call.ref in worker.calls:  # or it was an early one, and has been answered meanwhile
-                answer = (call.early or cluster.said(call.ref)) if call.in_turn else None
+            else:
+                answer = cluster.said(call.ref) if call.in_turn else None
                 if answer is None:
                     owed.append(call)
                 else:
@@ -272,9 +289,16 @@ class RayWorkers(RemoteWorkers[ActorState]):
         del call.actor.calls[call.ref]
         call.actor.load -= len(call.tickets)
         for ticket in call.tickets:
-            self._lender.take_back(ticket)
-            self._losses.count(ticket)
+            self._take_back(ticket)
+            self._count_loss(ticket)
         self._waiting.extendleft(reversed(call.tickets))
+
+    def _count_loss(self, ticket: Ticket) -> None:
+        name = (ticket.stage, ticket.epoch, ticket.number)
+        self._losses[name] += 1
+        if self._losses[name] > LOSSES:
+            what = f"the samples of {ticket} were lost {LOSSES} times"
+            raise WorkerDied(f"{what}; nodes of the cluster come and go: look at `ray status`")
 
     def _inputs_lost(self, call: ActorCall, which: str | None) -> None:
         for ticket in call.tickets:
