@@ -224,7 +224,7 @@ def _quiet_signals(dump: int) -> None:
         faulthandler.register(signal.SIGUSR2, file=dump, all_threads=True)
 
 
-def main(sock: int, consumer: int, dump: int, bound: bool) -> None:
+def main(consumer: int, sock: int, dump: int, bound: bool) -> None:
     """Entry of a worker that was started as a new interpreter."""
     own_signals()
     connection = socket.socket(fileno=sock)
@@ -260,6 +260,26 @@ def open_and_serve(
     serve(connection, consumer, number, program, {**extra, "dump": dump, "bound": bound})
 
 
+def fork(run: Callable[[], None]) -> int:
+    """Fork this process: the new one does nothing but `run`, and ends. Gives its number."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            heap.inherit()
+            run()
+            code = 0
+        except SystemExit as left:
+            # What `sys.exit(...)` means, as the interpreter reads it.
+            code = int(left.code or 0) & 0xFF if left.code is None or isinstance(left.code, int) else 1
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            # Whatever happens, this copy of the program must not run on.
+            leave(code)
+    return pid
+
+
 def leave(code: int) -> None:
     """Exit without the clean-up of whatever process this one was forked from, but not without its output."""
     try:
@@ -274,10 +294,3 @@ def flush() -> None:
         if stream is not None:  # a program may run without
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-
-
-def exit_code(left: SystemExit) -> int:
-    """What `sys.exit(...)` means, as the interpreter reads it."""
-    if left.code is None or isinstance(left.code, int):
-        return int(left.code or 0) & 0xFF
-    return 1

@@ -13,7 +13,6 @@ import marshal
 import os
 import select
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -24,7 +23,7 @@ from typing import Any
 
 from headrace.engine.wire.unshipping import search_path
 from headrace.engine.workers.process.handles import Handles
-from headrace.engine.workers.process.start import Started, is_stopped, pair, python, send_start, signals_wait
+from headrace.engine.workers.process.start import Started, end, interpreter, is_stopped, pair, send_start, signals_wait
 from headrace.memory.arena import scratch
 
 DEADLINE = 120.0
@@ -45,15 +44,9 @@ class ForkServer:
     """One server."""
 
     def __init__(self) -> None:
-        ours, theirs = pair()
-        consumer = os.pidfd_open(os.getpid())
-        call = f"from headrace.engine.workers.process.server import main; main({theirs.fileno()}, {consumer})"
-        self.process = subprocess.Popen(
-            python(call), pass_fds=(theirs.fileno(), consumer), stdin=subprocess.DEVNULL, start_new_session=False
-        )
-        theirs.close()
-        os.close(consumer)
-        self.sock = ours
+        self.sock, theirs = pair()
+        with contextlib.closing(theirs):
+            self.process = interpreter("process.server", (theirs.fileno(),))
         self.owner = os.getpid()
         self.workers: weakref.WeakSet[Started] = weakref.WeakSet()
         self.modules: set[str] = set()
@@ -73,18 +66,16 @@ class ForkServer:
                 self._hear()
             if not self._warmed.issuperset(large()):
                 self._let_idle_go()  # each would import by itself what the server imports once
-        started = self._idle.pop(0) if self._idle else self._new(modules)
+        if not self._idle:
+            with self._lock:
+                self._request(modules)
+                self._hear()
+        started = self._idle.pop(0)
         self.workers.add(started)
         with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its end is noticed as any other
             # Server and worker may be older than this moment: what a worker inherits is what the consumer has now.
             send_start(started.sock, number, shipped, handles, (os.getcwd(), dict(os.environ)))
         return started
-
-    def _new(self, modules: list[str]) -> Started:
-        with self._lock:
-            self._request(modules)
-            self._hear()
-        return self._idle.pop()
 
     def warm(self, workers: int, modules: list[str]) -> None:
         """Ask for idle workers, without waiting for them."""
@@ -126,16 +117,13 @@ class ForkServer:
     def status(self, pid: int) -> int | None:
         """How a worker has ended; None if the server does not know, or is gone."""
         try:
-            answer, _ = self._ask(("status", pid), [])
+            with self._lock:
+                self._hear()
+                self._send(("status", pid), [])
+                answer, _ = self._answer()
         except OSError:
             return None
         return answer[1]  # type: ignore[no-any-return]
-
-    def _ask(self, question: tuple[Any, ...], fds: list[int]) -> tuple[Any, list[int]]:
-        with self._lock:
-            self._hear()
-            self._send(question, fds)
-            return self._answer()
 
     def _send(self, question: tuple[Any, ...], fds: list[int]) -> None:
         with self._whole():
@@ -192,20 +180,8 @@ class ForkServer:
         self._forget_workers()
         self.sock.close()
         if self.owner == os.getpid():
-            if self.process.poll() is None and not _ends(self.process.pid):
-                self.process.kill()  # it is importing something large; its workers see the end of their sockets
-            self.process.wait()
-
-
-def _ends(pid: int) -> bool:
-    """Whether a child ends by itself within the grace."""
-    pidfd = os.pidfd_open(pid)
-    try:
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        return bool(poll.poll(GRACE * 1000))
-    finally:
-        os.close(pidfd)
+            # (If it is importing something large: its workers see the end of their sockets.)
+            end(self.process, GRACE)
 
 
 def large() -> list[str]:

@@ -12,10 +12,10 @@ import signal
 import socket
 import sys
 
-from headrace.engine.workers.process import child, heap
+from headrace.engine.workers.process import child
 
 
-def main(sock: int, consumer: int) -> None:
+def main(consumer: int, sock: int) -> None:
     child.own_signals()
     connection = socket.socket(fileno=sock)
     children: set[int] = set()
@@ -56,20 +56,12 @@ def _fork(
     if threads > 1:
         connection.send(marshal.dumps(("refused", f"imported modules have started threads ({threads} now)")))
     else:
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                heap.inherit()
-                connection.close()
-                child.open_and_serve(socket.socket(fileno=sock), consumer, dump, surround=_surround)
-                code = 0
-            except SystemExit as left:
-                code = child.exit_code(left)
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-            finally:
-                child.leave(code)
+
+        def run() -> None:
+            connection.close()
+            child.open_and_serve(socket.socket(fileno=sock), consumer, dump, surround=_surround)
+
+        pid = child.fork(run)
         children.add(pid)
         pidfd = os.pidfd_open(pid)
         socket.send_fds(connection, [marshal.dumps(("forked", pid))], [pidfd])

@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.engine.program import Program
 from headrace.engine.wire import packets
-from headrace.engine.workers.process import child, heap
+from headrace.engine.workers.process import child
 from headrace.engine.workers.process.handles import Handles, after_fork, key
 from headrace.memory.arena import scratch
 
@@ -109,30 +109,21 @@ def by_fork(
     dump = scratch()
     consumer = os.pidfd_open(os.getpid())
     bound = _in_main_thread()
+
+    def run() -> None:
+        ours.close()
+        for fd in inherited:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        forget()
+        _give_back_handlers()
+        signal.set_wakeup_fd(-1)
+        after_fork()
+        _one_thread()
+        child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
+
     child.flush()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            heap.inherit()
-            ours.close()
-            for fd in inherited:
-                with contextlib.suppress(OSError):
-                    os.close(fd)
-            forget()
-            _give_back_handlers()
-            signal.set_wakeup_fd(-1)
-            after_fork()
-            _one_thread()
-            child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
-            code = 0
-        except SystemExit as left:
-            code = child.exit_code(left)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            # Whatever happens, this copy of the user's program must not run on.
-            child.leave(code)
+    pid = child.fork(run)
     theirs.close()
     os.close(consumer)
     return Started(pid, os.pidfd_open(pid), ours, dump, _waitpid)
@@ -155,15 +146,9 @@ def by_spawn(number: int, shipped: int, handles: Handles) -> Started:
     ours, theirs = pair()
     send_start(ours, number, shipped, handles, None)
     dump = scratch()
-    consumer = os.pidfd_open(os.getpid())
-    fds = (theirs.fileno(), consumer, dump)
-    told = (theirs.fileno(), consumer, dump, _in_main_thread())
-    call = f"from headrace.engine.workers.process.child import main; main{told}"
-    process = subprocess.Popen(python(call), pass_fds=fds, stdin=subprocess.DEVNULL)
-    theirs.close()
-    os.close(consumer)
-    pidfd = os.pidfd_open(process.pid)
-    return Started(process.pid, pidfd, ours, dump, lambda pid: process.wait())
+    with contextlib.closing(theirs):
+        process = interpreter("process.child", (theirs.fileno(), dump), _in_main_thread())
+    return Started(process.pid, os.pidfd_open(process.pid), ours, dump, lambda pid: process.wait())
 
 
 Surroundings = tuple[str, dict[str, str]]
@@ -191,9 +176,25 @@ def _in_main_thread() -> bool:
     return threading.get_native_id() == os.getpid()
 
 
-def python(call: str) -> list[str]:
+def interpreter(module: str, fds: tuple[int, ...], *told: object) -> "subprocess.Popen[bytes]":
+    """A new interpreter, which calls `main` of a module of workers with a pidfd of this process, `fds` and `told`."""
     here = os.path.dirname(
         os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     )
-    quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {child.THREAD_LIMITS}]; "
-    return [sys.executable, "-c", f"{quiet}sys.path.insert(0, {here!r}); {call}"]
+    me = os.pidfd_open(os.getpid())
+    quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {child.THREAD_LIMITS}]"
+    call = f"from headrace.engine.workers.{module} import main; main{(me, *fds, *told)!r}"
+    command = [sys.executable, "-c", f"{quiet}; sys.path.insert(0, {here!r}); {call}"]
+    try:
+        return subprocess.Popen(command, pass_fds=(me, *fds), stdin=subprocess.DEVNULL)
+    finally:
+        os.close(me)
+
+
+def end(process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """Wait until a process has ended, for so long by itself."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

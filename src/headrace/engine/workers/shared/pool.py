@@ -19,7 +19,7 @@ import subprocess
 import weakref
 from typing import Any
 
-from headrace.engine.workers.process.start import python, signals_wait
+from headrace.engine.workers.process.start import end, interpreter, signals_wait
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import PoolSettings
 from headrace.errors import BadOption, WorkerDied
@@ -113,22 +113,12 @@ class SharedPool(Joined):
 
 
 def _start(address: str, control: int, settings: PoolSettings) -> "subprocess.Popen[bytes]":
-    starter = os.pidfd_open(os.getpid())
-    try:
-        with channel.listen(address) as listener, signals_wait():
-            fds = (listener.fileno(), starter, control)
-            call = f"from headrace.engine.workers.shared.server import main; main{(*fds, tuple(settings))!r}"
-            return subprocess.Popen(python(call), pass_fds=fds, stdin=subprocess.DEVNULL)
-    finally:
-        os.close(starter)
+    with channel.listen(address) as listener, signals_wait():
+        return interpreter("shared.server", (listener.fileno(), control), tuple(settings))
 
 
 def _end(owner: int, control: socket.socket, server: "subprocess.Popen[bytes]") -> None:
     if os.getpid() != owner:
         return  # a forked copy: the pool belongs to the parent
     control.close()
-    try:
-        server.wait(ENDING)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+    end(server, ENDING)

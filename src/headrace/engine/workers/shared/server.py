@@ -274,7 +274,7 @@ def _broken(error: Exception) -> tuple[Any, ...]:
     return channel.BROKEN, tuple(failed(error))
 
 
-def main(listener: int, starter: int, control: int, settings: tuple[Any, ...]) -> None:
+def main(starter: int, listener: int, control: int, settings: tuple[Any, ...]) -> None:
     """The server's process."""
     child.own_signals()
     # Every slot that somebody holds is a descriptor here, whoever it is.
