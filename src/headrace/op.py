@@ -53,21 +53,6 @@ class Indexed:
     `cycle` reads next.
     """
 
-    __slots__ = (
-        "again",
-        "get",
-        "length",
-        "lengths",
-        "many",
-        "parts",
-        "remark",
-        "scattered",
-        "take",
-        "trouble",
-        "units",
-        "varies",
-    )
-
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
         self.length = length
         self.get = get

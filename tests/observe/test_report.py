@@ -99,11 +99,11 @@ def test_a_broken_off_epoch_closes_its_line(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_notebook_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tqdm")
+    auto = pytest.importorskip("tqdm.auto")
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     line = choose(io.StringIO())
-    assert type(line).__name__ == "NotebookLine"
-    assert line is not None
+    assert isinstance(line, TqdmLine)
+    assert isinstance(line._bar, auto.tqdm)
     line.close()
 
 

@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import Executor
-from headrace.engine.feeds.positions import Position
+from headrace.engine.feeds.place import Setting
+from headrace.engine.feeds.positions import Batches, Items, Position
 from headrace.engine.places import RunPlace
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import Skip
+from headrace.engine.wire.messages import Skip, Ticket
 from headrace.errors import BadOption
 from headrace.observe.meter import Meter
-from headrace.op import Indexed, Op, Source, Spot
+from headrace.op import Op, Source, Spot
 from headrace.plan.seed import BorrowedGlobals
-from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 
 
@@ -41,14 +41,6 @@ class Origin:
     """Its number in the source."""
     where: str | None = None
     """What `Source.locate(position)` says of it, such as a file and an offset."""
-
-
-class Redo(NamedTuple):
-    """A ticket that can be run again: what to run, and which of its outputs is the batch."""
-
-    number: int
-    payload: tuple[int, int, tuple[int, ...]]
-    output: int
 
 
 class Lineage:
@@ -91,60 +83,41 @@ class Lineage:
 
     # --- arithmetic ---------------------------------------------------------------------------------------------------
 
-    def _work_out(self) -> Redo | None:
-        program = self.program
-        start = _start(self._at)
+    def _work_out(self) -> tuple[Ticket, int] | None:
+        """The ticket that the batch came of, and which of its outputs it is."""
+        program, start = self.program, _start(self._at)
         if start is None or not program.indexed or not program.countable or len(program.stages) > 1:
             return None
-        indexed = program.head.indexed(program.seed, self.epoch)
-        assert indexed is not None
-        if program.stages[0].group is None:
-            return self._single(indexed, start)
-        return self._grouped(program.stages[0], indexed, start)
-
-    def _grouped(self, stage: Any, indexed: Indexed, start: int) -> Redo:
-        ranks, rank = self._world.share_ranks, self._world.share_rank
-        policy = "drop" if stage.drop_last else self._ends
-        share = Share(indexed.length, stage.group, ranks, rank, policy, start, indexed.parts is not None)
-        self._check(share.steps)
-        block = share.block(self.step)
-        self.positions, self.mask = tuple(block.positions()), tuple(block.mask())
-        number = start // stage.group + self.step * ranks + rank
-        return Redo(number, block.payload(), 0)
-
-    def _single(self, indexed: Indexed, start: int) -> Redo:
-        ranks, rank, size = self._world.share_ranks, self._world.share_rank, self.program.block
-        length = indexed.length
-        mine = deal(length, ranks, rank, start, indexed.parts is not None)
-        self._check(len(mine))
-        position = mine[self.step]
-        self.positions, self.mask = (position,), (True,)
-        if ranks == 1:
-            number = position // size
-            first = max(start, number * size)
-            return Redo(number, (first, min((number + 1) * size, length), ()), position - first)
-        first = self.step // size * size
-        block = tuple(mine[first : first + size])
-        return Redo(block[0], (0, 0, block), self.step - first)
-
-    def _check(self, steps: int) -> None:
-        if self.step >= steps:
-            raise BadOption(f"step {self.step}: epoch {self.epoch} has steps 0 to {steps - 1} on this rank")
+        setting = Setting(program, self._policy, self.epoch, self._world, self._ends, lambda slot: None)
+        feed = Position(start).open(setting, 0, None)
+        assert isinstance(feed, Batches | Items)
+        try:
+            output = feed.seek(self.step)
+        except IndexError as steps:
+            last = steps.args[0] - 1
+            raise BadOption(f"step {self.step}: epoch {self.epoch} has steps 0 to {last} on this rank") from None
+        ticket = feed.next(None)
+        assert ticket is not None
+        first, stop, extra = ticket.payload
+        positions = (*range(first, stop), *extra)
+        self.positions = positions if isinstance(feed, Batches) else positions[output : output + 1]
+        self.mask = tuple(feed.mask(ticket) or (True,) * len(self.positions))
+        return ticket, output
 
     # --- running ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
         if self._done is None:
-            self._done = self._again() if self._redo is None else self._rerun(self._redo)
+            self._done = self._again() if self._redo is None else self._rerun(*self._redo)
         return self._done
 
-    def _rerun(self, redo: Redo) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
+    def _rerun(self, ticket: Ticket, output: int) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
         executor, trail = tracing(self.program)
         with BorrowedGlobals() if self.program.keyed else nullcontext():
-            outputs = executor.run(0, self.epoch, redo.number, redo.payload)
+            outputs = executor.run(0, self.epoch, ticket.number, ticket.payload)
         assert self.positions is not None
         places = {position: tuple(origins) for position, origins in trail.origins(self.program)}
-        return outputs[redo.output], tuple(places.get(position, ()) for position in self.positions)
+        return outputs[output], tuple(places.get(position, ()) for position in self.positions)
 
     def _again(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
         inline = replace(self._policy, workers=0, kind="inline", start_method=None)

@@ -115,7 +115,7 @@ def _end_of(name: str) -> str:
 def choose(file: TextIO) -> ProgressLine | None:
     """The best line for this place, or None where nobody looks."""
     if "ipykernel" in sys.modules:
-        return _first(NotebookLine)
+        return _first(lambda: TqdmLine(None))
     if not file.isatty():
         return None
     return _first(lambda: RichLine(file), lambda: TqdmLine(file), lambda: PlainLine(file))
@@ -155,15 +155,12 @@ class RichLine:
 
 
 class TqdmLine:
-    """A line of tqdm's."""
+    """A line of tqdm's: in a file, or in the notebook that runs this."""
 
     def __init__(self, file: TextIO | None) -> None:
-        self._bar: Any = self._make(file)
+        from tqdm import auto, tqdm
 
-    def _make(self, file: TextIO | None) -> Any:
-        from tqdm import tqdm
-
-        return tqdm(bar_format="{desc}", file=file, leave=True)
+        self._bar: Any = (auto.tqdm if file is None else tqdm)(bar_format="{desc}", file=file, leave=True)
 
     def show(self, text: str) -> None:
         self._bar.set_description_str(text, refresh=True)
@@ -189,15 +186,3 @@ class PlainLine:
         if self._shown:
             self._file.write("\n")
             self._file.flush()
-
-
-class NotebookLine(TqdmLine):
-    """A line in a notebook."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-
-    def _make(self, file: TextIO | None) -> Any:
-        from tqdm.auto import tqdm
-
-        return tqdm(bar_format="{desc}", leave=True)

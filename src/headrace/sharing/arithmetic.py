@@ -17,7 +17,6 @@ from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch
 from headrace.engine.plain import Json
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, Stage
-from headrace.engine.wire.messages import Ticket
 from headrace.engine.worlds import in_turns, in_world
 from headrace.errors import BadOption, NoLength, SnapshotRefused
 from headrace.op import Each
@@ -95,7 +94,7 @@ class Sharing:
         if not isinstance(first, Position) or any(isinstance(p, Regrouped) and p.offset for p in later):
             return False
         setting = Setting(self.program, Policy(), epoch, self._world, self._ends, lambda slot: None)
-        return first.open(setting, 0, None).next(_Nobody()) is None
+        return first.open(setting, 0, None).next(None) is None
 
     def first(self, number: int) -> int:
         """What rank 0 gives, on all ranks; all ask before the same epoch. Without a connection it is what was given."""
@@ -201,13 +200,6 @@ class Sharing:
             "place where ranks part this pipe does more than filter, map and batch once, so what each rank held cannot "
             f"be given to others; go on with {ranks} ranks, or start the epoch anew"
         )
-
-
-class _Nobody:
-    """Makes a ticket only to see whether there is one."""
-
-    def let_go(self, ticket: Ticket) -> None:
-        pass
 
 
 FEW = 8

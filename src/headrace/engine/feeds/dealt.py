@@ -56,7 +56,7 @@ class Dealt(Feed):
         self._skips: dict[Ticket, int] = {}
         self._divided: _Divided | None = None
 
-    def next(self, owner: Owner) -> Ticket | None:
+    def next(self, owner: Owner | None) -> Ticket | None:
         deal = next(self._deals, None)
         if deal is None:
             self.ended = True

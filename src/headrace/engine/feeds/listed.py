@@ -53,7 +53,7 @@ class Listed(Feed):
         self._epoch = epoch
         self._number = start
 
-    def next(self, owner: Owner) -> Ticket | None:
+    def next(self, owner: Owner | None) -> Ticket | None:
         failed: Exception | None = None
         item: object = None
         try:

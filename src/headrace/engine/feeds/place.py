@@ -49,7 +49,7 @@ class Feed(ABC):
     """Its replies are blocks of streams, which it puts together itself; else each is delivered as it is."""
 
     @abstractmethod
-    def next(self, owner: Owner) -> Ticket | None:
+    def next(self, owner: Owner | None) -> Ticket | None:
         """The next ticket, or None if there is none now."""
 
     def at(self, mark: object) -> Place:

@@ -87,7 +87,7 @@ class Batches(Feed):
         self._epoch = epoch
         self._step = 0
 
-    def next(self, owner: Owner) -> Ticket | None:
+    def next(self, owner: Owner | None) -> Ticket | None:
         step, share = self._step, self.share
         if step >= share.steps:
             self.ended = True
@@ -100,6 +100,13 @@ class Batches(Feed):
         ticket.before = step
         ticket.after = step + 1
         return ticket
+
+    def seek(self, output: int) -> int:
+        """Go to the ticket that output number `output` of this rank comes from: which one of its outputs that is."""
+        if output >= self.share.steps:
+            raise IndexError(self.share.steps)
+        self._step = output
+        return 0
 
     def place(self, mark: int) -> Position:
         return Position(self.share.delivered(mark))
@@ -123,7 +130,7 @@ class Items(Feed):
         self._epoch = epoch
         self._at = 0
 
-    def next(self, owner: Owner) -> Ticket | None:
+    def next(self, owner: Owner | None) -> Ticket | None:
         at, ranks, start = self._at, self._ranks, self._start
         if at >= len(self._mine):
             self.ended = True
@@ -142,6 +149,13 @@ class Items(Feed):
         ticket.before = (start + at * ranks, stop - at, ranks)
         ticket.after = (start + stop * ranks, 0, 1)
         return ticket
+
+    def seek(self, output: int) -> int:
+        if output >= len(self._mine):
+            raise IndexError(len(self._mine))
+        before = self._start if self._ranks == 1 else 0
+        self._at = max(0, output - (before + output) % self._block)
+        return output - self._at
 
     def place(self, mark: tuple[int, int, int]) -> Position:
         return Position(*mark)

@@ -154,21 +154,16 @@ class Regroup(Feed):
             if len(self._start) < self._wanted:
                 self._keep(entry)
 
-    def next(self, owner: Owner) -> Ticket | None:
+    def next(self, owner: Owner | None) -> Ticket | None:
         entries = self._entries
         while entries and entries[0].block.error is None and entries[0].stop - entries[0].first <= self._offset:
             self._spend()
         if not entries:
             self._end_if_closed()
             return None
-        if self._failing:
-            step = self._step_before_error()
-            if step is None:
-                return self._failed(owner)
-        else:
-            step = self._step()
+        step = self._step()
         if step is None:
-            return None
+            return self._failed(owner) if self._failing else None
         before, take, stride, after, fill = step
         for block, _ in fill:
             block.hold()
@@ -205,7 +200,7 @@ class Regroup(Feed):
         source, *counts = mark
         return Regrouped(self._source.at(source), *counts)
 
-    def _failed(self, owner: Owner) -> Ticket:
+    def _failed(self, owner: Owner | None) -> Ticket:
         """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
         before, kept = self._cut(), self._kept()
         while self._entries[0].block.error is None:
@@ -243,42 +238,36 @@ class Regroup(Feed):
             parts.append(part)
         return parts
 
-    def _step_before_error(self) -> _Step | None:
-        """A full step of what came before the error; nothing waits for what will never come."""
-        size, ranks = self._size, self._ranks
+    def _before_error(self) -> int:
+        """Samples that wait before the first error: nothing waits for what will never come."""
         ahead = -self._offset
         for entry in self._entries:
             if entry.block.error is not None:
                 break
             ahead += entry.stop - entry.first
-        if size is not None:
-            return None if ahead < size * ranks else self._full_step(size)
-        if ranks == 1:
-            return None if ahead <= 0 else _Step(0, ahead)
-        rounds = min(self._block, max(0, ahead) // ranks)
-        return _Step(self._rank, rounds, ranks, ranks - 1 - self._rank) if rounds else None
-
-    def _full_step(self, size: int) -> _Step:
-        full = size * self._ranks
-        return _Step(self._rank * size, size, 1, full - (self._rank + 1) * size)
+        return ahead
 
     def _step(self) -> _Step | None:
-        size, ranks = self._size, self._ranks
+        size, ranks, rank = self._size, self._ranks, self._rank
+        ready = self._before_error() if self._failing else self._waiting
+        if size is None and ranks == 1:
+            front = self._entries[0]
+            return None if front.block.error is not None else _Step(0, front.stop - front.first - self._offset)
         if size is None:
-            if ranks == 1:
-                return _Step(0, self._entries[0].stop - self._entries[0].first - self._offset)
-            rounds = min(self._block, self._waiting // ranks)
-            if rounds:
-                return _Step(self._rank, rounds, ranks, ranks - 1 - self._rank)
-            if not self.closed:
-                return None
-            left = self._waiting
-            if self._uneven and self._rank < left:
-                return _Step(self._rank, 1, 1, left - self._rank - 1)
+            rounds = min(self._block, ready // ranks)
+            if rounds > 0:
+                return _Step(rank, rounds, ranks, ranks - 1 - rank)
+        elif self._failing or not self.closed:
+            held_back = 0 if self._failing or ranks == 1 else ranks
+            if ready >= size * ranks + held_back:
+                return _Step(rank * size, size, 1, (ranks - 1 - rank) * size)
+        if self._failing or not self.closed:
+            return None
+        if size is None:
+            if self._uneven and rank < ready:
+                return _Step(rank, 1, 1, ready - rank - 1)
             self._leave_out()
             return None
-        if not self.closed:
-            return None if self._waiting < (size if ranks == 1 else size * ranks + ranks) else self._full_step(size)
         share = Share(self._waiting, size, ranks, self._rank, self._ends)
         if not share.steps:
             self._leave_out()

@@ -113,7 +113,7 @@ class Strands(Feed):
         self._queues: list[deque[tuple[Block, Any]]] = [deque() for _ in at.strands]
         self.ended = all(self._over)
 
-    def next(self, owner: Owner) -> Ticket | None:
+    def next(self, owner: Owner | None) -> Ticket | None:
         # The strand with the least work ahead of it, and among those the one whose turn comes first.
         strands = len(self._over)
         for s in sorted(range(strands), key=lambda s: (self._ahead(s), (s - self._turn) % strands)):
