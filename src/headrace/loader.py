@@ -12,11 +12,11 @@ stands when all have made as many steps as this one.
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar
 
 from headrace.engine.epoch import Epoch
-from headrace.engine.figures import figures
 from headrace.engine.foreign_options import refuse
 from headrace.engine.places import EpochPlace, RunPlace
 from headrace.engine.policy import Budget, Kind, Policy
@@ -47,7 +47,7 @@ _LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
 
 def dump() -> str:
     """What every worker of every loader of this process is doing now: op, position and Python stack."""
-    return "\n".join(line for loader in list(_LIVE) for line in loader._stacks())
+    return "\n".join(f"{loader!r}{loader._stacks()}" for loader in list(_LIVE))
 
 
 class Loader(Generic[T]):
@@ -89,6 +89,7 @@ class Loader(Generic[T]):
         quarantine: str | os.PathLike[str] | None = None,
         **unknown: Never,
     ) -> None:
+        given = dict(locals())
         refuse(unknown, Loader)
         if not isinstance(pipe, Pipe):
             raise BadOption(f"Loader() takes a Pipe, not {type(pipe).__name__}; write Loader(Pipe.of(...))")
@@ -96,17 +97,11 @@ class Loader(Generic[T]):
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise BadOption(f"{name} must be a whole number >= 0, not {value!r}")
         auto = workers == "auto"
-        policy = Policy.of(
-            {
-                "workers": available() if auto else workers, "kind": kind,
-                # (The engine stretches it by itself while tickets are short.)
-                "prefetch": 2 if prefetch == "auto" else prefetch, "ordered": ordered, "timeout": timeout,
-                "start_method": start_method, "memory": memory, "worker_init": worker_init, "restarts": restarts,
-                "on_error": on_error, "on_poison": on_poison, "on_stuck": on_stuck, "recycle": recycle,
-                "recycle_memory": recycle_memory, "window": window, "stretch": stretch, "stealing": stealing,
-                "randomness": randomness, "pool": pool,
-            }
-        )  # fmt: skip
+        # (Every option of a policy is an argument of the same name.)
+        options = {field.name: given[field.name] for field in fields(Policy)}
+        # (The engine stretches what it fetches ahead by itself while tickets are short.)
+        auto_options = {"workers": available() if auto else workers, "prefetch": 2 if prefetch == "auto" else prefetch}
+        policy = Policy.of({**options, **auto_options})
         self.pipe = pipe
         self.seed = seed
         if world is None:
@@ -138,8 +133,8 @@ class Loader(Generic[T]):
         self._resume: EpochPlace | None = None
         self._left: tuple[int, EpochPlace | None] | None = None
         """Where the last epoch was broken off: `state_dict()` after a `break` still knows."""
-        self._leaving: _Left | None = None
-        """Whoever tells that of the epoch begun last; what becomes of others does not matter any more."""
+        self._leaving: object = None
+        """Stands for the epoch begun last; what becomes of others does not matter any more."""
         self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
         self._began: tuple[int, EpochPlace | None] = (epoch, None)
         """The epoch begun last, and the place it went on from."""
@@ -168,12 +163,10 @@ class Loader(Generic[T]):
         if self._pool.closed:
             raise Closed("this loader is closed; make a new one")
         at = self._resume
-        start = self._sharing.begin(self._epoch, at)
-        epoch: Epoch[T] = Epoch(
-            self._pool, self._meter, self._epoch, self.world,
-            ends=self.ends, at=start.at, first=start.first, keep=self, watch=start.watch, stands=start.stands,
-        )  # fmt: skip
-        leaving = epoch.on_break = _Left(self)
+        start, leaving = self._sharing.begin(self._epoch, at), object()
+        epoch: Epoch[T] = Epoch(self._pool, self._meter, self._epoch, self.world, ends=self.ends, start=start)
+        # (It holds on to this loader, which must not end while somebody iterates: `for x in Loader(...)`.)
+        epoch.on_break = partial(self._note_break, leaving)
         if self._tuner is not None and not self._tuner.settled:
             epoch.trial = Trial(self._tuner, self._meter)
         if self._autosave is not None:
@@ -187,6 +180,10 @@ class Loader(Generic[T]):
         self._epoch += 1
         self._epochs += 1
         return epoch
+
+    def _note_break(self, leaving: object, epoch: int, at: EpochPlace | None) -> None:
+        if self._leaving is leaving:
+            self._left = (epoch, at)
 
     @property
     def policy(self) -> Policy:
@@ -353,12 +350,27 @@ class Loader(Generic[T]):
 
     def stats(self) -> Stats:
         """What has happened so far."""
-        return figures(
-            self._pool, self._meter, self.pipe,
+        meter, policy, nodes = self._meter, self.policy, self.pipe.nodes()
+        arenas = [workers.arena for workers in self._pool.all()]
+        stages = {stage.number: f"stage {stage.number} ({stage.feed})" for stage in self.program.stages}
+        return Stats(
             epochs=self._epochs,
+            ops={f"{i} {nodes[i].op.describe()}": spent for i, spent in meter.by_op().items()},
+            batches=meter.batches,
+            waited=meter.waited,
+            busy={stages[k]: v for k, v in sorted(meter.busy.items())},
+            bytes=sum(a.total for a in arenas),
+            slots=sum(a.slots for a in arenas),
+            copies=sum(a.copies for a in arenas),
+            retries=self._pool.replaced(),
+            skips=len(meter.skips),
+            reads=meter.reads,
+            workers=policy.workers,
+            prefetch=policy.prefetch,
             tried=dict(self._tuner.rates) if self._tuner is not None else {},
+            advice=meter.advice() if policy.kind == "process" else "",
             autosave="" if self._autosave is None else self._autosave.trouble,
-        )  # fmt: skip
+        )
 
     def explain(self) -> str:
         """The plan of the pipe on these ranks, and what has shown since: what was read, and what workers are worth."""
@@ -372,27 +384,11 @@ class Loader(Generic[T]):
         """The process numbers of the workers that are alive now."""
         return [pid for workers in self._pool.all() for pid in workers.pids()]
 
-    def _stacks(self) -> list[str]:
-        lines = [repr(self)]
-        for workers in self._pool.all():
-            for number, pid, what in workers.stuck():
-                lines.append(f"--- worker {number} (process {pid}), {what}\n{workers.stack(number)}")
-        return lines
+    def _stacks(self) -> str:
+        return "".join(workers.stacks() for workers in self._pool.all())
 
     def __repr__(self) -> str:
         return f"Loader({self.pipe!r}, workers={self.policy.workers}, kind={self.policy.kind!r}, seed={self.seed})"
-
-
-class _Left:
-    """Tells a loader, if it is still there, where an epoch was broken off."""
-
-    def __init__(self, loader: Loader[Any]) -> None:
-        self._loader = weakref.ref(loader)
-
-    def __call__(self, epoch: int, at: EpochPlace | None) -> None:
-        loader = self._loader()
-        if loader is not None and loader._leaving is self:
-            loader._left = (epoch, at)
 
 
 def _close(pool: Pool, sharing: Sharing, wait: bool = False) -> None:

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.engine.feeds.place import Feed
 from headrace.engine.places import EpochPlace, LastMask, RunningEpoch, RunPlace, plain_epoch_place
@@ -45,6 +45,20 @@ class Watched(Protocol):
 
 StartWatch = Callable[[RunningEpoch, Callable[[RunPlace], RunningEpoch]], Watched]
 """A run, and how to begin another one at a place -> the samples, as far as they are wanted."""
+
+
+class Start(NamedTuple):
+    """Where an epoch begins, what feeds its first stage if ranks settle that, and who looks on.
+
+    `stands` says where the whole job stands after so many batches of this rank, if that is more than where it does.
+    """
+
+    at: RunPlace | None = None
+    first: Feed | None = None
+    watch: StartWatch | None = None
+    stands: Callable[[int], EpochPlace | None] | None = None
+
+
 CAPTURE = 64
 """Where ops in the consumer stand is noted once in so many batches: in between, the batches since are counted."""
 TURN = 2**32
@@ -62,15 +76,10 @@ class Epoch(Iterator[T], Generic[T]):
         world: World,
         *,
         ends: str = "short",
-        at: RunPlace | None = None,
-        first: Feed | None = None,
-        keep: object = None,
-        watch: StartWatch | None = None,
-        stands: Callable[[int], EpochPlace | None] | None = None,
+        start: "Start | None" = None,
     ) -> None:
+        at, first, watch, stands = start or Start()
         self.epoch = epoch
-        self._keep = keep
-        """Whoever owns the pool: it must not end while somebody iterates (`for x in Loader(...)`)."""
         self._pool = pool
         self._meter = meter
         self._world = world
@@ -91,7 +100,6 @@ class Epoch(Iterator[T], Generic[T]):
         self._watch = watch
         self._watched: Watched | None = None
         self._job = stands
-        """Where the whole job stands when this rank has received so many batches, if that is more than it knows."""
         self._reading = threading.RLock()
         """Held by the thread that is inside `take()`."""
         self.handed = 0

@@ -21,7 +21,6 @@ from headrace.engine.places import RunPlace
 from headrace.engine.policy import STRETCH, Budget, Policy, too_many
 from headrace.engine.program import Program
 from headrace.engine.singly import Singly
-from headrace.engine.stuck import replace_or_raise
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
@@ -191,7 +190,7 @@ class Run:
         waited = time.perf_counter() - started
         self.meter.waited += waited
         if not replies and self.policy.timeout is not None and waited >= self.policy.timeout:
-            replace_or_raise(self.workers, self.policy)
+            self.workers.replace_stuck(self.policy)
         for reply in replies:
             self._accept(reply)
         self.sound = True

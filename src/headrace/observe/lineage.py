@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from headrace.engine.epoch import Epoch
+from headrace.engine.epoch import Epoch, Start
 from headrace.engine.executor import Executor
 from headrace.engine.feeds.place import Setting
 from headrace.engine.feeds.positions import Batches, Items, Position
@@ -123,7 +123,9 @@ class Lineage:
         inline = replace(self._policy, workers=0, kind="inline", start_method=None)
         pool = Pool(self.program, inline)
         try:
-            batches: Iterator[Any] = Epoch(pool, Meter(), self.epoch, self._world, ends=self._ends, at=self._at)
+            batches: Iterator[Any] = Epoch(
+                pool, Meter(), self.epoch, self._world, ends=self._ends, start=Start(self._at)
+            )
             for batch in islice(batches, self.step, None):
                 return batch, ()
         finally:

@@ -4,13 +4,12 @@ What every kind of sharing answers to a loader is here too.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-from headrace.engine.epoch import Epoch, StartWatch
+from headrace.engine.epoch import Epoch, Start
 from headrace.engine.feeds.elastic import InTurns
-from headrace.engine.feeds.place import Feed, Setting, chain
+from headrace.engine.feeds.place import Setting, chain
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
@@ -26,18 +25,6 @@ from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
 
 log = logging.getLogger("headrace")
-
-
-class Start(NamedTuple):
-    """What an engine has to do: where to begin, what feeds the first stage if ranks settle that, and who looks on.
-
-    `stands` says where the whole job stands after so many batches of this rank, if that is more than where it does.
-    """
-
-    at: RunPlace | None = None
-    first: Feed | None = None
-    watch: StartWatch | None = None
-    stands: Callable[[int], EpochPlace | None] | None = None
 
 
 class Sharing:

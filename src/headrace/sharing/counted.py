@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from headrace.engine.dynamic import Dynamic, check_program
+from headrace.engine.epoch import Start
 from headrace.engine.feeds.counter import Finished
 from headrace.engine.feeds.positions import Position
 from headrace.engine.places import EpochPlace, RunPlace
@@ -15,7 +16,7 @@ from headrace.plan.world import World
 from headrace.ranks.agree import patience
 from headrace.ranks.counter import RankStore, StoreCounter, find_store, leave
 from headrace.ranks.env import job
-from headrace.sharing.arithmetic import Sharing, Start
+from headrace.sharing.arithmetic import Sharing
 
 _dynamic: Counter[int] = Counter()
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from headrace.engine.dealing import Abreast, Dealing
-from headrace.engine.epoch import Epoch
+from headrace.engine.epoch import Epoch, Start
 from headrace.engine.equal_steps import EqualSteps
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
 from headrace.engine.program import Program
@@ -15,7 +15,7 @@ from headrace.errors import BadOption, BadPipe
 from headrace.op import Each
 from headrace.ranks.agree import patience
 from headrace.ranks.vote import VoteThread
-from headrace.sharing.arithmetic import Sharing, Start
+from headrace.sharing.arithmetic import Sharing
 
 
 class Voted(Sharing):

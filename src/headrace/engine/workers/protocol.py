@@ -10,8 +10,10 @@ to do there: the loop calls it all the same and never asks what kind it has befo
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from headrace.engine.policy import Policy
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import Owner, Reply, Ticket
+from headrace.errors import WorkerStuck
 from headrace.memory.arena import Arena, Slot
 
 
@@ -105,6 +107,19 @@ class Workers(ABC):
     def stack(self, number: int) -> str:
         """The Python stack of worker `number` at this moment, however stuck it is."""
         return ""
+
+    def stacks(self) -> str:
+        """All that have unanswered tickets, what they run, and their stacks."""
+        return "".join(f"\n--- worker {n} (process {pid}), {what}\n{self.stack(n)}" for n, pid, what in self.stuck())
+
+    def replace_stuck(self, policy: Policy) -> None:
+        """Nothing has arrived within the time-out: replace who is stuck, or raise with what everybody is doing."""
+        if policy.on_stuck == "replace" and [busy for busy in self.stuck() if self.replace(busy.number)]:
+            return
+        raise WorkerStuck(
+            f"nothing arrived within {policy.timeout} seconds; raise timeout=, or let stuck workers be "
+            f"replaced with on_stuck='replace'{self.stacks()}"
+        )
 
     def replace(self, number: int) -> bool:
         """Kill worker `number`, which is stuck, and start another; False where that cannot be done."""
