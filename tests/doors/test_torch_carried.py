@@ -18,7 +18,6 @@ from torch.utils.data import Dataset
 
 from headrace.doors.torch import survey
 from headrace.doors.torch.loader import DataLoader, TorchLoader
-from headrace.doors.torch.seen import clear, seen
 from headrace.doors.torch.survey import Survey
 
 pytestmark = [
@@ -301,6 +300,28 @@ class ArrayCount(Base):
         return float(self.n[1, 1])
 
 
+class Switches(Base):
+    """Later samples read what one has set, and set nothing."""
+
+    def __init__(self) -> None:
+        self.scale = 1
+
+    def value(self, index: int) -> int:
+        if index == 20:
+            self.scale = 2
+        return index * self.scale
+
+
+class SwitchesOn(Base):
+    def __init__(self) -> None:
+        self.first: int | None = None
+
+    def value(self, index: int) -> int:
+        if index > 40 and self.first is None:
+            self.first = index
+        return self.first or 0
+
+
 class CountsBatches:
     __slots__ = ("n",)
 
@@ -314,7 +335,7 @@ class CountsBatches:
 
 COUNTING: list[type] = [
     SlotCount, ClassCount, LateClassCount, GlobalCount, ModuleCount, FunctionCount,
-    ClosureCount, ManySteps, ManyChangingSteps, LateStep, TensorCount, ArrayCount,
+    ClosureCount, ManySteps, ManyChangingSteps, LateStep, TensorCount, ArrayCount, Switches, SwitchesOn,
 ]  # fmt: skip
 
 
@@ -341,7 +362,7 @@ def test_what_collate_fn_keeps_in_a_slot() -> None:
 
 @pytest.mark.parametrize("kind", HIDDEN, ids=lambda kind: kind.__name__)
 def test_a_generator_is_found_wherever_it_is(kind: type[Base]) -> None:
-    assert not clear(kind())
+    assert not Survey(kind()).clear
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -385,8 +406,8 @@ class Holds(Base):
     ids=lambda data: str(data)[:30],
 )
 def test_ordinary_data_is_no_reason_not_to_steal(data: object) -> None:
-    assert clear(Holds(data))
-    assert seen(Survey(Holds(data), trusting=True)) is not None
+    assert Survey(Holds(data)).clear
+    assert Survey(Holds(data), trusting=True).clear
 
 
 @pytest.mark.parametrize(
@@ -402,14 +423,14 @@ def test_ordinary_data_is_no_reason_not_to_steal(data: object) -> None:
     ids=lambda data: str(data)[:30],
 )
 def test_nobody_steals_where_not_everything_was_seen(data: object) -> None:
-    assert not clear(Holds(data))
+    assert not Survey(Holds(data)).clear
 
 
 def test_nobody_steals_with_more_objects_than_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     thing = Holds([SimpleNamespace(inner=Quiet()) for _ in range(50)])
-    assert clear(thing)
+    assert Survey(thing).clear
     monkeypatch.setattr(survey, "MOST", 40)
-    assert not clear(thing)
+    assert not Survey(thing).clear
 
 
 def test_a_module_that_is_imported_later_could_hold_anything(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,10 +439,10 @@ def test_a_module_that_is_imported_later_could_hold_anything(tmp_path: Any, monk
 
         return carried_later
 
-    assert clear(imports)  # there is none
+    assert Survey(imports).clear  # there is none
     (tmp_path / "carried_later.py").write_text("import random\nrng = random.Random(1)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert not clear(imports)
+    assert not Survey(imports).clear
 
 
 @pytest.fixture(autouse=True)

@@ -251,12 +251,13 @@ class Epoch(Iterator[T], Generic[T]):
             self.received = self.handed
 
     def redo(self) -> None:
-        """What `take()` has given out is no batch: make it, and all behind it, once more, on these workers.
+        """What `take()` has given out, or raised, is no batch: make it, and all behind it, once more, on these workers.
 
         Of listed items the list is opened again, at this one.
         """
         at = self._run.place_at(self._run.ticket, 0)
-        self.pass_over(stay=True)
+        if self.handed != self.received:
+            self.pass_over(stay=True)
         last = self._last
         self._run.abandon()
         self._build(at)

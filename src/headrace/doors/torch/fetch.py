@@ -8,7 +8,6 @@ the index.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from headrace.doors.torch.watch import WorkerWatch
@@ -58,8 +57,8 @@ class Fetch(Each[Any, Any]):
         first, index, packed, own = sample
         if packed:
             index = numbers(index)
-        if WorkerWatch.now is not None:
-            return WorkerWatch.now.make(partial(self._batch, first, index), own)
+        if (watch := WorkerWatch.now) is not None:
+            return watch.make(self._batch, first, index, own)
         batch = self._batch(first, index)
         return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
 

@@ -1,12 +1,17 @@
 """Freedom: whether anybody may make the next batch, or only the worker that torch would give it to.
 
-The consumer's side of `watch`. The first batches of a loader go to their own workers; when one of each has left nothing
-behind, whoever is free takes the next. As soon as one would leave something behind, all that is not delivered is made
-again by the workers that it belongs to, and so is everything from then on.
+The consumer's side of `watch`. The first batches of an epoch go to their own workers; when one of each has left nothing
+behind, whoever is free takes the next. As soon as one has left something behind, or would, everything that anybody
+could take and that is not delivered is made again by the workers that it belongs to, and so is all from then on.
 """
 
+from collections.abc import Callable
+
 from headrace.doors.torch.indices import Indices
+from headrace.doors.torch.state import number_of
+from headrace.doors.torch.survey import Plain
 from headrace.doors.torch.watch import Carried, ForOwner
+from headrace.engine.places import RunPlace
 
 ADVICE = (
     "batches leave something behind in their workers (they draw random numbers, or ask which worker they are in), so "
@@ -16,13 +21,13 @@ ADVICE = (
 
 
 class Evidence:
-    """What the batches of a DataLoader have shown so far, over all its iterators."""
+    """What is known of a DataLoader's batches, over all its iterators."""
 
     def __init__(self) -> None:
-        self.clean = False
-        """One of each worker has left nothing behind."""
         self.carries = False
-        """One has: from now on each is made by the worker that it belongs to."""
+        """One has left something behind: from now on each is made by the worker that it belongs to."""
+        self.plain: dict[int, Plain] = {}
+        """Containers that the dataset was found to hold when it was surveyed."""
 
 
 class Freedom:
@@ -31,24 +36,29 @@ class Freedom:
     def __init__(self, evidence: Evidence, indices: Indices, workers: int) -> None:
         self._evidence = evidence
         self._indices = indices
-        self._workers = workers
-        self._proofs = 0
-        """Batches that have come, each from its own worker, and have left nothing behind."""
-        self._give(free=evidence.clean and not evidence.carries)
+        self._unproven = workers
+        """Batches that have to come, each from its own worker, and to leave nothing behind."""
+        self._free: int | None = None
+        """The first batch that anybody could take."""
+        indices.pins = True
 
-    def _give(self, *, free: bool) -> None:
-        self._indices.free, self._indices.pins = free, not free
+    def hear(self, kind: type, place: Callable[[], RunPlace]) -> bool:
+        """Something of this type came, or was raised; True if it, and all behind it, has to be made once more.
 
-    def hear(self, kind: type) -> bool:
-        """Something of this type came; True if it, and all behind it, has to be made once more."""
+        `place` tells where the epoch is behind it.
+        """
         evidence = self._evidence
         if kind is Carried or kind is ForOwner:
             evidence.carries = True
-        elif not evidence.clean and not evidence.carries:
-            self._proofs += 1
-            if self._proofs == self._workers:
-                evidence.clean = True
-                self._give(free=True)
-        if kind is ForOwner:
-            self._give(free=False)
-        return kind is ForOwner
+        elif self._unproven and not evidence.carries:
+            # What an error has left behind in its own worker nobody tells.
+            evidence.carries = issubclass(kind, BaseException)
+            self._unproven -= 1
+            if not self._unproven:
+                self._indices.pins, self._free = False, self._indices.given
+        if self._free is None or not evidence.carries:
+            return False
+        if (number := number_of(place())) is None or number < self._free:
+            return False  # (What is given out until then is anybody's, so that no owner makes it twice.)
+        self._indices.pins, self._free = True, None
+        return True

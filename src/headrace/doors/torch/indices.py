@@ -47,9 +47,7 @@ class Indices(Iterator[Any]):
         self._out = 0
         """those that are given out."""
         self.pins = False
-        """Each belongs to the worker that torch would give it to."""
-        self.free = False
-        """Anybody may make it."""
+        """Each goes to the worker that torch would give it to."""
 
     def __next__(self) -> Any:
         if self._out == self._number:
@@ -61,8 +59,13 @@ class Indices(Iterator[Any]):
             if given is SKIP:
                 return SKIP
             raise given
-        item = (*given, not self.free)
+        item = (*given, self.pins)
         return Pinned(item, number) if self.pins else item
+
+    @property
+    def given(self) -> int:
+        """How many are given out."""
+        return self._out
 
     def again(self, number: int) -> None:
         """Give out once more what was given out, from this number on."""

@@ -222,7 +222,7 @@ class Iteration(_BaseDataLoaderIter):
             if kind is Skipped:
                 self._due = max(0, self._due - 1)
                 epoch.pass_over(stay=False)
-            elif self._watched is not None and self._watched.hear(kind):
+            elif self._watched is not None and self._watched.hear(kind, epoch.now):
                 epoch.redo()
             else:
                 break
@@ -268,6 +268,9 @@ class Iteration(_BaseDataLoaderIter):
         except WorkerStuck as stuck:
             raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
         except Exception as error:
+            if self._watched is not None and not epoch.closed and self._watched.hear(type(error), epoch.now):
+                epoch.redo()
+                return self._next_item(epoch)
             if self._lists.now is not None:
                 self._lists.now.forget(error)
             if not self._num_workers:

@@ -11,7 +11,7 @@ class Mentions(NamedTuple):
     """Names in the code of a function."""
 
     names: frozenset[str]
-    """Of global variables and of attributes, whichever."""
+    """Of global variables, attributes and modules, whichever."""
     variables: frozenset[str]
     """Of global variables that are read."""
     attributes: frozenset[str]
@@ -28,26 +28,22 @@ class Mentions(NamedTuple):
 
 @lru_cache(4096)
 def mentions(code: CodeType) -> Mentions:
-    names: set[str] = set()
-    found: dict[str, set[str]] = {kind: set() for kind in _OPERATIONS}
-    for one in _codes(code):
-        names.update(one.co_names)
-        for step in dis.get_instructions(one):
-            if (kind := _KINDS.get(step.opname)) is not None:
-                found[kind].add(str(step.argval))
-    any_attribute = not names.isdisjoint(("setattr", "__setattr__", "delattr", "__delattr__", "__dict__", "vars"))
-    sets = {kind: frozenset(its) for kind, its in found.items()}
-    return Mentions(names=frozenset(names), any_attribute=any_attribute, **sets)
+    codes = list(_codes(code))
+    names = frozenset(name for one in codes for name in one.co_names)
+    steps = [(step.opname, str(step.argval)) for one in codes for step in dis.get_instructions(one)]
 
+    def of(*operations: str) -> frozenset[str]:
+        return frozenset(name for operation, name in steps if operation in operations)
 
-_OPERATIONS = {
-    "variables": ("LOAD_GLOBAL", "LOAD_NAME"),
-    "attributes": ("STORE_ATTR", "DELETE_ATTR"),
-    "globals": ("STORE_GLOBAL", "DELETE_GLOBAL"),
-    "free": ("STORE_DEREF", "DELETE_DEREF"),
-    "imports": ("IMPORT_NAME",),
-}
-_KINDS = {operation: kind for kind, operations in _OPERATIONS.items() for operation in operations}
+    return Mentions(
+        names,
+        variables=of("LOAD_GLOBAL", "LOAD_NAME"),
+        attributes=of("STORE_ATTR", "DELETE_ATTR"),
+        any_attribute=not names.isdisjoint(("setattr", "__setattr__", "delattr", "__delattr__", "__dict__", "vars")),
+        globals=of("STORE_GLOBAL", "DELETE_GLOBAL"),
+        free=of("STORE_DEREF", "DELETE_DEREF"),
+        imports=of("IMPORT_NAME"),
+    )
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

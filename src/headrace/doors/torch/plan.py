@@ -16,9 +16,9 @@ from headrace.doors.torch.collate import shorter
 from headrace.doors.torch.crew import Crew, Setup
 from headrace.doors.torch.fetch import Fetch
 from headrace.doors.torch.orders import KNOWN
-from headrace.doors.torch.seen import clear
 from headrace.doors.torch.shard import Batched, DealBatches, DealSamples, ShuffleStrand
 from headrace.doors.torch.stream import Stream, stateful
+from headrace.doors.torch.survey import Survey
 from headrace.engine.autosave import Autosave
 from headrace.loader import Loader
 from headrace.ops.shape.batch import Batch
@@ -171,8 +171,14 @@ def steals(loader: Any) -> bool:
         and _indifferent(loader)
         and not loader._evidence.carries
         and not stateful(loader.dataset)
-        and clear(loader.dataset, loader.collate_fn)
+        and _is_clear(loader)
     )
+
+
+def _is_clear(loader: Any) -> bool:
+    survey = Survey(loader.dataset, loader.collate_fn, known=loader._evidence.plain)
+    loader._evidence.plain = survey.plain
+    return survey.clear
 
 
 def _indifferent(loader: Any) -> bool:

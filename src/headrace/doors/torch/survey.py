@@ -1,11 +1,9 @@
 """Survey: what a dataset consists of, as far as that can be said without running any of it.
 
-It is looked for random generators, and for the places that user code can leave something in between two batches:
-
-    objects    of the user's classes, with their attributes
-    stored     names of attributes that user code sets, outside of constructors: an object's, a class's or a module's
-    globals    variables that user code declares `global` and sets; cells: those of closures that it sets
-    arrays     small arrays and tensors, which can be changed in place
+It is looked for random generators, and for the places that its code can leave something in between two batches. Code
+tells what it sets outside of constructors: names of attributes, `global` variables, variables of closures. Whatever has
+an attribute of such a name is `watched`, and so are the variables of such a module or closure, and small arrays and
+tensors, which can be changed in place. All else is `still`: nothing can happen to it but that a name is added.
 
 A survey is `clear` if it found no generator and has seen everything. Where it meets one of its limits nobody knows what
 is behind, and then no worker may make what belongs to another one.
@@ -18,22 +16,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import PurePath
-from types import (
-    BuiltinMethodType,
-    CellType,
-    FunctionType,
-    GeneratorType,
-    MemberDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-)
-from typing import Any
+from types import BuiltinMethodType, FunctionType, GeneratorType, MethodType, MethodWrapperType, ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace.doors.torch.crew import generators
-from headrace.doors.torch.mentions import Mentions, mentions
+from headrace.doors.torch.mentions import mentions
+from headrace.doors.torch.places import Place, is_tensor, of_array, of_closure, of_dict, owned
 
 MOST = 4000
 """Objects that are looked at, and"""
@@ -43,10 +33,10 @@ DEEP = 8
 """plain data is looked through so many levels down, and"""
 LARGE = 10_000_000
 """so many elements on each;"""
-SHARED = 10_000
-"""in a worker fewer: to look at an object is to copy the memory that it is in."""
-SMALL = 4096
-"""Bytes of the largest array that is compared after each batch."""
+SHORT = 10_000
+"""below a short container so many, or each of its elements is looked at by itself."""
+WATCHED = 32
+"""Places that are compared after each batch; with more of them no worker may make what belongs to another one."""
 FOREIGN = frozenset(sys.stdlib_module_names) | {
     "headrace", "numpy", "torch", "torchvision", "torchaudio", "pandas", "pyarrow", "polars", "PIL", "cv2", "scipy",
     "skimage", "sklearn", "h5py", "zarr", "lmdb", "tifffile", "imageio", "soundfile", "datasets", "tokenizers",
@@ -59,61 +49,81 @@ CLOSED = frozenset({
     "sqlite3", "socket", "subprocess", "urllib", "http",
 })  # fmt: skip
 """Packages whose objects are not taken apart: nothing of the user's is in them. (All loggers know each other.)"""
+INERT = frozenset({"builtins", "abc", "typing", "enum", "torch.utils.data.dataset"})
+"""Foreign modules whose classes set attributes only when an object is made; others could do so at any time."""
 MAKERS = frozenset({
     "__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__getstate__", "__setstate__",
     "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__setattr__", "__delattr__",
 })  # fmt: skip
 """Functions that set the attributes of new objects only, or those that other code names."""
-PLAIN = (bool, int, float, str, bytes)
-MISSING = object()
-"""In place of what is not set."""
 
-_DATA = {*PLAIN, type(None), complex, bytearray, memoryview, range, slice}
+_DATA = {bool, int, float, str, bytes, type(None), complex, bytearray, memoryview, range, slice}
 _CONTAINERS: dict[type, Any] = {
     dict: dict.values, OrderedDict: OrderedDict.values, defaultdict: defaultdict.values,
     list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__, frozenset: frozenset.__iter__, deque: deque.__iter__,
+    np.ndarray: lambda array: iter(array.ravel().tolist() if array.dtype.hasobject else ()),
 }  # fmt: skip
-_FLAT = {list, tuple, set, frozenset, deque}
-"""Those that give their elements when they are iterated."""
+_WRAPPERS: dict[type, tuple[str, ...]] = {
+    MethodType: ("__self__", "__func__"), BuiltinMethodType: ("__self__",), MethodWrapperType: ("__self__",),
+    staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget", "fset", "fdel"),
+    partial: ("func", "args", "keywords"),
+}  # fmt: skip
+
+
+class Named(NamedTuple):
+    """What some code means by names in a namespace."""
+
+    space: dict[str, Any]
+    names: frozenset[str]
+
+
+class Plain(NamedTuple):
+    """A container that was looked through, when it had this size."""
+
+    container: Any
+    size: int
+    records: set[type] | None
+    """The user's tuple types in it, if it holds plain data only."""
 
 
 class Survey:
     """One look at everything that some things consist of.
 
     A survey that is `trusting` takes what is in long containers for plain data. It is for workers: the main process has
-    seen that it is, and to look at all of it would copy the memory that they share.
+    seen that it is, and to look at all of it would copy the memory that they share. `known` is what an earlier survey
+    has found `plain`: a container of millions of samples is not looked through again while it is as long as then.
     """
 
-    def __init__(self, *things: object, trusting: bool = False) -> None:
+    def __init__(self, *things: object, trusting: bool = False, known: dict[int, Plain] | None = None) -> None:
         self.clear = True
-        self.objects: list[object] = []
-        self.classes: list[type] = []
-        self.functions: list[FunctionType] = []
-        self.modules: list[ModuleType] = []
-        self.stored: set[str] = set()
-        self.stores_any = False
-        """Names are stored that the code does not tell (`setattr`, `__dict__`)."""
-        self.globals: dict[tuple[int, str], dict[str, Any]] = {}
-        self.cells: dict[int, CellType] = {}
-        self.arrays: list[Any] = []
+        self.watched: list[Place] = []
+        self.still: list[Place] = []
+        self.plain: dict[int, Plain] = {}
+        self._known = known or {}
         self._trusting = trusting
         self._generators, self._common = generators()
-        self._asked: dict[tuple[int, int], Mentions] = {}
+        self._owners: dict[int, Any] = {}
+        """The user's objects, classes, functions and modules."""
+        self._stored: set[str] = set()
+        self._stores_any = False
+        """Names are stored that the code does not tell (`setattr`, `__dict__`)."""
         self._walk(things)
+        for owner in self._owners.values():
+            self._sort(owner)
+        self.clear = self.clear and len(self.watched) <= WATCHED
 
     def _walk(self, things: Iterable[object]) -> None:
         """Nearest first."""
-        seen: dict[int, object] = {}
+        seen: dict[object, object] = {}
         waiting = deque(things)
         while waiting and self.clear:
             thing = waiting.popleft()
-            if id(thing) in seen or type(thing) in _DATA:
+            key = tuple(map(id, thing)) if isinstance(thing, Named) else id(thing)
+            if key in seen or type(thing) in _DATA:
                 continue
-            seen[id(thing)] = thing
+            seen[key] = thing
             if len(seen) > MOST or self._is_generator(thing):
                 self.clear = False
-            elif _is_small(thing):
-                self.arrays.append(thing)
             waiting.extend(self._parts(thing))
 
     def _is_generator(self, thing: object) -> bool:
@@ -121,68 +131,47 @@ class Survey:
         kinds = (*self._generators, GeneratorType, itertools.count, itertools.cycle)
         return isinstance(thing, kinds) and not any(thing is one for one in self._common)
 
+    def _sort(self, owner: Any) -> None:
+        inert = all(base.__module__ in INERT or not _is_foreign(base.__module__) for base in type(owner).__mro__)
+        for place in owned(owner):
+            if self._stores_any or not inert or not self._stored.isdisjoint(place.read()):
+                self.watched.append(place)
+            elif not isinstance(owner, ModuleType):  # (Python itself adds names to modules.)
+                self.still.append(place)
+
     # --- parts of one thing -------------------------------------------------------------------------------------------
 
     def _parts(self, thing: Any) -> Iterator[Any]:
-        if isinstance(thing, type):
-            yield from self._of_class(thing)
+        wrapper = next((kind for kind in _WRAPPERS if isinstance(thing, kind)), None)
+        if wrapper is not None:
+            yield from (getattr(thing, name) for name in _WRAPPERS[wrapper])
+        elif isinstance(thing, Named):
+            yield from self._meant(thing, thing.names)
         elif isinstance(thing, ModuleType):
-            if not _is_foreign(thing.__name__):
-                self.modules.append(thing)
-                yield from list(vars(thing).values())
+            yield from self._of_module(thing, frozenset(vars(thing)))
         elif isinstance(thing, FunctionType):
             yield from self._of_function(thing)
-        elif isinstance(thing, MethodType):
-            yield from (thing.__self__, thing.__func__)
-        elif isinstance(thing, BuiltinMethodType | MethodWrapperType):
-            if not isinstance(thing.__self__, ModuleType):
-                yield thing.__self__
-        elif isinstance(thing, staticmethod | classmethod):
-            yield thing.__func__
-        elif isinstance(thing, property):
-            yield from (thing.fget, thing.fset, thing.fdel)
+        elif isinstance(thing, type):
+            yield from self._of_class(thing)
         else:
             yield from self._of_object(thing)
 
-    def _of_object(self, thing: Any) -> Iterator[Any]:
-        if str(type(thing).__module__).partition(".")[0] in CLOSED:
-            return
-        if isinstance(thing, partial):
-            yield from (thing.func, thing.args, thing.keywords)
-        yield from self._elements(thing)
-        its = attributes(thing)
-        if its is not None:
-            yield from self._elements(its) if len(its) > WIDE else list(its.values())
-        members = slots(type(thing))
-        yield from (slot_value(member, thing) for member in members)
-        if (its is not None or members) and not is_foreign(type(thing)):
-            self.objects.append(thing)
-        yield type(thing)
+    def _meant(self, named: Named, elsewhere: frozenset[str]) -> Iterator[Any]:
+        """Behind the name of a module may stand any other name of the same code."""
+        for name in named.names & named.space.keys():
+            value = named.space[name]
+            yield from self._of_module(value, elsewhere) if isinstance(value, ModuleType) else (value,)
 
-    def _elements(self, thing: object) -> Iterator[Any]:
-        """What is in a container, unless it is plain data."""
-        kind = next((kind for kind in type(thing).__mro__ if kind in _CONTAINERS), None)
-        if kind is None:
-            if type(thing) is np.ndarray and thing.dtype.hasobject and not (self._trusting and thing.size > WIDE):
-                yield from self._elements(thing.ravel().tolist())
-            return
-        long = len(thing) > WIDE  # type: ignore[arg-type]
-        if long and self._trusting:
-            return
-        values = _CONTAINERS[kind]
-        records = _records(lambda: values(thing), SHARED if self._trusting else LARGE)
-        if records is not None:
-            yield from records
-        elif long:
-            self.clear = False
-        else:
-            yield from list(values(thing))
+    def _of_module(self, module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
+        if not _is_foreign(module.__name__):
+            self._owners[id(module)] = module
+            yield Named(vars(module), names)
 
     def _of_class(self, kind: type) -> Iterator[Any]:
         """Methods and values of a class and its bases; where it comes with Python's own names, methods only."""
-        if is_foreign(kind):
+        if _is_foreign(kind.__module__):
             return
-        self.classes.append(kind)
+        self._owners[id(kind)] = kind
         yield from kind.__mro__[1:]
         yield type(kind)
         for name, part in list(vars(kind).items()):
@@ -190,62 +179,69 @@ class Survey:
                 yield part
 
     def _of_function(self, function: FunctionType) -> Iterator[Any]:
+        closure = of_closure(function)
+        yield from closure.read().values()
         yield from function.__defaults__ or ()
         yield from (function.__kwdefaults__ or {}).values()
         yield from vars(function).values()
-        closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        yield from (cell_value(cell) for cell in closure.values())
-        if is_foreign(function):
+        if _is_foreign(function.__module__):
             return
-        self.functions.append(function)
+        self._owners[id(function)] = function
         found = mentions(function.__code__)
         if function.__name__ not in MAKERS:
-            self.stored |= found.attributes
-            self.stores_any |= found.any_attribute
-        for name in found.globals:
-            self.globals[id(function.__globals__), name] = function.__globals__
-        for name in found.free & closure.keys():
-            self.cells[id(closure[name])] = closure[name]
-        yield from self._named(found, found.variables, function.__globals__)
+            self._stored |= found.attributes
+            self._stores_any |= found.any_attribute
+        if found.globals:
+            self.watched.append(of_dict(function.__globals__))
+        if not found.free.isdisjoint(closure.read()):
+            self.watched.append(closure)
+        yield from self._meant(Named(function.__globals__, found.variables), found.names)
         for name in found.imports:
-            yield from self._imported(found, name, function.__globals__)
+            yield from self._imported(name, str(function.__globals__.get("__package__") or ""), found.names)
 
-    def _named(self, found: Mentions, names: frozenset[str], space: dict[str, Any]) -> Iterator[Any]:
-        """What the names of a function mean; behind that of a module stands any other of its names."""
-        for name in names & space.keys():
-            value = space[name]
-            if isinstance(value, ModuleType):
-                yield from self._in_module(found, value)
-            else:
-                yield value
-
-    def _in_module(self, found: Mentions, module: ModuleType) -> Iterator[Any]:
-        if _is_foreign(module.__name__) or (id(found), id(module)) in self._asked:
-            return
-        self._asked[id(found), id(module)] = found
-        self.modules.append(module)
-        yield from self._named(found, found.names, vars(module))
-
-    def _imported(self, found: Mentions, name: str, space: dict[str, Any]) -> Iterator[Any]:
+    def _imported(self, name: str, package: str, names: frozenset[str]) -> Iterator[Any]:
         """What a function imports while it runs. A module that nobody has imported yet could hold anything."""
-        if name and _is_foreign(name):
-            return
-        package = str(space.get("__package__") or "").split(".")
-        within = [".".join(filter(None, [*package[:n], name])) for n in range(1, len(package) + 1)]
+        around = package.split(".")
+        within = (".".join(filter(None, [*around[:n], name])) for n in range(1, len(around) + 1))
         could_be = [full for full in {name, *within} if full]
-        for full in could_be:
-            if full in sys.modules:
-                yield from self._in_module(found, sys.modules[full])
-                yield from self._in_module(found, sys.modules[full.partition(".")[0]])
-        if not any(full in sys.modules for full in could_be) and any(map(_exists, could_be)):
+        loaded = [full for full in could_be if full in sys.modules]
+        for full in loaded:
+            yield from self._of_module(sys.modules[full], names)
+            yield from self._of_module(sys.modules[full.partition(".")[0]], names)
+        if not loaded and not _is_foreign(name) and any(map(_exists, could_be)):
             self.clear = False
 
+    def _of_object(self, thing: Any) -> Iterator[Any]:
+        kind = type(thing)
+        if str(kind.__module__).partition(".")[0] in CLOSED:
+            return
+        self.watched += of_array(thing)
+        yield from self._elements(thing)
+        for place in owned(thing):
+            its = place.read()
+            yield from self._elements(its) if len(its) > WIDE else list(its.values())
+            if not _is_foreign(kind.__module__):
+                self._owners[id(thing)] = thing
+        yield kind
 
-def _exists(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
+    def _elements(self, thing: Any) -> Iterator[Any]:
+        """What is in a container, unless it is plain data."""
+        kind = next((kind for kind in type(thing).__mro__ if kind in _CONTAINERS), None)
+        if kind is None:
+            return
+        values, size = partial(_CONTAINERS[kind], thing), thing.size if kind is np.ndarray else len(thing)
+        if size > WIDE and self._trusting:
+            return
+        found = self._known.get(id(thing))
+        if found is None or found.container is not thing or found.size != size:
+            found = Plain(thing, size, _records(values, LARGE if size > WIDE else SHORT))
+        if found.records is None:
+            yield from list(values()) if size <= WIDE else ()
+            self.clear &= size <= WIDE
+        else:
+            yield from found.records
+            if size > WIDE:
+                self.plain[id(thing)] = found
 
 
 # --- plain data -------------------------------------------------------------------------------------------------------
@@ -264,30 +260,30 @@ def _records(elements: Any, most: int) -> set[type] | None:
             return None
         inner = {kind for kind in kinds if not _is_data(kind)}
         records |= {kind for kind in inner if _is_record(kind)}
-        if not all(kind in _CONTAINERS or kind is np.ndarray or kind in records for kind in inner):
+        if not inner <= _CONTAINERS.keys() | records:
             return None
         if not inner:
             return records
-        elements = partial(_next_level, elements, inner, whole=kinds == inner <= _FLAT)
+        elements = partial(_next_level, elements, inner, whole=kinds == inner)
     return None
 
 
 def _next_level(elements: Any, inner: set[type], *, whole: bool) -> Iterator[Any]:
-    if whole:
+    if whole and inner <= {list, tuple}:
         return itertools.chain.from_iterable(elements())
-    return itertools.chain.from_iterable(_inside(one) for one in elements() if type(one) in inner)
-
-
-def _inside(thing: Any) -> Iterable[Any]:
-    if type(thing) is np.ndarray:
-        return thing.ravel().tolist() if thing.dtype.hasobject else ()
-    return _CONTAINERS.get(type(thing), tuple.__iter__)(thing)  # type: ignore[no-any-return]
+    containers = (one for one in elements() if type(one) in inner)
+    return itertools.chain.from_iterable(_CONTAINERS.get(type(one), tuple.__iter__)(one) for one in containers)
 
 
 def _is_data(kind: type) -> bool:
     if kind in _DATA or issubclass(kind, np.generic | PurePath):
         return True
-    return str(kind.__module__).partition(".")[0] in ("PIL", "datetime", "pyarrow") or kind is _tensor()
+    return str(kind.__module__).partition(".")[0] in ("PIL", "datetime", "pyarrow") or is_tensor(kind)
+
+
+def is_plain(value: object) -> bool:
+    """Whether it is data, and no object that somebody works with."""
+    return _is_data(type(value)) or type(value) in _CONTAINERS
 
 
 def _is_record(kind: type) -> bool:
@@ -295,60 +291,15 @@ def _is_record(kind: type) -> bool:
     return issubclass(kind, tuple) and kind is not tuple and not kind.__dictoffset__
 
 
-# --- single things ----------------------------------------------------------------------------------------------------
+# --- names of modules -------------------------------------------------------------------------------------------------
 
 
-def _tensor() -> Any:
-    return getattr(sys.modules.get("torch"), "Tensor", None)
-
-
-def _is_small(thing: Any) -> bool:
-    """Whether it is an array or a tensor that can be compared after each batch, and is nobody else's."""
-    if type(thing) is np.ndarray:
-        owner: Any = thing
-        while type(owner) is np.ndarray and owner.base is not None:
-            owner = owner.base
-        if type(owner) is memoryview:  # (it came in a pickle)
-            owner = owner.obj
-        private = type(owner) in (np.ndarray, bytearray)
-        return private and thing.nbytes <= SMALL and thing.flags.writeable and not thing.dtype.hasobject
-    if type(thing) is not _tensor() or str(thing.layout) != "torch.strided" or thing.device.type != "cpu":
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
         return False
-    return thing.nbytes <= SMALL and not thing.is_inference() and not thing.is_shared()
 
 
-def attributes(thing: object) -> dict[str, Any] | None:
-    """The attributes of an object, without asking the object for them."""
-    try:
-        found = object.__getattribute__(thing, "__dict__")
-    except AttributeError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def slots(kind: type) -> list[MemberDescriptorType]:
-    """Where objects of a class keep what has no place in a `__dict__`."""
-    owners = [vars(base) for base in kind.__mro__ if "__slots__" in vars(base)]
-    return [member for its in owners for member in its.values() if isinstance(member, MemberDescriptorType)]
-
-
-def slot_value(member: MemberDescriptorType, thing: object) -> Any:
-    try:
-        return member.__get__(thing)
-    except AttributeError:
-        return MISSING
-
-
-def cell_value(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
-def is_foreign(thing: Any) -> bool:
-    return _is_foreign(str(thing.__module__))
-
-
-def _is_foreign(module: str) -> bool:
-    return module.partition(".")[0] in FOREIGN
+def _is_foreign(module: Any) -> bool:
+    return str(module).partition(".")[0] in FOREIGN

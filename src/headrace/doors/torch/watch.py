@@ -9,9 +9,9 @@ comes to a worker either as its *own*, in torch's order, or as *anybody's*:
     anybody's  `ForOwner`, and nothing is left behind, if there would be: its owner has to make it, in torch's order
 
 What is noticed: draws from the global generators of `random`, numpy and torch; questions for the worker's number or
-seed; and what changes in the places where the code of the dataset and of `collate_fn` could leave something (`seen`).
-(What was missing or None may be set: that is how files are opened late.) Generators that the dataset holds itself are
-found before (`survey`). What is inside of lists, dicts and foreign objects nobody can see.
+seed; and what changes in the places where the code of the dataset and of `collate_fn` could leave something (`survey`).
+What was missing or None may be set: that is how files are opened late. (Anybody's batch must not set plain data so: it
+could be that of the first batch.) What is inside of lists, dicts and foreign objects nobody can see.
 """
 
 import ctypes
@@ -24,11 +24,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from headrace.doors.torch.crew import Crew, seed_others
-from headrace.doors.torch.seen import CHANGED, GROWN, SAME, SeenPlace, seen
-from headrace.doors.torch.survey import Survey
+from headrace.doors.torch.places import came
+from headrace.doors.torch.survey import Survey, is_plain
 
-GROWTHS = 8
+GROWTHS = 32
 """How often something may come that was not there: files are opened once."""
+HEADER = 512
+"""Bytes at the start of torch's generator in which its state begins."""
+
+_NUMPY: Any = np.random
 
 
 class Carried(NamedTuple):
@@ -53,106 +57,121 @@ class WorkerWatch:
         self.asked = False
         """Somebody wanted to know which worker this is."""
         self._carries = False
-        self._bits = _LEGACY._bit_generator
-        self._numpy = (ctypes.c_char * MT19937).from_address(self._bits.ctypes.state_address)
-        self._before = (random_state(), self._numpy.raw)
-        self._torch: bytes | None = None
-        self.torch_came()
-        self._seen = self._look()
-        """None if not everything that has to be compared is known."""
         self._growths = 0
-
-    def _look(self) -> list[SeenPlace] | None:
-        return seen(Survey(self._crew.dataset, self._crew.collate_fn, trusting=True))
+        self._bits = _NUMPY.get_bit_generator()
+        self._states = [(state, state()) for state in (_state_of_random(), self._state_of_numpy())]
+        self.torch_came()
+        self._note(self._survey())
 
     def torch_came(self) -> None:
         """Torch is there, and its generator is seeded."""
         if "torch" in sys.modules:
-            self._torch = torch_state()
+            state = _state_of_torch()
+            self._states.append((state, state()))
 
-    def make(self, batch: Callable[[], Any], own: bool) -> Any:
+    def _survey(self) -> Survey:
+        return Survey(self._crew.dataset, self._crew.collate_fn, trusting=True)
+
+    def _note(self, survey: Survey) -> None:
+        """How everything is now."""
+        self._clear = survey.clear
+        self._watched = [(place, dict(place.read())) for place in survey.watched]
+        self._still = [(place, dict(place.read())) for place in survey.still]
+        self._spaces = [place.read() for place in survey.still]
+        self._names = sum(map(len, self._spaces))
+
+    def make(self, batch: Callable[[int, Any], Any], first: int, index: object, own: bool) -> Any:
         """The batch, or what stands for it."""
         if self._carries:
-            return batch() if own else ForOwner()
+            return batch(first, index) if own else ForOwner()
         try:
-            made = batch()
+            made = batch(first, index)
         except BaseException:
-            if not self._changed():
-                raise
-            if own:
+            if self._changed(own):
+                if not own:
+                    return self._refused()
                 self._carries = True
-                raise
-            return self._refused()
-        if not self._changed():
+            raise
+        if not self._changed(own):
             return made
         if not own:
             return self._refused()
         self._carries = True
         return Carried(made)
 
-    def _changed(self) -> bool:
-        return (
-            self.asked
-            or random_state() != self._before[0]
-            or self._numpy.raw != self._before[1]
-            or _LEGACY._bit_generator is not self._bits
-            or (self._torch is not None and torch_state() != self._torch)
-            or self._left_something()
-        )
+    def _changed(self, own: bool) -> bool:
+        if self.asked or not self._clear:
+            return True
+        for state, before in self._states:
+            if state() != before:
+                return True
+        places = self._watched
+        if sum(map(len, self._spaces)) != self._names:
+            places = [*places, *self._still]
+        new: list[Any] = []
+        for place, was in places:
+            found = came(was, place.read())
+            if found is None:
+                return True
+            new += found
+        return bool(new) and not self._may_come(new, own)
 
-    def _left_something(self) -> bool:
-        if self._seen is None:
-            return True
-        differs = SAME
-        for place in self._seen:
-            if (found := place.differs()) != SAME:
-                differs = max(differs, found)
-        if differs != GROWN:
-            return differs == CHANGED
-        # What came can be changed by the next batch, so it is looked at from now on.
+    def _may_come(self, new: list[Any], own: bool) -> bool:
         self._growths += 1
-        grown = self._look() if self._growths <= GROWTHS else None
-        if grown is None:
-            return True
-        self._seen = grown
-        return False
+        if self._growths > GROWTHS or (not own and any(map(is_plain, new))):
+            return False
+        survey = self._survey()  # the next batch can change what came
+        if survey.clear:
+            self._note(survey)
+        return survey.clear
 
     def _refused(self) -> ForOwner:
-        """Everything is as it was at the start of this worker."""
+        """Everything is as it was before the batch."""
         self.asked = False
-        _LEGACY._bit_generator = self._bits
+        if _NUMPY.get_bit_generator() is not self._bits:
+            _NUMPY.set_bit_generator(self._bits)
         seed_others(self._crew.base_seed, self._number)
-        if self._torch is not None:
+        if "torch" in sys.modules:
             sys.modules["torch"].manual_seed(self._crew.base_seed + self._number)
-        for place in self._seen or ():
-            place.restore()
+        for place, before in (*self._watched, *self._still):
+            place.write(before)
+        self._note(self._survey())
         return ForOwner()
+
+    def _state_of_numpy(self) -> Callable[[], object]:
+        raw = _memory(self._bits.ctypes.state_address)
+        return lambda: raw.raw if _NUMPY.mtrand._rand._bit_generator is self._bits else None
 
 
 # --- states of the global generators, as raw memory -------------------------------------------------------------------
 
-MT19937 = 624 * 4 + 4
-"""Bytes of the state of a Mersenne twister: 624 words, and where in them it stands."""
-_LEGACY: Any = np.random.mtrand._rand
-_INSTANCE: Any = random._inst
+WORDS = 624
+"""Of a Mersenne twister, of four bytes each; one more tells where in them it stands."""
 
 
-def _raw() -> "ctypes.Array[ctypes.c_char] | None":
+def _memory(address: int) -> "ctypes.Array[ctypes.c_char]":
+    return (ctypes.c_char * (4 * WORDS + 4)).from_address(address)
+
+
+def _state_of_random() -> Callable[[], object]:
     """The state inside of `random`, if it lies where CPython has it: `getstate()` costs as much as a small batch."""
-    if sys.implementation.name != "cpython":
-        return None
-    raw = (ctypes.c_char * MT19937).from_address(id(_INSTANCE) + object.__basicsize__)
-    *words, at = random.getstate()[1]
-    return raw if raw.raw == array("I", [at, *words]).tobytes() else None
+    if sys.implementation.name == "cpython":
+        raw = _memory(id(random._inst) + object.__basicsize__)
+        *words, at = random.getstate()[1]
+        if raw.raw == array("I", [at, *words]).tobytes():
+            return lambda: raw.raw
+    return random.getstate
 
 
-_RAW = _raw()
-
-
-def random_state() -> object:
-    return random.getstate() if _RAW is None else _RAW.raw
-
-
-def torch_state() -> bytes:
-    state: bytes = sys.modules["torch"].default_generator.get_state().numpy().tobytes()
-    return state
+def _state_of_torch() -> Callable[[], object]:
+    """The same inside of torch, behind the header of its generator."""
+    generator: Any = sys.modules["torch"].default_generator
+    address: int | None = getattr(generator, "_cdata", None)
+    state = generator.get_state().numpy().tobytes()
+    words = array("I", memoryview(state[24 : 24 + 8 * WORDS]).cast("Q").tolist()).tobytes()
+    if address is not None:
+        at = ctypes.string_at(address, HEADER).find(words[:64])
+        raw = _memory(address + at - 4)
+        if at > 4 and raw.raw[4:] == words:
+            return lambda: raw.raw
+    return lambda: generator.get_state().numpy().tobytes()
