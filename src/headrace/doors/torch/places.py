@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from operator import is_
 from types import CellType, MemberDescriptorType
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ _VALUES = (bool, int, float, str, bytes)
 
 
 class Place(NamedTuple):
-    """Attributes, variables, or the content of an array."""
+    """Attributes or variables."""
 
     read: Callable[[], Mapping[str, Any]]
     """What is there now, by name."""
@@ -107,15 +108,21 @@ def _of_fields(fields: dict[str, tuple[Any, object]]) -> Place:
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def of_array(thing: Any) -> Iterator[Place]:
-    """The content of an array or a tensor, if it is small and nobody else's."""
+class Content(NamedTuple):
+    """What is in an array, which is the same or another."""
+
+    read: Callable[[], object]
+    restore: Callable[[], object]
+
+
+def content(thing: Any) -> Content | None:
+    """Of an array or a tensor, if it is small and nobody else's."""
     if type(thing) is np.ndarray and _is_small_array(thing):
-        copy = thing.copy()
-        yield Place(lambda: {"": thing.tobytes()}, lambda _: np.copyto(thing, copy))
-    elif is_tensor(type(thing)) and _is_small_tensor(thing):
-        clone = thing.detach().clone()
-        # (torch counts how often a tensor is changed.)
-        yield Place(lambda: {"": thing._version}, lambda _: thing.detach().copy_(clone))
+        return Content(thing.tobytes, partial(np.copyto, thing, thing.copy()))
+    if is_tensor(type(thing)) and _is_small_tensor(thing):
+        # (torch counts how often it is changed.)
+        return Content(partial(getattr, thing, "_version"), partial(thing.detach().copy_, thing.detach().clone()))
+    return None
 
 
 def is_tensor(kind: type) -> bool:

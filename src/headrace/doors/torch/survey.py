@@ -2,8 +2,8 @@
 
 It is looked for random generators, and for the places that its code can leave something in between two batches. Code
 tells what it sets outside of constructors: names of attributes, `global` variables, variables of closures. Whatever has
-an attribute of such a name is `watched`, and so are the variables of such a module or closure, and small arrays and
-tensors, which can be changed in place. All else is `still`: nothing can happen to it but that a name is added.
+an attribute of such a name is `watched`, and so are the variables of such a module or closure. All else is `still`:
+nothing can happen to it but that a name is added. Small arrays and tensors have `contents` that can be changed.
 
 A survey is `clear` if it found no generator and has seen everything. Where it meets one of its limits nobody knows what
 is behind, and then no worker may make what belongs to another one.
@@ -23,7 +23,7 @@ import numpy as np
 
 from headrace.doors.torch.crew import generators
 from headrace.doors.torch.mentions import mentions
-from headrace.doors.torch.places import Place, is_tensor, of_array, of_closure, of_dict, owned
+from headrace.doors.torch.places import Content, Place, content, is_tensor, of_closure, of_dict, owned
 
 MOST = 4000
 """Objects that are looked at, and"""
@@ -98,6 +98,7 @@ class Survey:
         self.clear = True
         self.watched: list[Place] = []
         self.still: list[Place] = []
+        self.contents: list[Content] = []
         self.plain: dict[int, Plain] = {}
         self._known = known or {}
         self._trusting = trusting
@@ -109,8 +110,8 @@ class Survey:
         """Names are stored that the code does not tell (`setattr`, `__dict__`)."""
         self._walk(things)
         for owner in self._owners.values():
-            self._sort(owner)
-        self.clear = self.clear and len(self.watched) <= WATCHED
+            self._sort(owner, bool(self._stored) or self._stores_any)
+        self.clear = self.clear and len(self.watched) + len(self.contents) <= WATCHED
 
     def _walk(self, things: Iterable[object]) -> None:
         """Nearest first."""
@@ -131,12 +132,12 @@ class Survey:
         kinds = (*self._generators, GeneratorType, itertools.count, itertools.cycle)
         return isinstance(thing, kinds) and not any(thing is one for one in self._common)
 
-    def _sort(self, owner: Any) -> None:
+    def _sort(self, owner: Any, anything_stored: bool) -> None:
         inert = all(base.__module__ in INERT or not _is_foreign(base.__module__) for base in type(owner).__mro__)
         for place in owned(owner):
             if self._stores_any or not inert or not self._stored.isdisjoint(place.read()):
                 self.watched.append(place)
-            elif not isinstance(owner, ModuleType):  # (Python itself adds names to modules.)
+            elif anything_stored and not isinstance(owner, ModuleType):  # (Python itself adds names to modules.)
                 self.still.append(place)
 
     # --- parts of one thing -------------------------------------------------------------------------------------------
@@ -215,7 +216,8 @@ class Survey:
         kind = type(thing)
         if str(kind.__module__).partition(".")[0] in CLOSED:
             return
-        self.watched += of_array(thing)
+        if (array := content(thing)) is not None:
+            self.contents.append(array)
         yield from self._elements(thing)
         for place in owned(thing):
             its = place.read()

@@ -59,7 +59,7 @@ class WorkerWatch:
         self._carries = False
         self._growths = 0
         self._bits = _NUMPY.get_bit_generator()
-        self._states = [(state, state()) for state in (_state_of_random(), self._state_of_numpy())]
+        self._generators = [(state, state()) for state in (_state_of_random(), _state_of_numpy())]
         self.torch_came()
         self._note(self._survey())
 
@@ -67,7 +67,7 @@ class WorkerWatch:
         """Torch is there, and its generator is seeded."""
         if "torch" in sys.modules:
             state = _state_of_torch()
-            self._states.append((state, state()))
+            self._generators.append((state, state()))
 
     def _survey(self) -> Survey:
         return Survey(self._crew.dataset, self._crew.collate_fn, trusting=True)
@@ -75,6 +75,8 @@ class WorkerWatch:
     def _note(self, survey: Survey) -> None:
         """How everything is now."""
         self._clear = survey.clear
+        self._contents = survey.contents
+        self._arrays = [(content.read, content.read()) for content in survey.contents]
         self._watched = [(place, dict(place.read())) for place in survey.watched]
         self._still = [(place, dict(place.read())) for place in survey.still]
         self._spaces = [place.read() for place in survey.still]
@@ -102,7 +104,7 @@ class WorkerWatch:
     def _changed(self, own: bool) -> bool:
         if self.asked or not self._clear:
             return True
-        for state, before in self._states:
+        for state, before in (*self._generators, *self._arrays):
             if state() != before:
                 return True
         places = self._watched
@@ -135,43 +137,50 @@ class WorkerWatch:
             sys.modules["torch"].manual_seed(self._crew.base_seed + self._number)
         for place, before in (*self._watched, *self._still):
             place.write(before)
+        for content in self._contents:
+            content.restore()
         self._note(self._survey())
         return ForOwner()
-
-    def _state_of_numpy(self) -> Callable[[], object]:
-        raw = _memory(self._bits.ctypes.state_address)
-        return lambda: raw.raw if _NUMPY.mtrand._rand._bit_generator is self._bits else None
 
 
 # --- states of the global generators, as raw memory -------------------------------------------------------------------
 
 WORDS = 624
 """Of a Mersenne twister, of four bytes each; one more tells where in them it stands."""
+NEAR = 20
+"""Bytes of that number and of the words next to it: with each draw it changes, or all of them do."""
 
 
-def _memory(address: int) -> "ctypes.Array[ctypes.c_char]":
-    return (ctypes.c_char * (4 * WORDS + 4)).from_address(address)
+def _memory(address: int, size: int = NEAR) -> "ctypes.Array[ctypes.c_char]":
+    return (ctypes.c_char * size).from_address(address)
 
 
 def _state_of_random() -> Callable[[], object]:
     """The state inside of `random`, if it lies where CPython has it: `getstate()` costs as much as a small batch."""
-    if sys.implementation.name == "cpython":
-        raw = _memory(id(random._inst) + object.__basicsize__)
-        *words, at = random.getstate()[1]
-        if raw.raw == array("I", [at, *words]).tobytes():
-            return lambda: raw.raw
-    return random.getstate
+    address = id(random._inst) + object.__basicsize__
+    *words, at = random.getstate()[1]
+    known = array("I", [at, *words]).tobytes()
+    if sys.implementation.name != "cpython" or _memory(address, len(known)).raw != known:
+        return random.getstate
+    raw = _memory(address)
+    return lambda: raw.raw
+
+
+def _state_of_numpy() -> Callable[[], object]:
+    legacy: Any = _NUMPY.mtrand._rand
+    bits = legacy._bit_generator
+    raw = _memory(bits.ctypes.state_address + 4 * (WORDS + 1) - NEAR)
+    return lambda: raw.raw if legacy._bit_generator is bits else None
 
 
 def _state_of_torch() -> Callable[[], object]:
-    """The same inside of torch, behind the header of its generator."""
+    """The same inside of torch, if it lies behind the header of its generator."""
     generator: Any = sys.modules["torch"].default_generator
-    address: int | None = getattr(generator, "_cdata", None)
     state = generator.get_state().numpy().tobytes()
-    words = array("I", memoryview(state[24 : 24 + 8 * WORDS]).cast("Q").tolist()).tobytes()
-    if address is not None:
-        at = ctypes.string_at(address, HEADER).find(words[:64])
-        raw = _memory(address + at - 4)
-        if at > 4 and raw.raw[4:] == words:
-            return lambda: raw.raw
-    return lambda: generator.get_state().numpy().tobytes()
+    known = array("I", memoryview(state)[24 : 24 + 8 * WORDS].cast("Q").tolist()).tobytes()
+    address = getattr(generator, "_cdata", 0)
+    header = ctypes.string_at(address, HEADER).find(known[:NEAR]) if address else -1
+    if header < 4 or _memory(address + header, len(known)).raw != known:
+        return lambda: generator.get_state().numpy().tobytes()
+    raw = _memory(address + header - 4)
+    return lambda: raw.raw
