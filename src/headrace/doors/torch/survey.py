@@ -1,6 +1,6 @@
 """Survey: what a dataset consists of, as far as that can be said without running any of it.
 
-It is looked for random generators, and for the places that its code can leave something in between two batches. Code
+It is looked for random generators, and for all that its code can leave something in between two batches. Code
 tells what it sets outside of constructors: names of attributes, `global` variables, variables of closures. Whatever has
 an attribute of such a name is `watched`, and so are the variables of such a module or closure. All else is `still`:
 nothing can happen to it but that a name is added. Small arrays and tensors have `contents` that can be changed.
@@ -9,21 +9,21 @@ A survey is `clear` if it found no generator and has seen everything. Where it m
 is behind, and then no worker may make what belongs to another one.
 """
 
+import dis
 import itertools
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import PurePath
-from types import BuiltinMethodType, FunctionType, GeneratorType, MethodType, MethodWrapperType, ModuleType
+from types import BuiltinMethodType, CodeType, FunctionType, GeneratorType, MethodType, MethodWrapperType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace.doors.torch.crew import generators
-from headrace.doors.torch.mentions import mentions
-from headrace.doors.torch.places import Content, Place, content, is_tensor, of_closure, of_dict, owned
+from headrace.doors.torch.variables import Content, Variables, content, is_tensor, of_closure, of_dict, owned
 
 MOST = 4000
 """Objects that are looked at, and"""
@@ -36,7 +36,8 @@ LARGE = 10_000_000
 SHORT = 10_000
 """below a short container so many, or each of its elements is looked at by itself."""
 WATCHED = 32
-"""Places that are compared after each batch; with more of them no worker may make what belongs to another one."""
+"""Objects, arrays and the like that are compared after each batch; with more of them, no worker may make what belongs to
+another one."""
 FOREIGN = frozenset(sys.stdlib_module_names) | {
     "headrace", "numpy", "torch", "torchvision", "torchaudio", "pandas", "pyarrow", "polars", "PIL", "cv2", "scipy",
     "skimage", "sklearn", "h5py", "zarr", "lmdb", "tifffile", "imageio", "soundfile", "datasets", "tokenizers",
@@ -96,8 +97,8 @@ class Survey:
 
     def __init__(self, *things: object, trusting: bool = False, known: dict[int, Plain] | None = None) -> None:
         self.clear = True
-        self.watched: list[Place] = []
-        self.still: list[Place] = []
+        self.watched: list[Variables] = []
+        self.still: list[Variables] = []
         self.contents: list[Content] = []
         self.plain: dict[int, Plain] = {}
         self._known = known or {}
@@ -134,11 +135,11 @@ class Survey:
 
     def _sort(self, owner: Any, anything_stored: bool) -> None:
         inert = all(base.__module__ in INERT or not _is_foreign(base.__module__) for base in type(owner).__mro__)
-        for place in owned(owner):
-            if self._stores_any or not inert or not self._stored.isdisjoint(place.read()):
-                self.watched.append(place)
+        for its in owned(owner):
+            if self._stores_any or not inert or not self._stored.isdisjoint(its.read()):
+                self.watched.append(its)
             elif anything_stored and not isinstance(owner, ModuleType):  # (Python itself adds names to modules.)
-                self.still.append(place)
+                self.still.append(its)
 
     # --- parts of one thing -------------------------------------------------------------------------------------------
 
@@ -188,17 +189,17 @@ class Survey:
         if _is_foreign(function.__module__):
             return
         self._owners[id(function)] = function
-        found = mentions(function.__code__)
+        found = names_in(function.__code__)
         if function.__name__ not in MAKERS:
-            self._stored |= found.attributes
-            self._stores_any |= found.any_attribute
-        if found.globals:
+            self._stored |= found["STORE_ATTR"] | found["DELETE_ATTR"]
+            self._stores_any |= not found[ALL].isdisjoint(SETTERS)
+        if found["STORE_GLOBAL"] or found["DELETE_GLOBAL"]:
             self.watched.append(of_dict(function.__globals__))
-        if not found.free.isdisjoint(closure.read()):
+        if not closure.read().keys().isdisjoint(found["STORE_DEREF"] | found["DELETE_DEREF"]):
             self.watched.append(closure)
-        yield from self._meant(Named(function.__globals__, found.variables), found.names)
-        for name in found.imports:
-            yield from self._imported(name, str(function.__globals__.get("__package__") or ""), found.names)
+        yield from self._meant(Named(function.__globals__, found["LOAD_GLOBAL"] | found["LOAD_NAME"]), found[ALL])
+        for name in found["IMPORT_NAME"]:
+            yield from self._imported(name, str(function.__globals__.get("__package__") or ""), found[ALL])
 
     def _imported(self, name: str, package: str, names: frozenset[str]) -> Iterator[Any]:
         """What a function imports while it runs. A module that nobody has imported yet could hold anything."""
@@ -219,9 +220,9 @@ class Survey:
         if (array := content(thing)) is not None:
             self.contents.append(array)
         yield from self._elements(thing)
-        for place in owned(thing):
-            its = place.read()
-            yield from self._elements(its) if len(its) > WIDE else list(its.values())
+        for its in owned(thing):
+            values = its.read()
+            yield from self._elements(values) if len(values) > WIDE else list(values.values())
             if not _is_foreign(kind.__module__):
                 self._owners[id(thing)] = thing
         yield kind
@@ -244,6 +245,34 @@ class Survey:
             yield from found.records
             if size > WIDE:
                 self.plain[id(thing)] = found
+
+
+# --- code -------------------------------------------------------------------------------------------------------------
+
+ALL = ""
+"""Names of global variables, attributes and modules, whichever."""
+SETTERS = frozenset({"setattr", "__setattr__", "delattr", "__delattr__", "__dict__", "vars"})
+"""Whoever names these sets attributes by names that only the running code knows."""
+
+
+@lru_cache(4096)
+def names_in(code: CodeType) -> defaultdict[str, frozenset[str]]:
+    """The names in some code, with that of the functions, lambdas and comprehensions inside of it, by instruction."""
+    found = defaultdict(frozenset, {ALL: frozenset(code.co_names)})
+    for step in dis.get_instructions(code):
+        if step.opname in _NAMING:
+            found[step.opname] |= {str(step.argval)}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            for operation, names in names_in(inner).items():
+                found[operation] |= names
+    return found
+
+
+_NAMING = {
+    "LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_DEREF", "DELETE_DEREF",
+    "IMPORT_NAME",
+}  # fmt: skip
 
 
 # --- plain data -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ comes to a worker either as its *own*, in torch's order, or as *anybody's*:
     anybody's  `ForOwner`, and nothing is left behind, if there would be: its owner has to make it, in torch's order
 
 What is noticed: draws from the global generators of `random`, numpy and torch; questions for the worker's number or
-seed; and what changes in the places where the code of the dataset and of `collate_fn` could leave something (`survey`).
+seed; and what changes in all that the code of the dataset and of `collate_fn` could leave something in (`survey`).
 What was missing or None may be set: that is how files are opened late. (Anybody's batch must not set plain data so: it
 could be that of the first batch.) What is inside of lists, dicts and foreign objects nobody can see.
 """
@@ -24,8 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from headrace.doors.torch.crew import Crew, seed_others
-from headrace.doors.torch.places import came
 from headrace.doors.torch.survey import Survey, is_plain
+from headrace.doors.torch.variables import came
 
 GROWTHS = 32
 """How often something may come that was not there: files are opened once."""
@@ -77,9 +77,9 @@ class WorkerWatch:
         self._clear = survey.clear
         self._contents = survey.contents
         self._arrays = [(content.read, content.read()) for content in survey.contents]
-        self._watched = [(place, dict(place.read())) for place in survey.watched]
-        self._still = [(place, dict(place.read())) for place in survey.still]
-        self._spaces = [place.read() for place in survey.still]
+        self._watched = [(its, dict(its.read())) for its in survey.watched]
+        self._still = [(its, dict(its.read())) for its in survey.still]
+        self._spaces = [its.read() for its in survey.still]
         self._names = sum(map(len, self._spaces))
 
     def make(self, batch: Callable[[int, Any], Any], first: int, index: object, own: bool) -> Any:
@@ -104,15 +104,15 @@ class WorkerWatch:
     def _changed(self, own: bool) -> bool:
         if self.asked or not self._clear:
             return True
-        for state, before in (*self._generators, *self._arrays):
-            if state() != before:
+        for state, was in (*self._generators, *self._arrays):
+            if state() != was:
                 return True
-        places = self._watched
+        watched = self._watched
         if sum(map(len, self._spaces)) != self._names:
-            places = [*places, *self._still]
+            watched = [*watched, *self._still]
         new: list[Any] = []
-        for place, was in places:
-            found = came(was, place.read())
+        for its, before in watched:
+            found = came(before, its.read())
             if found is None:
                 return True
             new += found
@@ -135,8 +135,8 @@ class WorkerWatch:
         seed_others(self._crew.base_seed, self._number)
         if "torch" in sys.modules:
             sys.modules["torch"].manual_seed(self._crew.base_seed + self._number)
-        for place, before in (*self._watched, *self._still):
-            place.write(before)
+        for its, before in (*self._watched, *self._still):
+            its.write(before)
         for content in self._contents:
             content.restore()
         self._note(self._survey())

@@ -1,4 +1,4 @@
-"""Places: where user code can leave something. What is there can be read, compared with what was, and put back."""
+"""Variables that user code can leave something in: they can be read, compared with what they were, and put back."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,17 +18,17 @@ _VALUES = (bool, int, float, str, bytes)
 """Types of what is the same when it is equal."""
 
 
-class Place(NamedTuple):
-    """Attributes or variables."""
+class Variables(NamedTuple):
+    """Those of one object, class, module, function or closure."""
 
     read: Callable[[], Mapping[str, Any]]
-    """What is there now, by name."""
+    """What they are now, by name."""
     write: Callable[[Mapping[str, Any]], object]
-    """Put back what was there."""
+    """Make them what they were."""
 
 
 def came(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Any] | None:
-    """What is there where nothing, or None, was before; None if anything else is not as it was."""
+    """What is set that was not, or was None, before; None if anything else is not what it was."""
     if len(before) == len(now) and all(map(is_, before.values(), now.values())) and all(map(is_, before, now)):
         return []
     new = []
@@ -42,7 +42,7 @@ def came(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Any] | None:
     return new
 
 
-def owned(thing: Any) -> Iterator[Place]:
+def owned(thing: Any) -> Iterator[Variables]:
     """The attributes of an object, a class, a function or a module, without asking it for them."""
     if isinstance(thing, type):
         yield _of_class(thing)
@@ -57,16 +57,16 @@ def owned(thing: Any) -> Iterator[Place]:
         yield _of_fields({name: (slot, thing) for name, slot in slots.items()})
 
 
-def of_dict(space: dict[str, Any]) -> Place:
+def of_dict(space: dict[str, Any]) -> Variables:
     def write(before: Mapping[str, Any]) -> None:
         for name in space.keys() - before.keys():
             del space[name]
         space.update(before)
 
-    return Place(lambda: space, write)
+    return Variables(lambda: space, write)
 
 
-def _of_class(kind: type) -> Place:
+def _of_class(kind: type) -> Variables:
     def write(before: Mapping[str, Any]) -> None:
         for name in vars(kind).keys() - before.keys():
             type.__delattr__(kind, name)
@@ -74,10 +74,10 @@ def _of_class(kind: type) -> Place:
             if vars(kind).get(name, MISSING) is not value:
                 type.__setattr__(kind, name, value)
 
-    return Place(lambda: vars(kind), write)
+    return Variables(lambda: vars(kind), write)
 
 
-def of_closure(function: Any) -> Place:
+def of_closure(function: Any) -> Variables:
     """The variables of functions around it."""
     names = function.__code__.co_freevars
     return _of_fields({name: (_CONTENTS, cell) for name, cell in zip(names, function.__closure__ or (), strict=True)})
@@ -86,7 +86,7 @@ def of_closure(function: Any) -> Place:
 _CONTENTS: Any = vars(CellType)["cell_contents"]
 
 
-def _of_fields(fields: dict[str, tuple[Any, object]]) -> Place:
+def _of_fields(fields: dict[str, tuple[Any, object]]) -> Variables:
     """Fields of C structures that may be empty: descriptors, each with the object that it is read from."""
 
     def value(field: Any, thing: object) -> Any:
@@ -102,7 +102,7 @@ def _of_fields(fields: dict[str, tuple[Any, object]]) -> Place:
             elif value(field, thing) is not MISSING:
                 field.__delete__(thing)
 
-    return Place(lambda: {name: value(*field) for name, field in fields.items()}, write)
+    return Variables(lambda: {name: value(*field) for name, field in fields.items()}, write)
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
