@@ -36,8 +36,7 @@ LARGE = 10_000_000
 SHORT = 10_000
 """below a short container so many, or each of its elements is looked at by itself."""
 WATCHED = 32
-"""Objects, arrays and the like that are compared after each batch; with more of them, no worker may make what belongs to
-another one."""
+"""Objects, arrays and the like that are compared after each batch; with more of them nobody steals."""
 FOREIGN = frozenset(sys.stdlib_module_names) | {
     "headrace", "numpy", "torch", "torchvision", "torchaudio", "pandas", "pyarrow", "polars", "PIL", "cv2", "scipy",
     "skimage", "sklearn", "h5py", "zarr", "lmdb", "tifffile", "imageio", "soundfile", "datasets", "tokenizers",
@@ -270,8 +269,8 @@ def names_in(code: CodeType) -> defaultdict[str, frozenset[str]]:
 
 
 _NAMING = {
-    "LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_DEREF", "DELETE_DEREF",
-    "IMPORT_NAME",
+    "LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_DEREF",
+    "DELETE_DEREF", "IMPORT_NAME",
 }  # fmt: skip
 
 
