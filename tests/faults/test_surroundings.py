@@ -6,11 +6,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.engine.workers.process import fork_server
+from headrace.engine.workers.process import fork_server, start
 from headrace.engine.workers.process.start import signals_wait
 
 METHODS = ("fork", "server", "forkserver", "spawn")
@@ -103,3 +104,19 @@ def test_a_signal_that_another_thread_takes_does_not_break_into_a_start() -> Non
     finally:
         signal.signal(signal.SIGINT, former)
     assert "owner=0" in repr(logging._lock)  # type: ignore[attr-defined]
+
+
+def test_an_interrupt_while_handlers_are_put_away_leaves_them_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, former = signal.signal, signal.getsignal(signal.SIGINT)
+    interrupts = [True]
+
+    def interrupted(*args: Any) -> Any:
+        if interrupts and interrupts.pop():
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(signal, "signal", interrupted)
+    with pytest.raises(KeyboardInterrupt), signals_wait():
+        pass
+    assert not start._handlers
+    assert signal.getsignal(signal.SIGINT) is former

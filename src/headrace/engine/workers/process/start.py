@@ -80,13 +80,14 @@ def signals_wait() -> Iterator[None]:
     """
     came: list[int] = []
     mine = threading.current_thread() is threading.main_thread() and not _handlers
-    if mine:
-        for number in _INTERRUPTS:
-            if callable(handler := signal.getsignal(number)):
-                _handlers[number] = handler
-                signal.signal(number, lambda number, _: came.append(number))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, child.HELD)
-    try:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:  # from the first change on: an interrupt in the middle of it must not leave handlers put away
+        if mine:
+            for number in _INTERRUPTS:
+                if callable(handler := signal.getsignal(number)):
+                    _handlers[number] = handler
+                    signal.signal(number, lambda number, _: came.append(number))
+        signal.pthread_sigmask(signal.SIG_BLOCK, child.HELD)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
