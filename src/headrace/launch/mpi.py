@@ -20,7 +20,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
 
 from headrace.errors import BadOption
 from headrace.launch import hosts as launch_hosts
@@ -46,11 +45,13 @@ def run(job: Job, screen: Screen) -> int:
     with _signals_wake() as woken:
         # mpirun gets SIGTERM when we die, and then ends its ranks
         command = [*tied(os.getpid(), signal.SIGTERM), "-", *command]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-        try:
-            stopped, said = _carry(process, woken, screen)
-        finally:
-            _end(process)
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        ) as process:
+            try:
+                stopped, said = _carry(process, woken, screen)
+            finally:
+                end_sessions([process.pid])
     code = process.returncode
     if stopped:
         return 128 + stopped
@@ -135,7 +136,9 @@ def _signals_wake() -> Iterator[socket.socket]:
 
 def _carry(process: "subprocess.Popen[bytes]", woken: socket.socket, screen: Screen) -> tuple[int, str]:
     """Show output until mpirun has ended: the signal that stopped us (0 for none), and what mpirun itself said."""
-    out, err = _pipe(process.stdout), _pipe(process.stderr)
+    out, err = process.stdout, process.stderr
+    assert out is not None
+    assert err is not None
     pieces = Pieces(screen)
     stopped, deadline = 0, None
     with selectors.DefaultSelector() as selector:
@@ -163,18 +166,6 @@ def _carry(process: "subprocess.Popen[bytes]", woken: socket.socket, screen: Scr
     pieces.finish()
     process.wait()
     return stopped, pieces.said.decode(errors="replace")
-
-
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None
-    return stream
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    end_sessions([process.pid])
-    process.wait()
-    for stream in (process.stdout, process.stderr):
-        _pipe(stream).close()
 
 
 class Pieces:

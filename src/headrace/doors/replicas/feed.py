@@ -19,7 +19,7 @@ from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import BadOption, meant
 from headrace.loader import Loader, Stats
 from headrace.pipe.graph import Pipe
-from headrace.plan.share import EndPolicy, Share
+from headrace.plan.share import Share
 from headrace.plan.world import World
 
 WORDS = Words(
@@ -103,9 +103,8 @@ class LoadingJob:
     left_out: LeftOut | None = None
     stream: bool = False
     """The data set is iterable, and read in one place."""
-    world: World = field(default_factory=World)
-    ends: EndPolicy = "short"
-    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=lambda: {"world": World()})
+    """Of the Loader: the world, how an epoch ends, the seed."""
     synthetic: bool = False
 
 
@@ -116,7 +115,7 @@ class EpochLoader:
     """
 
     def __init__(self, job: LoadingJob, policy: dict[str, Any], ahead: Prefetching | None = None) -> None:
-        self.loader = Loader(job.pipe, world=job.world, ends=job.ends, seed=job.seed, **policy)
+        self.loader = Loader(job.pipe, **job.options, **policy)
         """The loader that runs: for `headrace.observe.profile` and whatever else takes a Loader."""
         self._taken = 0
         """Batches handed out in the epoch at hand."""

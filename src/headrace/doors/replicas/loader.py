@@ -139,7 +139,7 @@ class DataLoader(EpochLoader):
 
     def _report(self) -> None:
         """Say once, on one process, what an epoch leaves out."""
-        left, world = self.left_out, self._job.world
+        left, world = self.left_out, self.loader.world
         if left is None or not (left.batches or left.samples):
             return
         log.log(

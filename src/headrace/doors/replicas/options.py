@@ -11,11 +11,11 @@ new object, from JSON in the environment (`DEFAULTS`).
 """
 
 import enum
+import sys
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from headrace.doors.replicas import calls as replicas_calls
-from headrace.doors.replicas.tensors import seed_torch
 from headrace.errors import BadOption
 from headrace.plan.world import World
 from headrace.ranks import env
@@ -106,7 +106,8 @@ class Options:
         """The seed of the shuffle and of all random values; torch's own generator is seeded too, if torch is loaded."""
         seed = _whole("randomSeed", "random_seed", random_seed, least=0, most=2**64 - 1)
         self._set("randomSeed", random_seed=seed)
-        seed_torch(seed)
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.manual_seed(seed)
         return self
 
     def enableSyntheticData(self, enabled: bool) -> Self:

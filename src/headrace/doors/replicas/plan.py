@@ -166,9 +166,7 @@ class Request:
             inputs=inputs,
             share=share,
             left_out=left_out,
-            world=self.world,
-            ends=self.policy,
-            seed=self.seed,
+            options={"world": self.world, "ends": self.policy, "seed": self.seed},
             synthetic=self.synthetic,
         )
 

@@ -32,13 +32,6 @@ class AsTorchHasIt:
         return mapped(batch, _tensor, list) if self._convert else batch
 
 
-def seed_torch(seed: int) -> None:
-    """Seed torch's generators, if torch is loaded."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(seed)
-
-
 def _tensor(leaf: object) -> Any:
     import numpy as np
     import torch

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from headrace.device import lane_to
 from headrace.doors.swift import figures
 from headrace.doors.swift.figures import Figures
-from headrace.doors.swift.log import Log, LogTo
+from headrace.doors.swift.log import Log
 from headrace.doors.swift.options import Options
 from headrace.doors.swift.work import WORDS, Packet, Prepare, Workshop, decode
 from headrace.engine.epoch import Epoch
@@ -43,14 +43,15 @@ class Running:
     """What exists between start() and close()."""
 
     def __init__(self, options: Options, consumer: int, epoch: int, device: object, to_device: ToDevice | None) -> None:
-        self.options = options
         self.consumer = consumer
         self._closing = ExitStack()
         try:
-            log_to = None if options.logger is None else self._closing.enter_context(options.logger.claimed())
-            self.log = self._log(log_to, f"Dataloader-{consumer}")
-            self.figures = self._figures(log_to)
-            self.loader = self._loader(log_to)
+            if options.logger is not None:
+                options = replace(options, logger=self._closing.enter_context(options.logger.claimed()))
+            self.options = options
+            self.log = self._log(f"Dataloader-{consumer}")
+            self.figures = self._figures()
+            self.loader = self._loader()
             self._closing.callback(self.loader.close)
             self._threads = self._decode_threads()
             self._device, self._to_device = device, to_device
@@ -63,17 +64,17 @@ class Running:
 
     # --- putting it together ------------------------------------------------------------------------------------------
 
-    def _log(self, log_to: LogTo | None, name: str, file: str | None = None) -> Log:
-        log = Log(log_to, name, file)
+    def _log(self, name: str, file: str | None = None) -> Log:
+        log = Log(self.options.logger, name, file)
         self._closing.callback(log.close)
         return log
 
-    def _figures(self, log_to: LogTo | None) -> Figures:
+    def _figures(self) -> Figures:
         write: Callable[[dict[str, Any]], None] | None = None
         if self.options.benchmark_file is not None:
             file = self._closing.enter_context(figures.figure_file(self.options.benchmark_file))
             write = partial(figures.write_line, file)
-        elif log_to is not None:
+        elif self.options.logger is not None:
             write = self._log_figure
         return Figures(self.options.data_queue_size if self.options.benchmark else None, self.consumer, write)
 
@@ -82,12 +83,12 @@ class Running:
         log = self.log if worker is None else self._parents[worker % self.options.worker_per_consumer]
         log.info("benchmark", **line)
 
-    def _loader(self, log_to: LogTo | None) -> Loader[Packet]:
+    def _loader(self) -> Loader[Packet]:
         options, workers = self.options, self.options.worker_per_consumer
-        self._manager = self._log(log_to, f"WorkerManager-{self.consumer}")
+        self._manager = self._log(f"WorkerManager-{self.consumer}")
         numbers = range(self.consumer * workers, (self.consumer + 1) * workers)
-        self._parents = [self._log(log_to, f"Worker-{k}", f"Worker-{k}-parent") for k in numbers]
-        workshop = Workshop(replace(options, batch_decoder=None, logger=log_to), self.consumer)
+        self._parents = [self._log(f"Worker-{k}", f"Worker-{k}-parent") for k in numbers]
+        workshop = Workshop(replace(options, batch_decoder=None), self.consumer)
         return Loader(
             Pipe.of(range(ENDLESS)).batch(1).then(Prepare(workshop)),
             workers=workers,
