@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
@@ -21,6 +22,19 @@ from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
 from headrace.sources.listed import Pinned
+
+
+class Drawn(NamedTuple):
+    """What a sampler has given."""
+
+    number: int
+    """Batches, with this one, and"""
+    samples: int
+    """the samples in them."""
+    state: Any
+    """Where the sampler's iterator stood then, if it tells."""
+    batch: Any
+    """`(first, index, packed)`, or SKIP, or the error that is raised in its place."""
 
 
 class Indices(Iterator[Any]):
@@ -37,24 +51,19 @@ class Indices(Iterator[Any]):
         self._fewest = self._size if known and batched and index_sampler.drop_last else 1
         """Indices that a batch of a known sampler must have."""
         self._tells = stateful(iterator)
-        self._drawn: deque[tuple[int, int, Any, Any]] = deque([(0, 0, None, SKIP)], maxlen=keep)
-        """The last batches: how many there are with this one, samples until then, the state of the sampler's iterator
-        then, and `(first, index, packed)`, or SKIP, or the error that is raised in its place."""
-        self._first = 0
-        """Samples in all that was drawn."""
-        self._number = 0
-        """Batches that are drawn, and"""
-        self._out = 0
-        """those that are given out."""
+        self._drawn = deque([Drawn(0, 0, None, SKIP)], maxlen=keep)
+        """The last batches."""
+        self.given = 0
+        """How many are given out; whoever sets it back is given them once more."""
         self.pins = False
         """Each goes to the worker that torch would give it to."""
 
     def __next__(self) -> Any:
-        if self._out == self._number:
+        number = self.given
+        if number == self._drawn[-1].number:
             self._draw()
-        number = self._out
-        given = self._drawn[number - self._number][3]
-        self._out = number + 1
+        given = self._drawn[number - self._drawn[-1].number].batch
+        self.given = number + 1
         if type(given) is not tuple:
             if given is SKIP:
                 return SKIP
@@ -62,40 +71,30 @@ class Indices(Iterator[Any]):
         item = (*given, self.pins)
         return Pinned(item, number) if self.pins else item
 
-    @property
-    def given(self) -> int:
-        """How many are given out."""
-        return self._out
-
-    def again(self, number: int) -> None:
-        """Give out once more what was given out, from this number on."""
-        self._out = number
-
     def forget(self, error: Exception) -> None:
         """The error of a sampler has reached the caller. Its frames hold the iterator, which must be able to end."""
-        for place, (*before, given) in enumerate(self._drawn):
-            if given is error:
-                self._drawn[place] = (*before, SKIP)
+        for place, drawn in enumerate(self._drawn):
+            if drawn.batch is error:
+                self._drawn[place] = drawn._replace(batch=SKIP)
 
     def _draw(self) -> None:
         """The next one, or the error that is raised in its place."""
-        first = self._first
-        drawn: Any
+        last = self._drawn[-1]
+        batch: Any
         try:
-            if not self._known:
-                index, packed = next(self._iterator), False
-                count = _length(index) if self._batched else 1
-            else:
-                index, packed, count = self._take()
-            drawn = (first, index, packed)
+            index, packed, count = self._take()
+            batch = (last.samples, index, packed)
         except StopIteration:
             raise
         except Exception as error:
-            drawn, count = error, 0
-        self._mark(self._number + 1, first + count, drawn)
+            batch, count = error, 0
+        self._mark(last.number + 1, last.samples + count, batch)
 
     def _take(self) -> tuple[Any, bool, int]:
-        """What the known sampler gives next, whether that is packed, and of how many samples."""
+        """What the sampler gives next, whether that is packed, and of how many samples."""
+        if not self._known:
+            index = next(self._iterator)
+            return index, False, self._length(index)
         order = self._order
         taken = order.take(self._size)
         count = len(taken) // WIDTH if order.packed else len(taken)
@@ -103,17 +102,21 @@ class Indices(Iterator[Any]):
             raise StopIteration
         return (taken, order.packed, count) if self._batched else (taken[0], False, 1)
 
-    def _mark(self, number: int, samples: int, drawn: Any) -> None:
+    def _length(self, index: Any) -> int:
+        try:
+            return len(index) if self._batched else 1
+        except TypeError:
+            return 1
+
+    def _mark(self, number: int, samples: int, batch: Any) -> None:
         state = deepcopy(self._iterator.state_dict()) if self._tells else None
-        # (An interrupt is heard at calls only: these happen together.)
-        self._number, self._first = number, samples
-        self._drawn.append((number, samples, state, drawn))
+        self._drawn.append(Drawn(number, samples, state, batch))
 
     def at(self, number: int) -> tuple[int, Any]:
         """The samples in the first `number` batches, and where the sampler's iterator stood after them, if it tells."""
-        for known, samples, state, _ in self._drawn:
-            if known == number:
-                return samples, state
+        for drawn in self._drawn:
+            if drawn.number == number:
+                return drawn.samples, drawn.state
         return number * self._size, None
 
     def go_to(self, number: int, samples: int, state: Any) -> None:
@@ -128,16 +131,14 @@ class Indices(Iterator[Any]):
                     f"the snapshot stands at sample {samples}, but the sampler gives only {found} now"
                 )
         else:
-            samples = 0
-            for passed in range(number):
-                index = next(self._iterator, _END)
-                if index is _END:
-                    raise SnapshotRefused(
-                        f"the snapshot stands at batch {number}, but the sampler gives only {passed} now"
-                    )
-                samples += _length(index) if self._batched else 1
+            passed = list(map(self._length, islice(self._iterator, number)))
+            if len(passed) < number:
+                raise SnapshotRefused(
+                    f"the snapshot stands at batch {number}, but the sampler gives only {len(passed)} now"
+                )
+            samples = sum(passed)
         self._mark(number, samples, SKIP)
-        self._out = number
+        self.given = number
         self.peek()
 
     def check(self, then: object) -> None:
@@ -156,7 +157,7 @@ class Indices(Iterator[Any]):
 
     def peek(self) -> None:
         """Draw the next index now: samplers that draw random numbers at their first index draw them all then."""
-        if self._out == self._number:
+        if self.given == self._drawn[-1].number:
             with suppress(StopIteration):
                 self._draw()
 
@@ -169,18 +170,8 @@ class IndexLists:
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:
         assert self.now is not None
-        self.now.again(number)
+        self.now.given = number
         return self.now
-
-
-_END: Any = object()
-
-
-def _length(index: Any) -> int:
-    try:
-        return len(index)
-    except TypeError:
-        return 1
 
 
 # --- what a sampler draws from ----------------------------------------------------------------------------------------
