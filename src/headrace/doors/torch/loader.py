@@ -20,10 +20,9 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from headrace.engine.autosave import Autosave
-from headrace.engine.tuning import Tuner
 from headrace.errors import BadOption, SnapshotRefused, meant, missing
 from headrace.loader import Loader, Stats
 
@@ -50,7 +49,8 @@ from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
 TorchLoader = torch.utils.data.DataLoader
-_TORCHS = inspect.signature(TorchLoader.__init__)
+TORCHS = inspect.signature(TorchLoader.__init__).parameters.keys() - {"self"}
+"""What the installed torch's constructor takes."""
 COUNTING = ("lightning.", "pytorch_lightning.")
 """Trainers that end an epoch by counting batches: they never ask for the one after the last."""
 
@@ -69,97 +69,74 @@ class StandIn(type):
 class DataLoader(TorchLoader[T], metaclass=StandIn):
     """Loads batches of a dataset."""
 
-    reproducible: bool
-    stealing: bool
-    shard: str | None
-    shuffle_window: int | None
-    _tuner: Tuner | None
-    world: World | None
-    autosave: str | os.PathLike[str] | None
-    every: int
-    _progress: LoaderProgress | None
-    _engine: Loader[Any] | None
-    _earlier: Stats | None
-    order_goes_on: bool
-    """A state between epochs holds the global generator that the next order is drawn from."""
-    _autosave: Autosave | None
-    _evidence: Evidence
-    _resume: dict[str, Any] | None
-    _loaded: dict[str, Any]
-    _once: bool | None
-    """What `_seeds_once` was where the state comes from that was loaded."""
-
-    if TYPE_CHECKING:
-        # What torch's constructor takes, for editors and type checkers; at run time the installed torch is asked.
-        def __init__(
-            self,
-            dataset: Dataset[T] | Iterable[T],
-            batch_size: int | None = 1,
-            shuffle: bool | None = None,
-            sampler: Sampler[Any] | Iterable[Any] | None = None,
-            batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
-            num_workers: int | Literal["auto"] = 0,
-            collate_fn: Callable[[list[Any]], Any] | None = None,
-            pin_memory: bool = False,
-            drop_last: bool = False,
-            timeout: float = 0,
-            worker_init_fn: Callable[[int], None] | None = None,
-            multiprocessing_context: Any = None,
-            generator: torch.Generator | None = None,
-            *,
-            prefetch_factor: int | None = None,
-            persistent_workers: bool = False,
-            pin_memory_device: str = "",
-            in_order: bool = True,
-            reproducible: bool = False,
-            stealing: bool = True,
-            shard: str | None = None,
-            shuffle_window: int | None = None,
-            world: World | None = None,
-            autosave: str | os.PathLike[str] | None = None,
-            every: int = 1000,
-        ) -> None: ...
-
-    else:
-
-        def __init__(
-            self, *args, reproducible=False, stealing=True, shard=None, shuffle_window=None, world=None, autosave=None,
-            every=1000, **kwargs,
-        ):  # fmt: skip
-            self._resume, self._loaded, self._once = None, {}, None
-            self._progress = self._engine = self._earlier = self._autosave = None
-            self.order_goes_on = False
-            self.autosave, self.every = autosave, every
-            self.stealing, self._evidence = stealing, Evidence()
-            self.reproducible, self.shard, self.shuffle_window, self.world = reproducible, shard, shuffle_window, world
-            _check_ours(self)
-            for name in kwargs:
-                if name not in _PARAMETERS:
-                    raise TypeError(
-                        f"DataLoader.__init__() got an unexpected keyword argument {name!r}{meant(name, _PARAMETERS)}"
-                    )
-            arguments = _TORCHS.bind_partial(self, *args, **kwargs).arguments
-            del arguments["self"]
-            arguments, self._tuner = without_auto(arguments)
-            if shard is not None or shuffle_window is not None:
-                arguments = _with_iterable(arguments)
-            try:
-                super().__init__(**shuffling(arguments))
-            except ValueError as refused:
-                if "expected unspecified shuffle option" in str(refused):
-                    refused.add_note(
-                        "headrace: an iterable is shuffled inside windows by DataLoader(..., shuffle_window=1000)"
-                    )
-                raise
-            self.__dict__["dataset"] = unwrapped(self.dataset)  # (torch does not let an attribute be set again)
-            if self.num_workers and arguments.get("prefetch_factor") is None:
-                self.prefetch_factor = plan.Usual(self.prefetch_factor)
-            if not hasattr(self, "in_order"):  # torch before 2.6
-                self.in_order = True
-            if autosave is not None:
-                self._go_on_from(Path(autosave), every)
-            if self.num_workers:
-                import headrace.engine.workers.process.workers  # noqa: F401 - `iter()` does not wait for it then
+    def __init__(
+        self,
+        dataset: Dataset[T] | Iterable[T],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int | Literal["auto"] = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        reproducible: bool = False,
+        stealing: bool = True,
+        shard: str | None = None,
+        shuffle_window: int | None = None,
+        world: World | None = None,
+        autosave: str | os.PathLike[str] | None = None,
+        every: int = 1000,
+        **newer: Any,
+    ) -> None:
+        arguments = {name: value for name, value in locals().items() if name in TORCHS}
+        for name in newer.keys() - TORCHS:
+            raise TypeError(
+                f"DataLoader.__init__() got an unexpected keyword argument {name!r}{meant(name, _PARAMETERS)}"
+            )
+        self._resume: dict[str, Any] | None = None
+        self._loaded: dict[str, Any] = {}
+        self._once: bool | None = None
+        """What `_seeds_once` was where the state comes from that was loaded."""
+        self._progress: LoaderProgress | None = None
+        self._engine: Loader[Any] | None = None
+        self._earlier: Stats | None = None
+        self._autosave: Autosave | None = None
+        self._evidence = Evidence()
+        self.order_goes_on = False
+        """A state between epochs holds the global generator that the next order is drawn from."""
+        self.autosave, self.every = autosave, every
+        self.reproducible, self.stealing = reproducible, stealing
+        self.shard, self.shuffle_window, self.world = shard, shuffle_window, world
+        _check_ours(self)
+        arguments, self._tuner = without_auto(arguments | newer)
+        if shard is not None or shuffle_window is not None:
+            arguments = _with_iterable(arguments)
+        try:
+            super().__init__(**shuffling(arguments))
+        except ValueError as refused:
+            if "expected unspecified shuffle option" in str(refused):
+                refused.add_note(
+                    "headrace: an iterable is shuffled inside windows by DataLoader(..., shuffle_window=1000)"
+                )
+            raise
+        self.__dict__["dataset"] = unwrapped(self.dataset)  # (torch does not let an attribute be set again)
+        if prefetch_factor is None and self.prefetch_factor is not None:
+            self.prefetch_factor = plan.Usual(self.prefetch_factor)
+        self.in_order = in_order  # (torch before 2.6 does not know it)
+        if autosave is not None:
+            self._go_on_from(Path(autosave), every)
+        if self.num_workers:
+            import headrace.engine.workers.process.workers  # noqa: F401 - `iter()` does not wait for it then
 
     def _go_on_from(self, path: Path, every: int) -> None:
         if World.detect().ranks > 1:
@@ -348,9 +325,10 @@ def _with_iterable(arguments: dict[str, Any]) -> dict[str, Any]:
 def _signature() -> inspect.Signature:
     """The signature of the installed torch, with our keywords behind its own."""
     ours = inspect.signature(DataLoader.__init__).parameters.values()
-    return _TORCHS.replace(parameters=[*_TORCHS.parameters.values(), *(p for p in ours if p.kind is p.KEYWORD_ONLY)])
+    own = [p for p in ours if p.kind is p.KEYWORD_ONLY and p.name not in TORCHS]
+    theirs = inspect.signature(TorchLoader.__init__)
+    return theirs.replace(parameters=[*theirs.parameters.values(), *own])
 
 
 _PARAMETERS = list(_signature().parameters)[1:]
-if not TYPE_CHECKING:
-    DataLoader.__init__.__signature__ = _signature()
+DataLoader.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
