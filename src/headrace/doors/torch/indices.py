@@ -24,7 +24,7 @@ from headrace.errors import SnapshotRefused
 from headrace.sources.listed import Pinned
 
 
-class Drawn(NamedTuple):
+class _Drawn(NamedTuple):
     """What a sampler has given."""
 
     number: int
@@ -51,7 +51,7 @@ class Indices(Iterator[Any]):
         self._fewest = self._size if known and batched and index_sampler.drop_last else 1
         """Indices that a batch of a known sampler must have."""
         self._tells = stateful(iterator)
-        self._drawn = deque([Drawn(0, 0, None, SKIP)], maxlen=keep)
+        self._drawn = deque([_Drawn(0, 0, None, SKIP)], maxlen=keep)
         """The last batches."""
         self.given = 0
         """How many are given out; whoever sets it back is given them once more."""
@@ -110,7 +110,7 @@ class Indices(Iterator[Any]):
 
     def _mark(self, number: int, samples: int, batch: Any) -> None:
         state = deepcopy(self._iterator.state_dict()) if self._tells else None
-        self._drawn.append(Drawn(number, samples, state, batch))
+        self._drawn.append(_Drawn(number, samples, state, batch))
 
     def at(self, number: int) -> tuple[int, Any]:
         """The samples in the first `number` batches, and where the sampler's iterator stood after them, if it tells."""
