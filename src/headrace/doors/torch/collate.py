@@ -53,8 +53,7 @@ def use_everywhere() -> None:
 
 def unchanged() -> bool:
     """Nobody has registered functions of their own with torch's."""
-    table = torchs.default_collate_fn_map
-    return table.keys() == _TORCHS.keys() and all(f is _TORCHS[k] or f is _OURS.get(k) for k, f in table.items())
+    return torchs.default_collate_fn_map in (_WITH_OURS, _TORCHS)
 
 
 def _by_numpy(kind: object, array: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
@@ -99,3 +98,4 @@ _OURS: Table = {
     np.ndarray: _by_numpy(np.ndarray, partial(torch_light.stacked, travels=False)),
     torch.Tensor: _tensors,
 }
+_WITH_OURS: Table = _TORCHS | _OURS

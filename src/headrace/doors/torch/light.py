@@ -21,6 +21,10 @@ _PYTHONS: dict[type, frozenset[np.dtype[Any]]] = {int: _WHOLE, bool: _WHOLE, flo
 """What an array of such numbers is of, unless there are others among them."""
 
 
+_SCALARS = (np.bool_, np.number)
+_SEQUENCES = (list, tuple)
+
+
 class Unusual(Exception):
     """Not for us."""
 
@@ -45,12 +49,12 @@ def is_torchs(collate_fn: object) -> bool:
 
 def collated(batch: Any, tensor: Callable[[Any], Any], rest: Callable[[Any], Any]) -> Any:
     """A batch of usual samples, with what `tensor` makes of the arrays, and `rest` of parts that are not usual."""
-    first: Any = batch[0] if isinstance(batch, list | tuple) and batch else None
+    first: Any = batch[0] if isinstance(batch, _SEQUENCES) and batch else None
     kind = type(first)
     try:
         if kind is np.ndarray:
             return tensor(stacked(batch, travels=True))
-        if kind in _PYTHONS or isinstance(first, np.bool_ | np.number):
+        if kind in _PYTHONS or isinstance(first, _SCALARS):
             return tensor(numbers(batch))
     except Unusual:
         return rest(batch)
@@ -59,7 +63,7 @@ def collated(batch: Any, tensor: Callable[[Any], Any], rest: Callable[[Any], Any
     if kind is dict and all(type(sample) is dict and sample.keys() == first.keys() for sample in batch):
         return {key: collated([sample[key] for sample in batch], tensor, rest) for key in first}
     named = isinstance(first, tuple) and hasattr(first, "_fields")
-    if (kind is tuple or kind is list or named) and all(type(s) is kind and len(s) == len(first) for s in batch):
+    if (kind is tuple or kind is list or named) and {*map(type, batch)} == {kind} and len({*map(len, batch)}) == 1:
         columns = [collated(column, tensor, rest) for column in zip(*batch, strict=True)]
         return kind(*columns) if named else columns
     return rest(batch)
