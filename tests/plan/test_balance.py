@@ -33,17 +33,15 @@ def test_a_deal_as_it_is_worked_out_by_hand() -> None:
     assert deal([4, 4, 36, 16, 1], 2) == [[2], [0, 1, 3, 4]]
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60), st.integers(1, 8), st.booleans())
-def test_every_sample_is_dealt_once_and_no_rank_is_without(costs: list[float], ranks: int, limited: bool) -> None:
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60), st.integers(1, 8))
+def test_every_sample_is_dealt_once_and_no_rank_is_without(costs: list[float], ranks: int) -> None:
     if len(costs) < ranks:
         with pytest.raises(BadOption, match="leaves one of"):
             deal(costs, ranks)
         return
-    rows = -(-len(costs) // ranks) if limited else None
-    shares = deal(costs, ranks, rows)
+    shares = deal(costs, ranks)
     assert sorted(i for share in shares for i in share) == list(range(len(costs)))
     assert all(share == sorted(share) and share for share in shares)
-    assert rows is None or all(len(share) <= rows for share in shares)
 
 
 def test_ranks_have_nearly_the_same_to_do() -> None:
@@ -51,14 +49,12 @@ def test_ranks_have_nearly_the_same_to_do() -> None:
     spread = []
     for step in sizes:
         costs = step**2
-        shares = deal(costs.tolist(), 8, rows=32)
+        shares = deal(costs.tolist(), 8)
         loads = [costs[share].sum() for share in shares]
         spread.append(max(loads) / np.mean(loads))
     assert np.mean(spread) <= 1.03
 
 
 def test_what_cannot_be_dealt_is_refused() -> None:
-    with pytest.raises(BadOption, match="allow more rows"):
-        deal([1, 1, 1], 2, rows=1)
     with pytest.raises(BadOption, match="sample 1 has 9 tokens"):
         list(budget([1, 9], 8))

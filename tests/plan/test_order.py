@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption
-from headrace.plan.order import ROW, TABLE, Ints, Shuffled, Straight, Weighted, Windowed
+from headrace.plan.order import ROW, TABLE, Ints, Shuffled, Weighted, Windowed
 from tests.plan.statistics import chi2
 
 LENGTHS = [
@@ -80,7 +80,6 @@ def test_windowed_is_exact_at_the_far_end_of_a_huge_order() -> None:
 @pytest.mark.parametrize(
     "order",
     [
-        Straight(10**6),
         Shuffled(60_000, 1),
         Shuffled(10**6, 1),
         Windowed(10**6, 7, 1),
@@ -107,7 +106,7 @@ def test_the_positions_given_are_not_changed() -> None:
         assert np.array_equal(positions, np.arange(100))
 
 
-@pytest.mark.parametrize("make", [Straight, lambda n: Shuffled(n, 1), lambda n: Windowed(n, 4, 1)])
+@pytest.mark.parametrize("make", [lambda n: Shuffled(n, 1), lambda n: Windowed(n, 4, 1)])
 def test_positions_outside_are_refused(make: Any) -> None:
     for length in (10, 10**6):
         for position in (-1, length):

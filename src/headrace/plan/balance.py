@@ -33,15 +33,13 @@ def budget(lengths: Iterable[int], most: int, padded: bool = False) -> Iterator[
         yield range(start, stop)
 
 
-def deal(costs: Sequence[float], ranks: int, rows: int | None = None) -> list[list[int]]:
+def deal(costs: Sequence[float], ranks: int) -> list[list[int]]:
     """The samples of a step for each rank, in the order of the step: the dearest first to whoever has least.
 
-    With `rows`, no rank gets more than so many. Every rank gets at least one sample.
+    Every rank gets at least one sample.
     """
     if len(costs) < ranks:
         raise BadOption(f"a step of {len(costs)} samples leaves one of {ranks} ranks without any: make steps larger")
-    if rows is not None and rows * ranks < len(costs):
-        raise BadOption(f"{ranks} ranks of {rows} rows cannot take a step of {len(costs)} samples: allow more rows")
     shares: list[list[int]] = [[] for _ in range(ranks)]
     least = [(0.0, rank) for rank in range(ranks)]
     empty = ranks
@@ -55,8 +53,7 @@ def deal(costs: Sequence[float], ranks: int, rows: int | None = None) -> list[li
             load, rank = heapq.heappop(least)
         empty -= not shares[rank]
         shares[rank].append(sample)
-        if rows is None or len(shares[rank]) < rows:
-            heapq.heappush(least, (load + costs[sample], rank))
+        heapq.heappush(least, (load + costs[sample], rank))
     return [sorted(share) for share in shares]
 
 

@@ -5,7 +5,6 @@ without a generator, and the same fields give the same order in every process, o
 store a position and rely on it. So nothing here comes from numpy's generators, whose streams may change between
 versions; it is all integer arithmetic modulo 2**64.
 
-    Straight   position p is index p
     Shuffled   a uniform-looking permutation of the whole, in O(1) memory at any length
     Windowed   the same inside consecutive blocks: no index moves `window` places or more
     Weighted   independent draws with replacement
@@ -46,17 +45,6 @@ class Order(Protocol):
     def length(self) -> int: ...
 
     def __call__(self, positions: Ints) -> Ints: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Straight:
-    length: int
-
-    def __post_init__(self) -> None:
-        _check_length(self.length)
-
-    def __call__(self, positions: Ints) -> Ints:
-        return _checked(positions, self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +155,6 @@ class Chunked:
         self._lanes = lanes
         self._keep = keep
         self._kept: dict[int, list[int]] = {}
-
-    @property
-    def length(self) -> int:
-        return self._order.length
 
     def _find(self, position: int) -> tuple[int, int]:
         """The lot that a position is in, and its place there; lots of all lanes are numbered in turn."""

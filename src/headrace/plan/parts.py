@@ -12,7 +12,7 @@ The order itself knows nothing of ranks: it is the same for every R, number of w
 
 On the line, the parts stand in digit-reversed order. With radices (2, 2, 2, 2, 3), part c = d0 + 2 d1 + 4 d2 + 8 d3 +
 16 d4 has place 24 d0 + 12 d1 + 6 d2 + 3 d3 + d4. So the parts of a rank of 2, 4, 8, 16 or 48 are neighbours, and a unit
-that a cut divides is rarely divided between two ranks. (Radices 3, 2, 2, 2, 2 do the same for 3, 6, 12, 24, 48.)
+that a cut divides is rarely divided between two ranks.
 
 Inside a part, its pieces (units, or what a cut left of one) are laid end to end in a keyed order, and that line is cut
 into `lanes` lanes of equal length. Each round takes one row from every lane, in a keyed sequence, and every lane goes
@@ -52,8 +52,6 @@ class Parts:
     key: int
     parts: int = PARTS
     lanes: int = LANES
-    radices: tuple[int, ...] = ()
-    """Of the digit reversal; () means the prime factors of `parts`, smallest first."""
     _lines: "list[_Line]" = field(init=False, repr=False, default_factory=list)
     """The pieces of all parts, once somebody has asked."""
 
@@ -61,8 +59,6 @@ class Parts:
         for name, value in (("parts", self.parts), ("lanes", self.lanes)):
             if value < 1:
                 raise BadOption(f"{name}={value}: give at least 1")
-        if self.radices and prod(self.radices) != self.parts:
-            raise BadOption(f"radices={self.radices}: their product must be parts={self.parts}")
 
     @property
     def length(self) -> int:
@@ -108,16 +104,8 @@ class Parts:
 
     def _laid(self) -> "_Line":
         if not self._lines:
-            radices = self.radices if self.count == self.parts else ()
-            self._lines.append(_laid(self.ends, self.line, self.key, self.count, radices or factors(self.count)))
+            self._lines.append(_laid(self.ends, self.line, self.key, self.count))
         return self._lines[0]
-
-    def units_of(self, part: int) -> Ints:
-        """The units that hold rows of a part."""
-        line = self._laid()
-        here = slice(*np.searchsorted(line.part_of, [part, part + 1]))
-        found: Ints = np.unique(np.searchsorted(self.ends, line.rows[here], side="right"))
-        return found
 
     def reads(self, ranks: int) -> float:
         """How often the rows of the data are read in one epoch by all ranks together, each reading whole units."""
@@ -171,7 +159,7 @@ class _Line(NamedTuple):
     part_starts: Ints
 
 
-def _laid(last: Ints, line_key: int, key: int, count: int, radices: tuple[int, ...]) -> _Line:
+def _laid(last: Ints, line_key: int, key: int, count: int) -> _Line:
     units = len(last)
     order = Shuffled(units, derive(line_key, "units"))(np.arange(units))
     first = np.concatenate([np.zeros(1, np.int64), last[:-1]])
@@ -180,7 +168,7 @@ def _laid(last: Ints, line_key: int, key: int, count: int, radices: tuple[int, .
 
     shorter, longer = divmod(int(last[-1]), count)
     sizes = shorter + (np.arange(count) < longer)
-    in_place = np.argsort(reversed_digits(radices), kind="stable")  # the part that stands at each place
+    in_place = np.argsort(reversed_digits(factors(count)), kind="stable")  # the part that stands at each place
     place_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[in_place])[:-1]])
 
     # A piece begins where a unit begins and where a part begins.

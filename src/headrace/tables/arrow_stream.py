@@ -8,7 +8,7 @@ damaged is an error: what it says of its own buffers is checked before anything 
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.errors import BadPipe
 from headrace.sources.stored.form import FileState
@@ -18,65 +18,48 @@ MAGIC = b"ARROW1"
 """What an Arrow file begins with; a stream does not."""
 
 
-class _Walked(NamedTuple):
-    """What walking through a stream has found."""
-
-    schema: Any
-    starts: tuple[int, ...]
-    """The first byte of each record batch."""
-    batches: tuple[Any, ...] | None
-    """The batches themselves, where they share dictionaries and so cannot be read one by one."""
-
-
 class ArrowStream:
-    """A stream in a local file, asked like pyarrow's `RecordBatchFileReader`."""
+    """A stream in a local file, asked like pyarrow's `RecordBatchFileReader`. Nothing is open between two batches."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, size: int) -> None:
+        pa = package("pyarrow")
         self.path = path
-        self._walked = _walked(path, FileState.of(path))
-        self.schema = self._walked.schema
-        self.num_record_batches = len(self._walked.starts)
+        self._starts: list[int] = []
+        """The first byte of each record batch."""
+        self._batches: list[Any] | None = None
+        """The batches themselves, where they share dictionaries and so cannot be read one by one."""
+        dictionaries = False
+        with pa.memory_map(path) as file:
+            self.schema = pa.ipc.read_schema(file)
+            while (at := file.tell()) < size:
+                try:
+                    message = pa.ipc.read_message(file)
+                except EOFError:
+                    break
+                if message.type == "record batch":
+                    self._starts.append(at)
+                dictionaries |= message.type == "dictionary"
+        self.num_record_batches = len(self._starts)
+        if dictionaries:
+            with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
+                self._batches = list(reader)
+            for batch in self._batches:
+                batch.validate(full=True)
 
     def get_batch(self, number: int) -> Any:
         if number >= self.num_record_batches:
             raise BadPipe(f"{self.path} has lost batches since the pipe was made: make it again")
-        if self._walked.batches is not None:
-            return self._walked.batches[number]
+        if self._batches is not None:
+            return self._batches[number]
         pa = package("pyarrow")
         with pa.memory_map(self.path) as file:
-            file.seek(self._walked.starts[number])
+            file.seek(self._starts[number])
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(file), self.schema)
         batch.validate(full=True)
         return batch
 
-    def __enter__(self) -> "ArrowStream":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is open between two batches."""
-
 
 @lru_cache(maxsize=1024)
-def _walked(path: str, state: FileState) -> _Walked:
-    pa = package("pyarrow")
-    with pa.memory_map(path) as file:
-        schema = pa.ipc.read_schema(file)
-        starts = []
-        dictionaries = False
-        at = file.tell()
-        while at < state.size:
-            try:
-                message = pa.ipc.read_message(file)
-            except EOFError:
-                break
-            if message.type == "record batch":
-                starts.append(at)
-            dictionaries |= message.type == "dictionary"
-            at = file.tell()
-    whole = None
-    if dictionaries:
-        with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
-            whole = tuple(reader)
-        for batch in whole:
-            batch.validate(full=True)
-    return _Walked(schema, tuple(starts), whole)
+def arrow_stream(path: str, state: FileState) -> ArrowStream:
+    """The stream in a file that was like this; it is walked through once."""
+    return ArrowStream(path, state.size)

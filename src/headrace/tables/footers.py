@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from headrace.errors import BadOption
 from headrace.observe.meter import files, planned
 from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
-from headrace.tables.arrow_stream import MAGIC, ArrowStream
+from headrace.sources.stored.form import FileState
+from headrace.tables.arrow_stream import MAGIC, arrow_stream
 from headrace.tables.packages import package
 
 READERS = 16
@@ -123,4 +125,6 @@ def open_arrow(path: str) -> Any:
     files.opened()
     name = local(path)
     source = pa.memory_map(name)
-    return pa.ipc.open_file(source) if source.read(len(MAGIC)) in (MAGIC, b"") else ArrowStream(name)
+    if source.read(len(MAGIC)) in (MAGIC, b""):
+        return pa.ipc.open_file(source)
+    return nullcontext(arrow_stream(name, FileState.of(name)))

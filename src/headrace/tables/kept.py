@@ -29,9 +29,6 @@ class KeptUnits:
         self._slots = slots
         self._width = width
         self._records = slots.windows(np.dtype(f"V{width}")) if width else None
-        # Where records lie at multiples of their size, all memory is an array of them, which numpy takes from faster.
-        fits = width and not slots.size % width and not int(slots.starts(np.zeros(1, np.int64))[0]) % width
-        self._all = np.frombuffer(slots.memory, f"V{width}", len(slots.memory) // width) if fits else None
         self._slot = np.full(units, UNKNOWN)
         self._texts = {name: _TextPlaces(slots, units, column.array.type) for name, column in texts.items()}
 
@@ -48,11 +45,7 @@ class KeptUnits:
         """Rows of units, as bytes of records."""
         if self._records is None:
             return np.empty((len(rows), 0), np.uint8)
-        starts = self._slots.starts(self._slot[units])
-        if self._all is not None:
-            taken = self._all.take(starts // self._width + rows)
-        else:
-            taken = self._records[starts + rows * self._width]
+        taken = self._records[self._slots.starts(self._slot[units]) + rows * self._width]
         found: NDArray[np.uint8] = taken.view(np.uint8)
         return found.reshape(len(rows), self._width)
 

@@ -7,6 +7,7 @@ numpy objects     by pickle
 """
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -32,22 +33,20 @@ def ship(table: Table) -> tuple[Any, ...]:
 
 def _ship(table: Table) -> tuple[Segment | None, Any, dict[str, Any]]:
     rest: dict[str, Any] = {}
+    """Columns that are not in the segment; of a mapped one the values are where they lie."""
     plain: dict[str, NumpyColumn] = {}
     arrow: dict[str, ArrowColumn] = {}
     for name, column in table.columns.items():
         if isinstance(column, ArrowColumn):
             arrow[name] = column
         elif column.mask is None and (mapped := _mapped(column.values)) is not None:
-            rest[name] = ("mapped", mapped, packed_field(column), column.dtype)
+            rest[name] = replace(column, values=mapped, field=packed_field(column))  # type: ignore[arg-type]
         elif column.values.dtype.hasobject or not LINUX:
-            rest[name] = ("plain", column.values, column.mask, packed_field(column), column.dtype)
+            rest[name] = replace(column, field=packed_field(column))
         else:
             plain[name] = column
-    if not LINUX:
-        rest |= {name: ("arrow", column) for name, column in arrow.items()}
-        return None, None, rest
-    if not plain and not arrow:
-        return None, None, rest
+    if not LINUX or not (plain or arrow):
+        return None, None, rest | arrow
     draft = Draft()
     try:
         layout = (_write_records(draft, table, plain), _write_arrow(draft, arrow))
@@ -118,17 +117,13 @@ def unship(
             records = np.frombuffer(segment.memory, written.dtype, length, start)
             columns |= written.columns(records)
         if arrow is not None:
-            columns |= _read_arrow(memoryview(segment.memory)[arrow[0] : arrow[0] + arrow[1]], arrow[2])
-    for name, (kind, *parts) in rest.items():
-        if kind == "mapped":
-            columns[name] = NumpyColumn(_reopen_mapped(*parts[0]), None, parts[1], parts[2])
-        else:
-            columns[name] = parts[0] if kind == "arrow" else NumpyColumn(*parts)
+            start, size, about = arrow
+            arrays = read_stream(memoryview(segment.memory)[start : start + size])
+            columns |= {name: ArrowColumn(array, *about[name]) for name, array in arrays.items()}
+    for name, column in rest.items():
+        mapped = isinstance(column, NumpyColumn) and isinstance(column.values, tuple)
+        columns[name] = replace(column, values=_reopen_mapped(*column.values)) if mapped else column
     table = Table({name: columns[name] for name in names}, length, records)
     if segment is not None:
         table.shipment = (segment, layout, rest)
     return table
-
-
-def _read_arrow(memory: memoryview, about: dict[str, Any]) -> dict[str, Column]:
-    return {name: ArrowColumn(array, *about[name]) for name, array in read_stream(memory).items()}
