@@ -110,8 +110,8 @@ CURES = [
         "masks in records",
         f"{WORKERS}[numpy-process]",
         "tables/records.py",
-        "return () if column.mask is None else column.mask.shape[1:]",
-        "return ()",
+        "(np.dtype(np.bool_), mask.shape[1:])",
+        "(np.dtype(np.bool_), ())",
     ),
     # 3: objects
     Cure(

@@ -17,6 +17,7 @@ sources, 0.5 us of ten.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
 
@@ -126,7 +127,9 @@ class TokenMixture(Blocks):
                     self._next_block()
 
     def _next_block(self) -> None:
-        weights = np.array(self.stages[bisect_right(self.stages, self._position, key=_start) - 1].weights, np.float64)
+        weights = np.array(
+            self.stages[bisect_right(self.stages, self._position, key=attrgetter("start")) - 1].weights, np.float64
+        )
         if self.ends == "first" and weights[self._given >= self.lengths].any():
             self._ended = True
             return
@@ -208,7 +211,11 @@ class TokenMixture(Blocks):
         missing = int((self._given < self.lengths).sum())
         if self.ends == "all" and len(done) == missing:
             return max(done, default=0), True
-        if self.ends == "all" and not any((self._given < self.lengths) & (share > 0)) and self._last_stage:
+        if (
+            self.ends == "all"
+            and not any((self._given < self.lengths) & (share > 0))
+            and self.stages[-1].start <= self._position
+        ):
             never = int(np.flatnonzero(self._given < self.lengths)[0])
             raise BadOption(
                 f"source {never} has weight 0 from now on, so ends='all' would never come: use 'first' or 'drop'"
@@ -220,11 +227,3 @@ class TokenMixture(Blocks):
             furthest = np.maximum(furthest, np.abs(beyond))
         least = min(BLOCK // 2, len(tokens) - 1)
         return least + int(np.argmin(furthest[least:])) + 1, False
-
-    @property
-    def _last_stage(self) -> bool:
-        return self.stages[-1].start <= self._position
-
-
-def _start(stage: WeightStage) -> int:
-    return stage.start

@@ -67,8 +67,7 @@ def arrive(form: str, names: tuple[str, ...], blocks: Blocks, rest: dict[str, An
         found |= zip(members, _cut(form, block), strict=True)
     if not rest and len(blocks) == 1 and blocks[0][0] == names:
         return found
-    for name, value in rest.items():
-        found[name] = np.ma.MaskedArray(value.values, value.mask) if isinstance(value, _Masked) else value
+    found |= rest
     return {name: found[name] for name in names}
 
 
@@ -95,7 +94,7 @@ class _Masked:
         self.mask = mask
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Masked, (self.values, self.mask)
+        return np.ma.MaskedArray, (self.values, self.mask)
 
 
 def _flat(value: object) -> Any:

@@ -87,6 +87,9 @@ class ArrowColumn:
     def take(self, positions: Ints) -> "ArrowColumn":
         return replace(self, array=self.array.take(positions))
 
+    def slice(self, first: int, stop: int) -> "ArrowColumn":
+        return replace(self, array=self.array.slice(first, stop - first))
+
     def at(self, row: int) -> Any:
         from headrace.tables.arrow import to_numpy
 

@@ -12,7 +12,6 @@ What a form cannot hold is refused with the column and its type. Nothing is cast
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -124,17 +123,11 @@ def check_torch(columns: Mapping[str, Column]) -> None:
     refused = []
     for name, column in columns.items():
         try:
-            tensor(_NoTorch, name, _first_rows(column))
+            tensor(_NoTorch, name, column.slice(0, SHOWN))
         except BadPipe as error:
             refused.append(str(error))
     if refused:
         raise BadPipe("; also ".join(refused))
-
-
-def _first_rows(column: Column) -> Column:
-    if isinstance(column, NumpyColumn):
-        return column.slice(0, SHOWN)
-    return replace(column, array=column.array.slice(0, SHOWN))
 
 
 _FILL = "fill them in before: map(lambda c: {{**c, {name!r}: c[{name!r}].filled(0)}}, batched=True)"
@@ -174,21 +167,16 @@ def _jax(table: Table) -> dict[str, Any]:
         values = as_numpy(column)
         if np.ma.isMaskedArray(values):
             refuse(name, column, "jax", _FILL.format(name=name))
-        found[name] = _jax_array(jax, name, column, values)
+        if values.dtype.kind not in "biufc":
+            refuse(name, column, "jax")
+        found[name] = array = jax.numpy.asarray(values)
+        if array.dtype != values.dtype:
+            refuse(
+                name, column, "jax",
+                f"it would become {array.dtype}: set jax.config.update('jax_enable_x64', True), or cast it with "
+                f"map(fn, batched=True)",
+            )  # fmt: skip
     return found
-
-
-def _jax_array(jax: Any, name: str, column: Column, values: NDArray[Any]) -> Any:
-    if values.dtype.kind not in "biufc":
-        refuse(name, column, "jax")
-    array = jax.numpy.asarray(values)
-    if array.dtype != values.dtype:
-        refuse(
-            name, column, "jax",
-            f"it would become {array.dtype}: set jax.config.update('jax_enable_x64', True), or cast it with "
-            f"map(fn, batched=True)",
-        )  # fmt: skip
-    return array
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------

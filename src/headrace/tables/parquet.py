@@ -20,7 +20,7 @@ from headrace.errors import BadOption, BadPipe
 from headrace.memory.cache import Slots
 from headrace.op import Here, Indexed
 from headrace.plan.units import Units, arranged
-from headrace.tables.column import Column, Ints, NumpyColumn
+from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching, reason
 from headrace.tables.packages import package
 from headrace.tables.source import Pick, RowsDigest, Tabular
@@ -147,14 +147,7 @@ class FromUnits(Tabular):
         return replace(self, expression=both, counts=self.stored.count(both), opened=Opened())
 
     def template(self) -> Mapping[str, Column]:
-        found = self.table().template
-        missing = {outer for inner, outer in self.names if inner in self.stored.masked}
-        return {
-            name: replace(column, mask=np.zeros(len(column), np.bool_))
-            if name in missing and isinstance(column, NumpyColumn)
-            else column
-            for name, column in found.items()
-        }
+        return self.table().template
 
     def keep(self, names: tuple[str, ...], pick: Pick) -> "FromUnits":
         narrow = self.select(names)
@@ -182,9 +175,6 @@ class FromUnits(Tabular):
             ends = np.unique(ends[ends > 0])
         return Units(ends, table.hold, table.length * table.row_bytes, table.largest * table.row_bytes)
 
-    def _text_bytes(self, names: tuple[str, ...]) -> int:
-        return self.stored.bytes_of({inner for inner, outer in self.names if outer in names})
-
     def _counts(self) -> Ints:
         return self.stored.rows if self.counts is None else self.counts
 
@@ -210,7 +200,7 @@ class FromUnits(Tabular):
                 ends,
                 read,
                 self.memory - footers,
-                self._text_bytes,
+                lambda names: self.stored.bytes_of({inner for inner, outer in self.names if outer in names}),
                 self.opened.slots,
                 together=self.expression is not None,
                 text_sizes=self.opened.text_sizes,

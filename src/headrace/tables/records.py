@@ -4,7 +4,7 @@ Fields of one dtype stand side by side, so that they are laid out as columns in 
 that every field is aligned. A mask is a field beside the values that it is for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,10 @@ class RecordLayout:
 
     __slots__ = ("about", "dtype", "order")
 
-    def __init__(self, columns: Mapping[str, NumpyColumn], masked: Iterable[str] | None = None) -> None:
-        """`masked`: which columns have room for a mask; without it, those that have one."""
-        chosen = {n for n, c in columns.items() if c.mask is not None} if masked is None else set(masked)
+    def __init__(self, columns: Mapping[str, NumpyColumn]) -> None:
         parts = {(name, False): (c.values.dtype, c.values.shape[1:]) for name, c in columns.items()}
-        parts |= {(name, True): (np.dtype(np.bool_), _mask_shape(columns[name])) for name in columns if name in chosen}
+        masks = {name: c.mask for name, c in columns.items() if c.mask is not None}
+        parts |= {(name, True): (np.dtype(np.bool_), mask.shape[1:]) for name, mask in masks.items()}
         self.order = sorted(parts, key=lambda p: (-parts[p][0].itemsize, len(parts[p][1]), parts[p][0].str))
         self.dtype = np.dtype([(f"f{i}", *parts[part]) for i, part in enumerate(self.order)])
         self.about = {name: (packed_field(c), c.dtype) for name, c in columns.items()}
@@ -52,7 +51,3 @@ class RecordLayout:
     def step(self) -> int:
         """Records that are best filled at a time."""
         return max(1, STEP // max(1, self.dtype.itemsize))
-
-
-def _mask_shape(column: NumpyColumn) -> tuple[int, ...]:
-    return () if column.mask is None else column.mask.shape[1:]

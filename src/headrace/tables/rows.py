@@ -16,12 +16,12 @@ from headrace.tables.column import Column, NumpyColumn
 from headrace.tables.table import Table
 
 FAMILIES: tuple[tuple[type, ...], ...] = (
-    (bool, np.bool_),
-    (int, float, complex, np.number),
     (np.datetime64,),
     (np.timedelta64,),
+    (bool, np.bool_),
+    (int, float, complex, np.number),
 )
-"""What becomes one array. timedelta64 is numpy's own kind of integer, so it is told from numbers by name."""
+"""What becomes one array. timedelta64 is numpy's own kind of integer, so it comes before numbers."""
 
 
 def table_of_rows(rows: Sequence[Any], names: Sequence[str] | None = None) -> Table:
@@ -63,8 +63,6 @@ def _column(name: str, values: list[Any]) -> Column:
 
 
 def _family(kind: type) -> int | None:
-    if issubclass(kind, np.timedelta64):
-        return 3
     return next((number for number, family in enumerate(FAMILIES) if issubclass(kind, family)), None)
 
 

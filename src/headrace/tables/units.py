@@ -69,11 +69,10 @@ class UnitTable:
         self.length = int(ends[-1]) if len(ends) else 0
         self._starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         self._read = read
-        self._masked = masked
         self.template = template = {field.name: _empty(field, field.name in masked) for field in schema}
         self._plain = {name: column for name, column in template.items() if isinstance(column, NumpyColumn)}
         self._arrow = {name: column for name, column in template.items() if isinstance(column, ArrowColumn)}
-        self.layout = RecordLayout(self._plain, masked & self._plain.keys())
+        self.layout = RecordLayout(self._plain)
         self._template = np.zeros(2, self.layout.dtype)
         self._fields = self.layout.columns(self._template)
         self._plans: dict[tuple[str, ...], GatherPlan] = {}
@@ -309,7 +308,7 @@ class UnitTable:
 
     def _column(self, batch: Any, name: str) -> NumpyColumn:
         column = from_arrow(batch.column(name), self.schema.field(name))
-        if not isinstance(column, NumpyColumn) or (column.mask is not None and name not in self._masked):
+        if not isinstance(column, NumpyColumn) or (column.mask is not None and self._plain[name].mask is None):
             raise BadPipe(
                 f"column {name!r} has missing values, but the files' statistics say that it has none: write them again"
             )
@@ -317,19 +316,19 @@ class UnitTable:
 
 
 def _empty(field: Any, masked: bool) -> Column:
-    """A column without rows: plain if every row of this field will be."""
+    """A column without rows: plain if every row of this field will be, with a mask if some may be missing."""
     pa = package("pyarrow")
-    empty = (
-        pa.array([], field.type) if not isinstance(field.type, pa.BaseExtensionType) else _empty_extension(pa, field)
-    )
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        empty = pa.ExtensionArray.from_storage(kind, pa.array([], kind.storage_type))
+    else:
+        empty = pa.array([], kind)
     column = from_arrow(empty, field)
-    if isinstance(column, NumpyColumn) and masked and column.values.ndim > 1:
+    if isinstance(column, ArrowColumn):
+        return replace(column, may_miss=masked)
+    if masked and column.values.ndim > 1:
         return ArrowColumn(empty, field)  # lists of one size, some of them missing
-    return replace(column, may_miss=masked) if isinstance(column, ArrowColumn) else column
-
-
-def _empty_extension(pa: Any, field: Any) -> Any:
-    return pa.ExtensionArray.from_storage(field.type, pa.array([], field.type.storage_type))
+    return replace(column, mask=np.zeros(0, np.bool_)) if masked else column
 
 
 def _reordered(rows: NDArray[np.uint8], back: Ints) -> NDArray[np.uint8]:
