@@ -47,11 +47,19 @@ class ArrayRecordFile(PiecesFile):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._readers: dict[tuple[int, int], _Reader] = {}
-        reader = self._reader()
-        self.bytes = self.state.size
-        self.size = reader.count
-        self._group = reader.group
+        self._readers: dict[tuple[int, int], Any] = {}
+        try:
+            reader = self._reader()
+            self.size = int(reader.num_records())
+            options = reader.writer_options_string()
+            if not reader.ok() or (options is None and not self.size):
+                raise ValueError("its footer cannot be read")  # (the reader itself says: no records)
+        except DamagedFile:
+            raise
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise DamagedFile(f"{path} is not an ArrayRecord file, or a damaged one ({error})") from None
+        found = re.search(r"group_size:(\d+)", options or "")
+        self._group = int(found[1]) if found else 1
         self.held = 0 if self._group == 1 else self._group * self.bytes // max(1, self.size)
 
     def cuts(self, step: int) -> Ints:
@@ -59,59 +67,37 @@ class ArrayRecordFile(PiecesFile):
         return np.arange(records, self.size + records, records)
 
     def read(self, start: int, size: int) -> bytes:
-        data: bytes
-        if self._group == 1:
-            (data,) = self._reader().load(start, 1)
-        else:
-            group, place = divmod(start, self._group)
-            data = self.piece(group)[place]
+        group, place = divmod(start, self._group)
+        found = self.load(group)[0] if self._group == 1 else self.piece(group)
+        data: bytes = found[place]
         files.read(len(data))
         return data
 
     def load(self, number: int) -> tuple[list[bytes], int]:
-        found = self._reader().load(number * self._group, self._group)
+        first = number * self._group
+        stop = min(first + self._group, self.size)
+        try:
+            found: list[bytes] = self._reader().read(first, stop)
+        except DamagedFile:
+            raise
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise DamagedFile(f"{self.path} is damaged: records {first} to {stop} cannot be read ({error})") from None
+        if len(found) != stop - first:
+            raise DamagedFile(f"{self.path} is damaged: of records {first} to {stop} only {len(found)} are there")
         return found, sum(map(len, found))
 
     def close(self) -> None:
         super().close()
         self._readers = {}
 
-    def _reader(self) -> "_Reader":
+    def _reader(self) -> Any:
         key = os.getpid(), threading.get_ident()
         reader = self._readers.get(key)
         if reader is None:
-            reader = _Reader(self.path)
+            check_threads("array_record")  # (a forked process ends by a signal, or waits forever, in the constructor)
+            module = need("arrayrecord", "array_record.python.array_record_module")
+            reader = module.ArrayRecordReader(self.path, OPTIONS)
             if FileState.of(self.path) != self.state:  # (opened by its name, which may be another file's by now)
                 raise DamagedFile(f"{self.path} has changed since it was opened: make the pipe anew")
             self._readers[key] = reader
         return reader
-
-
-class _Reader:
-    """The official reader."""
-
-    def __init__(self, path: str) -> None:
-        check_threads("array_record")  # (a forked process ends by a signal, or waits forever, in the constructor)
-        module = need("arrayrecord", "array_record.python.array_record_module")
-        self._path = path
-        try:
-            self._file: Any = module.ArrayRecordReader(path, OPTIONS)
-            self.count = int(self._file.num_records())
-            options = self._file.writer_options_string()
-            if not self._file.ok() or (options is None and not self.count):
-                raise ValueError("its footer cannot be read")  # (the reader itself says: no records)
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise DamagedFile(f"{path} is not an ArrayRecord file, or a damaged one ({error})") from None
-        found = re.search(r"group_size:(\d+)", options or "")
-        self.group = int(found[1]) if found else 1
-
-    def load(self, first: int, count: int) -> list[bytes]:
-        """So many records from number `first` on, as far as there are any."""
-        stop = min(first + count, self.count)
-        try:
-            found: list[bytes] = self._file.read(first, stop)
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise DamagedFile(f"{self._path} is damaged: records {first} to {stop} cannot be read ({error})") from None
-        if len(found) != stop - first:
-            raise DamagedFile(f"{self._path} is damaged: of records {first} to {stop} only {len(found)} are there")
-        return found
