@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from typing import Any
 
@@ -55,19 +55,23 @@ def _refuse(error: OSError) -> None:
     raise error
 
 
-def expand(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Every file that these names, patterns (`*`, `?`, `[]`, `**`, `{000..009}`) and folders mean, patterns sorted."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    meant = [(text, _meant(text)) for text in (os.fspath(path) for path in given)]
-    tell_repeats(meant)
-    return [name for _, names in meant for name in names]
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def _meant(text: str) -> list[str]:
+def meant(text: str) -> Sequence[str]:
+    """Every file that a name, a pattern (`*`, `?`, `[]`, `**`, `{000..009}`) or a folder means, patterns sorted."""
     found: list[str] = []
     for name in braces(text) if RANGE.search(text) and not os.path.exists(text) else [text]:
         found += _remote_names(name) if is_remote(name) else _local_names(local(name))
     return found
+
+
+def expand(paths: Paths, files: Callable[[str], Sequence[str]] = meant) -> list[str]:
+    """Every file that these texts mean; `files` says it of one."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    found = [(text, files(text)) for text in (os.fspath(path) for path in given)]
+    tell_repeats(found)
+    return [name for _, names in found for name in names]
 
 
 def tell_repeats(meant: Sequence[tuple[str, Sequence[str]]]) -> None:

@@ -15,15 +15,14 @@ from headrace.errors import BadOption
 LEAST, MOST = -(2**31), 2**31 - 1
 
 
-def check_ids(values: NDArray[Any], whose: str, number: int | None = None) -> None:
-    """An error that begins with `whose`, and its number, if not every value can be an id."""
+def check_ids(values: NDArray[Any], whose: str) -> None:
+    """An error that begins with `whose` if not every value can be an id."""
     dtype = values.dtype
     kind, size = dtype.kind, dtype.itemsize
     if (size <= 4 and kind in "ib") or (size < 4 and kind == "u") or not values.size:
         return
     if kind in "iu" and 0 <= np.bitwise_or.reduce(values) <= MOST:  # one quick look: no value has a bit above those
         return
-    whose = whose if number is None else f"{whose} {number}"
     if kind not in "iu":
         raise BadOption(f"{whose} holds values of type {dtype}: token ids must be whole numbers within int32")
     low, high = int(values.min()), int(values.max())

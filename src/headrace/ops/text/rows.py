@@ -75,7 +75,7 @@ class RowLayout:
         """
         if type(sample) is np.ndarray and sample.ndim == 1 and sample.dtype in NARROW:
             return Document(number, sample, NO_FIELDS)
-        tokens = tokens_of(sample, "document", number)
+        tokens = tokens_of(sample, f"document {number}")
         if not isinstance(sample, dict):
             return Document(number, tokens, NO_FIELDS)
         if self.separator is not None:
@@ -148,7 +148,7 @@ class RowLayout:
 def check_piece(document: Document, offset: int, count: int) -> None:
     """An error if a piece of a document has a value that is no id."""
     if document.tokens.dtype not in NARROW:
-        check_ids(document.tokens[offset : offset + count], "document", document.number)
+        check_ids(document.tokens[offset : offset + count], f"document {document.number}")
 
 
 def check_same_fields(first: Document, document: Document) -> None:
@@ -186,12 +186,11 @@ def _main_field(document: dict[str, Any]) -> str | None:
     return first if first in document else second if second in document else None
 
 
-def tokens_of(document: object, whose: str = "a document", number: int | None = None) -> Array:
-    """The tokens of a document, which errors call `whose`, and by its number."""
+def tokens_of(document: object, whose: str = "a document") -> Array:
+    """The tokens of a document, which errors call `whose`."""
     if isinstance(document, dict):
         name = _main_field(document)
         if name is None:
-            whose = whose if number is None else f"{whose} {number}"
             raise BadOption(
                 f"{whose} to be packed is a dict of {', '.join(map(str, document))}: its tokens must be under "
                 "'tokens' or 'input_ids'"
@@ -199,9 +198,8 @@ def tokens_of(document: object, whose: str = "a document", number: int | None = 
         return np.asarray(document[name])
     tokens = np.asarray(document)
     if tokens.ndim == 1 and tokens.dtype.kind in "fcO":
-        check_ids(tokens, whose, number)
+        check_ids(tokens, whose)
     elif tokens.ndim != 1 or (len(tokens) and tokens.dtype.kind not in "iub"):
-        whose = whose if number is None else f"{whose} {number}"
         raise BadOption(
             f"{whose} to be packed is a {type(document).__name__}, no list or array of tokens: tokenize() it first"
         )

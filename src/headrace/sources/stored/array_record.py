@@ -22,6 +22,8 @@ from headrace.tables.packages import check_threads
 OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """Nothing is read ahead, because nobody reads in order, and no thread is asked, because a record is small: reading it
 costs 5 us like this, 170 us through the reader's threads."""
+DAMAGE = (RuntimeError, ValueError, IndexError)
+"""What the reader raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +50,9 @@ class ArrayRecordFile(PiecesFile):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._readers: dict[tuple[int, int], Any] = {}
-        try:
-            reader = self._reader()
-            self.size = int(reader.num_records())
-            options = reader.writer_options_string()
-            if not reader.ok() or (options is None and not self.size):
-                raise ValueError("its footer cannot be read")  # (the reader itself says: no records)
-        except DamagedFile:
-            raise
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise DamagedFile(f"{path} is not an ArrayRecord file, or a damaged one ({error})") from None
-        found = re.search(r"group_size:(\d+)", options or "")
+        reader = self._reader()
+        self.size = int(reader.num_records())
+        found = re.search(r"group_size:(\d+)", reader.writer_options_string() or "")
         self._group = int(found[1]) if found else 1
         self.held = 0 if self._group == 1 else self._group * self.bytes // max(1, self.size)
 
@@ -68,23 +62,26 @@ class ArrayRecordFile(PiecesFile):
 
     def read(self, start: int, size: int) -> bytes:
         group, place = divmod(start, self._group)
-        found = self.load(group)[0] if self._group == 1 else self.piece(group)
+        found = self._records(group) if self._group == 1 else self.piece(group)
         data: bytes = found[place]
         files.read(len(data))
         return data
 
     def load(self, number: int) -> tuple[list[bytes], int]:
-        first = number * self._group
+        found = self._records(number)
+        return found, sum(map(len, found))
+
+    def _records(self, group: int) -> list[bytes]:
+        first = group * self._group
         stop = min(first + self._group, self.size)
+        reader = self._reader()
         try:
-            found: list[bytes] = self._reader().read(first, stop)
-        except DamagedFile:
-            raise
-        except (RuntimeError, ValueError, IndexError) as error:
+            found: list[bytes] = reader.read(first, stop)
+        except DAMAGE as error:
             raise DamagedFile(f"{self.path} is damaged: records {first} to {stop} cannot be read ({error})") from None
         if len(found) != stop - first:
             raise DamagedFile(f"{self.path} is damaged: of records {first} to {stop} only {len(found)} are there")
-        return found, sum(map(len, found))
+        return found
 
     def close(self) -> None:
         super().close()
@@ -96,7 +93,12 @@ class ArrayRecordFile(PiecesFile):
         if reader is None:
             check_threads("array_record")  # (a forked process ends by a signal, or waits forever, in the constructor)
             module = need("arrayrecord", "array_record.python.array_record_module")
-            reader = module.ArrayRecordReader(self.path, OPTIONS)
+            try:
+                reader = module.ArrayRecordReader(self.path, OPTIONS)
+                if not reader.ok() or (reader.writer_options_string() is None and not reader.num_records()):
+                    raise ValueError("its footer cannot be read")  # (the reader itself says: no records)
+            except DAMAGE as error:
+                raise DamagedFile(f"{self.path} is not an ArrayRecord file, or a damaged one ({error})") from None
             if FileState.of(self.path) != self.state:  # (opened by its name, which may be another file's by now)
                 raise DamagedFile(f"{self.path} has changed since it was opened: make the pipe anew")
             self._readers[key] = reader

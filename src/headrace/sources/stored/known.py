@@ -1,13 +1,13 @@
 """Known formats: which one a path means, and the files that it stands for. A new format is one line here."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.errors import BadOption, meant
 from headrace.op import Source
-from headrace.sources.listing import expand, tell_repeats
+from headrace.sources.listing import Paths, expand
 from headrace.sources.open import is_remote
 from headrace.sources.stored import litdata, mds
 from headrace.sources.stored.array_record import ArrayRecords
@@ -22,8 +22,6 @@ from headrace.sources.stored.tar import TarShards
 from headrace.sources.stored.tfrecord import TfRecords
 from headrace.tables.hf_folder import from_hf_folder, is_hf_folder
 from headrace.tables.lance import from_lance, is_lance
-
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 class Known(NamedTuple):
@@ -85,22 +83,19 @@ def _folder(paths: Paths, format: str | None) -> Source[Any] | None:
 
 
 def _files(paths: Paths) -> tuple[str, ...]:
-    """The files that are meant; a folder with an index of MDS shards or LitData chunks stands for those."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    meant: list[tuple[str, Sequence[str]]] = []
-    for path in (os.fspath(one) for one in given):
-        if is_remote(path):
-            raise BadOption(f"{path} is not a local file: samples are read by their place in it; fetch it first")
-        if os.path.isfile(Path(path) / "index.json"):
-            meant.append((path, litdata.chunks(path) if litdata.is_litdata(path) else mds.shards(path)))
-        else:
-            names = [name for name in expand(path) if not name.endswith((".index", ".index.lock", ".idx"))]
-            meant.append((path, names))
-    tell_repeats(meant)
-    found = tuple(name for _, names in meant for name in names)
+    found = tuple(expand(paths, _meant))
     if not found:
         raise BadOption(f"no file is found at {paths!r}")
     return found
+
+
+def _meant(path: str) -> Sequence[str]:
+    """The files that are meant; a folder with an index of MDS shards or LitData chunks stands for those."""
+    if is_remote(path):
+        raise BadOption(f"{path} is not a local file: samples are read by their place in it; fetch it first")
+    if os.path.isfile(Path(path) / "index.json"):
+        return litdata.chunks(path) if litdata.is_litdata(path) else mds.shards(path)
+    return [name for name in expand(path) if not name.endswith((".index", ".index.lock", ".idx"))]
 
 
 def _without(name: str) -> str:
