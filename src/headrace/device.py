@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from headrace.errors import BadOption, missing
+from headrace.errors import BadOption, check_whole, missing
 from headrace.nested import is_container, rebuilt
 
 T = TypeVar("T")
@@ -39,8 +39,7 @@ class Ahead(Generic[T]):
     """Iterates like `batches`, epoch by epoch, with copies under way."""
 
     def __init__(self, batches: Iterable[T], device: object, depth: int = 2) -> None:
-        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-            raise BadOption(f"depth must be a whole number >= 1, not {depth!r}")
+        check_whole("depth", depth, 1)
         self._batches = batches
         self._lane = lane_to(device)
         self._depth = depth

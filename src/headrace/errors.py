@@ -74,6 +74,12 @@ class RanksDisagree(HeadraceError, RuntimeError):
     """Ranks of one job were given different things."""
 
 
+def check_whole(name: str, value: object, least: int = 0) -> None:
+    """Raise unless an argument is a whole number of at least so much."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise BadOption(f"{name} must be a whole number >= {least}, not {value!r}")
+
+
 def missing(extra: str, package: str) -> MissingExtra:
     """The one-line error for an optional package that is not installed."""
     return MissingExtra(f"{package} is not installed; it comes with: pip install 'headrace[{extra}]'")

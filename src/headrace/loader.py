@@ -24,8 +24,8 @@ from headrace.engine.pool import Pool
 from headrace.engine.program import Program, cut
 from headrace.engine.snapshot import check, reweighted, snapshot
 from headrace.engine.tuning import Trial, Tuner, available
-from headrace.errors import BadOption, Closed, SnapshotRefused
-from headrace.observe.lineage import Lineage, trace
+from headrace.errors import BadOption, Closed, SnapshotRefused, check_whole
+from headrace.observe.lineage import Lineage
 from headrace.observe.meter import Meter
 from headrace.observe.stats import Stats as Stats
 from headrace.pipe.graph import Pipe
@@ -93,9 +93,8 @@ class Loader(Generic[T]):
         refuse(unknown, Loader)
         if not isinstance(pipe, Pipe):
             raise BadOption(f"Loader() takes a Pipe, not {type(pipe).__name__}; write Loader(Pipe.of(...))")
-        for name, value in (("seed", seed), ("epoch", epoch)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise BadOption(f"{name} must be a whole number >= 0, not {value!r}")
+        check_whole("seed", seed)
+        check_whole("epoch", epoch)
         auto = workers == "auto"
         # (Every option of a policy is an argument of the same name.)
         options = {field.name: given[field.name] for field in fields(Policy)}
@@ -216,8 +215,7 @@ class Loader(Generic[T]):
 
     def set_epoch(self, epoch: int) -> None:
         """The next `iter()` starts this epoch; the one that a loaded state stands in goes on where it stands."""
-        if not isinstance(epoch, int) or epoch < 0:
-            raise BadOption(f"epoch must be a whole number >= 0, not {epoch!r}")
+        check_whole("epoch", epoch)
         if self._resume is None or epoch != self._epoch:
             self._begin_with(epoch)
 
@@ -343,7 +341,7 @@ class Loader(Generic[T]):
         """Batch number `step` of the epoch begun last, or of `epoch`: its samples' positions, and the batch again."""
         began, at = self._began
         number = began if epoch is None else epoch
-        return trace(
+        return Lineage(
             self.program, self.policy, number, step, world=self.world, ends=self.ends,
             at=self._sharing.retraced(at if number == began else None), left_out=bool(self._meter.skips),
         )  # fmt: skip

@@ -12,7 +12,7 @@ from headrace.engine.places import RunPlace
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.observe.digest import digest
-from headrace.observe.lineage import Lineage, Origin, trace
+from headrace.observe.lineage import Lineage, Origin
 from headrace.op import Source, rng
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
@@ -23,7 +23,7 @@ def noisy(x: int) -> tuple[int, float, float, float]:
 
 
 def of(loader: Loader[Any], step: int, epoch: int = 0, at: Any = None, left_out: bool = False) -> Lineage:
-    return trace(
+    return Lineage(
         loader.program, loader.policy, epoch, step, world=loader.world, ends=loader.ends, at=at, left_out=left_out
     )
 

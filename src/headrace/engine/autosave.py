@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.engine.places import EpochPlace, plain_epoch_place
-from headrace.errors import BadOption, SnapshotRefused
+from headrace.errors import BadOption, SnapshotRefused, check_whole
 
 log = logging.getLogger("headrace")
 WIDTH = 12
@@ -70,8 +70,7 @@ class Autosave:
 
     def __init__(self, path: str | os.PathLike[str], every: int, rank: int = 0, ranks: int = 1, job: str = "") -> None:
         path = Path(path)
-        if not isinstance(every, int) or every < 1:
-            raise BadOption(f"every must be a whole number >= 1, not {every!r}")
+        check_whole("every", every, 1)
         if not path.parent.is_dir():
             raise BadOption(f"autosave={str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
         self._path = path

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from headrace.errors import BadOption, TooManyErrors, meant
+from headrace.errors import BadOption, TooManyErrors, check_whole, meant
 
 Kind = Literal["inline", "thread", "process", "ray"]
 """The kinds of workers: `engine/pool.py` makes a set of each."""
@@ -85,11 +85,8 @@ class Policy:
     """Workers that several processes share (`SharedPool`), instead of own ones."""
 
     def __post_init__(self) -> None:
-        whole = {"workers": 0, "prefetch": 1, "restarts": 0, "memory": 1}
-        for name, least in whole.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise BadOption(f"{name} must be a whole number >= {least}, not {value!r}")
+        for name, least in (("workers", 0), ("prefetch", 1), ("restarts", 0), ("memory", 1)):
+            check_whole(name, getattr(self, name), least)
         for name in ("recycle", "recycle_memory", "window"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):

@@ -1,6 +1,6 @@
 """Lineage: which samples a past batch was made of, and the batch again, bit by bit.
 
-    trace(program, policy, epoch=3, step=1000).positions      nothing is run: arithmetic
+    Lineage(program, policy, epoch=3, step=1000).positions    nothing is run: arithmetic
     ....batch()                                               the batch itself
     ....origins()                                             for each sample, the sources it was read from, and where
 
@@ -25,7 +25,7 @@ from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import Skip, Ticket
-from headrace.errors import BadOption
+from headrace.errors import BadOption, check_whole
 from headrace.observe.meter import Meter
 from headrace.op import Op, Source, Spot
 from headrace.plan.seed import BorrowedGlobals
@@ -44,7 +44,10 @@ class Origin:
 
 
 class Lineage:
-    """One batch of the past."""
+    """Batch number `step` that a loader of this program delivered in `epoch`, which began `at` a place of a snapshot.
+
+    `left_out` says that samples were left out after errors: steps can then not be told by arithmetic.
+    """
 
     def __init__(
         self,
@@ -52,11 +55,17 @@ class Lineage:
         policy: Policy,
         epoch: int,
         step: int,
-        world: World,
-        ends: str,
-        at: RunPlace | None,
-        left_out: bool,
+        *,
+        world: World | None = None,
+        ends: str = "short",
+        at: RunPlace | None = None,
+        left_out: bool = False,
     ) -> None:
+        check_whole("step", step)
+        if not program.keyed:
+            raise BadOption(
+                "random values of this loader are carried from batch to batch, so no batch can be made again"
+            )
         self.program = program
         self.epoch = epoch
         self.step = step
@@ -64,7 +73,7 @@ class Lineage:
         """Of its samples, in the epoch's order; None when only reading the epoch again can tell."""
         self.mask: tuple[bool, ...] = ()
         """False for samples that only fill the batch (ends="pad" or "repeat")."""
-        self._policy, self._world, self._ends, self._at = policy, world, ends, at
+        self._policy, self._world, self._ends, self._at = policy, world or World(), ends, at
         self._redo = None if left_out else self._work_out()
         self._done: tuple[Any, tuple[tuple[Origin, ...], ...]] | None = None
 
@@ -131,28 +140,6 @@ class Lineage:
         finally:
             pool.close()
         raise BadOption(f"step {self.step}: epoch {self.epoch} ends before it on this rank")
-
-
-def trace(
-    program: Program,
-    policy: Policy,
-    epoch: int,
-    step: int,
-    *,
-    world: World | None = None,
-    ends: str = "short",
-    at: RunPlace | None = None,
-    left_out: bool = False,
-) -> Lineage:
-    """Batch number `step` that a loader of this program delivered in `epoch`, which began `at` a place of a snapshot.
-
-    `left_out` says that samples were left out after errors: steps can then not be told by arithmetic.
-    """
-    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-        raise BadOption(f"step must be a whole number >= 0, not {step!r}")
-    if not program.keyed:
-        raise BadOption("random values of this loader are carried from batch to batch, so no batch can be made again")
-    return Lineage(program, policy, epoch, step, world or World(), ends, at, left_out)
 
 
 def _start(at: RunPlace | None) -> int | None:

@@ -19,7 +19,7 @@ class Block:
     """Owns the slot that its samples lie in, if they lie in one, until nobody needs it."""
 
     __slots__ = (
-        "_release", "_spent", "_users", "after", "before", "count", "end", "error", "given", "kept", "lease", "outputs",
+        "_release", "_spent", "_users", "count", "end", "error", "given", "kept", "lease", "outputs",
         "skips", "slot",
     )  # fmt: skip
 
@@ -28,7 +28,6 @@ class Block:
         self.outputs = reply.outputs
         self.count = reply.count
         self.error = reply.error
-        self.before, self.after = reply.ticket.before, reply.ticket.after
         self.skips = reply.skips
         self.kept = reply.kept
         self.end = reply.bytes

@@ -83,4 +83,4 @@ class Dealt(Feed):
         if self._divided is not None and reply.ticket in self._divided.parts:
             return (self._divided.entry(reply.ticket, block),)
         skip = min(block.count, self._skips.pop(reply.ticket, 0))
-        return (Entry(block, skip, block.count, block.before, block.after),)
+        return (Entry(block, skip, block.count, reply.ticket.before, reply.ticket.after),)

@@ -22,7 +22,7 @@ from typing import Any
 from headrace.engine.workers.process.start import end, interpreter, signals_wait
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import PoolSettings
-from headrace.errors import BadOption, WorkerDied
+from headrace.errors import BadOption, WorkerDied, check_whole
 
 ENDING = 5.0
 """Seconds for the server to end its workers."""
@@ -82,8 +82,7 @@ class SharedPool(Joined):
         if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
             raise BadOption("a shared pool needs Linux (5.3 or later); kind='thread' runs the same pipe in threads")
         for name, value in (("workers", workers), ("consumers", consumers), ("skew", 1 if skew is None else skew)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise BadOption(f"{name} must be a whole number >= 1, not {value!r}")
+            check_whole(name, value, 1)
         if not wait >= 0:
             raise BadOption(f"wait must be a number of seconds >= 0, not {wait!r}")
         settings = PoolSettings(workers, consumers, bool(same), 8 * workers if skew is None else skew, float(wait))
