@@ -122,6 +122,9 @@ class Epoch(Iterator[T], Generic[T]):
 
     def _open(self, at: RunPlace | None) -> None:
         self._workers = self._pool.take()
+        listed = self._pool.program.stages[0].feed == "listed"
+        self._works_here = listed or self._tailed or not self._workers.concurrent
+        """Code of the pipe runs in the thread of the caller, who may be inside an op of another pipe."""
         try:
             self._build(at)
         except BaseException:
@@ -177,7 +180,7 @@ class Epoch(Iterator[T], Generic[T]):
                 self._why = _broken_off("an exception came while a batch was on its way")
                 self.close(discard=True)
                 raise Closed(self._why)
-            return here.apart(self._next)
+            return here.apart(self._next) if self._works_here else self._next()
         finally:
             self._reading.release()
 

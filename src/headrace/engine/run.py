@@ -7,6 +7,7 @@ Later stages are served first, so that what is begun gets finished. The window b
 delivery; a ticket that waits for a busy worker stays here, so that whoever is free can take it.
 """
 
+import math
 import os
 import time
 from collections import deque
@@ -88,7 +89,7 @@ class Run:
         self.skipped = at.skipped
         """Samples left out so far, among those delivered."""
         self.ended = self._abandoned = False
-        self._looked = 0.0
+        self._looked = 0.0 if workers.concurrent else math.inf
         """Until when the workers have enough to do, as far as one can tell."""
         self._owner = os.getpid()
         self.sound = True
@@ -120,7 +121,7 @@ class Run:
                 continue
             item = self._ready.popleft()
             self._delivered += 1
-            if self.workers.concurrent and (not self.workers.rest or time.perf_counter() > self._looked):
+            if time.perf_counter() > self._looked:
                 self.keep_busy()
             ticket = item.ticket
             if self._any is None:
@@ -162,7 +163,8 @@ class Run:
             self._accept(reply)
         self._issue()
         self.workers.flush()
-        self._looked = time.perf_counter() + self.workers.rest
+        if self.workers.concurrent:
+            self._looked = time.perf_counter() + self.workers.rest
         self.sound = True
 
     def _enter(self) -> None:
@@ -274,7 +276,7 @@ class Run:
             ticket.owner.let_go(ticket)
             return
         self._outstanding -= 1
-        if reply.error is None:  # (What failed may be run again, piece by piece.)
+        if ticket.blocks and reply.error is None:  # (What failed may be run again, piece by piece.)
             self.let_go(ticket)
         self.meter.count(ticket.stage, reply)
         self._windows[ticket.stage][ticket.order] = reply
