@@ -197,7 +197,7 @@ def test_poison_is_left_out_where_that_is_asked_for() -> None:
 
 
 def ready(number: int, scheduler: Scheduler) -> ActorState:
-    worker = ActorState(number, None)
+    worker = ActorState(number)
     worker.ready = True
     scheduler.join(worker)
     return worker
@@ -236,7 +236,7 @@ def test_short_tickets_wait_for_each_other_unless_the_worker_would_run_out() -> 
 
 
 def test_blocks_of_a_strand_are_taken_in_order_whenever_they_arrive() -> None:
-    worker, calls = ActorState(0, None), []
+    worker, calls = ActorState(0), []
     for number, strand in enumerate((0, 1, 0)):
         some = Ticket(None, 0, 0, number, (strand, None))
         some.strand = strand

@@ -18,6 +18,7 @@ shared pool carry the same results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -109,44 +110,39 @@ class Owner(Protocol):
         """The ticket will not be run, or is answered: what it refers to is not needed for it any more."""
 
 
+@dataclass(slots=True, eq=False)
 class Ticket:
     """One unit of work."""
 
-    __slots__ = (
-        "after", "avoid", "before", "blocks", "epoch", "error", "home", "kept", "many", "number", "order", "owner",
-        "payload", "pin", "seq", "skips", "slot", "stage", "strand",
-    )  # fmt: skip
-    many: int
+    owner: Owner | None
+    stage: int
+    epoch: int
+    number: int
+    payload: Any
+    seq: int = 0
+    order: int = 0
+    """Its place among the tickets of its stage in this run."""
+    before: Any = None
+    after: Any = None
+    """Marks of where the epoch stands before and after this ticket; its feed says which places they stand for."""
+    error: BaseException | None = None
+    """It stands for work that failed in the stage before."""
+    pin: int | None = None
+    """The only worker that may run it."""
+    strand: int | None = None
+    blocks: Sequence[Any] = ()
+    """Blocks that the payload refers to, kept until the reply."""
+    home: Block | None = None
+    """The block behind whose samples the result may be written: its last ones come first in this ticket."""
+    skips: int = 0
+    """Samples that earlier stages have left out, up to here."""
+    kept: tuple[int, int] = (0, 0)
+    """The same, but only those that a run that goes on from `before` or from `after` will not meet again."""
+    slot: Slot | None = None
+    avoid: tuple[int, ...] = ()
+    """Positions that are left out because they are poison."""
+    many: int = 0
     """How many outputs came of it; known when it is delivered."""
-
-    def __init__(self, owner: Owner | None, stage: int, epoch: int, number: int, payload: Any) -> None:
-        self.owner = owner
-        self.stage = stage
-        self.epoch = epoch
-        self.number = number
-        self.payload = payload
-        self.seq = 0
-        self.order = 0
-        """Its place among the tickets of its stage in this run."""
-        self.before: Any = None
-        self.after: Any = None
-        """Marks of where the epoch stands before and after this ticket; its feed says which places they stand for."""
-        self.error: BaseException | None = None
-        """It stands for work that failed in the stage before."""
-        self.pin: int | None = None
-        """The only worker that may run it."""
-        self.strand: int | None = None
-        self.blocks: Sequence[Any] = ()
-        """Blocks that the payload refers to, kept until the reply."""
-        self.home: Block | None = None
-        """The block behind whose samples the result may be written: its last ones come first in this ticket."""
-        self.skips = 0
-        """Samples that earlier stages have left out, up to here."""
-        self.kept = (0, 0)
-        """The same, but only those that a run that goes on from `before` or from `after` will not meet again."""
-        self.slot: Slot | None = None
-        self.avoid: tuple[int, ...] = ()
-        """Positions that are left out because they are poison."""
 
     def inputs(self) -> int:
         """How many samples it is made from."""
@@ -161,36 +157,31 @@ class Ticket:
         return f"ticket {self.number} of stage {self.stage} in epoch {self.epoch}"
 
 
+@dataclass(slots=True, eq=False)
 class Reply:
     """What came of a ticket."""
 
-    __slots__ = (
-        "bytes", "count", "ended", "error", "kept", "outputs", "seconds", "skipped", "skips", "slot", "spans", "state",
-        "ticket", "worker",
-    )  # fmt: skip
-
-    def __init__(self, ticket: Ticket) -> None:
-        self.ticket = ticket
-        self.outputs: Any = None
-        """The outputs themselves (a list), or the packed head of them."""
-        self.slot: Slot | None = None
-        """Where the outputs lie, if they were packed into a slot."""
-        self.spans: tuple[int, ...] = ()
-        self.count = 0
-        self.error: BaseException | None = None
-        self.skipped: tuple[Skip, ...] = ()
-        """Samples of this ticket that failed and were left out."""
-        self.skips = 0
-        """How many were left out up to here, in order."""
-        self.kept = (0, 0)
-        """How many of these a run that goes on from before or from after the ticket will not meet again."""
-        self.seconds: Seconds | tuple[()] = ()
-        self.worker = 0
-        """The number of the worker that ran it."""
-        self.bytes = 0
-        """How much of a slot the outputs take."""
-        self.ended = False
-        self.state: Any = None
+    ticket: Ticket
+    outputs: Any = None
+    """The outputs themselves (a list), or the packed head of them."""
+    slot: Slot | None = None
+    """Where the outputs lie, if they were packed into a slot."""
+    spans: tuple[int, ...] = ()
+    count: int = 0
+    error: BaseException | None = None
+    skipped: tuple[Skip, ...] = ()
+    """Samples of this ticket that failed and were left out."""
+    skips: int = 0
+    """How many were left out up to here, in order."""
+    kept: tuple[int, int] = (0, 0)
+    """How many of these a run that goes on from before or from after the ticket will not meet again."""
+    seconds: Seconds | tuple[()] = ()
+    worker: int = 0
+    """The number of the worker that ran it."""
+    bytes: int = 0
+    """How much of a slot the outputs take."""
+    ended: bool = False
+    state: Any = None
 
 
 def failure(error: Exception) -> str:

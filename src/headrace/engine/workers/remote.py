@@ -15,6 +15,7 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from headrace.engine.policy import Policy
@@ -30,19 +31,17 @@ from headrace.memory.arena import Slot
 log = logging.getLogger("headrace")
 
 
+@dataclass(slots=True, eq=False)
 class RemoteWorker:
     """One worker, from the consumer's side."""
 
-    __slots__ = ("number", "ready", "replaced", "retiring")
-    pid: int
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.ready = False
-        self.retiring = False
-        """It has asked to be replaced."""
-        self.replaced = False
-        """It was killed because it was stuck."""
+    number: int
+    pid: int = 0
+    ready: bool = False
+    retiring: bool = False
+    """It has asked to be replaced."""
+    replaced: bool = False
+    """It was killed because it was stuck."""
 
 
 Worker = TypeVar("Worker")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.program import Program
@@ -22,19 +23,15 @@ from headrace.engine.workers.process.handles import Handles, after_fork, key
 from headrace.memory.arena import scratch
 
 
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Started:
     """A worker process, from outside."""
 
-    __slots__ = ("__weakref__", "_status", "dump", "pid", "pidfd", "sock")
-
-    def __init__(
-        self, pid: int, pidfd: int, sock: socket.socket, dump: int, status: Callable[[int], int | None]
-    ) -> None:
-        self.pid = pid
-        self.pidfd = pidfd
-        self.sock = sock
-        self.dump = dump
-        self._status = status
+    pid: int
+    pidfd: int
+    sock: socket.socket
+    dump: int
+    _status: Callable[[int], int | None]
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -41,12 +41,11 @@ Letter = tuple[tuple[Any, ...], Sequence[int]]
 class WorkerProcess(RemoteWorker):
     """One worker process: its socket, and the tickets that it was given and has not answered."""
 
-    __slots__ = ("fd", "forget", "known", "new", "outbox", "pid", "queue", "started")
+    __slots__ = ("fd", "forget", "known", "new", "outbox", "queue", "started")
 
     def __init__(self, number: int, started: Started) -> None:
-        super().__init__(number)
+        super().__init__(number, started.pid)
         self.started = started
-        self.pid = started.pid
         self.fd = started.sock.fileno()
         self.queue: dict[int, Ticket] = {}
         self.outbox: list[Letter] = []

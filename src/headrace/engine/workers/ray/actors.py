@@ -4,6 +4,7 @@ A call to an actor costs as much as a small ticket, or more. So once it is known
 ones are collected until they are worth a call; an actor that would run out of work gets what there is.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.engine.policy import Policy
@@ -17,24 +18,22 @@ MOST_TOGETHER = 4
 """The window is 8 tickets a worker; two calls are to fit in."""
 
 
+@dataclass(slots=True, eq=False)
 class ActorState(RemoteWorker):
     """One actor and what it has to do."""
 
-    __slots__ = ("actor", "calls", "dump", "gone", "load", "near", "node", "outbox", "pid")
-
-    def __init__(self, number: int, actor: Any) -> None:
-        super().__init__(number)
-        self.actor = actor
-        self.calls: dict[Any, ActorCall] = {}
-        """In the order in which it runs them."""
-        self.outbox: list[Ticket] = []
-        """Submitted, not sent yet."""
-        self.load = 0
-        """Tickets in calls and in the outbox."""
-        self.gone = False
-        self.near = False
-        """It can write into slots of the consumer's."""
-        self.pid, self.dump, self.node = 0, -1, ""
+    actor: Any = None
+    calls: dict[Any, "ActorCall"] = field(default_factory=dict)
+    """In the order in which it runs them."""
+    outbox: list[Ticket] = field(default_factory=list)
+    """Submitted, not sent yet."""
+    load: int = 0
+    """Tickets in calls and in the outbox."""
+    gone: bool = False
+    near: bool = False
+    """It can write into slots of the consumer's."""
+    dump: int = -1
+    node: str = ""
 
     @property
     def doing(self) -> str:
@@ -43,18 +42,16 @@ class ActorState(RemoteWorker):
         return str(first.tickets[0]) if first.tickets else "not started yet: is the cluster full?"
 
 
+@dataclass(slots=True, eq=False)
 class ActorCall:
     """A call under way: its tickets (none: the worker starts), and where samples will be that stay in the store."""
 
-    __slots__ = ("actor", "fetch", "ref", "samples", "tickets")
-
-    def __init__(self, actor: ActorState, ref: object, tickets: list[Ticket], samples: object = None) -> None:
-        self.actor = actor
-        self.ref = ref
-        self.tickets = tickets
-        self.samples = samples
-        self.fetch: tuple[Reply, Remote] | None = None
-        """The reply is known; the samples are on their way to the consumer."""
+    actor: ActorState
+    ref: object
+    tickets: list[Ticket]
+    samples: object = None
+    fetch: tuple[Reply, Remote] | None = None
+    """The reply is known; the samples are on their way to the consumer."""
 
     @property
     def strand(self) -> tuple[int, int] | None:

@@ -75,7 +75,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
             self._start(number, cores=1 if number < free else 0)
 
     def _start(self, number: int, cores: int = 0) -> None:
-        worker = ActorState(number, cluster.worker(cores))
+        worker = ActorState(number, actor=cluster.worker(cores))
         self._scheduler.join(worker)
         ref = worker.actor.start.remote(self._shipped, number)
         worker.calls[ref] = self._calls[ref] = ActorCall(worker, ref, [])

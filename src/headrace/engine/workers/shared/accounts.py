@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import marshal
-from collections import deque
+from collections import Counter, deque
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -45,44 +46,43 @@ def made_of(*inputs: Any) -> bytes:
     return blake2b(marshal.dumps(inputs), digest_size=16).digest()
 
 
+@dataclass(slots=True, eq=False)
 class SharedSlot:
     """A slot, and how many look after it: consumers that have it, tickets that read it, the cache."""
 
-    __slots__ = ("key", "read", "slot", "uses")
-
-    def __init__(self, slot: Slot, key: ResultKey | None) -> None:
-        self.slot = slot
-        self.key = key
-        """None: no other consumer will ever have it."""
-        self.uses = 0
-        self.read: dict[int, ConsumerState] = {}
-        """The numbers of the tickets that have read it, and whose they were: one that failed is run again in parts."""
+    slot: Slot
+    key: ResultKey | None
+    """None: no other consumer will ever have it."""
+    uses: int = 0
+    read: dict[int, ConsumerState] = field(default_factory=dict)
+    """The numbers of the tickets that have read it, and whose they were: one that failed is run again in parts."""
 
 
-class CachedResult:
+class CachedResult(NamedTuple):
     """What came of a ticket, as it is told."""
 
-    __slots__ = ("body", "ended", "memory")
-
-    def __init__(self, body: tuple[Any, ...], memory: SharedSlot | None = None, ended: bool = False) -> None:
-        self.body = body
-        self.memory = memory
-        self.ended = ended
+    body: tuple[Any, ...]
+    memory: SharedSlot | None = None
+    ended: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class PoolRequest:
     """A ticket that a consumer wants to have run."""
 
-    __slots__ = ("epoch", "key", "number", "payload", "pin", "reading", "seq", "slots", "stage", "strand")
-
-    def __init__(self, told: tuple[Any, ...]) -> None:
-        self.seq, self.stage, self.epoch, self.number, self.payload, self.strand, self.pin = told
-        self.key: ResultKey | None = None
-        """Set if others may ask for the same."""
-        self.slots: list[SharedSlot] = []
-        """What it reads."""
-        self.reading: Any = None
-        """Of a block of a stream: which reading of it."""
+    seq: int
+    stage: int
+    epoch: int
+    number: int
+    payload: Any
+    strand: int | None
+    pin: int | None
+    key: ResultKey | None = None
+    """Set if others may ask for the same."""
+    slots: list[SharedSlot] = field(default_factory=list)
+    """What it reads."""
+    reading: Any = None
+    """Of a block of a stream: which reading of it."""
 
     @property
     def where(self) -> tuple[int, int]:
@@ -99,28 +99,28 @@ class PoolRequest:
         return int(self.number)
 
 
+@dataclass(slots=True, eq=False)
 class ConsumerState:
     """One consumer, as the dispatcher sees it."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.queue: deque[PoolRequest] = deque()
-        """What it has asked for and nobody has begun."""
-        self.wanted: set[ResultKey] = set()
-        """The keys of these."""
-        self.place: dict[tuple[int, int], tuple[int, int]] = {}
-        """By stage and strand: the epoch, and where the last ticket stands that it has asked for."""
-        self.began = (-1, 0)
-        """The epoch, and the position of the head where it began that epoch: no ticket is made of what lies before."""
-        self.apart: set[int] = set()
-        """Epochs that it has left, or came too late for: nothing of them is done for it and others together."""
-        self.holds: dict[int, int] = {}
-        """Slots that it was lent, and how often."""
-        self.known: set[int] = set()
-        """Slots that it has mapped."""
-        self.outbox: list[tuple[tuple[Any, ...], SharedSlot | None]] = []
-        """Replies that are ready."""
-        self.gone = False
+    pid: int
+    queue: deque[PoolRequest] = field(default_factory=deque)
+    """What it has asked for and nobody has begun."""
+    wanted: set[ResultKey] = field(default_factory=set)
+    """The keys of these."""
+    place: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """By stage and strand: the epoch, and where the last ticket stands that it has asked for."""
+    began: tuple[int, int] = (-1, 0)
+    """The epoch, and the position of the head where it began that epoch: no ticket is made of what lies before."""
+    apart: set[int] = field(default_factory=set)
+    """Epochs that it has left, or came too late for: nothing of them is done for it and others together."""
+    holds: Counter[int] = field(default_factory=Counter)
+    """Slots that it was lent, and how often."""
+    known: set[int] = field(default_factory=set)
+    """Slots that it has mapped."""
+    outbox: list[tuple[tuple[Any, ...], SharedSlot | None]] = field(default_factory=list)
+    """Replies that are ready."""
+    gone: bool = False
 
     def awaits(self, key: ResultKey) -> bool:
         """It has not asked for this yet, but will."""
@@ -130,16 +130,14 @@ class ConsumerState:
         return key.epoch != epoch or key.origin >= first
 
 
+@dataclass(slots=True, eq=False)
 class RunningTicket:
     """A ticket under way, and who waits for it."""
 
-    __slots__ = ("asked", "told", "waiters")
-
-    def __init__(self, asked: PoolRequest, consumer: ConsumerState) -> None:
-        self.asked = asked
-        self.waiters = [(consumer, asked)]
-        self.told: tuple[Any, ...] = ()
-        """What its worker has answered: the kind of the result, its fields, the worker's number."""
+    asked: PoolRequest
+    waiters: list[tuple[ConsumerState, PoolRequest]]
+    told: tuple[Any, ...] = ()
+    """What its worker has answered: the kind of the result, its fields, the worker's number."""
 
     def let_go(self, ticket: Ticket) -> None:
         """Nothing to do: the slots are released with the reply."""

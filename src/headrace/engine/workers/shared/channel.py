@@ -49,11 +49,6 @@ def key_of(program: Program) -> str:
     return repr((*told, groups))
 
 
-def packed(message: Any) -> bytes:
-    """A message as bytes."""
-    return marshal.dumps(message)
-
-
 def peer(sock: socket.socket) -> tuple[int, int]:
     """Process and user at the other end. (Seen from a consumer: whoever has listened last, which is the server.)"""
     pid, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
@@ -106,11 +101,11 @@ def await_word(sock: socket.socket, timeout: float | None) -> None:
             )
 
 
-def ask(address: str, *question: object, timeout: float | None = None) -> Any:
+def ask(address: str, *question: Any, timeout: float | None = None) -> Any:
     """One question to the server of a pool, by somebody who is no consumer."""
     with connect(address) as sock:
         try:
-            wire.send(sock, packed(question))
+            wire.send(sock, marshal.dumps(question))
             await_word(sock, timeout)
             data, _ = wire.receive(sock)
         except (BrokenPipeError, ConnectionResetError):

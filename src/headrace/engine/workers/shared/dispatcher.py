@@ -125,7 +125,7 @@ class Dispatcher:
         self._tidy()
 
     def ask(self, consumer: ConsumerState, told: tuple[Any, ...]) -> None:
-        asked = PoolRequest(told)
+        asked = PoolRequest(*told)
         if asked.epoch > self._epoch:
             self._epoch = asked.epoch
             self.workers.begin()
@@ -227,7 +227,7 @@ class Dispatcher:
         if not self.settings.same and any(others):
             self._tell(consumer, asked, _twice())
             return True
-        job = RunningTicket(asked, consumer)
+        job = RunningTicket(asked, [(consumer, asked)])
         if not self._submit(job):
             return False
         for memory in asked.slots:

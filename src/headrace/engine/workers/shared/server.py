@@ -15,6 +15,7 @@ import resource
 import select
 import socket
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.engine.wire import packets as wire
@@ -28,17 +29,17 @@ from headrace.engine.workers.shared.dispatcher import Dispatcher
 log = logging.getLogger("headrace")
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """A process that is connected."""
 
-    def __init__(self, sock: socket.socket, pid: int, pidfd: int) -> None:
-        self.sock = sock
-        self.pid = pid
-        self.pidfd = pidfd
-        self.consumer: ConsumerState | None = None
-        """Its account at the dispatcher, once the program is settled."""
-        self.backlog: deque[tuple[bytes, list[int]]] = deque()
-        """What it has not read yet, with descriptors to send along."""
+    sock: socket.socket
+    pid: int
+    pidfd: int
+    consumer: ConsumerState | None = None
+    """Its account at the dispatcher, once the program is settled."""
+    backlog: deque[tuple[bytes, list[int]]] = field(default_factory=deque)
+    """What it has not read yet, with descriptors to send along."""
 
     def close(self) -> None:
         self.sock.close()
@@ -160,21 +161,17 @@ class PoolServer:
         kind = message[0]
         if kind in (channel.HELLO, channel.PROGRAM):
             self._hello(from_, message)
-        elif kind in (channel.ASK, channel.FREE, channel.DROP):
-            # (Else the workers broke meanwhile: it has not read that yet.)
-            if self.dispatcher is not None and from_.consumer is not None:
-                self._wish(self.dispatcher, from_.consumer, kind, message[1])
-        else:
+        elif kind not in (channel.ASK, channel.FREE, channel.DROP):
             self._say(from_, (channel.ANSWER, self._answer(kind, *message[1:])))
-
-    def _wish(self, dispatcher: Dispatcher, consumer: ConsumerState, kind: int, what: Any) -> None:
-        if kind == channel.ASK:
-            for told in what:
-                dispatcher.ask(consumer, told)
+        elif self.dispatcher is None or from_.consumer is None:
+            pass  # the workers broke meanwhile: it has not read that yet
+        elif kind == channel.ASK:
+            for told in message[1]:
+                self.dispatcher.ask(from_.consumer, told)
         elif kind == channel.FREE:
-            dispatcher.free(consumer, what)
+            self.dispatcher.free(from_.consumer, message[1])
         else:
-            dispatcher.drop(consumer, what)
+            self.dispatcher.drop(from_.consumer, message[1])
 
     def _hello(self, from_: Connection, message: tuple[Any, ...]) -> None:
         kind, key, *shipped = message
@@ -230,7 +227,7 @@ class PoolServer:
             for _, memory in some:
                 if memory is not None:
                     number = memory.slot.number
-                    consumer.holds[number] = consumer.holds.get(number, 0) + 1
+                    consumer.holds[number] += 1
                     if number not in consumer.known:
                         consumer.known.add(number)
                         new[number] = os.dup(memory.slot.fd)
