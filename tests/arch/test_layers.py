@@ -68,8 +68,7 @@ DANGERS: dict[str, Danger] = {
             "engine/workers/process/fork_server.py",
             "engine/workers/process/server.py",
             "engine/workers/process/heap.py",
-            "engine/workers/process/start.py",  # one thread, for what a forked worker imports later
-            "engine/workers/process/tokenizer_threads.py",  # one variable, before a tokenizer is used
+            "engine/workers/process/threads.py",  # one thread, for what a worker imports later
         ),
     ),
     "processes": Danger(
@@ -97,7 +96,7 @@ DANGERS: dict[str, Danger] = {
         rooms=("doors/torch/*", "device.py", "ranks/*", "launch/*"),
         # (A forked worker tells torch that its threads are gone.)
         late=(
-            "engine/workers/process/start.py",
+            "engine/workers/process/threads.py",
             "engine/wire/*",
             "tables/*",
             "ops/shape/collate.py",

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.engine.workers.process import child
+from headrace.engine.workers.process import threads
 from headrace.errors import BadOption
 from headrace.memory.rows import Rows
 from headrace.ops.media import images, pixels, video
@@ -200,15 +200,15 @@ def test_who_resizes_is_chosen_by_the_pipe_and_not_by_what_is_installed() -> Non
 
 
 def limits(_: int) -> list[str | None]:
-    return [os.environ.get(name) for name in child.THREAD_LIMITS]
+    return [os.environ.get(name) for name in threads.LIMITS]
 
 
 def test_what_a_forked_worker_imports_to_resize_with_makes_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in child.THREAD_LIMITS:
+    for name in threads.LIMITS:
         monkeypatch.delenv(name, raising=False)
     with Loader(Pipe.of(range(2)).map(limits), workers=1, start_method="fork") as loader:
-        assert list(loader) == [["1"] * len(child.THREAD_LIMITS)] * 2
-    assert limits(0) == [None] * len(child.THREAD_LIMITS)
+        assert list(loader) == [["1"] * len(threads.LIMITS)] * 2
+    assert limits(0) == [None] * len(threads.LIMITS)
 
 
 def test_random_boxes_lie_inside_and_cover_what_they_should() -> None:

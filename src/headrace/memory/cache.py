@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.memory.segment import LINUX
+from headrace.memory.segment import LINUX, open_shared
 
 NAME = "headrace-slots"
 MAGIC = b"hrslots2"
@@ -203,18 +203,12 @@ def _make(count: int, size: int) -> int:
 
 def _reopened(count: int, size: int, token: bytes, pid: int, number: int) -> Slots:
     """Pickle calls this by name: the same slots in another process, or new ones where those cannot be reached."""
-    path = f"/proc/{pid}/fd/{number}"
-    try:
-        if SHARED and os.readlink(path).startswith(f"/memfd:{NAME}"):
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            if os.pread(fd, 24, 0) == MAGIC + token:
-                slots = Slots.__new__(Slots)
-                slots._setup(fd, count, size, token)
-                return slots
-            os.close(fd)
-    except OSError:
-        pass  # another machine, or the maker is gone: slots of one's own serve as well, only dearer
-    return Slots(count, size)
+    fd = open_shared(pid, number, NAME, MAGIC + token, os.O_RDWR) if SHARED else None
+    if fd is None:
+        return Slots(count, size)  # slots of one's own serve as well, only dearer
+    slots = Slots.__new__(Slots)
+    slots._setup(fd, count, size, token)
+    return slots
 
 
 class _Description:

@@ -76,7 +76,7 @@ class Freezer:
         write = _writer(kind, values[0])
         if depth >= DEEPEST and isinstance(values[0], (list, tuple, dict)):
             raise Refused(values[0], f"is nested deeper than {DEEPEST} levels: does it contain itself?")
-        if kind in NUMBERS:
+        if kind in (NoneType, bool, int, float, complex):
             return write(self, values, depth)
         # Rows that are one and the same object: `values` keeps them alive, so ids are theirs alone.
         ids = np.fromiter(map(id, values), np.int64, len(values))
@@ -252,14 +252,12 @@ class Freezer:
 
 
 WriteKind = Callable[[Freezer, Any, int], int]
-NUMBERS: dict[type, WriteKind] = {
+WRITERS: dict[type, WriteKind] = {
     NoneType: Freezer.nothing,
     bool: Freezer.bools,
     int: Freezer.ints,
     float: Freezer.floats,
     complex: Freezer.complexes,
-}
-OTHERS: dict[type, WriteKind] = {
     str: Freezer.texts,
     np.str_: Freezer.texts,
     bytes: Freezer.byte_strings,
@@ -273,8 +271,8 @@ OTHERS: dict[type, WriteKind] = {
 
 def _writer(kind: type, example: object) -> WriteKind:
     torch = sys.modules.get("torch")
-    if writer := NUMBERS.get(kind) or OTHERS.get(kind):
-        return writer
+    if kind in WRITERS:
+        return WRITERS[kind]
     if issubclass(kind, np.generic):
         return Freezer.scalars
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):

@@ -143,7 +143,7 @@ def reopen(token: bytes, places: tuple[Descriptor, ...]) -> Segment:
     if segment is not None:
         return segment
     for place in places:
-        fd = _open(*place, token)
+        fd = open_shared(*place, NAME, MAGIC + token)
         if fd is not None:
             return Segment(fd, token, places[0], made_here=False)
     holders = " or ".join(str(pid) for pid, _ in places)
@@ -154,16 +154,17 @@ def reopen(token: bytes, places: tuple[Descriptor, ...]) -> Segment:
     )
 
 
-def _open(pid: int, number: int, token: bytes) -> int | None:
+def open_shared(pid: int, number: int, name: str, start: bytes, mode: int = os.O_RDONLY) -> int | None:
+    """Memory that another process has under this descriptor, if it still has that name and begins like this."""
     path = f"/proc/{pid}/fd/{number}"
     try:
         # Looked at before it is opened: the number may be a pipe by now, and opening that would wait.
-        if not os.readlink(path).startswith(f"/memfd:{NAME}"):
+        if not os.readlink(path).startswith(f"/memfd:{name}"):
             return None
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, mode | os.O_CLOEXEC)
     except OSError:
-        return None  # the next place may have it; reopen() says so when none has
-    if os.pread(fd, 24, 0) == MAGIC + token:
+        return None  # another machine, or that process is gone
+    if os.pread(fd, len(start), 0) == start:
         return fd
     os.close(fd)
     return None

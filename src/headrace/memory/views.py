@@ -7,29 +7,17 @@ and refuses to change. `copy.copy` and `copy.deepcopy` give plain containers: th
 Pickled, a view is a ticket of about 150 bytes.
 """
 
+from __future__ import annotations
+
 import copy
 import reprlib
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from itertools import islice
 from operator import eq
-from typing import Any, NoReturn, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
-
-class RowReader(Protocol):
-    """Values by row number."""
-
-    def read(self, row: int) -> Any: ...
-    def ticket(self, view: type, rows: object) -> tuple[Any, ...]:
-        """How pickle makes this view again, elsewhere."""
-
-
-class Mappings(RowReader, Protocol):
-    """Mappings by row number, and what is in each of them."""
-
-    def find(self, row: int, key: object) -> Any: ...
-    def size(self, row: int) -> int: ...
-    def keys(self, row: int) -> Iterator[Any]: ...
-    def values(self, row: int) -> Iterator[Any]: ...
+if TYPE_CHECKING:
+    from headrace.memory.layout import FrozenColumn, Maps, Records
 
 
 def _frozen(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -52,7 +40,7 @@ class _SharedSequence(_View, Sequence[Any]):
     __slots__ = ("_column", "_rows")
     _plain: type[list[Any]] | type[tuple[Any, ...]]
 
-    def __init__(self, column: RowReader, rows: range) -> None:
+    def __init__(self, column: FrozenColumn, rows: range) -> None:
         self._column = column
         self._rows = rows
 
@@ -117,7 +105,7 @@ class SharedDict(_View, Mapping[Any, Any]):
 
     __slots__ = ("_column", "_row")
 
-    def __init__(self, column: Mappings, row: int) -> None:
+    def __init__(self, column: Records | Maps, row: int) -> None:
         self._column = column
         self._row = row
 

@@ -26,7 +26,7 @@ from headrace.engine.wire import packets as wire
 from headrace.engine.wire.failures import failed
 from headrace.engine.wire.messages import DONE, FAILED, READY, RESULT, RETIRED, STOP, TICKETS, Failed, Lent, Result
 from headrace.engine.wire.unshipping import unship
-from headrace.engine.workers.process import heap, tokenizer_threads
+from headrace.engine.workers.process import heap, threads
 from headrace.engine.workers.process.handles import before_exit, received
 from headrace.engine.workers.task import IN_MESSAGE, Task
 from headrace.memory.arena import HEADER, MappedSlot, anonymous, lease_type, room, whole
@@ -39,8 +39,6 @@ PR_SET_PDEATHSIG = 1
 that is the main thread of the consumer."""
 HELD = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait while a process is being started."""
-THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Set to 1 in new interpreters before anything is imported: a process with threads cannot be forked."""
 
 
 class Child:
@@ -137,7 +135,7 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
     """Run tickets until the consumer says stop, or is gone."""
     _quiet_signals(extra.get("dump", -1))
     heap.keep()
-    tokenizer_threads.one_thread()
+    threads.limit_tokenizers()
     if extra.get("bound"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if consumer >= 0:

@@ -8,11 +8,12 @@ it opens the program.
 A forked worker needs none of this, but must do with multiprocessing's own things what its children do.
 """
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Handle:
 
     def detach(self) -> int:
         """The descriptor in the worker; whoever asks closes it."""
-        return os.dup(_Received.fds[self.number])
+        return os.dup(_received[self.number])
 
 
 class Handles:
@@ -86,29 +87,23 @@ def _if_shared(reduce: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return reduced
 
 
-class _Received:
-    """What this worker was sent."""
-
-    fds: ClassVar[list[int]] = []
+_received: list[int] = []
+"""What this worker was sent."""
 
 
-class received:
+@contextlib.contextmanager
+def received(fds: list[int], key: bytes | None) -> Iterator[None]:
     """Inside, handles can be detached."""
+    _received[:] = fds
+    if key is not None:
+        from multiprocessing import process
 
-    def __init__(self, fds: list[int], key: bytes | None) -> None:
-        self._fds, self._key = fds, key
-
-    def __enter__(self) -> None:
-        _Received.fds = self._fds
-        if self._key is not None:
-            from multiprocessing import process
-
-            process.current_process().authkey = self._key
-
-    def __exit__(self, *_: object) -> None:
-        for fd in self._fds:
-            os.close(fd)
-        _Received.fds = []
+        process.current_process().authkey = key
+    try:
+        yield
+    finally:
+        while _received:
+            os.close(_received.pop())
 
 
 def key() -> bytes | None:

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 
-from headrace.engine.workers.process import child
+from headrace.engine.workers.process import child, threads
 
 
 def main(consumer: int, sock: int) -> None:
@@ -72,7 +72,7 @@ def _fork(
 
 def _surround(folder: str, environment: dict[str, str]) -> None:
     os.chdir(folder)
-    for name in os.environ.keys() - environment.keys() - {*child.THREAD_LIMITS}:
+    for name in os.environ.keys() - environment.keys() - {*threads.LIMITS}:
         del os.environ[name]
     os.environ.update(environment)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.engine.program import Program
 from headrace.engine.wire import packets
-from headrace.engine.workers.process import child
+from headrace.engine.workers.process import child, threads
 from headrace.engine.workers.process.handles import Handles, after_fork, key
 from headrace.memory.arena import scratch
 
@@ -117,7 +117,7 @@ def by_fork(
         _give_back_handlers()
         signal.set_wakeup_fd(-1)
         after_fork()
-        _one_thread()
+        threads.limit()
         child.serve(theirs, consumer, number, program, {**extra, "dump": dump, "bound": bound})
 
     child.flush()
@@ -125,18 +125,6 @@ def by_fork(
     theirs.close()
     os.close(consumer)
     return Started(pid, os.pidfd_open(pid), ours, dump, _waitpid)
-
-
-def _one_thread() -> None:
-    """A forked process has none of the threads that torch has made for its operations, and would wait for them.
-
-    Nor may a torch that it imports later make any: two workers with a thread for each core are in each other's way.
-    """
-    for limit in child.THREAD_LIMITS:
-        os.environ.setdefault(limit, "1")
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "set_num_threads"):
-        torch.set_num_threads(1)
 
 
 def by_spawn(number: int, shipped: int, handles: Handles) -> Started:
@@ -180,7 +168,7 @@ def interpreter(module: str, fds: tuple[int, ...], *told: object) -> "subprocess
         os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     )
     me = os.pidfd_open(os.getpid())
-    quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {child.THREAD_LIMITS}]"
+    quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {threads.LIMITS}]"
     call = f"from headrace.engine.workers.{module} import main; main{(me, *fds, *told)!r}"
     command = [sys.executable, "-c", f"{quiet}; sys.path.insert(0, {here!r}); {call}"]
     try:
