@@ -13,15 +13,14 @@ from headrace.op import Clock, Indexed, Op, Spot
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.batch import Batch, Unbatch
 from headrace.ops.shape.collate import Collate
+from headrace.ops.shape.map import Filter, Flatmap, Map
 from headrace.pipe.access import has_random_access, random_access
 from headrace.pipe.verbs.branches import BranchVerbs
-from headrace.pipe.verbs.callables import Columns
-from headrace.pipe.verbs.columns import ColumnVerbs
 from headrace.pipe.verbs.files import FileVerbs
 from headrace.pipe.verbs.frames import FrameVerbs, is_expression
 from headrace.pipe.verbs.groups import GroupVerbs
+from headrace.pipe.verbs.growing import Columns
 from headrace.pipe.verbs.helpful import HelpfulType, make_helpful, unknown_verb
-from headrace.pipe.verbs.lookup import LookupVerbs
 from headrace.pipe.verbs.media import MediaVerbs
 from headrace.pipe.verbs.places import PlaceVerbs
 from headrace.pipe.verbs.text import TextVerbs
@@ -34,11 +33,9 @@ V = TypeVar("V")
 class Pipe(
     FrameVerbs,
     FileVerbs,
-    ColumnVerbs,
     GroupVerbs,
     BranchVerbs,
     PlaceVerbs,
-    LookupVerbs,
     MediaVerbs,
     TextVerbs,
     Generic[T],
@@ -131,7 +128,6 @@ class Pipe(
         With `batched=True`, over rows of a frame, `fn` gets the columns of many rows in the form `as_`, and returns
         columns.
         """
-        from headrace.ops.shape.map import Map
         from headrace.tables.ops.columns import MapColumns, check_columns
 
         check_columns(input_col, output_col)
@@ -143,7 +139,6 @@ class Pipe(
 
     def filter(self, fn: Any, input_col: Any = None) -> "Pipe[T]":
         """Only the samples for which `fn` (of the sample, or of its fields `input_col`) or an expression is true."""
-        from headrace.ops.shape.map import Filter
         from headrace.tables.ops.columns import FilterColumns
 
         if is_expression(fn):
@@ -158,7 +153,6 @@ class Pipe(
     def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None) -> "Pipe[Any]": ...
     def flatmap(self, fn: Callable[..., Iterable[Any]] | None = None, input_col: Columns = None) -> "Pipe[Any]":
         """Every element of `fn`, of the sample or of its fields `input_col`; without `fn`, of the sample or field."""
-        from headrace.ops.shape.map import Flatmap
         from headrace.tables.ops.columns import FlatmapColumns
 
         if fn is not None and input_col is None:

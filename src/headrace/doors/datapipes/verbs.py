@@ -19,7 +19,7 @@ from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
 from headrace.ops.shape.map import Map
 from headrace.ops.shape.same import Same
 from headrace.pipe.graph import Pipe
-from headrace.pipe.verbs.callables import function, keywords
+from headrace.pipe.verbs.growing import function, keywords
 from headrace.sources.huggingface import HuggingFace
 from headrace.sources.table import CachedTable, KeyedTable
 from headrace.sources.wrapped import Sampled, WrappedIterable, WrappedSequence, has_positions

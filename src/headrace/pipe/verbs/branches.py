@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import BadOption
-from headrace.pipe.verbs.callables import function
-from headrace.pipe.verbs.growing import grow
+from headrace.pipe.verbs.growing import function, grow
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipe.verbs.archives import ArchiveVerbs
-from headrace.pipe.verbs.callables import keywords
-from headrace.pipe.verbs.growing import grow, start
+from headrace.pipe.verbs.growing import grow, keywords, start
 from headrace.pipe.verbs.remote import RemoteVerbs
 
 if TYPE_CHECKING:

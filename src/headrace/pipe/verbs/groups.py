@@ -1,12 +1,14 @@
-"""Verbs that work on several samples at a time."""
+"""Verbs for the fields of a sample, and for several samples at a time."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.ops.counts import BadCount, positive
 from headrace.ops.shape.batch import Batch
-from headrace.pipe.verbs.callables import Columns, function, keywords
-from headrace.pipe.verbs.growing import grow
+from headrace.ops.shape.fields import Drop, Flatten, Slice
+from headrace.ops.shape.map import MapBatches
+from headrace.ops.shape.same import SetLength
+from headrace.pipe.verbs.growing import Columns, function, grow, keywords
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -15,16 +17,42 @@ _SIZE = "Batch size is required to be larger than 0!"
 
 
 class GroupVerbs:
-    """What a Pipe can do with groups of samples."""
+    """What a Pipe can do with fields, and with groups of samples."""
 
     __slots__ = ()
+
+    # --- fields -----------------------------------------------------------------------------------------------------
+
+    def drop(self, indices: Columns) -> "Pipe[Any]":
+        """Samples without the fields `indices` (positions or keys)."""
+        return grow(self, Drop(indices))
+
+    def slice(self, index: Columns, stop: int | None = None, step: int | None = None) -> "Pipe[Any]":
+        """Only the fields `index:stop:step`, or those that a list names."""
+        return grow(self, Slice(index, stop, step))
+
+    def flatten(self, indices: Columns = None) -> "Pipe[Any]":
+        """The elements of nested fields in the place of the fields."""
+        return grow(self, Flatten(indices))
+
+    def add_index(self, index_name: str = "index") -> "Pipe[dict[Any, Any]]":
+        """Dicts with their number under `index_name`."""
+        from headrace.ops.shape.enumerate import AddIndex
+
+        return grow(self, AddIndex(index_name))
+
+    def rows2columnar(self, column_names: Sequence[Any] | None = None) -> "Pipe[dict[Any, list[Any]]]":
+        """Each batch of rows as one dict of lists."""
+        from headrace.ops.shape.rows2columnar import Rows2Columnar
+
+        return grow(self, Rows2Columnar(tuple(column_names or ())))
+
+    # --- groups -----------------------------------------------------------------------------------------------------
 
     def map_batches(
         self, fn: Callable[[list[Any]], Iterable[Any]], batch_size: int, input_col: Columns = None
     ) -> "Pipe[Any]":
         """Every element of `fn(list of batch_size samples)`."""
-        from headrace.ops.shape.map import MapBatches
-
         positive(batch_size, _SIZE, BadCount)
         return grow(grow(self, Batch(batch_size)), MapBatches(function(fn), input_col))
 
@@ -151,8 +179,6 @@ class GroupVerbs:
 
     def set_length(self, length: int) -> "Pipe[Any]":
         """The same samples; `len()` is what you say."""
-        from headrace.ops.shape.same import SetLength
-
         return grow(self, SetLength(length))
 
 

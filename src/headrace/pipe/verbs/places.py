@@ -1,10 +1,10 @@
-"""Verbs that say where or how often something runs."""
+"""Verbs that say where or how often something runs, and verbs between streams and tables."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.pipe.verbs.callables import function
-from headrace.pipe.verbs.growing import grow, start
+from headrace.ops.shape.same import Dispatch, FullSync, Prefetch
+from headrace.pipe.verbs.growing import function, grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -15,7 +15,7 @@ MULTIPROCESSING = 3
 
 
 class PlaceVerbs:
-    """What a Pipe can say about places."""
+    """What a Pipe can say about places, and about samples by key."""
 
     __slots__ = ()
 
@@ -31,8 +31,6 @@ class PlaceVerbs:
 
     def prefetch(self, buffer_size: int = 10) -> "Pipe[Any]":
         """A mark: reading ahead is done by the engine in every graph."""
-        from headrace.ops.shape.same import Prefetch
-
         return grow(self, Prefetch(buffer_size))
 
     def in_memory_cache(self, size: int | None = None) -> "Pipe[Any]":
@@ -46,8 +44,6 @@ class PlaceVerbs:
 
     def sharding_round_robin_dispatch(self, sharding_group_filter: object = None) -> "Pipe[Any]":
         """What stands before runs once, in one place; from here on, work is divided among workers."""
-        from headrace.ops.shape.same import Dispatch
-
         if sharding_group_filter != MULTIPROCESSING:
             raise NotImplementedError(
                 "`sharding_round_robin_dispatch` currently only supports `SHARDING_PRIORITIES.MULTIPROCESSING`. "
@@ -57,8 +53,6 @@ class PlaceVerbs:
 
     def fullsync(self, timeout: float = 1800) -> "Pipe[Any]":
         """All ranks stop after the same number of steps."""
-        from headrace.ops.shape.same import FullSync
-
         return grow(self, FullSync(timeout))
 
     def pin_memory(self, device: object = None, pin_memory_fn: Callable[..., Any] | None = None) -> "Pipe[Any]":
@@ -66,3 +60,19 @@ class PlaceVerbs:
         from headrace.ops.shape.pin_memory import PinMemory
 
         return grow(self, PinMemory(device, None if pin_memory_fn is None else function(pin_memory_fn)))
+
+    def to_iter_datapipe(self, indices: Sequence[Any] | None = None) -> "Pipe[Any]":
+        """The samples at `indices`, or at 0, 1, 2, ..., one after the other; needs random access."""
+        from headrace.ops.order.pick import Pick
+
+        if indices is None:
+            return cast("Pipe[Any]", self)
+        return grow(self, Pick(indices if isinstance(indices, Sequence) else list(cast(Iterable[Any], indices))))
+
+    def to_map_datapipe(self, key_value_fn: Callable[[Any], Any] | None = None) -> "Pipe[Any]":
+        """A table of (key, value) samples, read whole when the first is asked for: `pipe[key]`."""
+        from headrace.pipe.verbs.keyed import Keyed
+        from headrace.sources.table import KeyedTable
+
+        source = cast("Pipe[Any]", self)
+        return Keyed(KeyedTable(source, None if key_value_fn is None else function(key_value_fn)))

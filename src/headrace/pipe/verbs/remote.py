@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadPipe
-from headrace.pipe.verbs.callables import keywords
-from headrace.pipe.verbs.growing import grow
+from headrace.pipe.verbs.growing import grow, keywords
 
 if TYPE_CHECKING:
     from headrace.op import Each
