@@ -13,6 +13,7 @@ from headrace.op import Clock, Indexed, Op, Spot
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.batch import Batch, Unbatch
 from headrace.ops.shape.collate import Collate
+from headrace.ops.shape.enumerate import Enumerate
 from headrace.ops.shape.map import Filter, Flatmap, Map
 from headrace.pipe.access import has_random_access, random_access
 from headrace.pipe.verbs.branches import BranchVerbs
@@ -248,8 +249,6 @@ class Pipe(
 
     def enumerate(self, start: int = 0) -> "Pipe[tuple[int, T]]":
         """Pairs (number, sample)."""
-        from headrace.ops.shape.enumerate import Enumerate
-
         return Pipe(Enumerate(start), self)
 
     # --- several pipes ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.ops.counts import BadCount, positive
 from headrace.ops.shape.batch import Batch
+from headrace.ops.shape.enumerate import AddIndex
 from headrace.ops.shape.fields import Drop, Flatten, Slice
 from headrace.ops.shape.map import MapBatches
 from headrace.ops.shape.same import SetLength
@@ -37,8 +38,6 @@ class GroupVerbs:
 
     def add_index(self, index_name: str = "index") -> "Pipe[dict[Any, Any]]":
         """Dicts with their number under `index_name`."""
-        from headrace.ops.shape.enumerate import AddIndex
-
         return grow(self, AddIndex(index_name))
 
     def rows2columnar(self, column_names: Sequence[Any] | None = None) -> "Pipe[dict[Any, list[Any]]]":
