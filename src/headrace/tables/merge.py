@@ -4,7 +4,7 @@ Alike are tables with the same columns in the same order, each of the same type.
 and a time of day lie in memory as the same integers, and are not the same. Nothing is cast to make them alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,10 +63,14 @@ def _shown(column: Column) -> str:
     return str(type_of(column) or "Python objects")
 
 
-def merge(length: int, parts: Sequence[tuple[Ints, Table]]) -> Table:
-    """The rows of each table at its places. They must be alike."""
-    first = parts[0][1]
-    if len(parts) == 1 and len(parts[0][0]) == length:
+def merge(owners: Ints, take: Callable[[int, Ints], Table]) -> Table:
+    """A row of each of these owners: those of one are taken together, by their places. They must be alike."""
+    parts = []
+    for owner in np.unique(owners).tolist():
+        places = np.flatnonzero(owners == owner)
+        parts.append((places, take(owner, places)))
+    length, first = len(owners), parts[0][1]
+    if len(parts) == 1:
         return first
     check_alike([table.columns for _, table in parts])
     return Table({name: _merged(length, name, parts) for name in first.names}, length)

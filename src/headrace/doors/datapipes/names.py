@@ -21,6 +21,6 @@ from headrace.doors.datapipes.nodes import IterDataPipe as IterDataPipe
 from headrace.doors.datapipes.nodes import MapDataPipe as MapDataPipe
 from headrace.doors.datapipes.nodes import functional_datapipe as functional_datapipe
 from headrace.doors.torch.datapipes import announce
-from headrace.ops.shape.chunk import DataChunk as DataChunk
+from headrace.ops.shape.batch import DataChunk as DataChunk
 
 announce(IterDataPipe, MapDataPipe)

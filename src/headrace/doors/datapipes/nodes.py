@@ -19,7 +19,7 @@ from headrace.doors.datapipes.user import contents
 from headrace.doors.torch.datapipes import is_torchs, is_torchs_table, reduced_for_torch, torchs_verb
 from headrace.errors import BadPipe, NoLength
 from headrace.op import Indexed, Op
-from headrace.ops.shape.chunk import DataChunk as DataChunk
+from headrace.ops.shape.batch import DataChunk as DataChunk
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.keyed import Keyed
 from headrace.sources.access import Access

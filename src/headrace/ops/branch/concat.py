@@ -52,10 +52,6 @@ def _take(takes: list[Take], ends: list[int]) -> Take:
 
     def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
         owners = np.searchsorted(ends, positions, side="right")
-        parts = []
-        for part in np.unique(owners).tolist():
-            places = np.flatnonzero(owners == part)
-            parts.append((places, takes[part](positions[places] - starts[part], names)))
-        return merge(len(positions), parts)
+        return merge(owners, lambda part, places: takes[part](positions[places] - starts[part], names))
 
     return take

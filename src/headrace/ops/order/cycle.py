@@ -54,17 +54,15 @@ class Cycle(Op[T, T]):
             return opened(turn).get(at)  # type: ignore[no-any-return]
 
         def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
-            import numpy as np
-
             from headrace.tables.merge import merge
 
             numbers, at = rounds.find_all(positions)
-            parts = []
-            for turn in np.unique(numbers).tolist():
-                places = np.flatnonzero(numbers == turn)
+
+            def taken(turn: int, places: Positions) -> Any:
                 below: Any = opened(turn).take
-                parts.append((places, below(at[places], names)))
-            return merge(len(positions), parts)
+                return below(at[places], names)
+
+            return merge(numbers, taken)
 
         length = size * turns if self.count is None else rounds.total(turns)
         found = Indexed(length, get, None if inner.take is None else take)

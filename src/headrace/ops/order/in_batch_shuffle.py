@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Each, place
-from headrace.ops.shape.chunk import DataChunk
+from headrace.ops.shape.batch import DataChunk
 from headrace.plan.seed import generator, key
 
 

@@ -69,3 +69,21 @@ class Unbatch(Flat[Any, Any]):
                 yield from self._flatten(element, level if level == -1 else level - 1)
         else:
             raise IndexError(f"unbatch_level {self.level} exceeds the depth of the DataPipe")
+
+
+class DataChunk(list[T]):
+    """A list that knows it is a batch."""
+
+    __slots__ = ()
+
+    @property
+    def items(self) -> list[T]:
+        return self
+
+    def raw_iterator(self) -> Iterator[T]:
+        """The elements as they are stored."""
+        return iter(self)
+
+    def as_str(self, indent: str = "") -> str:
+        """The elements in one line."""
+        return indent + "[" + ", ".join(str(element) for element in self) + "]"

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.op import Here, Op, is_count, place
 from headrace.ops.counts import BadCount
-from headrace.ops.shape.chunk import DataChunk
+from headrace.ops.shape.batch import DataChunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.op import Here, Op, place
-from headrace.ops.shape.chunk import DataChunk
+from headrace.ops.shape.batch import DataChunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.ops.counts import BadCount, positive
 from headrace.ops.shape.batch import Batch
 from headrace.ops.shape.enumerate import AddIndex
-from headrace.ops.shape.fields import Drop, Flatten, Slice
+from headrace.ops.shape.fields import Drop, Flatten, Rows2Columnar, Slice
 from headrace.ops.shape.map import MapBatches
 from headrace.ops.shape.same import SetLength
 from headrace.pipe.verbs.growing import Columns, function, grow, keywords
@@ -42,8 +42,6 @@ class GroupVerbs:
 
     def rows2columnar(self, column_names: Sequence[Any] | None = None) -> "Pipe[dict[Any, list[Any]]]":
         """Each batch of rows as one dict of lists."""
-        from headrace.ops.shape.rows2columnar import Rows2Columnar
-
         return grow(self, Rows2Columnar(tuple(column_names or ())))
 
     # --- groups -----------------------------------------------------------------------------------------------------
