@@ -70,14 +70,7 @@ class Head:
         return True
 
 
-class StaysHere:
-    """What a process remembers for the ops that run in it: it travels empty."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), ())
-
-
-class Heads(StaysHere):
+class Heads:
     """Of each shard point the head that is read now; and the op behind each place."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.doors.dataloader2.heads import Heads, StaysHere, Tap
+from headrace.doors.dataloader2.heads import Heads, Tap
 from headrace.doors.dataloader2.seeds import SeedGenerator
 from headrace.doors.datapipes.fullsync import rewritten
 from headrace.doors.datapipes.graph import list_dps, traverse_dps
@@ -50,12 +50,6 @@ class WorkerInit:
             called(self.fn, "worker_init_fn", self.pipe, WorkerInfo(self.workers, number))
 
 
-class Seen(StaysHere):
-    """The epoch that this process has begun."""
-
-    epoch: int | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerReset(Each[Any, Any]):
     """Calls the user's function at the first sample of an epoch in each worker."""
@@ -63,18 +57,22 @@ class WorkerReset(Each[Any, Any]):
     fn: Callable[[Any, WorkerInfo, SeedGenerator], Any]
     pipe: Any
     workers: int
-    seen: Seen = field(default_factory=Seen, repr=False)
+    begun: list[int] = field(default_factory=list, repr=False)
+    """The epoch that this process has begun, if any: it does not travel."""
     user = True
 
     def apply(self, sample: object) -> Any:
         here = place.spot.here
         epoch = 0 if here is None else here.epoch
-        if self.seen.epoch != epoch:
-            self.seen.epoch = epoch
+        if self.begun[-1:] != [epoch]:
+            self.begun[:] = [epoch]
             seeds = SeedGenerator(key(epoch, "reset")).spawn(_Worker.number)
             info = WorkerInfo(self.workers, _Worker.number)
             called(self.fn, "worker_reset_fn", self.pipe, info, seeds)
         return sample
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WorkerReset, (self.fn, self.pipe, self.workers)
 
 
 def with_reset(pipe: Pipe[Any], op: WorkerReset) -> Pipe[Any]:
@@ -114,13 +112,6 @@ def _contents(pipe: object) -> dict[tuple[int, str], Any]:
 # --- a whole graph per worker -----------------------------------------------------------------------------------------
 
 
-class Begun(StaysHere):
-    """What worker_init_fn made of the graph, by worker."""
-
-    def __init__(self) -> None:
-        self.graphs: dict[int, Any] = {}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphCopies(Source[Any]):
     """The graph once per strand, each on its own share: what stands before a shard point is the same in all of them."""
@@ -134,7 +125,8 @@ class GraphCopies(Source[Any]):
     workers: int | None = None
     """Copy c runs in worker c modulo workers, and shares the reading of a stream with its neighbours there. None: every
     worker has one copy."""
-    begun: Begun = field(default_factory=Begun, repr=False)
+    begun: dict[int, Any] = field(default_factory=dict, repr=False)
+    """What worker_init_fn made of the graph, by worker; like the heads it does not travel."""
     heads: Heads = field(default_factory=Heads, repr=False)
     user = True
 
@@ -166,10 +158,10 @@ class GraphCopies(Source[Any]):
         if self.init is None and self.reset is None:
             return self.pipe  # type: ignore[no-any-return]
         info = WorkerInfo(here.strands, here.strand)
-        changed = self.begun.graphs.get(here.strand)
+        changed = self.begun.get(here.strand)
         if changed is None:
             changed = (self.init(self.pipe, info) if self.init is not None else None) or self.pipe
-            self.begun.graphs[here.strand] = changed
+            self.begun[here.strand] = changed
         if self.reset is not None:
             changed = self.reset(changed, info, SeedGenerator(here.seed).spawn(here.strand)) or changed
         return lowered(changed, told)
@@ -195,6 +187,9 @@ class GraphCopies(Source[Any]):
 
         made = rewritten(pipe, make)
         return made[id(pipe)], {old: id(new) for old, new in made.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GraphCopies, (self.pipe, self.init, self.reset, self.share, self.workers)
 
     def describe(self) -> str:
         return f"one copy per worker of {self.pipe!r}"

@@ -144,7 +144,7 @@ class UntilRead(DataPipe[Any]):
         known = lowered(self._sources[0]).length()
         if known is not None:
             return known
-        for samples in self._built.store.full.values():
+        for samples in self._built.full.values():
             return len(samples)
         raise NoLength(self.length_text.format(name=self.original))
 

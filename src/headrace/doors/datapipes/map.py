@@ -9,6 +9,7 @@ from headrace.doors.datapipes.classes import make_class, put_verb
 from headrace.doors.datapipes.iter import MapToIterConverter, RandomOrder
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.nodes import IterDataPipe, MapDataPipe
+from headrace.pipe.graph import Pipe
 
 MODULE = "headrace.datapipes.map"
 
@@ -42,7 +43,7 @@ def _table(name: str, make: Callable[..., Any], verb: str = "", *mixins: type, o
 Batcher = _table("Batcher", verbs.batch_table, "batch")
 Concater = _table("Concater", verbs.concat_tables, "concat")
 InMemoryCacheHolder = _table("InMemoryCacheHolder", verbs.cache_table, "in_memory_cache")
-IterToMapConverter = _table("IterToMapConverter", verbs.to_map, "to_map_datapipe", Loads, on=IterDataPipe)
+IterToMapConverter = _table("IterToMapConverter", Pipe.to_map_datapipe, "to_map_datapipe", Loads, on=IterDataPipe)
 Mapper = _table("Mapper", verbs.map_table, "map")
 SequenceWrapper = _table("SequenceWrapper", verbs.wrap_table)
 Shuffler = _table("Shuffler", verbs.shuffle_table, "shuffle", RandomOrder)

@@ -10,7 +10,7 @@ from headrace.doors.datapipes.nodes import TorchPipe, is_pipe, is_table
 from headrace.errors import BadOption
 from headrace.ops.branch.concat import Concat
 from headrace.ops.branch.fork import Column
-from headrace.ops.branch.mux import SampleMux
+from headrace.ops.branch.mux import Mux, MuxLongest, SampleMux
 from headrace.ops.branch.zip import Zip, ZipLongest
 from headrace.ops.counts import BadCount, positive
 from headrace.ops.order.pick import Pick
@@ -21,7 +21,7 @@ from headrace.ops.shape.same import Same
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.growing import function, keywords
 from headrace.sources.huggingface import HuggingFace
-from headrace.sources.table import CachedTable, KeyedTable
+from headrace.sources.table import CachedTable
 from headrace.sources.wrapped import Sampled, WrappedIterable, WrappedSequence, has_positions
 from headrace.tables.ops.columns import FilterColumns, check_arity
 
@@ -223,19 +223,17 @@ def zip_longest(*datapipes: object, fill_value: object = None) -> Made:
 
 def concat(*datapipes: object) -> Made:
     """All of the first pipe, then all of the next."""
-    return Pipe(Concat(), *_pipes(datapipes, "Expected all inputs to be `IterDataPipe`"))
+    return Pipe(Concat(), *_pipes(datapipes))
 
 
 def mux(*datapipes: object) -> Made:
     """One sample from each pipe in turn, in whole rounds."""
-    first, *others = _pipes(datapipes, "Expected all inputs to be `IterDataPipe`")
-    return Pipe.mux(first, *others)
+    return Pipe(Mux(), *_pipes(datapipes))
 
 
 def mux_longest(*datapipes: object) -> Made:
     """One sample from each pipe in turn, until all have ended."""
-    first, *others = _pipes(datapipes, "Expected all inputs to be `IterDataPipe`")
-    return Pipe.mux_longest(first, *others)
+    return Pipe(MuxLongest(), *_pipes(datapipes))
 
 
 def to_iter(datapipe: object, indices: Sequence[Any] | None = None) -> Made:
@@ -243,11 +241,6 @@ def to_iter(datapipe: object, indices: Sequence[Any] | None = None) -> Made:
     if indices is None:
         return Pipe(Same(), as_pipe(datapipe))
     return Pipe(Pick(indices if isinstance(indices, Sequence) else list(indices)), as_pipe(datapipe))
-
-
-def to_map(self: Made, key_value_fn: Callable[[Any], Any] | None = None) -> Made:
-    """A table of the (key, value) samples of a stream."""
-    return Pipe(KeyedTable(self, None if key_value_fn is None else function(key_value_fn)))
 
 
 def load_from_tfrecord(self: Made, spec: object = None, length: int = -1) -> Made:
@@ -336,7 +329,7 @@ def unzip_table(source_datapipe: Any, sequence_length: int, columns_to_skip: Seq
     return [Pipe(Column(i), source_datapipe) for i in kept]
 
 
-def _pipes(given: tuple[Any, ...], text: str) -> list[Made]:
+def _pipes(given: tuple[Any, ...], text: str = "Expected all inputs to be `IterDataPipe`") -> list[Made]:
     if not given:
         raise BadOption("Expected at least one DataPipe, but got nothing")
     if not all(is_pipe(p) and not is_table(p) for p in given):

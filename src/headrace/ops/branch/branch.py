@@ -11,9 +11,8 @@ A tap is resumed from the start of the epoch: its source is read again, but noth
 copied. Over random access no tap waits for another: every position can be asked for by itself.
 """
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from headrace.op import Here, InputCursor, Op
@@ -105,26 +104,3 @@ class BranchTap(Op[Any, T]):
             f"DemultiplexerIterDataPipe buffer overflow, buffer size {self.buffer_size} is insufficient. "
             "Read the branches side by side, or raise buffer_size."
         )
-
-
-class Memo:
-    """The last sample of a branching over random access: its taps usually ask for the same position in turn."""
-
-    def __init__(self) -> None:
-        self._local = threading.local()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Memo, ())
-
-    def through(self, fetch: Callable[[int], Any], seed: int, readers: int) -> Callable[[int], Any]:
-        local = self._local
-
-        def get(position: int) -> Any:
-            at, sample, left = getattr(local, "last", (None, None, 0))
-            if at != (seed, position) or not left:
-                sample, left = fetch(position), readers
-            # Each reader is served once: who comes again may have changed the sample that it was given.
-            local.last = ((seed, position), sample, left - 1) if left > 1 else (None, None, 0)
-            return sample
-
-        return get

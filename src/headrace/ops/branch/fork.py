@@ -1,6 +1,7 @@
 """Several pipes out of one: fork gives all samples to each, in other forms each sample to one, or a field to each."""
 
 import copy
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Each, Here, Indexed, Op
-from headrace.ops.branch.branch import BranchTap, Memo
+from headrace.ops.branch.branch import BranchTap
 from headrace.tables.ops.columns import close_streams
 
 T = TypeVar("T")
@@ -23,7 +24,8 @@ class Fork(Op[T, T]):
 
     count: int
     buffer_size: int = 1000
-    memo: Memo = field(default_factory=Memo, repr=False)
+    local: threading.local = field(default_factory=threading.local, repr=False)
+    """The last sample that a thread of this process has fetched by its position: it does not travel."""
     quiet = True
 
     def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
@@ -31,7 +33,21 @@ class Fork(Op[T, T]):
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        return Indexed(inner.length, self.memo.through(inner.get, here.seed, self.count))
+        fetch, local, seed, readers = inner.get, self.local, here.seed, self.count
+
+        def get(position: int) -> Any:
+            """The taps usually ask for the same position in turn."""
+            at, sample, left = getattr(local, "last", (None, None, 0))
+            if at != (seed, position) or not left:
+                sample, left = fetch(position), readers
+            # Each reader is served once: who comes again may have changed the sample that it was given.
+            local.last = ((seed, position), sample, left - 1) if left > 1 else (None, None, 0)
+            return sample
+
+        return Indexed(inner.length, get)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fork, (self.count, self.buffer_size)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]

@@ -20,23 +20,14 @@ from headrace.ops.copies import own
 T = TypeVar("T")
 
 
-class Store:
-    """The samples that this process holds, by what they depend on; travels empty."""
-
-    def __init__(self) -> None:
-        self.full: dict[Any, list[Any]] = {}
-        self.refused: set[Any] = set()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Store, ())
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class InMemoryCache(Op[T, T]):
     """Samples are kept once all have been read, if they take at most `size` megabytes (None: any number)."""
 
     size: int | None = None
-    store: Store = field(default_factory=Store, repr=False)
+    full: dict[Any, list[Any]] = field(default_factory=dict, repr=False)
+    """The samples that this process holds, by what they depend on: they do not travel."""
+    refused: set[Any] = field(default_factory=set, repr=False)
     accepts = is_count
 
     def __post_init__(self) -> None:
@@ -52,12 +43,12 @@ class InMemoryCache(Op[T, T]):
     def _samples(self, samples: InputCursor[T], here: Here) -> Iterator[T]:
         about = (samples.loader_seed(), here.strand, here.strands)
         number = here.note or 0
-        if about in self.store.full:
-            for position, sample in enumerate(islice(self.store.full[about], number, None), number):
+        if about in self.full:
+            for position, sample in enumerate(islice(self.full[about], number, None), number):
                 here.rest(position)
                 yield own(sample)
             return
-        kept: list[Any] | None = [] if about not in self.store.refused else None
+        kept: list[Any] | None = [] if about not in self.refused else None
         taken = 0
         for position, sample in enumerate(samples):
             if kept is not None:
@@ -70,15 +61,18 @@ class InMemoryCache(Op[T, T]):
                 here.rest(position)
                 yield sample
         if kept is not None:
-            self.store.full[about] = kept
+            self.full[about] = kept
 
     def _refuse(self, about: object) -> None:
-        if about not in self.store.refused:
-            self.store.refused.add(about)
+        if about not in self.refused:
+            self.refused.add(about)
             warnings.warn(
                 f"in_memory_cache: the samples take more than size={self.size} megabytes; they are read in every epoch",
                 stacklevel=2,
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InMemoryCache, (self.size,)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return inputs[0]
