@@ -65,6 +65,9 @@ def build(graph: object, settings: ReadSettings) -> Loader[Any]:
         divided = False
     else:
         strands = None
+    init = None
+    if settings.workers and settings.kind == "process" and not replicated:
+        init = WorkerInit(settings.init, graph, settings.workers)
     alone = world is not None and not divided
     # A state of one rank's own stream is of no use to another rank, and is refused there.
     seed = world.rank if alone and mine == (0, 1) and world is not None else 0
@@ -77,7 +80,7 @@ def build(graph: object, settings: ReadSettings) -> Loader[Any]:
         prefetch=settings.prefetch,
         window=settings.window,
         strands=strands,
-        worker_init=None if replicated else _init(graph, settings),
+        worker_init=init,
         world=World() if alone or world is None else world,
         ends=settings.ends,
         autosave=settings.autosave,
@@ -119,12 +122,6 @@ def _marked_late(pipe: Pipe[Any]) -> Pipe[Any]:
     for node in rest:
         late = Pipe(node.op, late)
     return late
-
-
-def _init(graph: object, settings: ReadSettings) -> WorkerInit | None:
-    if not settings.workers or settings.kind != "process":
-        return None
-    return WorkerInit(settings.init, graph, settings.workers)
 
 
 class Iterated:

@@ -73,8 +73,21 @@ def _swapped(value: object, swap: Swap) -> Any:
     return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
+class OfClass:
+    """An op that is an object of the user's: known by its class."""
+
+    __slots__ = ()
+    pipe: Any
+
+    def describe(self) -> str:
+        return type(self.pipe).__name__
+
+    def identity(self) -> tuple[Any, ...]:
+        return (type(self.pipe).__module__, type(self.pipe).__qualname__)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class UserStream(Op[Any, Any]):
+class UserStream(OfClass, Op[Any, Any]):
     """An object with `__iter__` of the user's."""
 
     pipe: Any
@@ -117,19 +130,13 @@ class UserStream(Op[Any, Any]):
         if not hasattr(type(self.pipe), "__len__") or _is_ours(type(self.pipe).__len__):
             return None
         try:
-            return len(self._filled([_Sized(size) for size in inputs]))
+            return len(self._filled([object() if size is None else range(size) for size in inputs]))
         except (TypeError, NotImplementedError):
             return None
 
-    def describe(self) -> str:
-        return type(self.pipe).__name__
-
-    def identity(self) -> tuple[Any, ...]:
-        return (type(self.pipe).__module__, type(self.pipe).__qualname__)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UserTable(Source[Any]):
+class UserTable(OfClass, Source[Any]):
     """An object with `__getitem__` and `__len__` of the user's; the pipes inside it answer for themselves."""
 
     pipe: Any
@@ -143,12 +150,6 @@ class UserTable(Source[Any]):
 
     def get(self, position: object) -> Any:
         return self.pipe[position]
-
-    def describe(self) -> str:
-        return type(self.pipe).__name__
-
-    def identity(self) -> tuple[Any, ...]:
-        return (type(self.pipe).__module__, type(self.pipe).__qualname__)
 
 
 class Upstream:
@@ -188,18 +189,6 @@ class Upstream:
             if hasattr(thing, name):
                 return getattr(thing, name)
         raise AttributeError(f"the pipe {op.describe()} has no attribute {name!r}")
-
-
-class _Sized:
-    """A pipe of which only the length is known."""
-
-    def __init__(self, size: int | None) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        if self._size is None:
-            raise TypeError("the length is not known")
-        return self._size
 
 
 class _Where:

@@ -29,7 +29,8 @@ class Pick(Op[T, T]):
         return len(self.indices)
 
     def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
-        return _by_position(self, source, here, "to_iter_datapipe(indices)")
+        trouble = "to_iter_datapipe(indices) needs random access: put it before any filter, flatmap or stream"
+        return _by_position(self, source, here, trouble)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,14 @@ class WeightedDraw(Op[T, T]):
         return self.count
 
     def flow(self, source: Iterator[T], here: Here) -> Iterator[T]:
-        return _by_position(self, source, here, "weighted()")
+        trouble = "weighted() needs random access: put it before any filter, flatmap or stream"
+        return _by_position(self, source, here, trouble)
 
 
-def _by_position(op: Op[T, T], source: Iterator[T], here: Here, call: str) -> Iterator[T]:
+def _by_position(op: Op[T, T], source: Iterator[T], here: Here, trouble: str) -> Iterator[T]:
     indexed = indexed_input(source)
     if indexed is None:
-        raise BadPipe(f"{call} needs random access: put it before any filter, flatmap or stream")
+        raise BadPipe(trouble)
     chosen = op.index((indexed,), here)
     assert chosen is not None
     for position in range(here.emitted, chosen.length):

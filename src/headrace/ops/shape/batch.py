@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.op import Flat, Here, Indexed, Op
+from headrace.ops.counts import positive
 
 T = TypeVar("T")
 
@@ -20,8 +21,7 @@ class Batch(Op[T, list[T]]):
     quiet = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size <= 0:
-            raise BadOption(f"batch(size) needs a positive whole number, not {self.size!r}")
+        positive(self.size, f"batch(size) needs a positive whole number, not {self.size!r}")
 
     def flow(self, samples: Iterator[T], _here: Here) -> Iterator[list[T]]:
         while group := list(islice(samples, self.size)):

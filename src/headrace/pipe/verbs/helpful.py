@@ -39,8 +39,6 @@ def make_helpful(kinds: Iterable[type]) -> None:
                 continue
             if isinstance(value, staticmethod):
                 setattr(kind, name, staticmethod(helpful(value.__func__)))
-            elif isinstance(value, classmethod):
-                setattr(kind, name, classmethod(helpful(value.__func__)))
             elif inspect.isfunction(value):
                 setattr(kind, name, helpful(value))
 
