@@ -79,16 +79,13 @@ class Iteration(_BaseDataLoaderIter):
 
     def _check(self, loader: Any) -> None:
         """What torch finds out only here."""
-        if loader.num_workers == 0:
-            if self._timeout != 0:
-                raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
-            kind = "_SingleProcessDataLoaderIter"
-        else:
-            if loader.prefetch_factor <= 0:
-                raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
-            kind = "_MultiProcessingDataLoaderIter"
+        if loader.num_workers == 0 and self._timeout != 0:
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+        if loader.num_workers and loader.prefetch_factor <= 0:
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+        kind = "MultiProcessing" if loader.num_workers else "SingleProcess"
         # The name under which profilers know the loader.
-        self._profile_name = f"enumerate(DataLoader)#{kind}.__next__"
+        self._profile_name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
 
     def _build(self, loader: Any, epoch: int, recorded: int | None = None, own: Any = None) -> None:
         self._crew = plan.crew_of(loader, self._base_seed, recorded, own)

@@ -185,19 +185,14 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last iterator stands, or between which epochs: plain data, for any number of workers."""
-        progress = self._progress
-        if progress is not None and not progress.ended and self._resume is None and dispatches(sys._getframe(1)):
-            return {**self._state(), TAKEN: progress.batches()}
-        return self._state()
-
-    def _state(self) -> dict[str, Any]:
         if on_torchs_workers(self.dataset):
             raise SnapshotRefused("a graph of torch's own pipes has no state; use headrace.DataLoader2")
         if self._resume is not None:
             return dict(self._loaded)
         progress = self._progress
         if progress is not None and not progress.ended:
-            return progress.state()
+            state = progress.state()
+            return {**state, TAKEN: progress.at()["batches"]} if dispatches(sys._getframe(1)) else state
         seed, epoch = (None, 0) if progress is None else (progress.engine.seed, progress.epoch)
         between = self._between(seed, epoch)
         if progress is not None and progress.kept:
@@ -206,23 +201,21 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
-        self._resume = check(state, plan.style(self)) if state else None
-        if self._resume is not None and self._resume["at"] is not None:
-            if self._resume.get(FINISHED) is True:
-                self._resume["over"] = True
-            elif TAKEN in self._resume:
-                go_back(self._resume["at"], self._resume[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
+        self._resume = resume = check(state, plan.style(self)) if state else None
         self._loaded = dict(state)
-        self._once = None if self._resume is None else self._resume["start"].get("once")
-        self._progress = None
-        self._iterator = None
-        if self._resume is not None and sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING):
-            self._resume["over"] = self._is_over(self._resume["at"])
+        self._once = None if resume is None else resume["start"].get("once")
+        self._progress = self._iterator = None
+        if resume is None or (at := resume["at"]) is None:
+            return
+        counts = sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING)
+        resume["over"] = resume.get(FINISHED) is True or (counts and self._is_over(at))
+        if TAKEN in resume and not resume["over"]:
+            go_back(at, resume[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
 
-    def _is_over(self, at: dict[str, Any] | None) -> bool:
+    def _is_over(self, at: dict[str, Any]) -> bool:
         """Everything was delivered, though nobody has asked whether there is more."""
         try:
-            return at is not None and at["batches"] >= len(self)
+            return bool(at["batches"] >= len(self))
         except TypeError:
             return False
 

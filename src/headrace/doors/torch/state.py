@@ -63,10 +63,6 @@ class LoaderProgress:
         if not self.ended:
             self._left = self.at()
 
-    def batches(self) -> int:
-        """How many batches of this epoch were delivered."""
-        return int(self.at()["batches"])
-
     def at(self, ahead: bool = False) -> dict[str, Any]:
         """Where the epoch stands, or will when the batch at hand is handed over."""
         if self._left is not None:
@@ -119,10 +115,7 @@ def check(state: Any, style: str) -> dict[str, Any]:
     if state["style"] != style:
         theirs = _STYLES.get(state["style"], "something else")
         raise SnapshotRefused(f"this state is of a DataLoader over {theirs}, and this is one over {_STYLES[style]}")
-    for name in ("num_workers", "epoch"):
-        _count(state[name], name)
-    if state["base_seed"] is not None:
-        _count(state["base_seed"], "base_seed")
+    _check_counts(state)
     start, at = unpack(state["start"]), unpack(state["at"])
     if not isinstance(start, dict):
         raise SnapshotRefused("the state's 'start' is not a dict")
@@ -137,12 +130,8 @@ def _check_place(at: Any, style: str, workers: int) -> None:
     wanted = {"drawn", "batches"} | ({"samples", "done", "iterator"} if style == "map" else {"place"})
     if not isinstance(at, dict) or not wanted <= at.keys():
         raise SnapshotRefused(f"the place in the state is not whole: it needs {', '.join(sorted(wanted))}")
-    _counts(at["drawn"], 2, "drawn")
-    _count(at["batches"], "batches")
-    if style == "map":
-        _count(at["samples"], "samples")
-        _counts(at["done"], None, "done")
-    elif style == "iterable":
+    _check_counts(at)
+    if style == "iterable":
         place = RunPlace.read(at["place"]).place
         if isinstance(place, InStrands) and len(place.strands) != max(1, workers):
             raise SnapshotRefused(f"the state says num_workers={workers}, but its place is not that of so many")
@@ -155,16 +144,16 @@ _STYLES = {
 }
 
 
-def _counts(value: Any, size: int | None, name: str) -> None:
-    if not isinstance(value, list) or (size is not None and len(value) != size):
-        raise SnapshotRefused(f"the state's {name} is not a list" + (f" of {size}" if size else ""))
-    for number in value:
-        _count(number, name)
-
-
-def _count(value: Any, name: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
-        raise SnapshotRefused(f"the state's {name} is {value!r}; a whole number >= 0 is expected")
+def _check_counts(part: dict[str, Any]) -> None:
+    """Raise if what counts something in a state, or in its place, could not."""
+    for name in part.keys() & {"num_workers", "epoch", "base_seed", "batches", "samples", "drawn", "done"}:
+        value, listed = part[name], name in ("drawn", "done")
+        if listed and (not isinstance(value, list) or (name == "drawn" and len(value) != 2)):
+            raise SnapshotRefused(f"the state's {name} is not a list{' of 2' if name == 'drawn' else ''}")
+        for number in value if listed else [value]:
+            counts = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**64
+            if not counts and not (name == "base_seed" and number is None):
+                raise SnapshotRefused(f"the state's {name} is {number!r}; a whole number >= 0 is expected")
 
 
 def restore(dataset: Any, kept: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.errors import BadOption, missing
 from headrace.loader import Loader
@@ -41,19 +41,6 @@ class TrainerBatches:
             yield {name: value if isinstance(value, int) else torch.as_tensor(value) for name, value in batch.items()}
 
 
-class TrainerFolder(Protocol):
-    """What is asked of a trainer's arguments."""
-
-    output_dir: str
-
-
-class TrainerProgress(Protocol):
-    """What is asked of a trainer's state."""
-
-    global_step: int
-    is_world_process_zero: bool
-
-
 def fed_by(base: type[Any], loader: Loader[Any]) -> type[Any]:
     """A class of trainers like `base` that trains on the flat rows of a loader."""
     try:
@@ -63,7 +50,7 @@ def fed_by(base: type[Any], loader: Loader[Any]) -> type[Any]:
         raise missing("torch", "transformers") from error
 
     class SavesPlace(callback):  # type: ignore[misc]
-        def on_save(self, args: TrainerFolder, state: TrainerProgress, control: object, **_: object) -> None:
+        def on_save(self, args: Any, state: Any, control: object, **_: object) -> None:
             place = loader.state_dict()
             if state.is_world_process_zero:
                 folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
