@@ -107,7 +107,7 @@ class Iteration(_BaseDataLoaderIter):
         place = kept if at is None else at.get("place")
         passed = at["batches"] if at is not None and self._iterable and place is None else 0
         """Batches that are read and not delivered: the state could not be taken back to before them."""
-        fresh = at is None or passed
+        fresh = at is None or place is None
         self._due = max(1, self._crew.count) if fresh and plan.tells(loader, self._crew.count) else 0
         """Dataset opened, but not told yet: so many items come before the first batch."""
         here = None if place is None else RunPlace.read(place)
