@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from headrace.device import Ahead, TorchLane, ahead, mapped, put
+from headrace.device import Ahead, Flight, TorchLane, ahead, mapped, put
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -242,6 +242,33 @@ def test_batches_of_worker_processes_arrive_whole() -> None:
     pipe = Pipe.of(range(64)).map(float).batch(8).collate()
     with Loader(pipe, workers=2) as loader:
         assert torch.cat(list(ahead(loader, "cpu"))).tolist() == list(map(float, range(64)))
+
+
+def test_an_interrupt_of_the_user_costs_no_batch() -> None:
+    class Interrupted:
+        calls = 0
+
+        def count(self) -> None:
+            self.calls += 1
+            if self.calls % 3 == 0:
+                raise KeyboardInterrupt
+
+        def begin(self, batch: object) -> tuple[Any, Any]:
+            self.count()
+            return batch, None
+
+        def finish(self, batch: object, event: object) -> Any:
+            self.count()
+            return batch
+
+    flight = Flight(range(9), Interrupted(), 2)
+    seen: list[int] = []
+    for _ in range(12):
+        try:
+            seen.extend(flight)
+        except KeyboardInterrupt:
+            continue
+    assert seen == list(range(9))
 
 
 @pytest.mark.parametrize("depth", [0, -1, True, 1.5, None])

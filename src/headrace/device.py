@@ -20,6 +20,7 @@ from headrace.errors import BadOption, check_whole, missing
 from headrace.nested import is_container, rebuilt
 
 T = TypeVar("T")
+_END: Any = object()
 _NUMBERS = "biufc"
 """Kinds of numpy dtypes that a device can hold; text, dates and objects stay where they are."""
 
@@ -82,9 +83,9 @@ class Ahead(Generic[T]):
 
 
 class Flight(Iterator[T]):
-    """One epoch."""
+    """One epoch. An interrupt of the user's costs no batch: the next call goes on where this one was."""
 
-    def __init__(self, batches: Iterable[T], lane: "Lane", depth: int) -> None:
+    def __init__(self, batches: Iterable[T], lane: "Lane", depth: int, eager: bool = False) -> None:
         self._now: Callable[[], Any] = getattr(batches, "state_dict", _nothing)
         self._mask: Callable[[], list[bool] | None] = getattr(batches, "mask", _nothing)
         self.handed = HandedOver()
@@ -93,9 +94,10 @@ class Flight(Iterator[T]):
         self._lane = lane
         self._depth = depth
         self._line: deque[_Taken] = deque()
+        self._next: list[Any] = []
+        """What was taken from the loader, until its copy is begun."""
         self._exhausted = False
-        self._failing = False
-        self._begun = False
+        self._begun = eager
         self.ended = False
         """The caller has been told that nothing is left."""
         self.state = self._now()
@@ -108,25 +110,34 @@ class Flight(Iterator[T]):
             self.ended = True
             raise StopIteration
         self._begun = True
-        self.state, self.handed.mask, flying, error = self._line.popleft()
-        if error is not None:
-            self._failing = False
-            raise error
-        return self._lane.finish(*flying)  # type: ignore[no-any-return]
+        self.state, self.handed.mask, flying, error = self._line[0]
+        try:
+            if error is not None:
+                raise error
+            batch: T = self._lane.finish(*flying)
+        except Exception:
+            self._line.popleft()
+            raise
+        self._line.popleft()
+        return batch
 
     def _fill(self, most: int) -> None:
-        while len(self._line) < most and not self._exhausted and not self._failing:
+        line = self._line
+        # An error waits for its turn. Nothing is taken beyond it before: the loader may have ended with it.
+        while len(line) < most and not self._exhausted and (not line or line[-1].error is None):
             flying: Any = None
             error: Exception | None = None
             try:
-                flying = self._lane.begin(next(self._source))
-            except StopIteration:
-                self._exhausted = True
-                return
+                if not self._next:
+                    self._next.append(next(self._source, _END))
+                if self._next[0] is _END:
+                    self._exhausted = True
+                    return
+                flying = self._lane.begin(self._next[0])
             except Exception as raised:
-                # It waits for its turn. Nothing is taken beyond it before: the loader may have ended with it.
-                error, self._failing = raised, True
-            self._line.append(_Taken(self._now(), self._mask_of_taken(), flying, error))
+                error = raised
+            self._next.clear()
+            line.append(_Taken(self._now(), self._mask_of_taken(), flying, error))
 
     def _mask_of_taken(self) -> list[bool] | None:
         epoch = self._epoch

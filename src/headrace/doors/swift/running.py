@@ -7,15 +7,14 @@ for, no more: the next call gives the next batch.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, NamedTuple
 
-from headrace.device import lane_to
+from headrace.device import Flight, lane_to
 from headrace.doors.swift import figures
 from headrace.doors.swift.figures import Figures
 from headrace.doors.swift.log import Log
@@ -35,8 +34,6 @@ RESTARTS = 10_000
 """Dead workers replaced in the life of a loader; a batch that kills its worker twice is an error long before."""
 
 ToDevice = Callable[[Any, Any], Any]
-In = TypeVar("In")
-Out = TypeVar("Out")
 
 
 class Running:
@@ -114,29 +111,31 @@ class Running:
         self._closing.callback(threads.shutdown, wait=False, cancel_futures=True)
         return threads
 
-    def _stages(self) -> Callable[[], Any]:
-        """What a call of the stream does after a packet has been received; nothing is on its way yet."""
-        stage: Callable[[], Any] = self._receive
+    def _stages(self) -> Iterator[Any]:
+        """The batches all the way to the training loop; nothing is on its way yet."""
+        batches: Iterator[Any] = Received(self)
         if self.options.batch_decoder is not None:
-            stage = Prefetcher(stage, self._begin_decoding, self.options.decode_threads)
+            decoding = BatchStep(self._begin_decoding, lambda result, _: self._counted(figures.DECODE, *result()))
+            batches = Flight(batches, decoding, self.options.decode_threads, eager=True)
         if self._device is not None:
-            stage = Prefetcher(stage, self._begin_moving, self.options.max_nb_batch_on_device)
-        return stage
+            batches = Flight(batches, self._moving(), self.options.max_nb_batch_on_device, eager=True)
+        return batches
 
-    def _begin_decoding(self, packed: object) -> Callable[[], Any]:
+    def _begin_decoding(self, packed: object) -> tuple[Callable[[], tuple[float, Any]], None]:
         if self._threads is not None:
-            result = self._threads.submit(_timed, decode, packed, self.options.batch_decoder).result
-            return lambda: self._counted(figures.DECODE, *result())
-        decoded = self._counted(figures.DECODE, *_timed(decode, packed, self.options.batch_decoder))
-        return lambda: decoded
+            return self._threads.submit(_timed, decode, packed, self.options.batch_decoder).result, None
+        decoded = _timed(decode, packed, self.options.batch_decoder)
+        return lambda: decoded, None
 
-    def _begin_moving(self, batch: object) -> Callable[[], Any]:
-        if self._lane is not None:
-            copy = self._counted(figures.TRANSFER, *_timed(self._lane.begin, batch))
-            return partial(self._lane.finish, *copy)
-        assert self._to_device is not None
-        moved = self._counted(figures.TRANSFER, *_timed(self._to_device, batch, self._device))
-        return lambda: moved
+    def _moving(self) -> "BatchStep":
+        lane, to_device = self._lane, self._to_device
+        if lane is not None:
+            return BatchStep(lambda batch: self._counted(figures.TRANSFER, *_timed(lane.begin, batch)), lane.finish)
+        assert to_device is not None
+        return BatchStep(
+            lambda batch: (self._counted(figures.TRANSFER, *_timed(to_device, batch, self._device)), None),
+            lambda batch, _: batch,
+        )
 
     # --- the stream ---------------------------------------------------------------------------------------------------
 
@@ -154,15 +153,15 @@ class Running:
         for answer in answers:
             self._check(answer)
         self.length = self.options.plan.batches(self.samples, self.consumer)
-        self._next = self._stages()
+        self._batches = self._stages()
 
     def next(self) -> Any:
         self.figures.ask()
-        batch = self._next()
+        batch = next(self._batches)
         self.figures.give()
         return batch
 
-    def _receive(self) -> Any:
+    def receive(self) -> Any:
         assert self._stream is not None
         with WORDS:
             packet = next(self._stream)
@@ -199,43 +198,18 @@ def _timed(work: Callable[..., Any], *arguments: object) -> tuple[float, Any]:
     return time.perf_counter() - started, result
 
 
-class Prefetcher(Generic[In, Out]):
-    """Begins work on `depth` items of an endless stream before they are asked for.
+class Received(Iterator[Any]):
+    """Batches as the workers sent them, without an end; one that failed costs itself, no more."""
 
-    `pull()` gives the next item, `begin(item)` a function that gives its result, and a call of this object the next
-    result. An error waits for the turn of the item it belongs to; nothing is pulled beyond it before. An interrupt of
-    the user's costs no item: the next call goes on where this one was.
-    """
+    def __init__(self, running: Running) -> None:
+        self._running = running
 
-    def __init__(self, pull: Callable[[], In], begin: Callable[[In], Callable[[], Out]], depth: int) -> None:
-        self._pull = pull
-        self._begin = begin
-        self._depth = depth
-        self._pulled: list[In] = []
-        self._line: deque[Callable[[], Out] | Exception] = deque()
+    def __next__(self) -> Any:
+        return self._running.receive()
 
-    def __call__(self) -> Out:
-        line = self._line
-        while len(line) <= self._depth and not (line and isinstance(line[-1], Exception)):
-            line.append(self._next())
-        try:
-            begun = line[0]
-            if isinstance(begun, Exception):
-                raise begun
-            result = begun()
-        except Exception:
-            line.popleft()
-            raise
-        line.popleft()
-        return result
 
-    def _next(self) -> Callable[[], Out] | Exception:
-        begun: Callable[[], Out] | Exception
-        try:
-            if not self._pulled:
-                self._pulled.append(self._pull())
-            begun = self._begin(self._pulled[0])
-        except Exception as error:
-            begun = error
-        self._pulled.clear()
-        return begun
+class BatchStep(NamedTuple):
+    """A step on a batch's way that is begun before its result is asked for: a lane of `Flight`."""
+
+    begin: Callable[[Any], tuple[Any, Any]]
+    finish: Callable[[Any, Any], Any]
