@@ -275,6 +275,11 @@ class Epoch(Iterator[T], Generic[T]):
         """Where the run is, and the ops on top of it: behind the batch that was handed out last, or that failed."""
         return self._source.place()
 
+    @property
+    def idle(self) -> bool:
+        """No work of it is out."""
+        return self._run.outstanding == 0
+
     def start(self) -> None:
         """Send the first work out now, without waiting for the first batch to be asked for."""
         self._run.keep_busy()

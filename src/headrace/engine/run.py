@@ -70,7 +70,8 @@ class Run:
         self._pending: list[Ticket | None] = [None] * len(program.stages)
         self._issued, self._expect = [0] * len(program.stages), [0] * len(program.stages)
         self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
-        self._outstanding = 0
+        self.outstanding = 0
+        """Tickets that are with the workers."""
         self._singly = [Singly() for _ in program.stages]
         self._delivered = 0
         self._ready: deque[Any] = deque()
@@ -182,7 +183,7 @@ class Run:
             if self._ready:
                 self.sound = True
                 return
-            if self._outstanding:
+            if self.outstanding:
                 break
             if self._all_ended():
                 self.ended = self.sound = True
@@ -203,11 +204,11 @@ class Run:
         for singly in self._singly:
             if singly.waiting is not None and self.workers.submit(singly.waiting):
                 singly.waiting = None
-                self._outstanding += 1
+                self.outstanding += 1
         for stage in range(self._last, -1, -1):
             feed = self._feeds[stage]
             # With nothing at all in flight a stage is fed however much lies before the next one: it lacks something.
-            while self._room(stage, limit) or (starving and stage < self._last and not self._outstanding):
+            while self._room(stage, limit) or (starving and stage < self._last and not self.outstanding):
                 ticket = self._pending[stage] or feed.next(self)
                 if ticket is None:
                     if feed.ended and stage < self._last:
@@ -230,7 +231,7 @@ class Run:
                     break
                 self._pending[stage] = None
                 self._issued[stage] += 1
-                self._outstanding += 1
+                self.outstanding += 1
 
     def _answer(self, ticket: Ticket, error: BaseException | None) -> None:
         """Nobody has to run this ticket: it stands for an error of the stage before, or was delivered already."""
@@ -275,7 +276,7 @@ class Run:
             assert ticket.owner is not None
             ticket.owner.let_go(ticket)
             return
-        self._outstanding -= 1
+        self.outstanding -= 1
         if ticket.blocks and reply.error is None:  # (What failed may be run again, piece by piece.)
             self.let_go(ticket)
         self.meter.count(ticket.stage, reply)

@@ -213,7 +213,7 @@ class Iteration(_BaseDataLoaderIter):
             data = self._held.pop() if held else self._next_item(epoch)
             if len(self._engine.restarts) != self._deaths:
                 self._warn_of_death()
-            if self._num_workers and not self._engine.running():
+            if self._num_workers and epoch.idle:
                 epoch.start()  # while this batch is being used nobody should be idle
             kind = type(data)
             if kind is Skipped:

@@ -48,6 +48,9 @@ class SamplerOrder:
     def take(self, n: int) -> Any:
         """The next n indices, fewer at the end: a list, or bytes."""
         if self.packed:
+            if self._at + n <= len(self._now):  # (nearly always)
+                self._at += n
+                return bytes(self._now[self._at - n : self._at])
             return b"".join(map(bytes, self._parts(n)))
         taken = [index for part in self._parts(n) for index in part]
         return [self._sampler.indices[place] for place in taken] if self._places else taken
