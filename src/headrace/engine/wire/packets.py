@@ -7,6 +7,7 @@ a message; both sides read until the message itself has come.
 
 import errno
 import os
+import select
 import socket
 import struct
 import threading
@@ -75,6 +76,13 @@ def receive(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
         ahead += fds
         if data != _MORE:
             return data, ahead
+
+
+def readable(fd: int, seconds: float | None) -> bool:
+    """Whether there is something to read, or an end to notice, within so many seconds; None: however long it takes."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

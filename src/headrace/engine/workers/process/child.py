@@ -10,7 +10,6 @@ import ctypes
 import faulthandler
 import marshal
 import os
-import select
 import signal
 import socket
 import sys
@@ -133,18 +132,16 @@ class Child:
 
 def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
     """Run tickets until the consumer says stop, or is gone."""
-    _quiet_signals(extra.get("dump", -1))
+    own_signals()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR2, file=extra["dump"], all_threads=True)
     heap.keep()
     threads.limit_tokenizers()
-    if extra.get("bound"):
+    if extra["bound"]:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if consumer >= 0:
-        threading.Thread(target=_watch, args=(consumer,), name="headrace-watch", daemon=True).start()
+    threading.Thread(target=_watch, args=(consumer,), name="headrace-watch", daemon=True).start()
     try:
         init: Callable[[int], None] | None = extra.get("worker_init")
-        setup: Callable[[int], None] | None = extra.get("setup")
-        if setup is not None:
-            setup(number)
         if init is not None:
             init(number)
         child = Child(sock, number, program)
@@ -196,9 +193,7 @@ def _start_failed(error: BaseException) -> bytes:
 
 def _watch(consumer: int) -> None:
     # A thread of its own: the main one may be in a sample that takes hours while the consumer is killed.
-    poll = select.poll()
-    poll.register(consumer, select.POLLIN)
-    poll.poll()
+    wire.readable(consumer, None)
     os._exit(0)
 
 
@@ -213,13 +208,6 @@ def own_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
-
-
-def _quiet_signals(dump: int) -> None:
-    own_signals()
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    if dump >= 0:
-        faulthandler.register(signal.SIGUSR2, file=dump, all_threads=True)
 
 
 def main(consumer: int, sock: int, dump: int, bound: bool) -> None:

@@ -11,11 +11,9 @@ import atexit
 import contextlib
 import marshal
 import os
-import select
 import socket
 import sys
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -23,13 +21,22 @@ from typing import Any
 
 from headrace.engine.wire.unshipping import search_path
 from headrace.engine.workers.process.handles import Handles
-from headrace.engine.workers.process.start import Started, end, interpreter, is_stopped, pair, send_start, signals_wait
+from headrace.engine.workers.process.start import (
+    Started,
+    awaited,
+    end,
+    interpreter,
+    is_stopped,
+    pair,
+    send_start,
+    signals_wait,
+)
 from headrace.memory.arena import scratch
 
 DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
 SILENCE = 0.5
-"""Seconds of silence after which the server is looked at. (That a process was stopped is no event one can wait for.)"""
+"""Seconds of silence after which the server is looked at."""
 LARGE = ("numpy", "torch")
 """Packages that take long to import, and that a worker rarely does without where its consumer has them."""
 GRACE = 0.3
@@ -133,7 +140,10 @@ class ForkServer:
 
     def _answer(self) -> tuple[Any, list[int]]:
         with self._whole():
-            self._await_answer()
+            if not awaited(self.sock, self.process.pid, SILENCE, 0.0, DEADLINE):
+                if self._stopped():
+                    raise ConnectionAbortedError("the worker server was stopped")
+                raise TimeoutError(f"the worker server has not answered for {DEADLINE:.0f} seconds")
             data, got, _, _ = socket.recv_fds(self.sock, 1 << 16, 4)
             if not data:
                 raise ConnectionResetError("the worker server is gone")
@@ -159,16 +169,6 @@ class ForkServer:
             ours.close()
             os.close(dump)
         self._let_idle_go()
-
-    def _await_answer(self) -> None:
-        answered = select.poll()
-        answered.register(self.sock, select.POLLIN)
-        until = time.monotonic() + DEADLINE
-        while not answered.poll(SILENCE * 1000):
-            if self._stopped():
-                raise ConnectionAbortedError("the worker server was stopped")
-            if time.monotonic() > until:
-                raise TimeoutError(f"the worker server has not answered for {DEADLINE:.0f} seconds")
 
     def _stopped(self) -> bool:
         return is_stopped(self.process.pid)

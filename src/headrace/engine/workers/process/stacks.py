@@ -6,9 +6,10 @@ write to. The dump is written by the signal handler itself, so it works in a loo
 
 import contextlib
 import os
-import select
 import signal
 import time
+
+from headrace.engine.wire.packets import readable
 
 DEADLINE = 0.5
 STEP = 0.005
@@ -20,12 +21,10 @@ def stack_of(pidfd: int, dump: int) -> str:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, signal.SIGUSR2)
     # The writer is a signal handler in another process: there is no event for it, only a file that stops growing.
-    ended = select.poll()
-    ended.register(pidfd, select.POLLIN)
     until = time.monotonic() + DEADLINE
     size = before
     while time.monotonic() < until:
-        if ended.poll(STEP * 1000):
+        if readable(pidfd, STEP):
             return "the process has ended"
         now = os.fstat(dump).st_size
         if now > before and now == size:

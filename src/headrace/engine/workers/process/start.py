@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -156,6 +157,20 @@ def is_stopped(pid: int) -> bool:
             return stat.read().rpartition(")")[2].split()[0] in ("T", "t")
     except OSError:
         return False  # it is gone
+
+
+def awaited(sock: socket.socket, pid: int, look: float, patience: float, deadline: float) -> bool:
+    """Whether a process says something over its socket before the deadline; it may take its time, importing modules.
+
+    That it was stopped (SIGSTOP) is no event one can wait for: it is looked at now and then, and given only `patience`.
+    """
+    until = time.monotonic() + deadline
+    silent = time.monotonic() + patience
+    while not packets.readable(sock.fileno(), look):
+        now = time.monotonic()
+        if now > until or (now >= silent and is_stopped(pid)):
+            return False
+    return True
 
 
 def _in_main_thread() -> bool:

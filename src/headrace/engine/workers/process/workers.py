@@ -325,11 +325,9 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
                 worker.started.kill()
         deadline = time.monotonic() + 0.5
         for worker in alive:
-            poll = select.poll()
-            poll.register(worker.started.pidfd, select.POLLIN)
-            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            if not wire.readable(worker.started.pidfd, max(0.0, deadline - time.monotonic())):
                 worker.started.kill()
-                poll.poll()
+                wire.readable(worker.started.pidfd, None)
             self._remove(worker)
         self._workers.clear()
         self._waiting.clear()

@@ -18,15 +18,13 @@ The socket is abstract: its name is in no file system, so nothing of it is left,
 
 import marshal
 import os
-import select
 import socket
 import struct
-import time
 from typing import Any
 
 from headrace.engine.program import Program
 from headrace.engine.wire import packets as wire
-from headrace.engine.workers.process.start import is_stopped
+from headrace.engine.workers.process.start import awaited
 from headrace.errors import WorkerDied, WorkerStuck
 
 HELLO, PROGRAM, ASK, FREE, DROP, COUNT, STUCK, STACK, REPLACE = range(9)
@@ -82,23 +80,13 @@ def listen(name: str) -> socket.socket:
 
 
 def await_word(sock: socket.socket, timeout: float | None) -> None:
-    """Wait until the server has said something.
-
-    It may take its time, importing large modules. But a server that is stopped is given no more than `timeout`.
-    """
-    until = time.monotonic() + OPENING
-    look = SILENCE if timeout is None else min(timeout, SILENCE)
-    silent = time.monotonic() + (OPENING if timeout is None else timeout)
-    said = select.poll()
-    said.register(sock, select.POLLIN)
-    while not said.poll(look * 1000):
-        now = time.monotonic()
-        if now > until or (now >= silent and is_stopped(peer(sock)[0])):
-            within = OPENING if timeout is None else timeout
-            raise WorkerStuck(
-                f"the server of the shared pool (process {peer(sock)[0]}) has not answered within {within} seconds; "
-                f"is it stopped?"
-            )
+    """Wait until the server has said something; one that is stopped is given no more than `timeout`."""
+    within = OPENING if timeout is None else timeout
+    pid, _ = peer(sock)
+    if not awaited(sock, pid, min(within, SILENCE), within, OPENING):
+        raise WorkerStuck(
+            f"the server of the shared pool (process {pid}) has not answered within {within} seconds; is it stopped?"
+        )
 
 
 def ask(address: str, *question: Any, timeout: float | None = None) -> Any:
