@@ -1,5 +1,6 @@
 """A stopped process (SIGSTOP) gives no answer and does not end: what depends on it goes on, or says so in time."""
 
+import marshal
 import os
 import signal
 import socket
@@ -112,14 +113,14 @@ def test_a_lost_pool_is_a_worker_that_died_whatever_is_asked_of_it() -> None:
 MALFORMED = [
     b"\x00garbage",
     b"S",  # a message that says that it travels in a descriptor, without one
-    channel.packed((channel.ASK, [("not", "a", "ticket")])),
-    channel.packed((channel.ASK, 7)),
-    channel.packed((channel.FREE, [999])),
-    channel.packed((channel.FREE, None)),
-    channel.packed((channel.STACK, 999)),
-    channel.packed((12345,)),
-    channel.packed(()),
-    channel.packed(7),
+    marshal.dumps((channel.ASK, [("not", "a", "ticket")])),
+    marshal.dumps((channel.ASK, 7)),
+    marshal.dumps((channel.FREE, [999])),
+    marshal.dumps((channel.FREE, None)),
+    marshal.dumps((channel.STACK, 999)),
+    marshal.dumps((12345,)),
+    marshal.dumps(()),
+    marshal.dumps(7),
 ]
 
 
@@ -128,7 +129,7 @@ def test_a_malformed_message_ends_its_senders_connection_and_not_the_pool() -> N
     with SharedPool(1) as pool, Loader(PIPE, pool=pool) as loader:
         batches = iter(loader)
         assert next(batches) == BATCHES[0]
-        key = channel.packed((channel.HELLO, channel.key_of(loader.program)))
+        key = marshal.dumps((channel.HELLO, channel.key_of(loader.program)))
         for bad in MALFORMED:
             with channel.connect(pool.address) as sock:
                 sock.settimeout(10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -114,7 +114,7 @@ class ConsumerState:
     """The epoch, and the position of the head where it began that epoch: no ticket is made of what lies before."""
     apart: set[int] = field(default_factory=set)
     """Epochs that it has left, or came too late for: nothing of them is done for it and others together."""
-    holds: Counter[int] = field(default_factory=Counter)
+    holds: dict[int, int] = field(default_factory=dict)
     """Slots that it was lent, and how often."""
     known: set[int] = field(default_factory=set)
     """Slots that it has mapped."""
