@@ -53,21 +53,12 @@ def share_of(samples: int, combined: int, processes: int, process: int, policy: 
     return Share(samples, combined, processes, process, policy)
 
 
-def whole_steps(share: Share) -> int:
-    """The steps in which every process gets exactly one full batch."""
-    full = share.steps
-    while full and share.delivered(full) != full * share.batch * share.ranks:
-        full -= 1
-    return full
-
-
 @dataclass(frozen=True, slots=True)
 class ContiguousShards(Op[T, T]):
     """The samples in the order in which processes take batches in turn, so that each reads its own block."""
 
     batch: int
     processes: int
-    process: int
     ends: EndPolicy
     left_out: int = 0
     seed: int | None = None
@@ -76,18 +67,20 @@ class ContiguousShards(Op[T, T]):
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
         used = inner.length - self.left_out
-        share = Share(used, self.batch, self.processes, self.process, self.ends)
-        order = _Order(
-            used, self.batch, self.processes, whole_steps(share) * self.batch, self.left_out, here.epoch, self.seed
-        )
+        order = _Order(self, used, self._whole_steps(used) * self.batch, here.epoch)
         at, fetch = Chunked(order, run=self.batch, lanes=self.processes).at, inner.get
         return Indexed(used, lambda position: fetch(at(position)))
+
+    def _whole_steps(self, used: int) -> int:
+        """The steps in which every process gets exactly one full batch."""
+        share = Share(used, self.batch, self.processes, 0, self.ends)
+        full = self.batch * self.processes
+        return next(steps for steps in range(share.steps, -1, -1) if share.delivered(steps) == steps * full)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return None if inputs[0] is None else inputs[0] - self.left_out
 
     def identity(self) -> tuple[Any, ...]:
-        # Not the process: one snapshot is for all of them.
         return ("blocks", self.batch, self.processes, self.ends, self.left_out, self.seed)
 
 
@@ -103,30 +96,28 @@ class HandOn(Same[T]):
 class _Order:
     """Positions of the loader to numbers of samples."""
 
+    op: ContiguousShards[Any]
     length: int
-    batch: int
-    processes: int
     block: int
     """Samples of one process in whole steps."""
-    left_out: int
     epoch: int
-    seed: int | None
 
     def __call__(self, positions: Ints) -> Ints:
         places = self._places(np.asarray(positions, dtype=np.int64))
-        if self.seed is None:
+        seed, left_out = self.op.seed, self.op.left_out
+        if seed is None:
             return places
-        shuffled = Shuffled(self.length, key(self.seed, "replicas", "epoch", self.epoch))(places)
-        if not self.left_out:
+        shuffled = Shuffled(self.length, key(seed, "replicas", "epoch", self.epoch))(places)
+        if not left_out:
             return shuffled
-        everything = self.length + self.left_out
+        everything = self.length + left_out
         # This epoch's arc is [epoch, epoch + 1) * left_out of the ring; what is read begins behind it.
-        behind = (self.epoch + 1) * self.left_out % everything
-        return Shuffled(everything, key(self.seed, "replicas", "ring"))((shuffled + behind) % everything)
+        behind = (self.epoch + 1) * left_out % everything
+        return Shuffled(everything, key(seed, "replicas", "ring"))((shuffled + behind) % everything)
 
     def _places(self, positions: Ints) -> Ints:
-        batches, offsets = np.divmod(positions, self.batch)
-        steps, processes = np.divmod(batches, self.processes)
-        blocks = processes * self.block + steps * self.batch + offsets
-        places: Ints = np.where(positions < self.block * self.processes, blocks, positions)
+        batches, offsets = np.divmod(positions, self.op.batch)
+        steps, processes = np.divmod(batches, self.op.processes)
+        blocks = processes * self.block + steps * self.op.batch + offsets
+        places: Ints = np.where(positions < self.block * self.op.processes, blocks, positions)
         return places

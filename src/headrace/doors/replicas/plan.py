@@ -96,15 +96,14 @@ class Request:
     def _partitioned(self, pipe: Pipe[Any]) -> LoadingJob:
         seed = self.seed if self.shuffle else None
         if self.combined is None:
-            items = pipe.then(ContiguousShards(1, 1, 0, "short", 0, seed)) if self.shuffle else pipe
+            items = pipe.then(ContiguousShards(1, 1, "short", 0, seed)) if self.shuffle else pipe
             return self._job(self._finished(one_by_one(items)), LeftOut(0, 0, 0))
         world, samples = self.world, len(pipe)
         share = share_of(samples, self.combined, world.share_ranks, world.share_rank, self.policy)
         piece = self._piece(share)
         if share.ranks > 1 or self.shuffle or piece:
-            pipe = pipe.then(
-                ContiguousShards(piece or self.combined, share.ranks, share.rank, self.policy, share.left_out, seed)
-            )
+            size = piece or self.combined
+            pipe = pipe.then(ContiguousShards(size, share.ranks, self.policy, share.left_out, seed))
         if piece:
             # Pieces are loaded by anybody; whoever is free then joins those of one step.
             steps = pipe.batch(piece).then(HandOn()).batch(self.combined // piece).map(joined)
