@@ -145,6 +145,11 @@ def is_count(op: "Op[Any, Any]", note: object) -> bool:
     return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
 
 
+def as_input(op: "Op[Any, Any]", inputs: tuple[Any, ...]) -> Any:
+    """`length` or `columnar` of an op that leaves them as they are in its first input."""
+    return inputs[0]
+
+
 class Op(Generic[In, Out]):
     """Sees the whole stream, in one place."""
 

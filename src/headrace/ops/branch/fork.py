@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Each, Here, Indexed, Op
+from headrace.op import Each, Here, Indexed, Op, as_input
 from headrace.ops.branch.branch import BranchTap
 from headrace.tables.ops.columns import close_streams
 
@@ -27,6 +27,7 @@ class Fork(Op[T, T]):
     local: threading.local = field(default_factory=threading.local, repr=False)
     """The last sample that a thread of this process has fetched by its position: it does not travel."""
     quiet = True
+    length = as_input
 
     def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         yield from samples
@@ -49,9 +50,6 @@ class Fork(Op[T, T]):
     def __reduce__(self) -> tuple[Any, ...]:
         return Fork, (self.count, self.buffer_size)
 
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return inputs[0]
-
     def describe(self) -> str:
         return f"fork({self.count}, buffer_size={self.buffer_size})"
 
@@ -67,6 +65,7 @@ class ForkTap(BranchTap[T]):
     count: int
     buffer_size: int = 1000
     copy: str | None = None
+    length = as_input
 
     def __post_init__(self) -> None:
         if self.copy is not None and self.copy not in _COPIES:
@@ -93,9 +92,6 @@ class ForkTap(BranchTap[T]):
             return Indexed(inner.length, inner.get)
         fetch, duplicate = inner.get, _COPIES[self.copy]
         return Indexed(inner.length, lambda position: duplicate(fetch(position)))
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return inputs[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadOption
-from headrace.op import Each, Here, Op, place
+from headrace.op import Each, Here, Op, as_input, place
 from headrace.tables.ops.columns import close_streams
 
 FULL = (
@@ -25,6 +25,7 @@ class ZipWithIter(Op[Any, Any]):
     buffer_size: int | None = 10000
     merge_fn: Callable[[Any, Any], Any] | None = None
     user = True
+    length = as_input
 
     def __post_init__(self) -> None:
         if self.buffer_size is not None and self.buffer_size <= 0:
@@ -69,9 +70,6 @@ class ZipWithIter(Op[Any, Any]):
         finally:
             for left in waiting.values():
                 close_streams(left)
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return inputs[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

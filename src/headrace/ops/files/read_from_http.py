@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.op import Each, Flat
+from headrace.op import Each, Flat, as_input
 from headrace.ops.files.per_file import EachFile, Keywords
 from headrace.sources.extra import demand
 from headrace.sources.gdrive import resolve
@@ -55,6 +55,7 @@ class Forgiving(Flat[Any, Any]):
     """What `op` makes of each sample; a sample that it fails on is left out, with a warning."""
 
     op: Each[Any, Any]
+    length = as_input
 
     def spread(self, sample: object) -> Iterator[Any]:
         try:
@@ -63,9 +64,6 @@ class Forgiving(Flat[Any, Any]):
             warnings.warn(f"{error}, skipping...", stacklevel=2)
             return
         yield made
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return inputs[0]
 
     def describe(self) -> str:
         return f"{self.op.describe()[:-1]}, skip_on_error=True)"

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, InputCursor, Op, Positions, is_count
+from headrace.op import Here, Indexed, InputCursor, Op, Positions, as_input, is_count
 from headrace.plan.rounds import Rounds
 
 T = TypeVar("T")
@@ -21,6 +21,7 @@ class Cycle(Op[T, T]):
     quiet = True
     hands_on = True
     accepts = is_count
+    columnar = as_input
 
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 0:
@@ -70,9 +71,6 @@ class Cycle(Op[T, T]):
         found.parts, found.remark, found.scattered = inner.parts, inner.remark, inner.scattered
         found.trouble = inner.trouble
         return found
-
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return inputs[0]
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return None if self.count is None or inputs[0] is None else self.count * inputs[0]

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Lengths, Op
+from headrace.op import Here, Indexed, Lengths, Op, as_input
 
 T = TypeVar("T")
 
@@ -18,6 +18,7 @@ class Header(Op[T, T]):
     limit: int | None = 10
     quiet = True
     hands_on = True
+    columnar = as_input
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
@@ -43,9 +44,6 @@ class Header(Op[T, T]):
         tokens = int(known.at(np.arange(length)).sum())
         ends = None if known.ends is None else known.ends[:length]
         return known._replace(tokens=tokens, key=(*known.key, self), ends=ends)
-
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return inputs[0]
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         if self.limit is None or inputs[0] is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption, BadPipe
-from headrace.op import Here, Indexed, Op, indexed_input, place
+from headrace.op import Here, Indexed, Op, as_input, indexed_input, place
 from headrace.plan.seed import key
 
 T = TypeVar("T")
@@ -42,6 +42,7 @@ class WeightedDraw(Op[T, T]):
     quiet = True
     hands_on = True
     verb = "weighted"
+    columnar = as_input
 
     def __post_init__(self) -> None:
         if not self.weights or any(not w >= 0 for w in self.weights) or sum(self.weights) <= 0:
@@ -59,9 +60,6 @@ class WeightedDraw(Op[T, T]):
         at, fetch, take = Chunked(order).at, inner.get, inner.take
         many = None if take is None else lambda positions, names: take(order(positions), names)
         return Indexed(self.count, lambda position: fetch(at(position)), many)
-
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return inputs[0]
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.count

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Each, Here, Indexed, Op, indexed_input, is_count
+from headrace.op import Each, Here, Indexed, Op, as_input, indexed_input, is_count
 
 T = TypeVar("T")
 
@@ -21,15 +21,13 @@ class Sharding(Each[T, T]):
     group: Any = None
     hands_on = True
     verb = "sharding_filter"
+    columnar = as_input
 
     def apply(self, sample: T) -> T:
         return sample
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         return Indexed(inputs[0].length, inputs[0].get, inputs[0].take).placed_as(inputs[0])
-
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return inputs[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Lengths, Op, is_count
+from headrace.op import Here, Indexed, Lengths, Op, as_input, is_count
 from headrace.plan.seed import key
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Shuffle(Op[T, T]):
     parts: int | None = None
     accepts = is_count
     hands_on = True
+    length = as_input
 
     def __post_init__(self) -> None:
         if self.window is not None and self.buffer_size is not None:
@@ -109,9 +110,6 @@ class Shuffle(Op[T, T]):
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return inputs[0] and self.buffer_size is None
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return inputs[0]
 
     def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         return self._windows(samples, here) if self.window is not None else self._buffer(samples, here)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Op, as_input
 
 T = TypeVar("T")
 
@@ -15,6 +15,7 @@ class Enumerate(Op[T, tuple[int, T]]):
 
     start: int = 0
     quiet = True
+    length = as_input
 
     def flow(self, samples: Iterator[T], here: Here) -> Iterator[tuple[int, T]]:
         yield from enumerate(samples, self.start + here.emitted)
@@ -24,9 +25,6 @@ class Enumerate(Op[T, tuple[int, T]]):
         start, fetch = self.start, inner.get
         return Indexed(inner.length, lambda position: (start + position, fetch(position))).placed_as(inner)
 
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return inputs[0]
-
 
 @dataclass(frozen=True, slots=True)
 class AddIndex(Op[Any, Any]):
@@ -34,6 +32,7 @@ class AddIndex(Op[Any, Any]):
 
     index_name: str = "index"
     quiet = True
+    length = as_input
 
     def flow(self, samples: Iterator[Any], here: Here) -> Iterator[Any]:
         for number, sample in enumerate(samples, here.emitted):
@@ -43,9 +42,6 @@ class AddIndex(Op[Any, Any]):
         (inner,) = inputs
         fetch = inner.get
         return Indexed(inner.length, lambda position: self._with(fetch(position), position))
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return inputs[0]
 
     def _with(self, sample: object, number: int) -> dict[Any, Any]:
         if not isinstance(sample, Mapping):

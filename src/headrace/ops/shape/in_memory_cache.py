@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadOption
 from headrace.nested import parts
-from headrace.op import Here, InputCursor, Op, is_count
+from headrace.op import Here, InputCursor, Op, as_input, is_count
 from headrace.ops.copies import own
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ class InMemoryCache(Op[T, T]):
     """The samples that this process holds, by what they depend on: they do not travel."""
     refused: set[Any] = field(default_factory=set, repr=False)
     accepts = is_count
+    length = as_input
 
     def __post_init__(self) -> None:
         if self.size is not None and not self.size > 0:
@@ -73,9 +74,6 @@ class InMemoryCache(Op[T, T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return InMemoryCache, (self.size,)
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return inputs[0]
 
     def describe(self) -> str:
         return f"in_memory_cache(size={self.size})"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption, BadPipe
-from headrace.op import Each, Flat, Here, Indexed, Positions, Take
+from headrace.op import Each, Flat, Here, Indexed, Positions, Take, as_input
 from headrace.tables.column import Column, Ints
 from headrace.tables.forms import deliver
 from headrace.tables.lookup import Lookup
@@ -23,6 +23,7 @@ class Join(Each[Any, Any]):
     lookup: Lookup
     on: tuple[str, ...]
     always: bool = False
+    columnar = as_input
 
     def apply(self, sample: object) -> Any:
         if is_row(sample):
@@ -46,9 +47,6 @@ class Join(Each[Any, Any]):
             return joined if names is None else joined.select(names)
 
         return row_by_row(with_take(self, inputs, here, taken))
-
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return inputs[0]
 
     def describe(self) -> str:
         how = ", how='inner'" if self.always else ""

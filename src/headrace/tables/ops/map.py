@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadPipe
-from headrace.op import Each, Here, Indexed, Positions, Take
+from headrace.op import Each, Here, Indexed, Positions, Take, as_input
 from headrace.tables.forms import deliver
 from headrace.tables.frames import is_array, table_of
 from headrace.tables.ops.batch import check_form
@@ -38,6 +38,7 @@ class MapRows(Each[Any, Any]):
     as_: str = "numpy"
     user = True
     verb = "map"
+    columnar = as_input
 
     def __post_init__(self) -> None:
         check_form(self.as_, "map")
@@ -71,6 +72,3 @@ class MapRows(Each[Any, Any]):
             return mapped if names is None else mapped.select(names)
 
         return row_by_row(with_take(self, inputs, here, taken))
-
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return inputs[0]

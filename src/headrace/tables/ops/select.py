@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from headrace.errors import BadPipe
-from headrace.op import Each, Flat, Here, Indexed, Positions, Take
+from headrace.op import Each, Flat, Here, Indexed, Positions, Take, as_input
 from headrace.tables.forms import deliver, form_of
 from headrace.tables.frames import table_of
 from headrace.tables.matching import matching
@@ -68,6 +68,7 @@ class Select(Each[Any, Any]):
     """Only these columns, in this order."""
 
     names: tuple[str, ...]
+    columnar = as_input
 
     def apply(self, sample: object) -> Any:
         if isinstance(sample, dict):
@@ -82,15 +83,13 @@ class Select(Each[Any, Any]):
             self, inputs, here, lambda below, rows, names: below(rows, self.names if names is None else names)
         )
 
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return inputs[0]
-
 
 @dataclass(frozen=True, slots=True)
 class Rename(Each[Any, Any]):
     """Columns under new names; `new` holds pairs (old, new)."""
 
     new: tuple[tuple[str, str], ...]
+    columnar = as_input
 
     def apply(self, sample: object) -> Any:
         if isinstance(sample, dict):
@@ -107,9 +106,6 @@ class Rename(Each[Any, Any]):
             return table.rename({a: b for a, b in new.items() if a in table.columns or names is None})
 
         return with_take(self, inputs, here, taken)
-
-    def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        return inputs[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
