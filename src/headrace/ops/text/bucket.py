@@ -58,9 +58,7 @@ class BucketWindows(BucketOp, WindowOp[list[Any]]):
 
         return take
 
-    def make(
-        self, samples: list[tuple[Any, int]], seed: int, last: bool, refuse: Callable[[int, Exception], None]
-    ) -> list[list[Any]]:
+    def make(self, samples: list[tuple[Any, int]], seed: int, last: bool, here: Here) -> list[list[Any]]:
         steps = self.plan.window_steps([length for _, length in samples], seed)
         return [[samples[i][0] for i in step] for step in steps]
 

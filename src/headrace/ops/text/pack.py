@@ -95,13 +95,11 @@ class PackWindows(PackOp, WindowOp[dict[str, Any]]):
 
         return take
 
-    def make(
-        self, samples: list[Document], seed: int, last: bool, refuse: Callable[[int, Exception], None]
-    ) -> list[dict[str, Any]]:
+    def make(self, samples: list[Document], seed: int, last: bool, here: Here) -> list[dict[str, Any]]:
         made = self.packing.window_rows([self.layout.length(one) for one in samples], seed, last)
         rows = []
         for number, pieces in enumerate(made.rows):
-            found = with_same_fields([samples[piece.document] for piece in pieces], refuse)
+            found = with_same_fields([samples[piece.document] for piece in pieces], here)
             rows.append(self.row(pieces, found, made, first=not number))
         return rows
 

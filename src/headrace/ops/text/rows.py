@@ -10,7 +10,7 @@ array of tokens, or a dict of arrays of one length with its tokens under "tokens
 mask of the loss, say) are laid out in the same way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption
+from headrace.op import Here
 from headrace.ops.text.ids import LEAST, MOST, check_ids
 from headrace.plan.packing import Row
 
@@ -162,11 +163,8 @@ def check_same_fields(first: Document, document: Document) -> None:
         )
 
 
-def with_same_fields(
-    documents: Sequence[Document], refuse: Callable[[int, Exception], None]
-) -> Sequence[Document | None]:
-    """The documents of a row, None for one with other fields than the first. `refuse(number, error)` raises, or counts
-    what is left out."""
+def with_same_fields(documents: Sequence[Document], here: Here) -> Sequence[Document | None]:
+    """The documents of a row; None for one with other fields than the first, if it may be left out."""
     if not any(one.fields for one in documents):
         return documents
     found: list[Document | None] = []
@@ -175,7 +173,8 @@ def with_same_fields(
             check_same_fields(documents[0], one)
             found.append(one)
         except BadOption as error:
-            refuse(one.number, error)
+            here.spot.index = None  # that of the sample that was read last
+            here.spot.skip(here, one.number, error)
             found.append(None)
     return found
 

@@ -35,9 +35,8 @@ class WindowOp(Op[Any, list[Out]]):
         goes alone, and not its whole window."""
 
     @abstractmethod
-    def make(self, samples: list[Any], seed: int, last: bool, refuse: Callable[[int, Exception], None]) -> list[Out]:
-        """What becomes of a window; `seed` is its own. `last`: there is none behind it. `refuse(position, error)` is
-        for a sample that does not go with the others: it raises, or counts what is left out."""
+    def make(self, samples: list[Any], seed: int, last: bool, here: Here) -> list[Out]:
+        """What becomes of a window; `seed` is its own. `last`: there is none behind it."""
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -48,7 +47,7 @@ class WindowOp(Op[Any, list[Out]]):
             lists = gather_lists(inner, range(position * size, stop), here, take)
             place.at(here, position)
             seed = key(here.seed, "window", position)
-            return self.make(list(chain.from_iterable(lists)), seed, stop == inner.length, _refusing(here))
+            return self.make(list(chain.from_iterable(lists)), seed, stop == inner.length, here)
 
         return Indexed(-(-inner.length // size), get)
 
@@ -68,7 +67,7 @@ class WindowOp(Op[Any, list[Out]]):
             place.at(here, number)
             # (A stream that ends with a whole window has no last one: to look ahead would be to hold a sample.)
             seed = key(here.seed, "window", number)
-            yield self.make(samples_taken, seed, len(window) < self.window, _refusing(here))
+            yield self.make(samples_taken, seed, len(window) < self.window, here)
             number += 1
 
     @property
@@ -112,11 +111,3 @@ def _taken(samples: list[Any], take: Take, positions: Iterable[int], here: Here)
         except Exception as error:
             here.spot.skip(here, position, error)
     return kept
-
-
-def _refusing(here: Here) -> Callable[[int, Exception], None]:
-    def refuse(position: int, error: Exception) -> None:
-        here.spot.index = None  # that of the sample that was read last
-        here.spot.skip(here, position, error)
-
-    return refuse
