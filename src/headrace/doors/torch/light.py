@@ -60,8 +60,12 @@ def collated(batch: Any, tensor: Callable[[Any], Any], rest: Callable[[Any], Any
         return rest(batch)
     if kind is str or kind is bytes:
         return batch
-    if kind is dict and all(type(sample) is dict and sample.keys() == first.keys() for sample in batch):
-        return {key: collated([sample[key] for sample in batch], tensor, rest) for key in first}
+    if kind is dict:
+        try:
+            fields = {key: [sample[key] for sample in batch] for key in first}
+        except (LookupError, TypeError):
+            return rest(batch)
+        return {key: collated(field, tensor, rest) for key, field in fields.items()}
     named = isinstance(first, tuple) and hasattr(first, "_fields")
     if (kind is tuple or kind is list or named) and {*map(type, batch)} == {kind} and len({*map(len, batch)}) == 1:
         columns = [collated(column, tensor, rest) for column in zip(*batch, strict=True)]
