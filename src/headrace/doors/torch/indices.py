@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
-from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -131,7 +130,10 @@ class Indices(Iterator[Any]):
                     f"the snapshot stands at sample {samples}, but the sampler gives only {found} now"
                 )
         else:
-            passed = list(map(self._length, islice(self._iterator, number)))
+            passed: list[int] = []
+            with suppress(StopIteration):
+                while len(passed) < number:
+                    passed.append(self._length(next(self._iterator)))
             if len(passed) < number:
                 raise SnapshotRefused(
                     f"the snapshot stands at batch {number}, but the sampler gives only {len(passed)} now"

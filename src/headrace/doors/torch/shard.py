@@ -16,6 +16,7 @@ from typing import Any
 from headrace.doors.torch.light import is_torchs
 from headrace.op import Op
 from headrace.ops.order.shuffle import Shuffle
+from headrace.ops.shape.batch import Batch
 from headrace.plan.seed import key
 from headrace.plan.share import Share
 
@@ -51,14 +52,11 @@ class Batched(Op[Any, Any]):
         return self.size is not None and is_torchs(self.collate_fn)
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
-        samples, _ = inputs
-        if self.size is None:
-            yield from map(self.collate_fn, samples)
-            return
-        while batch := list(islice(samples, self.size)):
-            if len(batch) < self.size and self.drop_last:
-                return
-            yield self.collate_fn(batch)
+        samples, here = inputs
+        if self.size is not None:
+            samples = Batch(self.size, self.drop_last).flow(samples, here)
+        for sample in samples:
+            yield self.collate_fn(sample)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

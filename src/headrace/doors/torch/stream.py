@@ -106,14 +106,14 @@ class _Strand(Iterator[Any]):
         here.seed = key(here.seed, "strand", here.strand)
         self._op = op
         self._here = here
-        self._ended: bool = here.note["ended"] if here.note else False
+        note = here.note or {"at": 0, "samples": 0, "ended": False}
+        self._units: int = note["at"]
+        self._position: int = note["samples"]
+        self._ended: bool = note["ended"]
         self._samples: Any = None
         self._worker = Replica(op.crew, here.strand) if op.crew.played else None
         self._dataset = op.crew.dataset if self._worker is None else self._worker.dataset
         self._collate = op.crew.collate_fn if self._worker is None else self._worker.collate_fn
-        self._units: int
-        self._position: int
-        self._units, self._position = (here.note["at"], here.note["samples"]) if here.note else (0, 0)
         self._cost = self._looked = 0.0
         self._last_told = op.single
 
@@ -158,16 +158,15 @@ class _Strand(Iterator[Any]):
                 return Skipped()
         if self._ended:
             raise StopIteration
-        samples: Any = self._samples
         size = self._op.batch_size
         if size is None:
-            sample = next(samples)
+            sample = next(self._samples)
             self._position += 1
             return sample if self._op.single else self._collated(sample)
         batch: list[Any] = []
         while len(batch) < size:
             try:
-                batch.append(next(samples))
+                batch.append(next(self._samples))
             except StopIteration:
                 self._ended = True
                 break
