@@ -282,7 +282,7 @@ class Epoch(Iterator[T], Generic[T]):
 
     def start(self) -> None:
         """Send the first work out now, without waiting for the first batch to be asked for."""
-        self._run.keep_busy()
+        self._run.start()
 
     def wait(self) -> None:
         """Until the next batch is there, without taking it; what is wrong with the workers is raised."""
