@@ -281,8 +281,8 @@ class Epoch(Iterator[T], Generic[T]):
         return self._run.outstanding == 0
 
     def start(self) -> None:
-        """Send the first work out now, without waiting for the first batch to be asked for."""
-        self._run.start()
+        """Send the first work out now. Whether a worker fails at its start is heard with the first batch."""
+        self._run.keep_busy(take=False)
 
     def wait(self) -> None:
         """Until the next batch is there, without taking it; what is wrong with the workers is raised."""

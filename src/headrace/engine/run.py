@@ -157,17 +157,10 @@ class Run:
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Send out as much work as there is room for, and take nothing: a worker that fails is told of by `next`."""
-        self._enter()
-        self._issue()
-        self.workers.flush()
-        self.sound = True
-
-    def keep_busy(self) -> None:
+    def keep_busy(self, take: bool = True) -> None:
         """While the user does something else, workers must not run out of tickets: take replies, send more."""
         self._enter()
-        for reply in self.workers.collect():
+        for reply in self.workers.collect() if take else ():
             self._accept(reply)
         self._issue()
         self.workers.flush()
