@@ -1,5 +1,6 @@
 """Items that the training process lists itself."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,28 @@ def test_workers_get_what_the_consumer_lists_and_a_snapshot_says_how_many(kind: 
         loader.load_state_dict(state)
         assert got + list(loader) == [20, 22, 24, 26, 28, 30]
     assert items.asked[-1] == (1, 2), "of the same epoch, from there on"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_items_that_come_before_their_turn_are_not_worked_on_again(workers: int) -> None:
+    gate = threading.Event()
+
+    def slow_first(number: int) -> int:
+        if number == 0:
+            gate.wait()
+        return number
+
+    pipe = Pipe.listed(range(12)).map(slow_first)
+    with Loader(pipe, workers=2, kind="thread", ordered=False) as loader:
+        samples = iter(loader)
+        early = [next(samples)]
+        gate.set()
+        early += [next(samples), next(samples)]
+        state = loader.state_dict()
+    assert early[0] != 0
+    with Loader(pipe, workers=workers, kind="thread" if workers else None, ordered=False) as loader:
+        loader.load_state_dict(state)
+        assert sorted([*early, *loader]) == list(range(12))
 
 
 def test_batches_filters_and_shuffles_follow_a_list_as_any_source() -> None:
