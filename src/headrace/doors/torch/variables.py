@@ -109,7 +109,7 @@ def _of_fields(fields: dict[str, tuple[Any, object]]) -> Variables:
 
 
 class Content(NamedTuple):
-    """What is in an array, which is the same or another."""
+    """What is in an array or a generator: it is the same, or another."""
 
     read: Callable[[], object]
     restore: Callable[[], object]

@@ -19,13 +19,14 @@ import random
 import sys
 from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from headrace.doors.torch.crew import Crew, seed_others
 from headrace.doors.torch.survey import Survey, is_plain
-from headrace.doors.torch.variables import came
+from headrace.doors.torch.variables import Content, came
 
 GROWTHS = 32
 """How often something may come that was not there: files are opened once."""
@@ -58,16 +59,20 @@ class WorkerWatch:
         """Somebody wanted to know which worker this is."""
         self._carries = False
         self._growths = 0
-        self._bits = _NUMPY.get_bit_generator()
-        self._generators = [(state, state()) for state in (_state_of_random(), _state_of_numpy())]
+        self._states: list[tuple[Callable[[], object], object]] = []
+        self._generators = [
+            Content(_state_of_numpy(), partial(_NUMPY.set_bit_generator, _NUMPY.get_bit_generator())),
+            Content(_state_of_random(), partial(seed_others, crew.base_seed, number)),
+        ]
         self.torch_came()
         self._note(self._survey())
 
     def torch_came(self) -> None:
         """Torch is there, and its generator is seeded."""
-        if "torch" in sys.modules:
+        if (torch := sys.modules.get("torch")) is not None:
             state = _state_of_torch()
-            self._generators.append((state, state()))
+            self._generators.append(Content(state, partial(torch.manual_seed, self._crew.base_seed + self._number)))
+            self._states.append((state, state()))
 
     def _survey(self) -> Survey:
         return Survey(self._crew.dataset, self._crew.collate_fn, trusting=True)
@@ -76,7 +81,7 @@ class WorkerWatch:
         """How everything is now."""
         self._clear = survey.clear
         self._contents = survey.contents
-        self._arrays = [(content.read, content.read()) for content in survey.contents]
+        self._states = [(content.read, content.read()) for content in (*self._generators, *self._contents)]
         self._watched = [(its, dict(its.read())) for its in survey.watched]
         self._still = [(its, dict(its.read())) for its in survey.still]
         self._spaces = [its.read() for its in survey.still]
@@ -104,12 +109,14 @@ class WorkerWatch:
     def _changed(self, own: bool) -> bool:
         if self.asked or not self._clear:
             return True
-        for state, was in (*self._generators, *self._arrays):
+        for state, was in self._states:
             if state() != was:
                 return True
         watched = self._watched
-        if sum(map(len, self._spaces)) != self._names:
+        if self._still and sum(map(len, self._spaces)) != self._names:
             watched = [*watched, *self._still]
+        if not watched:
+            return False
         new: list[Any] = []
         for its, before in watched:
             found = came(before, its.read())
@@ -130,14 +137,9 @@ class WorkerWatch:
     def _refused(self) -> ForOwner:
         """Everything is as it was before the batch."""
         self.asked = False
-        if _NUMPY.get_bit_generator() is not self._bits:
-            _NUMPY.set_bit_generator(self._bits)
-        seed_others(self._crew.base_seed, self._number)
-        if "torch" in sys.modules:
-            sys.modules["torch"].manual_seed(self._crew.base_seed + self._number)
         for its, before in (*self._watched, *self._still):
             its.write(before)
-        for content in self._contents:
+        for content in (*self._generators, *self._contents):
             content.restore()
         self._note(self._survey())
         return ForOwner()
