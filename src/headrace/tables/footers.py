@@ -89,15 +89,19 @@ def _chunks(kind: Any) -> int:
 
 def _look_arrow(path: str) -> Look:
     with open_arrow(path) as file:
-        counts, masked, sizes = [], set(), dict.fromkeys(file.schema.names, 0)
-        for number in range(file.num_record_batches):
-            batch = file.get_batch(number)
-            counts.append(batch.num_rows)
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                sizes[name] += column.nbytes
-                if column.null_count or _hollow(column):
-                    masked.add(name)
-        return Look(file.schema, counts, masked, sizes, 0)
+        return look_through(file.schema, map(file.get_batch, range(file.num_record_batches)))
+
+
+def look_through(schema: Any, batches: Iterable[Any]) -> Look:
+    """What record batches show where there is no footer: each is one unit."""
+    counts, masked, sizes = [], set(), dict.fromkeys(schema.names, 0)
+    for batch in batches:
+        counts.append(batch.num_rows)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            sizes[name] += column.nbytes
+            if column.null_count or _hollow(column):
+                masked.add(name)
+    return Look(schema, counts, masked, sizes, 0)
 
 
 def _hollow(column: Any) -> bool:

@@ -5,6 +5,7 @@ HF Dataset         stretches of its memory-mapped table, if its rows are plain v
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.tables.arrow import unsliced_columns
-from headrace.tables.footers import look_into
+from headrace.tables.footers import look_into, look_through
 from headrace.tables.packages import package
 from headrace.tables.parquet import MEMORY, Stored, from_units
 from headrace.tables.parquet_files import scanned
@@ -46,7 +47,7 @@ def from_dataset(dataset: Any) -> Tabular:
     schema = dataset.schema.remove_metadata()
     pieces: list[Any] = []
     masked: set[str] = set()
-    sizes: dict[str, int] = {}
+    sizes: Counter[str] = Counter()
     weight = 0
     try:
         fragments = list(dataset.get_fragments())
@@ -57,21 +58,14 @@ def from_dataset(dataset: Any) -> Tabular:
     for fragment in fragments:
         if hasattr(fragment, "split_by_row_group"):
             look = look_into(fragment.metadata, fragment.physical_schema)
-            masked |= look.masked
-            weight += look.weight
-            for name, size in look.sizes.items():
-                sizes[name] = sizes.get(name, 0) + size
             pieces += fragment.split_by_row_group()
-            masked |= {
-                name for name in schema.names if name not in look.schema.names and not _partitioned(fragment, name)
-            }
+            masked |= {name for name in schema.names if name not in look.schema.names and not _known(fragment, name)}
         else:
+            look = look_through(schema, scanned(fragment, schema.names, schema=schema))
             pieces.append(fragment)
-            for batch in scanned(fragment, schema.names, schema=schema):
-                for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                    sizes[name] = sizes.get(name, 0) + column.nbytes
-                    if column.null_count:
-                        masked.add(name)
+        masked |= look.masked
+        weight += look.weight
+        sizes.update(look.sizes)
     rows = np.array([piece.count_rows() for piece in pieces], np.int64)
     return from_units(
         Fragments(
@@ -85,7 +79,8 @@ def from_dataset(dataset: Any) -> Tabular:
     )
 
 
-def _partitioned(fragment: Any, name: str) -> bool:
+def _known(fragment: Any, name: str) -> bool:
+    """Whether the folder of a fragment says what is in this column."""
     return name in package("pyarrow.dataset").get_partition_keys(fragment.partition_expression)
 
 

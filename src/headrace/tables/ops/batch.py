@@ -27,32 +27,25 @@ class ColumnBatch(Batch[Any]):
             raise BadPipe(
                 "batches of columns need rows of a table: put batch() right after the frame, shuffle() or select()"
             )
-        position = here.strand * self.size if here.note is None else here.note
-        for number in range(here.emitted, here.emitted + self._count(indexed.length) + 1):
-            stop = min(position + self.size, indexed.length)
-            if stop <= position or (self.drop_last and stop < position + self.size):
-                return
+        first = here.strand * self.size if here.note is None else here.note
+        stop = indexed.length - self.size + 1 if self.drop_last else indexed.length
+        step = here.strands * self.size
+        for number, position in enumerate(range(first, stop, step), here.emitted):
             place.at(here, number)
-            table = self._take(indexed, position, stop)
-            position += here.strands * self.size
-            here.rest(position)
+            table = self._take(indexed, position)
+            here.rest(position + step)
             yield table
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        size, total = self.size, inner.length
+        return Indexed(self._count(inner.length), lambda position: self._take(inner, position * self.size))
 
-        def get(position: int) -> Any:
-            return self._take(inner, position * size, min((position + 1) * size, total))
-
-        return Indexed(self._count(total), get)
-
-    @staticmethod
-    def _take(indexed: Indexed, start: int, stop: int) -> Any:
+    def _take(self, indexed: Indexed, first: int) -> Any:
+        """The table of the batch that begins at this row."""
         import numpy as np
 
         assert indexed.take is not None
-        return indexed.take(np.arange(start, stop, dtype=np.int64), None)
+        return indexed.take(np.arange(first, min(first + self.size, indexed.length), dtype=np.int64), None)
 
 
 @dataclass(frozen=True, slots=True)
