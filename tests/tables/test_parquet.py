@@ -410,6 +410,16 @@ def test_a_pyarrow_dataset_with_its_folders_as_columns(format: str, tmp_path: Pa
     assert len(pipe.filter(pc.field("k") < 10)) == 10
 
 
+def test_a_pyarrow_dataset_of_files_of_several_row_groups(tmp_path: Path) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"k": np.arange(90)}), tmp_path / f"day={day}" / "a.parquet", row_group_size=20)
+    for pipe in (Pipe.of(ds.dataset(tmp_path, partitioning="hive")), Pipe.parquet(tmp_path)):
+        assert [(row["day"], row["k"]) for row in Loader(pipe)] == [(day, k) for day in (1, 2) for k in range(90)]
+        one = pipe.filter(pc.field("day") == 2)  # all rows of a file, by the name of its folder
+        assert [(row["day"], row["k"]) for row in Loader(one)] == [(2, k) for k in range(90)]
+
+
 def test_a_pyarrow_dataset_in_memory_is_a_frame() -> None:
     assert len(Pipe.of(ds.dataset(table(0, 10)))) == 10
 

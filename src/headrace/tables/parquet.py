@@ -23,7 +23,7 @@ from headrace.plan.units import Units, arranged
 from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching, reason
 from headrace.tables.packages import package
-from headrace.tables.source import Pick, RowsDigest, Tabular
+from headrace.tables.source import Pick, Tabular, hashed
 from headrace.tables.table import Table, check_names, renamed
 from headrace.tables.units import UnitTable
 
@@ -109,7 +109,8 @@ class FromUnits(Tabular):
     chosen: Ints | None = field(default=None, repr=False)
     """After an inner join: which of the rows are left, 8 bytes each."""
     opened: Opened = field(default_factory=Opened, repr=False)
-    digest: RowsDigest = field(default_factory=RowsDigest, repr=False)
+    digest: str = field(default="", repr=False)
+    """Of the rows that are left: of how many each unit has, or of which."""
     verb = "files"
 
     def __post_init__(self) -> None:
@@ -144,7 +145,8 @@ class FromUnits(Tabular):
         if self.chosen is not None:
             return self.keep(tuple(outer for _, outer in self.names), lambda table: matching(table, expression))
         both = expression if self.expression is None else self.expression & expression
-        return replace(self, expression=both, counts=self.stored.count(both), opened=Opened())
+        counts = self.stored.count(both)
+        return replace(self, expression=both, counts=counts, digest=hashed(counts), opened=Opened())
 
     def template(self) -> Mapping[str, Column]:
         return self.table().template
@@ -156,7 +158,8 @@ class FromUnits(Tabular):
             kept.append(first + pick(narrow.rows(np.arange(first, stop))))
             first = stop
         found = np.concatenate(kept)
-        return replace(self, chosen=found if self.chosen is None else self.chosen[found], opened=Opened())
+        chosen = found if self.chosen is None else self.chosen[found]
+        return replace(self, chosen=chosen, digest=hashed(chosen), opened=Opened())
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         found = Tabular.index(self, inputs, here)
@@ -213,12 +216,11 @@ class FromUnits(Tabular):
 
     def identity(self) -> tuple[Any, ...]:
         # Paths are left out: files that were moved are still the same. The bytes decide the shuffled order.
-        rows = self._counts() if self.chosen is None else self.chosen
         asked = stable(self.names), "" if self.expression is None else str(self.expression)
-        return (self.stored.format, self.digest.of(rows), arranged(self.units()), *asked)
+        return (self.stored.format, self.digest, arranged(self.units()), *asked)
 
 
 def from_units(stored: Stored, memory: int | None = None) -> FromUnits:
     """All columns of a stored table."""
     names = tuple((name, name) for name in stored.schema().names)
-    return FromUnits(stored, names, MEMORY if memory is None else memory)
+    return FromUnits(stored, names, MEMORY if memory is None else memory, digest=hashed(stored.rows))

@@ -101,7 +101,7 @@ class ParquetFiles(TableFiles):
     format = "parquet"
 
     def count_in(self, unit: int, expression: object) -> int:
-        return int(self._fragment(unit).scanner(filter=expression, schema=self.schema()).count_rows())
+        return counted(self._fragment(unit), expression, self.schema(), int(self.rows[unit]))
 
     def batches(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         if expression is not None:
@@ -139,6 +139,12 @@ def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> 
             f"row group {group} of {path} cannot be read ({error}): write the file anew, or choose other columns than "
             f"{', '.join(columns[:20])} with columns=[...]"
         ) from None
+
+
+def counted(fragment: Any, expression: object, schema: Any, rows: int) -> int:
+    """How many of its `rows` rows an expression keeps of a fragment. Where it keeps all, because of the folder's name,
+    pyarrow counts the rows of the whole file, though the fragment is one row group of it."""
+    return min(rows, int(fragment.scanner(filter=expression, schema=schema).count_rows()))
 
 
 def scanned(fragment: Any, columns: list[str], expression: object = None, **more: object) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Tables as sources: rows by position, and whole columns for many positions at once."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -61,21 +61,9 @@ class Tabular(Source[dict[str, Any]]):
         return True
 
 
-class RowsDigest:
-    """The hash of an array of rows, worked out once: a snapshot asks for it at every step."""
-
-    def __init__(self) -> None:
-        self._rows: Ints | None = None
-        self._found = ""
-
-    def of(self, rows: Ints) -> str:
-        if rows is not self._rows:
-            self._found = blake2b(np.ascontiguousarray(rows).data, digest_size=8).hexdigest()
-            self._rows = rows
-        return self._found
-
-    def __reduce__(self) -> tuple[type["RowsDigest"], tuple[()]]:
-        return RowsDigest, ()
+def hashed(rows: Ints) -> str:
+    """Of an array of rows, worked out when it is made: a snapshot asks for it at every step."""
+    return blake2b(np.ascontiguousarray(rows).data, digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +72,8 @@ class FromTable(Tabular):
 
     table: Table
     chosen: Ints | None = None
-    digest: RowsDigest = field(default_factory=RowsDigest, repr=False)
+    digest: str = field(default="", repr=False)
+    """Of the rows that are chosen."""
     verb = "frame"
 
     def size(self) -> int:
@@ -97,10 +86,10 @@ class FromTable(Tabular):
         return self.table.take(positions if self.chosen is None else self.chosen[positions], names)
 
     def select(self, names: Iterable[str]) -> "FromTable":
-        return FromTable(self.table.select(names), self.chosen)
+        return replace(self, table=self.table.select(names))
 
     def rename(self, new: Mapping[str, str]) -> "FromTable":
-        return FromTable(self.table.rename(new), self.chosen)
+        return replace(self, table=self.table.rename(new))
 
     def where(self, expression: object) -> "FromTable":
         return self.keep(self.table.names, lambda table: matching(table, expression))
@@ -110,7 +99,11 @@ class FromTable(Tabular):
 
     def keep(self, names: tuple[str, ...], pick: Pick) -> "FromTable":
         kept = pick(self.table.select(names))
-        return FromTable(self.table, kept if self.chosen is None else self.chosen[np.isin(self.chosen, kept)])
+        return self.only(kept if self.chosen is None else self.chosen[np.isin(self.chosen, kept)])
+
+    def only(self, chosen: Ints) -> "FromTable":
+        """The same table, and of it these rows."""
+        return replace(self, chosen=chosen, digest=hashed(chosen))
 
     def settle(self) -> None:
         self.table.settle()
@@ -120,5 +113,4 @@ class FromTable(Tabular):
         return f"frame({self.size()} {of}rows, {len(self.table.columns)} columns)"
 
     def identity(self) -> tuple[Any, ...]:
-        rows = self.size() if self.chosen is None else self.digest.of(self.chosen)
-        return ("frame", rows, stable(self.table.names))
+        return ("frame", self.size() if self.chosen is None else self.digest, stable(self.table.names))

@@ -17,7 +17,7 @@ from headrace.tables.arrow import unsliced_columns
 from headrace.tables.footers import look_into, look_through
 from headrace.tables.packages import package
 from headrace.tables.parquet import MEMORY, Stored, from_units
-from headrace.tables.parquet_files import scanned
+from headrace.tables.parquet_files import counted, scanned
 from headrace.tables.source import FromTable, Tabular
 
 STRETCH = 1 << 16
@@ -32,7 +32,7 @@ class Fragments(Stored):
     pieces: tuple[Any, ...]
 
     def count_in(self, unit: int, expression: object) -> int:
-        return int(self.pieces[unit].scanner(filter=expression, schema=self.schema()).count_rows())
+        return counted(self.pieces[unit], expression, self.schema(), int(self.rows[unit]))
 
     def read(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
         yield from scanned(self.pieces[unit], columns, expression, schema=self.schema())
@@ -46,6 +46,7 @@ def from_dataset(dataset: Any) -> Tabular:
     pa = package("pyarrow")
     schema = dataset.schema.remove_metadata()
     pieces: list[Any] = []
+    rows: list[int] = []
     masked: set[str] = set()
     sizes: Counter[str] = Counter()
     weight = 0
@@ -58,19 +59,20 @@ def from_dataset(dataset: Any) -> Tabular:
     for fragment in fragments:
         if hasattr(fragment, "split_by_row_group"):
             look = look_into(fragment.metadata, fragment.physical_schema)
-            pieces += fragment.split_by_row_group()
+            pieces += (parts := fragment.split_by_row_group())
+            rows += [sum(group.num_rows for group in part.row_groups) for part in parts]
             masked |= {name for name in schema.names if name not in look.schema.names and not _known(fragment, name)}
         else:
             look = look_through(schema, scanned(fragment, schema.names, schema=schema))
             pieces.append(fragment)
+            rows.append(sum(look.rows))
         masked |= look.masked
         weight += look.weight
         sizes.update(look.sizes)
-    rows = np.array([piece.count_rows() for piece in pieces], np.int64)
     return from_units(
         Fragments(
             pieces=tuple(pieces),
-            rows=rows,
+            rows=np.array(rows, np.int64),
             masked=frozenset(masked),
             sizes={name: sizes.get(name, 16) for name in schema.names},
             packed=schema.serialize().to_pybytes(),
@@ -115,7 +117,7 @@ def from_hf(dataset: object) -> Tabular | None:
         whole = table_of(table.select(names))
         assert whole is not None
         chosen = None if dataset._indices is None else dataset._indices.column(0).to_numpy().astype(np.int64)
-        return FromTable(whole, chosen)
+        return FromTable(whole) if chosen is None else FromTable(whole).only(chosen)
     if dataset._indices is not None:
         return None
     starts = range(0, table.num_rows, STRETCH)
