@@ -17,6 +17,7 @@ Missing values are a mask over numbers (numpy.ma) and None among objects. The wa
 
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def from_arrow(array: Any, field: Any = None) -> Column:
     return NumpyColumn(found[0], found[1], field)
 
 
-def unsliced(pa: Any, array: Any) -> Any:
+def unsliced(pa: ModuleType, array: Any) -> Any:
     """A copy where lists of one size lie in each other: of a slice of those, pyarrow takes and filters other rows."""
     return pa.concat_arrays([array, array.slice(0, 0)]) if _is_twice_listed(pa, array.type) else array
 
@@ -57,18 +58,18 @@ def unsliced_columns(table: Any) -> Any:
     return table
 
 
-def _is_twice_listed(pa: Any, kind: Any) -> bool:
+def _is_twice_listed(pa: ModuleType, kind: Any) -> bool:
     if pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
         return True
     return any(_is_twice_listed(pa, kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _may_miss(pa: Any, array: Any) -> bool:
+def _may_miss(pa: ModuleType, array: Any) -> bool:
     """Whether values are missing; of what does not count them (unions) it is taken for granted."""
     return bool(array.null_count) or pa.types.is_union(array.type) or pa.types.is_null(array.type)
 
 
-def _one_piece(pa: Any, array: Any) -> Any:
+def _one_piece(pa: ModuleType, array: Any) -> Any:
     if not isinstance(array, pa.ChunkedArray):
         return array
     if array.num_chunks == 1:
@@ -88,7 +89,7 @@ def _one_piece(pa: Any, array: Any) -> Any:
     return whole
 
 
-def _one_dictionary(pa: Any, array: Any) -> Any:
+def _one_dictionary(pa: ModuleType, array: Any) -> Any:
     """The chunks with one dictionary for all; where pyarrow cannot unite them, encoded anew."""
     array = pa.chunked_array([_without_null_entries(pa, chunk) for chunk in array.chunks], array.type)
     try:
@@ -100,7 +101,7 @@ def _one_dictionary(pa: Any, array: Any) -> Any:
         ) from None
 
 
-def _without_null_entries(pa: Any, array: Any) -> Any:
+def _without_null_entries(pa: ModuleType, array: Any) -> Any:
     """A dictionary may hold null as a value: rows that mean it are simply missing."""
     if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
         return array
@@ -113,13 +114,13 @@ def _without_null_entries(pa: Any, array: Any) -> Any:
     return pa.DictionaryArray.from_arrays(indices, kept, ordered=array.type.ordered)
 
 
-def _without_views(pa: Any, array: Any) -> Any:
+def _without_views(pa: ModuleType, array: Any) -> Any:
     """pyarrow cannot take from views of text: inside, the same values lie one after another."""
     kind = _viewless(pa, array.type)
     return array if kind == array.type else array.cast(kind)
 
 
-def _viewless(pa: Any, kind: Any) -> Any:
+def _viewless(pa: ModuleType, kind: Any) -> Any:
     types = pa.types
     if types.is_string_view(kind):
         return pa.large_string()
@@ -137,7 +138,7 @@ def _viewless(pa: Any, kind: Any) -> Any:
     return kind
 
 
-def _large(pa: Any, kind: Any) -> Any:
+def _large(pa: ModuleType, kind: Any) -> Any:
     if pa.types.is_string(kind):
         return pa.large_string()
     if pa.types.is_binary(kind):
@@ -148,7 +149,7 @@ def _large(pa: Any, kind: Any) -> Any:
 # --- to numpy ---------------------------------------------------------------------------------------------------------
 
 
-def _plain(pa: Any, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+def _plain(pa: ModuleType, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
     """The values and the mask, or None if this type has no numpy dtype."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -171,7 +172,7 @@ def _plain(pa: Any, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None]
     return raw.view(dtype), mask
 
 
-def numpy_dtype(pa: Any, kind: Any) -> "np.dtype[Any] | None":
+def numpy_dtype(pa: ModuleType, kind: Any) -> "np.dtype[Any] | None":
     """The dtype of a plain column of this Arrow type."""
     types = pa.types
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
@@ -188,7 +189,7 @@ def numpy_dtype(pa: Any, kind: Any) -> "np.dtype[Any] | None":
     return None
 
 
-def _plain_list(pa: Any, array: Any, size: int) -> tuple[NDArray[Any], None] | None:
+def _plain_list(pa: ModuleType, array: Any, size: int) -> tuple[NDArray[Any], None] | None:
     if array.null_count:
         return None
     # Cut by hand: what flatten() makes of a slice with lists inside is then nobody's question.
@@ -198,7 +199,7 @@ def _plain_list(pa: Any, array: Any, size: int) -> tuple[NDArray[Any], None] | N
     return inner[0].reshape(len(array), size, *inner[0].shape[1:]), None
 
 
-def _plain_extension(pa: Any, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+def _plain_extension(pa: ModuleType, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
     name = array.type.extension_name
     if name == "arrow.bool8":
         values, mask = _plain(pa, array.storage)  # type: ignore[misc]

@@ -12,6 +12,7 @@ What a form cannot hold is refused with the column and its type. Nothing is cast
 
 import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -222,7 +223,7 @@ def _polars(table: Table) -> Any:
     return polars.from_arrow(made)
 
 
-def _in_milliseconds(pa: Any, array: Any) -> bool:
+def _in_milliseconds(pa: ModuleType, array: Any) -> bool:
     """Whether seconds can be counted in milliseconds, which is what polars does without looking."""
     types, kind = pa.types, array.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -240,7 +241,7 @@ def _in_milliseconds(pa: Any, array: Any) -> bool:
     return all(end is None or abs(end) < (1 << 63) // 1000 for end in ends.values())
 
 
-def _in_polars(pa: Any, kind: Any, inside: bool = False) -> bool:
+def _in_polars(pa: ModuleType, kind: Any, inside: bool = False) -> bool:
     """Whether polars has this type: it is asked before, because polars panics where it has not."""
     types = pa.types
     short = "decimal32" in str(kind) or "decimal64" in str(kind)  # which it widens, but not in there:

@@ -13,6 +13,7 @@ What an object is is told by the module of its type: no package is imported to f
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def _check_polars(data: object) -> None:
             )
 
 
-def _holds_objects(polars: Any, dtype: Any) -> bool:
+def _holds_objects(polars: ModuleType, dtype: Any) -> bool:
     inner = [field.dtype for field in getattr(dtype, "fields", ())] or [getattr(dtype, "inner", None)]
     return dtype == polars.Object or any(_holds_objects(polars, part) for part in inner if part is not None)
 

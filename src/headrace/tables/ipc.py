@@ -6,6 +6,7 @@ of Arrow's types are copied by `take`; which are not is said by `stays_behind`.
 
 import struct
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from headrace.tables.column import ArrowColumn
@@ -58,7 +59,7 @@ def stored(memory: memoryview) -> dict[str, Any] | None:
     return {name: _own_dictionary(pa, array) for name, array in read_stream(memory[ALIGN:size]).items()}
 
 
-def _own_dictionary(pa: Any, array: Any) -> Any:
+def _own_dictionary(pa: ModuleType, array: Any) -> Any:
     """What is taken from categories shares their dictionary: it must not lie in lent memory."""
     if not pa.types.is_dictionary(array.type):
         return array
@@ -67,7 +68,7 @@ def _own_dictionary(pa: Any, array: Any) -> Any:
     return pa.DictionaryArray.from_arrays(array.indices, copied, ordered=array.type.ordered)
 
 
-def stays_behind(pa: Any, kind: Any, outermost: bool = True) -> bool:
+def stays_behind(pa: ModuleType, kind: Any, outermost: bool = True) -> bool:
     """Whether what is taken from an array of this type still looks into it: list views, categories inside others."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):

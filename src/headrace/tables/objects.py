@@ -14,6 +14,7 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def exactly(pa: Any, values: Sequence[Any]) -> Any:
+def exactly(pa: ModuleType, values: Sequence[Any]) -> Any:
     """An Arrow array that gives back exactly these objects; ValueError if there is none."""
     array = pa.array(values)
     for row, (given, got) in enumerate(zip(values, array.to_pylist(), strict=True)):

@@ -4,6 +4,7 @@ Nothing is converted on the way. What Arrow has no type for (`datetime64[10us]`,
 kind, which the caller makes into a refusal with the name of the column.
 """
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def _with_nat(column: NumpyColumn) -> NDArray[np.bool_] | None:
     return nat if mask is None else mask | nat
 
 
-def _array(pa: Any, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
+def _array(pa: ModuleType, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
     """An array of this type; a mask of more than one dimension is for the elements."""
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.bool8":
@@ -73,7 +74,7 @@ def _array(pa: Any, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | N
     return pa.Array.from_buffers(kind, len(values), [_valid(pa, mask), pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _narrowed(pa: Any, wide: NDArray[np.int64], mask: NDArray[np.bool_] | None) -> NDArray[np.int32]:
+def _narrowed(pa: ModuleType, wide: NDArray[np.int64], mask: NDArray[np.bool_] | None) -> NDArray[np.int32]:
     """Days and short times of day, which Arrow keeps in 32 bits."""
     values = wide.astype(np.int32)
     if np.any((values != wide) & (True if mask is None else ~mask)):
@@ -81,7 +82,7 @@ def _narrowed(pa: Any, wide: NDArray[np.int64], mask: NDArray[np.bool_] | None) 
     return values
 
 
-def _lists(pa: Any, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
+def _lists(pa: ModuleType, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
     rows, inner = len(values), (len(values) * values.shape[1], *values.shape[2:])
     elements = None if mask is None or mask.ndim == 1 else mask.reshape(inner)
     child = _array(pa, kind.value_type, values.reshape(inner), elements)
@@ -97,11 +98,11 @@ def _stored(kind: Any, values: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(laid).reshape(len(values), kind.storage_type.list_size)
 
 
-def _valid(pa: Any, mask: NDArray[np.bool_] | None) -> Any:
+def _valid(pa: ModuleType, mask: NDArray[np.bool_] | None) -> Any:
     return None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little"))
 
 
-def _inferred(pa: Any, values: NDArray[Any], masked: bool) -> Any:
+def _inferred(pa: ModuleType, values: NDArray[Any], masked: bool) -> Any:
     """The Arrow type of a numpy array."""
     kind = _scalar(pa, values.dtype)
     if values.ndim == 1:
@@ -113,7 +114,7 @@ def _inferred(pa: Any, values: NDArray[Any], masked: bool) -> Any:
     return pa.fixed_shape_tensor(kind, values.shape[1:])
 
 
-def _scalar(pa: Any, dtype: "np.dtype[Any]") -> Any:
+def _scalar(pa: ModuleType, dtype: "np.dtype[Any]") -> Any:
     if dtype.kind in "mM":
         unit, count = np.datetime_data(dtype)
         if unit not in UNITS[dtype.kind] or count != 1:
@@ -130,7 +131,7 @@ def _scalar(pa: Any, dtype: "np.dtype[Any]") -> Any:
     return pa.from_numpy_dtype(dtype)
 
 
-def _objects(pa: Any, column: NumpyColumn) -> Any:
+def _objects(pa: ModuleType, column: NumpyColumn) -> Any:
     values = column.values.tolist() if column.mask is None else np.ma.MaskedArray(column.values, column.mask).tolist()
     if column.field == UNTYPED:
         kinds = sorted({type(v).__name__ for v in values})[:5]

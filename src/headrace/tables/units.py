@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -365,5 +366,5 @@ def _joined(parts: list[Any], field: Any) -> Any:
     return whole.array if isinstance(whole, ArrowColumn) else pa.concat_arrays(parts)
 
 
-def _is_view(pa: Any, kind: Any) -> bool:
+def _is_view(pa: ModuleType, kind: Any) -> bool:
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
