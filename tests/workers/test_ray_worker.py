@@ -17,7 +17,7 @@ from headrace.engine.workers.ray.actors import MOST_TOGETHER, ActorCall, ActorSt
 from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, reply_of
 from headrace.engine.workers.ray.near import KEPT, Nearby, offer
 from headrace.engine.workers.ray.worker import RayWorker
-from headrace.engine.workers.strands import StrandStates
+from headrace.engine.workers.remote import StrandStates
 from headrace.errors import PoisonSample
 from headrace.memory.arena import Arena
 from tests.laws.pipes import Numbers, double, drawn, stream

@@ -75,10 +75,6 @@ class Slot:
             self.fd = -1
 
 
-# One call that maps all pages costs a quarter of meeting them one by one while a batch is written.
-_POPULATE = getattr(mmap, "MAP_POPULATE", 0)
-
-
 class MappedSlot:
     """A slot of somebody else's, mapped here. The descriptor is used up."""
 
@@ -87,7 +83,8 @@ class MappedSlot:
     def __init__(self, fd: int) -> None:
         self.size = os.fstat(fd).st_size
         try:
-            self.map = mmap.mmap(fd, self.size, flags=mmap.MAP_SHARED | _POPULATE)
+            # One call that maps all pages costs a quarter of meeting them one by one while a batch is written.
+            self.map = mmap.mmap(fd, self.size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         finally:
             os.close(fd)
         self.view = memoryview(self.map)

@@ -8,7 +8,6 @@ that is a fifth of the worker's time. What is kept is at most what the worker ha
 import ctypes
 import gc
 import os
-import sys
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """Names of the settings, in malloc.h."""
@@ -20,7 +19,7 @@ FROM_HEAP = 32 << 20
 
 def keep() -> None:
     """Keep freed memory in this process, unless the user has settings of his own, or another C library."""
-    if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+    if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

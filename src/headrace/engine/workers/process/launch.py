@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from collections.abc import Callable
 
 from headrace.engine.policy import Policy
@@ -73,6 +72,6 @@ class WorkerLauncher:
 
 
 def _warn_of_threads() -> None:
-    threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
+    threads = len(os.listdir("/proc/self/task"))
     if threads > 1:
         log.info("fork in a process with %d threads: a lock that one of them holds stays locked in the worker", threads)
