@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.memory.segment import LINUX, open_shared
+from headrace.memory.segment import LINUX, nameless, open_shared
 
 NAME = "headrace-slots"
 MAGIC = b"hrslots2"
@@ -190,13 +190,7 @@ def _data_start(count: int) -> int:
 
 
 def _make(count: int, size: int) -> int:
-    if not LINUX:
-        import tempfile
-
-        fd, path = tempfile.mkstemp(prefix=NAME)
-        os.unlink(path)
-    else:
-        fd = os.memfd_create(NAME, os.MFD_CLOEXEC)
+    fd = nameless(NAME)
     os.ftruncate(fd, _data_start(count) + count * size)
     return fd
 

@@ -43,25 +43,28 @@ LINUX = sys.platform == "linux"
 POPULATE: int = getattr(mmap_names, "MAP_POPULATE", 0)
 
 
+def nameless(name: str) -> int:
+    """A descriptor of memory that can be sealed; elsewhere than on Linux, of a file that is unlinked at once."""
+    if LINUX:
+        return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd, path = tempfile.mkstemp(prefix=name)
+    os.unlink(path)
+    return fd
+
+
 class Draft:
     """A segment while it is written: blocks one after another, never held in memory twice."""
 
     def __init__(self) -> None:
-        if LINUX:
-            writer = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            reader = f"/proc/self/fd/{writer}"
-        else:
-            writer, reader = tempfile.mkstemp(prefix=NAME)
+        writer = nameless(NAME)
         self._file = open(writer, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by finish or discard
         try:
             # A second, read-only description: what is mapped through it can never be made writable.
-            self._reader = os.open(reader, os.O_RDONLY | os.O_CLOEXEC)
+            own = f"/proc/self/fd/{writer}"
+            self._reader = os.open(own, os.O_RDONLY | os.O_CLOEXEC) if LINUX else os.dup(writer)
         except BaseException:
             self._file.close()
             raise
-        finally:
-            if not LINUX:
-                os.unlink(reader)
         self._token = os.urandom(16)
         self._end = self._file.write(bytes(HEADER.size))
 
