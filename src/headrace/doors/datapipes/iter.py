@@ -310,7 +310,7 @@ ZipArchiveLoader = _stream("ZipArchiveLoader", "load_from_zip")
 Zipper = _stream("Zipper", "zip", make=verbs.zip_)
 ZipperLongest = _stream("ZipperLongest", "zip_longest", make=verbs.zip_longest)
 
-__all__ = ["IterDataPipe", *(name for name, thing in globals().items() if getattr(thing, "__module__", "") == MODULE)]
+CLASSES = {name: made for name, made in globals().items() if getattr(made, "__module__", "") == MODULE}
 CLASS_OF.update({
     Batch: Batcher, Column: Mapper, functions.Filter: Filter, functions.Flatmap: FlatMapper, functions.Map: Mapper,
     InBatchShuffle: InBatchShuffler, SetLength: LengthSetter, Shuffle: Shuffler, Unbatch: UnBatcher,

@@ -50,5 +50,5 @@ Shuffler = _table("Shuffler", verbs.shuffle_table, "shuffle", RandomOrder)
 UnZipper = _table("UnZipper", verbs.unzip_table, "unzip")
 Zipper = _table("Zipper", verbs.zip_tables, "zip")
 
-__all__ = ["MapDataPipe", *(name for name, thing in globals().items() if getattr(thing, "__module__", "") == MODULE)]
+CLASSES = {name: made for name, made in globals().items() if getattr(made, "__module__", "") == MODULE}
 put_verb(MapDataPipe, "to_iter_datapipe", MapToIterConverter, verbs.to_iter)
