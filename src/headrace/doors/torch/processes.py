@@ -5,25 +5,18 @@ They can be looked at and waited for. The engine starts, replaces and ends them.
 
 import os
 import select
-from typing import Protocol
 
-
-class Ends(Protocol):
-    """Whoever has started processes, and knows how those ended that have."""
-
-    @property
-    def exits(self) -> dict[int, int | None]: ...
-    def pids(self) -> list[int]: ...
+from headrace.engine.workers.protocol import Workers
 
 
 class ShownProcess:
     """One worker process."""
 
-    __slots__ = ("_ends", "name", "pid")
+    __slots__ = ("_all", "name", "pid")
     daemon = True
 
-    def __init__(self, ends: Ends, number: int, pid: int) -> None:
-        self._ends = ends
+    def __init__(self, workers: Workers, number: int, pid: int) -> None:
+        self._all = workers
         self.name = f"DataLoader worker {number}"
         self.pid = pid
 
@@ -34,7 +27,7 @@ class ShownProcess:
     @property
     def exitcode(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""
-        return self._ends.exits.get(self.pid)
+        return self._all.exits.get(self.pid)
 
     def is_alive(self) -> bool:
         return not self._ended(0)
@@ -45,7 +38,7 @@ class ShownProcess:
 
     def _ended(self, seconds: float | None) -> bool:
         # Nobody else can have this number before the engine has noticed the end.
-        if self.pid in self._ends.exits:
+        if self.pid in self._all.exits:
             return True
         try:
             pidfd = os.pidfd_open(self.pid)
@@ -63,6 +56,6 @@ class ShownProcess:
         return f"<{self.name}, process {self.pid}{'' if code is None else f', ended with {code}'}>"
 
 
-def processes(workers: Ends) -> list[ShownProcess]:
+def processes(workers: Workers) -> list[ShownProcess]:
     """The worker processes there are now."""
     return [ShownProcess(workers, number, pid) for number, pid in enumerate(workers.pids())]
