@@ -26,9 +26,9 @@ class ThreadWorkers(Workers):
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.policy = policy
-        self._in: list[queue.SimpleQueue[Ticket | None]] = []
         self._out: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[tuple[threading.Thread, queue.SimpleQueue[Ticket | None]]] = []
+        """Each with the queue that it reads from."""
         self._running = 0
         self._closed = False
         self._now: dict[int, tuple[int, Task, Ticket]] = {}
@@ -44,8 +44,7 @@ class ThreadWorkers(Workers):
             feeds.append(self._pinned)
         for number, feed in enumerate(feeds):
             thread = threading.Thread(target=self._serve, args=(number, feed), name=f"headrace-{number}", daemon=True)
-            self._in.append(feed)
-            self._threads.append(thread)
+            self._threads.append((thread, feed))
             thread.start()
 
     def _serve(self, number: int, feed: "queue.SimpleQueue[Ticket | None]") -> None:
@@ -114,14 +113,13 @@ class ThreadWorkers(Workers):
             with contextlib.suppress(queue.Empty):  # (A thread may be faster.)
                 while True:
                     feed.get_nowait()  # nobody waits for these any more
-        for feed in self._in:
+        for _, feed in self._threads:
             feed.put(None)
         # A thread cannot be ended from outside: one that is inside a long sample ends after it.
         until = time.monotonic() + 0.5
-        for thread in self._threads:
+        for thread, _ in self._threads:
             if thread is not threading.current_thread():
                 thread.join(timeout=max(0.0, until - time.monotonic()))
         self._threads.clear()
-        self._in.clear()
         self._closed = True
         self._out.put(None)  # for whoever waits in another thread

@@ -266,6 +266,14 @@ def fork(run: Callable[[], None]) -> int:
     return pid
 
 
+def waited(pid: int) -> int | None:
+    """How a child of this process has ended."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return None  # somebody else has waited for it
+
+
 def leave(code: int) -> None:
     """Exit without the clean-up of whatever process this one was forked from, but not without its output."""
     try:

@@ -81,7 +81,4 @@ def _reap(pid: int, children: set[int]) -> int | None:
     if pid not in children:
         return None
     children.discard(pid)
-    try:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except ChildProcessError:
-        return None
+    return child.waited(pid)

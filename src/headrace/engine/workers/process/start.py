@@ -48,13 +48,6 @@ class Started:
         os.close(self.dump)
 
 
-def _waitpid(pid: int) -> int | None:
-    try:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except ChildProcessError:
-        return None  # somebody else has waited for it
-
-
 def pair() -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, theirs):
@@ -125,7 +118,7 @@ def by_fork(
     pid = child.fork(run)
     theirs.close()
     os.close(consumer)
-    return Started(pid, os.pidfd_open(pid), ours, dump, _waitpid)
+    return Started(pid, os.pidfd_open(pid), ours, dump, child.waited)
 
 
 def by_spawn(number: int, shipped: int, handles: Handles) -> Started:
