@@ -34,7 +34,7 @@ from headrace.ranks.detect import warn_if_ranks
 from headrace.ranks.env import job
 from headrace.ranks.mesh import Mesh, as_world
 from headrace.sharing import make, on_ranks, without_sync
-from headrace.sharing.arithmetic import FEW, Sharing, with_passing
+from headrace.sharing.arithmetic import Sharing
 from headrace.tracebacks import brief
 
 if TYPE_CHECKING:
@@ -117,17 +117,13 @@ class Loader(Generic[T]):
             strands=strands,
             divided=self.world.share_ranks > 1,
         )
-        if sharding == "dynamic":
-            program = with_passing(program)
-        elif self.world.share_ranks > 1 and not program.steps_known:
-            program = with_passing(program, FEW)
         self._sharing = make(program, pipe, policy, self.world, ends, sharding, store, sync)
         self._epoch = epoch
         self._epochs = 0
         self._meter = Meter()
         # (Ranks that settle the epoch's course among themselves must not stop to change workers.)
         self._tuner = Tuner(policy) if auto and self.world.share_ranks == 1 and sharding == "static" else None
-        self._pool = Pool(program, policy if self._tuner is None else self._tuner.policy())
+        self._pool = Pool(self.program, policy if self._tuner is None else self._tuner.policy())
         self._current: weakref.ref[Epoch[T]] | None = None
         self._resume: EpochPlace | None = None
         self._left: tuple[int, EpochPlace | None] | None = None

@@ -23,15 +23,15 @@ import numpy as np
 import pytest
 
 from headrace import Loader, Pipe, World, measure
-from headrace.engine.dealing import Dealing
 from headrace.engine.places import RunPlace, plain_epoch_place
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, cut
 from headrace.engine.run import Run
 from headrace.engine.snapshot import snapshot
-from headrace.engine.worlds import in_turns, in_world
 from headrace.observe.meter import Meter
 from headrace.sharing.arithmetic import FEW, with_passing
+from headrace.sharing.dealing import Dealing
+from headrace.sharing.worlds import in_turns, in_world
 from tests.depth import depth
 from tests.engine.scripted import Script, ScriptedWorkers
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe, World
-from headrace.engine.equal_steps import EqualSteps
 from headrace.engine.feeds.positions import Position
 from headrace.engine.places import RunningEpoch, RunPlace, VotedPlace
-from headrace.engine.voting import HANDFUL, StepVotes
 from headrace.errors import BadOption, Closed, RanksDisagree, WorkerStuck
 from headrace.ranks import vote as votes
 from headrace.ranks.vote import Judge, Rows, VoteThread
+from headrace.sharing.equal_steps import EqualSteps
+from headrace.sharing.voting import HANDFUL, StepVotes
 from tests.conftest import RunScript
 from tests.depth import depth
 from tests.laws.pipes import Numbers, odd, stream

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.voting import HANDFUL
+from headrace.sharing.voting import HANDFUL
 from tests import warm
 from tests.conftest import RunScript
 from tests.depth import depth

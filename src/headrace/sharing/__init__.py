@@ -1,8 +1,11 @@
 """Sharing: how the ranks of a job share an epoch, and where the whole of it stands.
 
     arithmetic   settles everything: ranks know their parts and lengths without a word
-    voted        what each rank will have shows only while it runs: ranks vote on how far they go
+    voted        what each rank will have shows only while it runs: ranks vote on how far they go (`voting`: what is
+                 voted on; `equal_steps`: when; `dealing`: how what is left is dealt anew)
     counted      sharding="dynamic": ranks take the next block from a counter, and may take as many as they can
+
+    worlds       a place that was taken in one world, for the ranks of another
 
 A loader asks its sharing to begin an epoch at a place (None: at its start) and gets what its own engine has to do.
 A place is where the job stands, the same on every rank, and loads in another world.
@@ -20,7 +23,7 @@ from headrace.ops.shape.same import FullSync
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT
-from headrace.sharing.arithmetic import Sharing
+from headrace.sharing.arithmetic import FEW, Sharing, with_passing
 
 if TYPE_CHECKING:
     from headrace.ranks.counter import RankStore
@@ -40,6 +43,9 @@ def make(
                 log.warning(said)
     if sharding not in ("static", "dynamic"):
         raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
+    votes = sharding == "static" and world.share_ranks > 1 and not program.steps_known
+    if sharding == "dynamic" or votes:
+        program = with_passing(program, FEW if votes else None)
     if sharding == "dynamic":
         _check_dynamic(program, policy, world, ends, timeout)
         from headrace.sharing.counted import Counted
@@ -47,7 +53,7 @@ def make(
         return Counted(program, pipe, world, ends, seconds, store)
     if store is not None:
         raise BadOption("store= is where ranks share a counter: set sharding='dynamic' with it")
-    if world.share_ranks > 1 and not program.steps_known:
+    if votes:
         from headrace.sharing.voted import Voted
 
         return Voted(program, pipe, world, ends, seconds)

@@ -16,13 +16,13 @@ from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch
 from headrace.engine.plain import Json
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program, Stage
-from headrace.engine.worlds import in_turns, in_world
 from headrace.errors import BadOption, NoLength, SnapshotRefused
 from headrace.op import Each
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import Share, deal
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
+from headrace.sharing.worlds import in_turns, in_world
 
 log = logging.getLogger("headrace")
 

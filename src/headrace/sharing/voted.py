@@ -4,18 +4,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headrace.engine.dealing import Abreast, Dealing
 from headrace.engine.epoch import Epoch, Start
-from headrace.engine.equal_steps import EqualSteps
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
 from headrace.engine.program import Program
-from headrace.engine.voting import StepVotes
-from headrace.engine.worlds import in_turns, shares_in_turns
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Each
 from headrace.ranks.agree import patience
 from headrace.ranks.vote import VoteThread
 from headrace.sharing.arithmetic import Sharing
+from headrace.sharing.dealing import Abreast, Dealing
+from headrace.sharing.equal_steps import EqualSteps
+from headrace.sharing.voting import StepVotes
+from headrace.sharing.worlds import in_turns, shares_in_turns
 
 
 class Voted(Sharing):

@@ -18,35 +18,18 @@ whole job stands, and what is only voted on does not count:
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from headrace.engine.dealing import Abreast, Dealing, job_progress
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
 from headrace.plan.turns import RankProgress
+from headrace.ranks.vote import EpochVotes, PendingVote, Rows
+from headrace.sharing.dealing import Abreast, Dealing, job_progress
 
 HANDFUL = 4
 LONGEST = 500
 """Letters of an error that the other ranks are told."""
 
-Rows = list[list[int]]
-Judge = Callable[[Rows], bool]
 Mask = list[bool] | None
-
-
-class Vote(Protocol):
-    """What all ranks gave, by rank: rows and texts."""
-
-    def wait(self) -> tuple[Rows, list[bytes]]: ...
-
-
-class Votes(Protocol):
-    """The votes of one deal of one epoch. Of what ranks gave, `last` says whether there is nothing more to vote on, and
-    `talk` whether their texts are wanted."""
-
-    def cast(self, row: list[int], text: bytes, last: Judge, talk: Judge) -> Vote: ...
-
-    def again(self) -> "Votes":
-        """Those of the next deal."""
 
 
 class RankVote(NamedTuple):
@@ -103,7 +86,7 @@ class StepVotes:
 
     def __init__(
         self,
-        votes: Votes,
+        votes: EpochVotes,
         share: int,
         at: EpochPlace | None = None,
         dealing: Dealing | Abreast | None = None,
@@ -143,7 +126,7 @@ class StepVotes:
         """Whether the place after each step is wanted, not only that before each handful."""
         return self._dealing is not None
 
-    def cast(self, ready: int, error: Exception | None, before: RunPlace | None, after: list[RunPlace]) -> Vote:
+    def cast(self, ready: int, error: Exception | None, before: RunPlace | None, after: list[RunPlace]) -> PendingVote:
         """Tell the others; where this rank stood before these steps, and will stand after each."""
         dealing = self._dealing
         progress = () if dealing is None else tuple(n for place in after for n in dealing.progress_of(place))
@@ -159,7 +142,7 @@ class StepVotes:
     def _talk(self, rows: Rows) -> bool:
         return self._dealing is None or any(row[1] for row in rows)
 
-    def count(self, vote: Vote) -> Granted:
+    def count(self, vote: PendingVote) -> Granted:
         """Wait for the others. The steps that all can make are those at hand now."""
         numbers, texts = vote.wait()
         settled, before = self._settled, self._steps

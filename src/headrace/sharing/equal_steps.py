@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.engine.places import RunningEpoch, RunPlace
-from headrace.engine.voting import Granted, Mask, StepVotes, Vote
 from headrace.errors import BadPipe, HeadraceError
+from headrace.ranks.vote import PendingVote
+from headrace.sharing.voting import Granted, Mask, StepVotes
 
 log = logging.getLogger("headrace")
 PULLS = 2
@@ -35,7 +36,7 @@ class _Handful:
         self.ready = 0
         self.room = 0
         """Batches that were asked for."""
-        self.vote: Vote | None = None
+        self.vote: PendingVote | None = None
 
 
 class EqualSteps(Iterator[Any]):
