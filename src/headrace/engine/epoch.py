@@ -11,6 +11,7 @@ over is to say that it is received:
 Behind an error about one batch the iterator goes on. Anything else ends it: who goes on asks the loader for a snapshot.
 """
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -379,8 +380,9 @@ class Epoch(Iterator[T], Generic[T]):
                 self._watched.leave()
             self._samples = iter(())
 
-    def __del__(self) -> None:
-        if self._workers is not None:
+    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # (At the end of the interpreter the loader has closed its pool, and what `close` calls may be gone.)
+        if self._workers is not None and not finalizing():
             self.close()
 
 
