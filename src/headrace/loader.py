@@ -198,7 +198,9 @@ class Loader(Generic[T]):
 
     def mask(self) -> list[bool] | None:
         """Of the batch delivered last: which samples are real, where some only fill it (ends="pad" or "repeat")."""
-        return None if (current := self._now()) is None else current.shown_mask(self._sharing.mask)
+        if (current := self._now()) is None:
+            return None
+        return self._sharing.mask(current) if current.handed_over is None else current.handed_over.mask
 
     def agree(self, number: int) -> int:
         """What rank 0 gives (a seed, the number of an epoch), on all ranks: all ask before the same `iter()`."""

@@ -341,10 +341,6 @@ class Epoch(Iterator[T], Generic[T]):
         """Which samples of the batch delivered last are real, where some only fill it."""
         return self._run.mask()
 
-    def shown_mask(self, of: "Callable[[Epoch[T]], list[bool] | None]") -> list[bool] | None:
-        """The mask of the batch that the caller has; `of` tells that of the batch taken last."""
-        return of(self) if self.handed_over is None else self.handed_over.mask
-
     @property
     def closed(self) -> bool:
         """Broken off before the end."""
