@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import SnapshotRefused
-from headrace.tables import digest as digests
+from headrace.tables import lookup
 
 pa: Any = pytest.importorskip("pyarrow")
 pc: Any = pytest.importorskip("pyarrow.compute")
@@ -123,7 +123,7 @@ def a_function_with_quite_a_long_name_so_that_it_is_cut_behind_its_hundredth_let
 
 
 def test_a_large_lookup_is_known_by_its_names_and_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digests, "BYTES", 8)
+    monkeypatch.setattr(lookup, "BYTES", 8)
     pipe = Pipe.of(frame("dict"))
     one, two = (pipe.join(towns("dict", shift), on="town").fingerprint() for shift in (0, 1))
     assert one == two
