@@ -12,6 +12,7 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from functools import cache
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -77,13 +78,18 @@ def seed_globals(k: int) -> None:
     Arrivals.latest = k
     random.seed(k)
     if "numpy" in sys.modules:
-        # numpy loads this submodule on first use only: seeding must not depend on whether that has happened.
-        import numpy.random
-
-        numpy.random.seed(k & 0xFFFF_FFFF)
+        _numpy_seed()(k & 0xFFFF_FFFF)
     torch_generator = _torch_generator()
     if torch_generator is not None:
         torch_generator.manual_seed(k & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+@cache
+def _numpy_seed() -> Callable[[int], None]:
+    # numpy loads this submodule on first use only: seeding must not depend on whether that has happened.
+    import numpy.random
+
+    return numpy.random.seed
 
 
 class Arrivals:

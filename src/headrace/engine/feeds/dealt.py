@@ -21,13 +21,21 @@ class Deal(NamedTuple):
     """How many of its outputs were delivered before the epoch went on here."""
 
 
+class DealtSoFar(NamedTuple):
+    """A mark: where whoever deals stands, and how many outputs of the ticket there are gone."""
+
+    stands: int
+    gone: int
+
+
 class _Divided:
     """A ticket that failed, and is run again sample by sample."""
 
     def __init__(self, ticket: Ticket, parts: list[Ticket], skip: int) -> None:
         self.last = parts[-1]
         self.parts = set(parts)
-        self._before, self._after = ticket.before[0], ticket.after
+        assert isinstance(ticket.before, DealtSoFar)
+        self._before, self._after = ticket.before.stands, ticket.after
         self._skip = skip
         self._gone = 0
 
@@ -35,15 +43,14 @@ class _Divided:
         """The outputs of the next sample."""
         skip = min(block.count, self._skip)
         before, self._gone, self._skip = self._gone, self._gone + block.count - skip, self._skip - skip
-        after = self._after if part is self.last else (self._before, self._gone)
-        return Entry(block, skip, block.count, (self._before, before), after)
+        after = self._after if part is self.last else DealtSoFar(self._before, self._gone)
+        return Entry(block, skip, block.count, DealtSoFar(self._before, before), after)
 
 
 class Dealt(Feed):
     """Tickets from whoever deals; `single`: of samples that do not belong together.
 
-    Its marks are where whoever deals stands, and how many outputs of the ticket there are gone; `place` is what both
-    stand for.
+    `place` is what its marks stand for.
     """
 
     def __init__(
@@ -62,13 +69,13 @@ class Dealt(Feed):
             self.ended = True
             return None
         ticket = Ticket(owner, 0, self._epoch, deal.number, deal.payload)
-        ticket.before, ticket.after = (deal.before, 0), (deal.after, 0)
+        ticket.before, ticket.after = DealtSoFar(deal.before, 0), DealtSoFar(deal.after, 0)
         if deal.skip:
             self._skips[ticket] = deal.skip
         return ticket
 
-    def place(self, mark: tuple[int, int]) -> Place:
-        return self._place(*mark)
+    def at(self, mark: object) -> Place:
+        return self._place(*mark) if isinstance(mark, DealtSoFar) else super().at(mark)
 
     def singly(self, ticket: Ticket) -> list[Ticket]:
         start, stop, extra = ticket.payload

@@ -74,5 +74,5 @@ class Listed(Feed):
         ticket.after = self._number
         return ticket
 
-    def place(self, mark: int) -> Item:
-        return Item(mark)
+    def at(self, mark: object) -> Place:
+        return Item(mark) if isinstance(mark, int) else super().at(mark)

@@ -53,12 +53,9 @@ class Feed(ABC):
         """The next ticket, or None if there is none now."""
 
     def at(self, mark: object) -> Place:
-        """The place that a mark on one of its tickets stands for. (Where an epoch goes on, a place is the first.)"""
-        return mark if isinstance(mark, Place) else self.place(mark)
-
-    @abstractmethod
-    def place(self, mark: Any) -> Place:
-        """The same of a mark that it has made itself."""
+        """The place that a mark on one of its tickets stands for: one that it has made, or a place itself."""
+        assert isinstance(mark, Place)
+        return mark
 
     def entries(self, reply: Reply, block: Block) -> Iterable[Entry]:
         """What can be handed on now that this reply, the next one in order, is there as a block."""

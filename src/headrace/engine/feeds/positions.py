@@ -108,8 +108,8 @@ class Batches(Feed):
         self._step = output
         return 0
 
-    def place(self, mark: int) -> Position:
-        return Position(self.share.delivered(mark))
+    def at(self, mark: object) -> Place:
+        return Position(self.share.delivered(mark)) if isinstance(mark, int) else super().at(mark)
 
     def mask(self, ticket: Ticket) -> list[bool] | None:
         block = self.share.block((ticket.number - self._before) // self.share.ranks)
@@ -117,10 +117,7 @@ class Batches(Feed):
 
 
 class Items(Feed):
-    """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn.
-
-    Its marks are the fields of a `Position`.
-    """
+    """Positions of the head, in blocks that mean nothing but convenience; ranks take single items in turn."""
 
     def __init__(self, block: int, world: World, epoch: int, length: int, start: int, parts: bool = False) -> None:
         self._block = block
@@ -146,8 +143,8 @@ class Items(Feed):
             number = payload[2][0]
         self._at = stop
         ticket = Ticket(owner, 0, self._epoch, number, payload)
-        ticket.before = (start + at * ranks, stop - at, ranks)
-        ticket.after = (start + stop * ranks, 0, 1)
+        ticket.before = Position(start + at * ranks, stop - at, ranks)
+        ticket.after = Position(start + stop * ranks)
         return ticket
 
     def seek(self, output: int) -> int:
@@ -157,18 +154,16 @@ class Items(Feed):
         self._at = max(0, output - (before + output) % self._block)
         return output - self._at
 
-    def place(self, mark: tuple[int, int, int]) -> Position:
-        return Position(*mark)
-
     def singly(self, ticket: Ticket) -> list[Ticket]:
         start, stop, extra = ticket.payload
-        (first, _, ranks), positions = ticket.before, [*range(start, stop), *extra]
+        before, positions = ticket.before, [*range(start, stop), *extra]
+        assert isinstance(before, Position)
         if len(positions) < 2:
             return []
         parts = []
         for number, position in enumerate(positions):
             part = Ticket(ticket.owner, 0, ticket.epoch, position, (position, position + 1, ()))
-            part.before = (first + number * ranks, 1, ranks)
-            part.after = (first + (number + 1) * ranks, 0, 1)
+            part.before = Position(before.position + number * before.ranks, 1, before.ranks)
+            part.after = Position(before.position + (number + 1) * before.ranks)
             parts.append(part)
         return parts

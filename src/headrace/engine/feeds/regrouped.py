@@ -68,7 +68,7 @@ class Regrouped(Place):
 class _Cut(NamedTuple):
     """A mark: a `Regrouped` place, whose source is a mark of the stage before."""
 
-    source: Any
+    source: object
     offset: int
     base: int
     number: int
@@ -196,9 +196,8 @@ class Regroup(Feed):
         ticket.after = self._cut()
         return ticket
 
-    def place(self, mark: _Cut) -> Regrouped:
-        source, *counts = mark
-        return Regrouped(self._source.at(source), *counts)
+    def at(self, mark: object) -> Place:
+        return Regrouped(self._source.at(mark.source), *mark[1:]) if isinstance(mark, _Cut) else super().at(mark)
 
     def _failed(self, owner: Owner | None) -> Ticket:
         """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
@@ -225,6 +224,7 @@ class Regroup(Feed):
         if self._size is not None or len(samples) < 2:
             return []
         before, ranks = ticket.before, self._ranks
+        assert isinstance(before, _Cut)
         parts = []
         for number, (block, i) in enumerate(samples):
             payload = ([(block, i, i + 1)], base + number * stride, stride)

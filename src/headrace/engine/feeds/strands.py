@@ -7,7 +7,7 @@ strands follow each other in turn, one from each, whichever block arrives first:
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Place, Setting
@@ -84,8 +84,12 @@ def _check_state(state: object, node: Pipe[Any]) -> None:
         _check_state(below, source)
 
 
-_Now = tuple[int, list[tuple[Any, int, int, bool]]]
-"""Where all strands stand at one moment: whose turn it is, and of each strand what a `Strand` says."""
+class _Now(NamedTuple):
+    """A mark: where all strands stand at one moment."""
+
+    turn: int
+    strands: list[tuple[Any, int, int, bool]]
+    """Of each what a `Strand` says; states of cursors in other processes are packed."""
 
 
 class Strands(Feed):
@@ -193,10 +197,10 @@ class Strands(Feed):
             (self._states[s], self._numbers[s], self._taken[s], self._over[s] and not self._queues[s])
             for s in range(len(self._queues))
         ]
-        return self._turn % len(saved), saved
+        return _Now(self._turn % len(saved), saved)
 
-    def place(self, mark: _Now) -> InStrands:
-        turn, strands = mark
-        # (The states of cursors in other processes arrive packed, and most are never looked at.)
-        unpacked = [(unpack_state(state) if isinstance(state, bytes) else state, *rest) for state, *rest in strands]
-        return InStrands(turn, tuple(Strand(*strand) for strand in unpacked))
+    def at(self, mark: object) -> Place:
+        if not isinstance(mark, _Now):
+            return super().at(mark)
+        unpacked = ((unpack_state(s) if isinstance(s, bytes) else s, *rest) for s, *rest in mark.strands)
+        return InStrands(mark.turn, tuple(Strand(*strand) for strand in unpacked))

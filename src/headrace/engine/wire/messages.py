@@ -122,8 +122,8 @@ class Ticket:
     seq: int = 0
     order: int = 0
     """Its place among the tickets of its stage in this run."""
-    before: Any = None
-    after: Any = None
+    before: object = None
+    after: object = None
     """Marks of where the epoch stands before and after this ticket; its feed says which places they stand for."""
     error: BaseException | None = None
     """It stands for work that failed in the stage before."""

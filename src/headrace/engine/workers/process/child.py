@@ -163,8 +163,9 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
         if message[0] == STOP:
             return
         assert message[0] == TICKETS
-        for slot, fd in zip([slot for told in message[1] for slot in Lent._make(told).new], fds, strict=True):
-            child.slots[slot] = MappedSlot(fd)
+        if fds:
+            for slot, fd in zip([slot for told in message[1] for slot in Lent._make(told).new], fds, strict=True):
+                child.slots[slot] = MappedSlot(fd)
         child.handle_all(message[1], message[2])
         if not handled:
             # An error must be able to travel even when no more files can be opened, not those of modules either; but
