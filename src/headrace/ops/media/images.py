@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 from typing import Any
 
 from headrace.errors import BadOption
@@ -148,8 +149,8 @@ def _above(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int]
     """
     import numpy as np
 
-    # Rows come in blocks of up to 16, and colours are smoothed over the block's edge: one more block is read.
-    rows = (int(box.top + box.height) // 16 + 2) * 16
+    # (Two rows more: colours are stored for two rows together, and smoothed with their neighbours'.)
+    rows = (ceil((box.top + box.height) / by) + 2) * by
     size_at = _baseline_size(data) if rows < shape[0] * by else None
     if size_at is None:
         pixels = turbo.decode_jpeg(data, colorspace=space, min_height=shape[0], min_width=shape[1])
