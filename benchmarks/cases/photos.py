@@ -29,9 +29,7 @@ CASE = Case(
         Target("JPEG folder, random crops", "samples/s", "images/s", FASTER),
         Target("the same, torch with the same decoder", "samples/s", "images/s", SAME, at_least=1.3),
         Target("the same, of two bare processes", "of bare", "%", at_least=95, ranked=False),
-        Target(
-            "the same, for a second of processor time", "samples per cpu second", "images", ("headrace", "torch_same")
-        ),
+        Target("the same, for a second of processor time", "samples per cpu second", "images", SAME),
         Target("the same, of two bare processes", "of bare per cpu", "%", at_least=95, ranked=False),
     ),
     needs="media",

@@ -74,6 +74,11 @@ class Indexed:
         self.trouble = ""
         """What a loader warns of when its first epoch begins: reading will be far slower than it need be."""
 
+    def every(self, step: int, first: int) -> "Indexed":
+        """Each `step`-th position, from `first` on."""
+        get = self.get
+        return Indexed(len(range(first, self.length, step)), lambda position: get(first + position * step))
+
     def placed_as(self, inner: "Indexed") -> "Indexed":
         """Myself, with what is known of another's positions: each of mine is made from the same one there."""
         self.units, self.parts, self.remark, self.scattered = inner.units, inner.parts, inner.remark, inner.scattered

@@ -2,7 +2,7 @@
 
     Sync    an epoch begins with its first batch
     Async   the next epoch begins when the last batch of this one is handed out (`load_indefinitely`), and the first
-            one when the loader is made (`early_preload`), so that workers never stand still
+            one when the loader is made, whatever `early_preload` says, so that workers never stand still
 
 What the options of the asynchronous modes mean is all here; the loading itself is the Loader's.
 """

@@ -106,9 +106,7 @@ class TurnTap(BranchTap[T]):
         return [(number % self.count, sample)]
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        (inner,) = inputs
-        fetch, first, step = inner.get, self.number, self.count
-        return Indexed(len(range(first, inner.length, step)), lambda position: fetch(first + position * step))
+        return inputs[0].every(self.count, self.number)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return None if inputs[0] is None else len(range(self.number, inputs[0], self.count))
