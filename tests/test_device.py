@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from headrace.device import Ahead, Flight, TorchLane, ahead, mapped, put
+from headrace.device import Ahead, AheadIterator, TorchTransfer, ahead, mapped, put
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -56,11 +56,11 @@ def test_batches_come_in_order_as_tensors() -> None:
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_it_is_depth_batches_ahead_once_it_runs(depth: int) -> None:
     pulled: list[int] = []
-    flight = iter(ahead(batches(20, pulled), "cpu", depth))
-    next(flight)
+    moving = iter(ahead(batches(20, pulled), "cpu", depth))
+    next(moving)
     assert len(pulled) == 1, "the first batch waits for nobody"
     for taken in range(2, 10):
-        next(flight)
+        next(moving)
         assert len(pulled) == taken + depth
 
 
@@ -151,11 +151,11 @@ def test_an_error_is_raised_at_its_place_and_what_follows_still_comes() -> None:
                 raise StopIteration
             return np.array([self.at])
 
-    flight = iter(ahead(Faulty(), "cpu", depth=4))
-    assert [next(flight).item() for _ in range(3)] == [0, 1, 2]
+    moving = iter(ahead(Faulty(), "cpu", depth=4))
+    assert [next(moving).item() for _ in range(3)] == [0, 1, 2]
     with pytest.raises(KeyError, match="three"):
-        next(flight)
-    assert [t.item() for t in flight] == [4, 5]
+        next(moving)
+    assert [t.item() for t in moving] == [4, 5]
 
 
 def test_a_generator_that_fails_ends_there() -> None:
@@ -164,11 +164,11 @@ def test_a_generator_that_fails_ends_there() -> None:
         yield 2
         raise ValueError("no more")
 
-    flight = iter(ahead(faulty(), "cpu", depth=5))
-    assert [next(flight), next(flight)] == [1, 2]
+    moving = iter(ahead(faulty(), "cpu", depth=5))
+    assert [next(moving), next(moving)] == [1, 2]
     with pytest.raises(ValueError, match="no more"):
-        next(flight)
-    assert list(flight) == []
+        next(moving)
+    assert list(moving) == []
 
 
 def test_an_error_in_the_move_has_its_place_too() -> None:
@@ -176,11 +176,11 @@ def test_an_error_in_the_move_has_its_place_too() -> None:
         def to(self, device: Any) -> None:
             raise RuntimeError("cannot move")
 
-    flight = iter(ahead([1, Broken(), 3], "cpu"))
-    assert next(flight) == 1
+    moving = iter(ahead([1, Broken(), 3], "cpu"))
+    assert next(moving) == 1
     with pytest.raises(RuntimeError, match="cannot move"):
-        next(flight)
-    assert next(flight) == 3
+        next(moving)
+    assert next(moving) == 3
 
 
 def test_closing_ends_the_source_and_what_is_in_flight() -> None:
@@ -193,10 +193,10 @@ def test_closing_ends_the_source_and_what_is_in_flight() -> None:
             ended.append(True)
 
     with ahead(source(), "cpu") as feed:
-        flight = iter(feed)
-        assert next(flight) == 0
+        moving = iter(feed)
+        assert next(moving) == 0
     assert ended == [True]
-    assert list(flight) == []
+    assert list(moving) == []
 
 
 def test_the_state_belongs_to_the_batch_at_hand_not_to_the_one_that_was_taken_last() -> None:
@@ -209,8 +209,8 @@ def test_the_state_belongs_to_the_batch_at_hand_not_to_the_one_that_was_taken_la
         everything = [b.tolist() for b in whole]
     for cut in (0, 1, 4, 10):
         with Loader(pipe, seed=3) as loader, ahead(loader, "cpu", depth=3) as feed:
-            flight = iter(feed)
-            front = rows(next(flight) for _ in range(cut))
+            moving = iter(feed)
+            front = rows(next(moving) for _ in range(cut))
             state = json.loads(json.dumps(feed.state_dict()))
         with Loader(pipe, seed=3, workers=1, kind="thread") as other:
             again = ahead(other, "cpu")
@@ -261,11 +261,11 @@ def test_an_interrupt_of_the_user_costs_no_batch() -> None:
             self.count()
             return batch
 
-    flight = Flight(range(9), Interrupted(), 2)
+    moving = AheadIterator(range(9), Interrupted(), 2)
     seen: list[int] = []
     for _ in range(12):
         try:
-            seen.extend(flight)
+            seen.extend(moving)
         except KeyboardInterrupt:
             continue
     assert seen == list(range(9))
@@ -314,9 +314,9 @@ class Streams:
 def test_copies_are_begun_on_a_side_stream_and_the_step_waits_for_its_own_batch_only() -> None:
     streams = Streams()
     # "meta" is a device that is not the CPU and needs no hardware; it has no pinned memory either.
-    lane = TorchLane("meta", lambda device: streams)
+    transfer = TorchTransfer("meta", lambda device: streams)
     feed = Ahead([1, 2, 3, 4], "cpu", depth=1)
-    feed._lane = lane
+    feed._transfer = transfer
     assert list(feed) == [1, 2, 3, 4]
     copied = "on the side stream", "copied"
     assert streams.log == [
@@ -327,11 +327,11 @@ def test_copies_are_begun_on_a_side_stream_and_the_step_waits_for_its_own_batch_
 
 def test_what_was_copied_is_pinned_before_and_marked_after(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = Streams()
-    lane = TorchLane("meta", lambda device: streams)
+    transfer = TorchTransfer("meta", lambda device: streams)
     monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: False)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: (streams.log.append("pinned"), self)[1])  # type: ignore[func-returns-value]
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, s: streams.log.append(f"marked for {s.name}"))
-    moved = lane.finish(*lane.begin({"a": np.ones(2), "b": [torch.ones(3)]}))
+    moved = transfer.finish(*transfer.begin({"a": np.ones(2), "b": [torch.ones(3)]}))
     assert moved["a"].device.type == "meta"
     assert moved["b"][0].device.type == "meta"
     assert streams.log[1:] == [
@@ -340,8 +340,8 @@ def test_what_was_copied_is_pinned_before_and_marked_after(monkeypatch: pytest.M
 
 
 def test_a_device_without_streams_is_served_as_well() -> None:
-    lane = TorchLane("meta", lambda device: SimpleNamespace())
-    assert lane.finish(*lane.begin([1, "a"])) == [1, "a"]
+    transfer = TorchTransfer("meta", lambda device: SimpleNamespace())
+    assert transfer.finish(*transfer.begin([1, "a"])) == [1, "a"]
 
 
 def test_jax_arrays_come_out_where_jax_is_asked_for() -> None:

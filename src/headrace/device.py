@@ -32,8 +32,8 @@ def ahead(batches: Iterable[T], device: object, depth: int = 2) -> "Ahead[T]":
 
 def put(batch: T, device: object) -> T:
     """One batch on `device`."""
-    lane = lane_to(device)
-    return lane.finish(*lane.begin(batch))  # type: ignore[no-any-return]
+    transfer = transfer_to(device)
+    return transfer.finish(*transfer.begin(batch))  # type: ignore[no-any-return]
 
 
 class Ahead(Generic[T]):
@@ -42,27 +42,27 @@ class Ahead(Generic[T]):
     def __init__(self, batches: Iterable[T], device: object, depth: int = 2) -> None:
         check_whole("depth", depth, 1)
         self._batches = batches
-        self._lane = lane_to(device)
+        self._transfer = transfer_to(device)
         self._depth = depth
-        self._flight: Flight[T] | None = None
+        self._iterator: AheadIterator[T] | None = None
 
-    def __iter__(self) -> "Flight[T]":
-        self._flight = Flight(self._batches, self._lane, self._depth)
-        return self._flight
+    def __iter__(self) -> "AheadIterator[T]":
+        self._iterator = AheadIterator(self._batches, self._transfer, self._depth)
+        return self._iterator
 
     def __len__(self) -> int:
         return len(self._batches)  # type: ignore[arg-type]
 
     def state_dict(self) -> Any:
         """Where the batches stand that were handed over."""
-        flight = self._flight
-        if flight is None or flight.ended:
+        iterator = self._iterator
+        if iterator is None or iterator.ended:
             return self._batches.state_dict()  # type: ignore[attr-defined]
-        return flight.state
+        return iterator.state
 
     def mask(self) -> list[bool] | None:
         """Of the batch that was handed over last: which samples are real, where some only fill it (ends="pad")."""
-        return None if self._flight is None else self._flight.handed.mask
+        return None if self._iterator is None else self._iterator.handed.mask
 
     def load_state_dict(self, state: object) -> None:
         """The next `iter()` goes on where the snapshot was taken."""
@@ -71,9 +71,9 @@ class Ahead(Generic[T]):
 
     def close(self) -> None:
         """Forget what is in flight; the loader itself stays open."""
-        if self._flight is not None:
-            self._flight.close()
-            self._flight = None
+        if self._iterator is not None:
+            self._iterator.close()
+            self._iterator = None
 
     def __enter__(self) -> "Ahead[T]":
         return self
@@ -82,18 +82,18 @@ class Ahead(Generic[T]):
         self.close()
 
 
-class Flight(Iterator[T]):
+class AheadIterator(Iterator[T]):
     """One epoch. An interrupt of the user's costs no batch: the next call goes on where this one was."""
 
-    def __init__(self, batches: Iterable[T], lane: "Lane", depth: int, eager: bool = False) -> None:
+    def __init__(self, batches: Iterable[T], transfer: "Transfer", depth: int, eager: bool = False) -> None:
         self._now: Callable[[], Any] = getattr(batches, "state_dict", _nothing)
         self._mask: Callable[[], list[bool] | None] = getattr(batches, "mask", _nothing)
-        self.handed = HandedOver()
+        self.handed = LastDelivered()
         self._source = iter(batches)
-        self._epoch = self._source if isinstance(self._source, HandsOver) else None
-        self._lane = lane
+        self._epoch = self._source if isinstance(self._source, TakenAhead) else None
+        self._transfer = transfer
         self._depth = depth
-        self._line: deque[_Taken] = deque()
+        self._pending: deque[_Pending] = deque()
         self._next: list[Any] = []
         """What was taken from the loader, until its copy is begun."""
         self._exhausted = False
@@ -106,26 +106,26 @@ class Flight(Iterator[T]):
     def __next__(self) -> T:
         # The first batch is handed over as soon as it is there; only then is it worth being ahead.
         self._fill(1 + self._depth if self._begun else 1)
-        if not self._line:
+        if not self._pending:
             self.ended = True
             raise StopIteration
         self._begun = True
-        self.state, self.handed.mask, flying, error = self._line[0]
+        self.state, self.handed.mask, begun, error = self._pending[0]
         try:
             if error is not None:
                 raise error
-            batch: T = self._lane.finish(*flying)
+            batch: T = self._transfer.finish(*begun)
         except Exception:
-            self._line.popleft()
+            self._pending.popleft()
             raise
-        self._line.popleft()
+        self._pending.popleft()
         return batch
 
     def _fill(self, most: int) -> None:
-        line = self._line
+        pending = self._pending
         # An error waits for its turn. Nothing is taken beyond it before: the loader may have ended with it.
-        while len(line) < most and not self._exhausted and (not line or line[-1].error is None):
-            flying: Any = None
+        while len(pending) < most and not self._exhausted and (not pending or pending[-1].error is None):
+            begun: Any = None
             error: Exception | None = None
             try:
                 if not self._next:
@@ -133,11 +133,11 @@ class Flight(Iterator[T]):
                 if self._next[0] is _END:
                     self._exhausted = True
                     return
-                flying = self._lane.begin(self._next[0])
+                begun = self._transfer.begin(self._next[0])
             except Exception as raised:
                 error = raised
             self._next.clear()
-            line.append(_Taken(self._now(), self._mask_of_taken(), flying, error))
+            pending.append(_Pending(self._now(), self._mask_of_taken(), begun, error))
 
     def _mask_of_taken(self) -> list[bool] | None:
         epoch = self._epoch
@@ -150,7 +150,7 @@ class Flight(Iterator[T]):
 
     def close(self) -> None:
         """Forget what is in flight."""
-        self._line.clear()
+        self._pending.clear()
         self._exhausted = True
         close = getattr(self._source, "close", None)
         if close is not None:
@@ -158,26 +158,26 @@ class Flight(Iterator[T]):
         self._source, self._epoch = iter(()), None
 
 
-class _Taken(NamedTuple):
+class _Pending(NamedTuple):
     """A batch that was taken from the loader: what the loader said of itself then, and the copy, or its error."""
 
     state: Any
     mask: list[bool] | None
-    flying: Any
+    begun: Any
     error: Exception | None
 
 
-class HandedOver:
+class LastDelivered:
     """What is known of the batch that was handed over last."""
 
     mask: list[bool] | None = None
 
 
 @runtime_checkable
-class HandsOver(Protocol):
+class TakenAhead(Protocol):
     """An iterator whose loader answers for the batch that was handed over, not for the one that was taken from it."""
 
-    handed_over: HandedOver | None
+    handed_over: LastDelivered | None
 
 
 def _nothing() -> None:
@@ -187,7 +187,7 @@ def _nothing() -> None:
 # --- the two kinds of devices -----------------------------------------------------------------------------------------
 
 
-class Lane(Protocol):
+class Transfer(Protocol):
     """The way to one device."""
 
     def begin(self, batch: object) -> tuple[Any, Any]:
@@ -197,13 +197,13 @@ class Lane(Protocol):
         """The batch, safe to use by what the caller does next."""
 
 
-def lane_to(device: object) -> Lane:
+def transfer_to(device: object) -> Transfer:
     if device == "jax" or type(device).__module__.partition(".")[0] in ("jax", "jaxlib"):
-        return JaxLane(None if device == "jax" else device)
-    return TorchLane(device)
+        return JaxTransfer(None if device == "jax" else device)
+    return TorchTransfer(device)
 
 
-class TorchLane:
+class TorchTransfer:
     """Pins, then copies on a stream of its own; the stream of the training step waits for the copy, not the host."""
 
     def __init__(self, device: Any, modules: Callable[[Any], Any] | None = None) -> None:
@@ -263,7 +263,7 @@ class TorchLane:
         return leaf.to(self._device) if _moves_itself(leaf) else leaf
 
 
-class JaxLane:
+class JaxTransfer:
     """`jax.device_put` returns at once and orders what follows by itself.
 
     Of a sharding over the devices of several processes each has its part of a batch: the parts become one array.

@@ -35,7 +35,7 @@ from headrace.ranks.env import job
 from headrace.ranks.mesh import Mesh, as_world
 from headrace.sharing import make, on_ranks, without_sync
 from headrace.sharing.arithmetic import Sharing
-from headrace.tracebacks import brief
+from headrace.tracebacks import short_errors
 
 if TYPE_CHECKING:
     from headrace.engine.autosave import Autosave
@@ -53,7 +53,7 @@ def dump() -> str:
 class Loader(Generic[T]):
     """Iterates a pipe."""
 
-    @brief
+    @short_errors
     def __init__(
         self,
         pipe: Pipe[T],
@@ -153,7 +153,7 @@ class Loader(Generic[T]):
 
     # --- iterating ----------------------------------------------------------------------------------------------------
 
-    @brief
+    @short_errors
     def __iter__(self) -> "Epoch[T]":
         if self._pool.closed:
             raise Closed("this loader is closed; make a new one")
@@ -259,7 +259,7 @@ class Loader(Generic[T]):
             return (self._sharing.last(current.epoch) if at is None else None) or (current.epoch, at)
         return self._sharing.last(self._began[0]) or self._left or (self._epoch, self._resume)
 
-    @brief
+    @short_errors
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the snapshot was taken."""
         seed, epoch, at = check(state, self.pipe)

@@ -45,7 +45,7 @@ def shortened(error: BaseException) -> BaseException:
     return error
 
 
-def brief(function: Callable[P, R]) -> Callable[P, R]:
+def short_errors(function: Callable[P, R]) -> Callable[P, R]:
     """A function whose errors show its caller and itself, not what it called inside headrace."""
 
     @wraps(function)

@@ -277,7 +277,7 @@ def test_the_figures_name_the_operators() -> None:
         figures = dl.stats()
         assert (figures.epochs, figures.batches, figures.workers) == (2, 80, 2)
         assert "map(" in dl.explain()
-        assert profile(dl.loader, batches=3, seconds=None).anatomy.batches == 3
+        assert profile(dl.loader, batches=3, seconds=None).breakdown.batches == 3
     with DataLoader2(shuffled().map(str)) as dl:
         assert "map(" in dl.explain(), "before the first epoch"
 

@@ -506,7 +506,7 @@ def test_a_loader_can_be_looked_at_as_any_other(made: list[DataLoader]) -> None:
     assert (stats.epochs, stats.batches, stats.workers) == (1, 10, 1)
     assert "Numbers" in loader.explain()
     assert repr(loader.loader) in headrace.dump()
-    assert profile(loader.loader, batches=3, seconds=None).anatomy.batches == 3
+    assert profile(loader.loader, batches=3, seconds=None).breakdown.batches == 3
 
 
 @pytest.mark.parametrize("mode", ["Sync", "Async"])

@@ -236,4 +236,4 @@ def test_a_swift_loader_can_be_looked_at_as_any_other() -> None:
         assert engine.workers == 2
         assert "SwiftLoader(Numbers)" in loader.explain()
         assert repr(loader.loader) in headrace.dump()
-        assert profile(loader.loader, batches=3, seconds=None).anatomy.batches == 3
+        assert profile(loader.loader, batches=3, seconds=None).breakdown.batches == 3

@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.observe.profile import Profile, Watch, profile
-from headrace.observe.profile.anatomy import Anatomy, Hand, TimedPart
+from headrace.observe.profile.breakdown import Breakdown, TimedPart, WorkerLoad
 from headrace.observe.profile.predict import simulate
 from headrace.observe.profile.verdict import judge
 from headrace.pipe.graph import Pipe
@@ -36,7 +36,7 @@ def test_threads_are_profiled_as_well() -> None:
     with Loader(plain(fn=slow_map), workers=2, kind="thread") as loader:
         found = profile(loader, batches=30)
     assert "slow_map" in found.verdict.name
-    assert {hand.number for hand in found.anatomy.hands} == {0, 1}
+    assert {load.number for load in found.breakdown.loads} == {0, 1}
 
 
 def test_every_batch_arrives_as_it_would_without_the_profiler() -> None:
@@ -58,7 +58,7 @@ def test_a_long_training_goes_on_when_enough_was_seen(monkeypatch: pytest.Monkey
         with Watch(loader) as watched:
             assert len(list(watched)) == 10
         assert (len(watched.record.turns), len(watched.record.recorder.spans)) == (5, 5)
-        assert profile(loader, seconds=60).anatomy.batches == 5
+        assert profile(loader, seconds=60).breakdown.batches == 5
 
 
 def test_a_training_loop_of_ones_own_can_be_watched() -> None:
@@ -71,7 +71,7 @@ def test_a_training_loop_of_ones_own_can_be_watched() -> None:
 def test_a_pipe_without_samples_ends_and_says_so() -> None:
     with Loader(Pipe.of(range(0)).batch(4)) as loader:
         found = profile(loader, seconds=1)
-    assert found.anatomy.batches == 0
+    assert found.breakdown.batches == 0
     assert "no rate" in found.text()
     assert found.html().startswith("<!doctype html>")
 
@@ -126,41 +126,43 @@ def test_seconds_in_workers_are_measured_where_they_are_spent() -> None:
 # --- verdicts and forecasts, on paper ---------------------------------------------------------------------------------
 
 
-def anatomy(**changes: Any) -> Anatomy:
+def breakdown(**changes: Any) -> Breakdown:
     parts = (
         TimedPart("work", "map", 0.010, 1), TimedPart("transport", "packing, in workers", 0.001),
         TimedPart("transport", "decoding, in the consumer", 0.0005), TimedPart("step", "the training loop", 0.001),
     )  # fmt: skip
-    hands = tuple(Hand(k, 50, 0.5, 0.010) for k in range(4))
-    plain = Anatomy(
-        batches=200, samples=8, wall=0.003, start=0.1, waited=0.0015, parts=parts, hands=hands, bytes=100.0, workers=4,
+    loads = tuple(WorkerLoad(k, 50, 0.5, 0.010) for k in range(4))
+    plain = Breakdown(
+        batches=200, samples=8, wall=0.003, start=0.1, waited=0.0015, parts=parts, loads=loads, bytes=100.0, workers=4,
         kind="process", busy=1.0,
     )  # fmt: skip
     return replace(plain, **changes)
 
 
 def test_a_loop_that_hardly_waits_sets_the_pace_itself() -> None:
-    assert judge(anatomy()).bound == "loader"
-    assert (judge(anatomy(waited=0.0001)).bound, judge(anatomy(waited=0.0001)).room) == ("consumer", "step")
+    assert judge(breakdown()).bound == "loader"
+    assert (judge(breakdown(waited=0.0001)).bound, judge(breakdown(waited=0.0001)).room) == ("consumer", "step")
 
 
 def test_what_runs_in_one_place_counts_whole() -> None:
     head = (TimedPart("head", "parse", 0.004, 0),)
-    assert judge(anatomy(parts=anatomy().parts + head)).name == "parse", "4 ms in one place, 11 ms among four workers"
-    assert judge(anatomy(parts=anatomy().parts + head, workers=1)).name == "map"
+    assert judge(breakdown(parts=breakdown().parts + head)).name == "parse", (
+        "4 ms in one place, 11 ms among four workers"
+    )
+    assert judge(breakdown(parts=breakdown().parts + head, workers=1)).name == "map"
 
 
 def test_a_worker_is_slow_only_if_it_loses_enough() -> None:
-    fast = tuple(Hand(k, 50, 0.5, 0.010) for k in range(3))
-    assert judge(anatomy(hands=(*fast, Hand(3, 20, 1.0, 0.050)))).name == "worker 3"
-    assert judge(anatomy(hands=(*fast, Hand(3, 40, 0.6, 0.015)))).room == "work"
-    assert judge(anatomy(hands=(*fast, Hand(3, 2, 0.1, 0.050)))).room == "work", "two tickets prove nothing"
+    fast = tuple(WorkerLoad(k, 50, 0.5, 0.010) for k in range(3))
+    assert judge(breakdown(loads=(*fast, WorkerLoad(3, 20, 1.0, 0.050)))).name == "worker 3"
+    assert judge(breakdown(loads=(*fast, WorkerLoad(3, 40, 0.6, 0.015)))).room == "work"
+    assert judge(breakdown(loads=(*fast, WorkerLoad(3, 2, 0.1, 0.050)))).room == "work", "two tickets prove nothing"
 
 
 def test_advice_about_the_way_of_batches_fits_their_size() -> None:
     parts = (TimedPart("transport", "packing, in workers", 0.004), TimedPart("step", "the training loop", 0.001))
-    assert "Make them larger, or use workers=0" in judge(anatomy(parts=parts, bytes=0.0)).advice
-    assert "send uint8" in judge(anatomy(parts=parts, bytes=1e7)).advice
+    assert "Make them larger, or use workers=0" in judge(breakdown(parts=parts, bytes=0.0)).advice
+    assert "send uint8" in judge(breakdown(parts=parts, bytes=1e7)).advice
 
 
 def test_even_work_divides_evenly() -> None:
@@ -184,7 +186,7 @@ def test_computing_is_limited_by_the_cores() -> None:
     found = run("no workers")
     assert found.record.busy is not None
     assert found.record.busy < 0.5, "it sleeps"
-    computing = replace(found.anatomy, busy=1.0)
+    computing = replace(found.breakdown, busy=1.0)
     from headrace.observe.profile.predict import forecast
 
     forecasts, take = forecast(found.record, computing, cores=2)
@@ -192,11 +194,11 @@ def test_computing_is_limited_by_the_cores() -> None:
     assert take.workers <= 2
     walls = {f.workers: f.wall for f in forecasts}
     assert walls[32] == pytest.approx(walls[2], rel=0.1)
-    assert walls[32] > found.anatomy.wall / (2 + len(os.sched_getaffinity(0)))
-    crowded = forecast(found.record, replace(found.anatomy, workers=8, kind="process", busy=0.25), cores=2)[1]
+    assert walls[32] > found.breakdown.wall / (2 + len(os.sched_getaffinity(0)))
+    crowded = forecast(found.record, replace(found.breakdown, workers=8, kind="process", busy=0.25), cores=2)[1]
     assert crowded is not None
     assert crowded.workers <= 2, "eight workers that fill two cores compute, whatever the clock of each says"
-    waiting = forecast(found.record, replace(found.anatomy, busy=0.01), cores=2)[1]
+    waiting = forecast(found.record, replace(found.breakdown, busy=0.01), cores=2)[1]
     assert waiting is not None
     assert waiting.workers > 2, "work that waits for something else needs no core"
 

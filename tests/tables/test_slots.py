@@ -1,4 +1,4 @@
-"""Slots of shared memory: made once for all, whole or not there, and safe against any death."""
+"""A cache in shared memory: made once for all, whole or not there, and safe against any death."""
 
 import os
 import pickle
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.memory.cache import Slots
+from headrace.memory.cache import UnitCache
 from tests.conftest import RunScript
 
 
@@ -33,7 +33,7 @@ def forbidden(memory: memoryview) -> None:
     raise AssertionError("this unit is there already")
 
 
-def work(slots: Slots, seed: int, reads: int = 400) -> None:
+def work(slots: UnitCache, seed: int, reads: int = 400) -> None:
     for unit in np.random.default_rng(seed).integers(0, 9, reads).tolist():
         slots.read(unit, check(unit), maker(unit))
 
@@ -50,7 +50,7 @@ def forked(task: Callable[[], Any]) -> int:
 
 
 def test_a_unit_is_made_once_and_the_one_used_longest_ago_goes_first() -> None:
-    slots = Slots(2, 100)
+    slots = UnitCache(2, 100)
     for unit in (1, 2, 1, 3):
         slots.read(unit, check(unit), maker(unit))
     slots.read(1, check(1), forbidden)
@@ -62,7 +62,7 @@ def test_a_unit_is_made_once_and_the_one_used_longest_ago_goes_first() -> None:
 
 
 def test_processes_and_threads_read_whole_units_only() -> None:
-    slots = Slots(4, 4096)
+    slots = UnitCache(4, 4096)
 
     def two_threads() -> None:
         failed: list[BaseException] = []
@@ -86,13 +86,13 @@ def test_processes_and_threads_read_whole_units_only() -> None:
 
 
 def test_what_one_process_made_another_does_not_make_again() -> None:
-    slots = Slots(4, 4096)
+    slots = UnitCache(4, 4096)
     assert os.waitpid(forked(lambda: slots.read(7, check(7), maker(7))), 0)[1] == 0
     slots.read(7, check(7), forbidden)
 
 
 def test_a_process_killed_while_it_makes_a_unit_leaves_nothing_half_made() -> None:
-    slots = Slots(1, 4096)
+    slots = UnitCache(1, 4096)
     ready, done = os.pipe()
 
     def die(memory: memoryview) -> None:
@@ -110,7 +110,7 @@ def test_a_process_killed_while_it_makes_a_unit_leaves_nothing_half_made() -> No
 
 
 def test_nothing_is_put_out_while_there_is_a_slot_for_each_unit_though_makers_are_killed() -> None:
-    slots = Slots(4, 4096)
+    slots = UnitCache(4, 4096)
     for unit in (0, 1):
         slots.read(unit, check(unit), maker(unit), 1, 1)  # read to its end: it would go first
 
@@ -127,14 +127,14 @@ def test_nothing_is_put_out_while_there_is_a_slot_for_each_unit_though_makers_ar
 
 
 def test_an_error_while_a_unit_is_made_goes_to_who_asked_and_the_slot_stays_usable() -> None:
-    slots = Slots(1, 4096)
+    slots = UnitCache(1, 4096)
     with pytest.raises(AssertionError, match=r"there already"):
         slots.read(3, check(3), forbidden)
     slots.read(3, check(3), maker(3))
 
 
 def test_a_ticket_opens_the_same_slots_in_a_new_interpreter(run_script: RunScript, tmp_path: Any) -> None:
-    slots = Slots(2, 4096)
+    slots = UnitCache(2, 4096)
     slots.read(5, check(5), maker(5))
     (tmp_path / "ticket").write_bytes(pickle.dumps(slots))
     done = run_script(
@@ -150,7 +150,7 @@ def test_a_ticket_opens_the_same_slots_in_a_new_interpreter(run_script: RunScrip
 
 
 def test_slots_that_cannot_be_reached_are_replaced_by_new_ones() -> None:
-    count, size, token = Slots(2, 4096).__reduce__()[1][:3]
+    count, size, token = UnitCache(2, 4096).__reduce__()[1][:3]
     from headrace.memory.cache import _reopened
 
     found = _reopened(count, size, token, 2**22 - 1, 3)
@@ -159,6 +159,6 @@ def test_slots_that_cannot_be_reached_are_replaced_by_new_ones() -> None:
 
 
 def test_descriptors_are_given_back(no_new_fds: Callable[[], None]) -> None:
-    slots = Slots(2, 4096)
+    slots = UnitCache(2, 4096)
     slots.read(1, check(1), maker(1))
     del slots

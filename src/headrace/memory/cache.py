@@ -1,4 +1,4 @@
-"""Slots: memory that several processes fill and read together, a cache whose parts are made once for all of them.
+"""UnitCache: memory that several processes fill and read together, a cache whose parts are made once for all of them.
 
     | magic | token | slots | bytes of a slot | clock |  unit in each slot | last use | what is left |  slot 0 | ...
 
@@ -41,7 +41,7 @@ Use = Callable[[memoryview], None]
 Ints = NDArray[np.int64]
 
 
-class Slots:
+class UnitCache:
     """`count` slots of `size` bytes."""
 
     def __init__(self, count: int, size: int) -> None:
@@ -195,12 +195,12 @@ def _make(count: int, size: int) -> int:
     return fd
 
 
-def _reopened(count: int, size: int, token: bytes, pid: int, number: int) -> Slots:
+def _reopened(count: int, size: int, token: bytes, pid: int, number: int) -> UnitCache:
     """Pickle calls this by name: the same slots in another process, or new ones where those cannot be reached."""
     fd = open_shared(pid, number, NAME, MAGIC + token, os.O_RDWR) if SHARED else None
     if fd is None:
-        return Slots(count, size)  # slots of one's own serve as well, only dearer
-    slots = Slots.__new__(Slots)
+        return UnitCache(count, size)  # slots of one's own serve as well, only dearer
+    slots = UnitCache.__new__(UnitCache)
     slots._setup(fd, count, size, token)
     return slots
 

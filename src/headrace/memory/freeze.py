@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from headrace.memory.layout import hashes_stably, named, stable_hash
-from headrace.memory.segment import Array, Draft, Segment
+from headrace.memory.segment import Array, Segment, SegmentWriter
 
 DEEPEST = 50
 SHORT_TUPLE = 16
@@ -47,25 +47,25 @@ class Refused(Exception):
 
 
 def freeze(obj: object) -> Segment:
-    draft = Draft()
+    writer = SegmentWriter()
     try:
-        freezer = Freezer(draft)
+        freezer = Freezer(writer)
         freezer.column([obj], 0)
-        return draft.finish(freezer.contents)
+        return writer.finish(freezer.contents)
     except Refused as refused:
-        draft.discard()
+        writer.discard()
         raise TypeError(f"{locate(obj, refused.culprit)} {refused}") from None
     except BaseException:
-        draft.discard()
+        writer.discard()
         raise
 
 
 class Freezer:
     """`contents` grows by one entry a column, after those of the columns below it: the root is the last."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, writer: SegmentWriter) -> None:
         self.contents: list[list[Any]] = []
-        self._draft = draft
+        self._writer = writer
 
     def column(self, values: Sequence[Any], depth: int) -> int:
         """Write values of any kinds; the number of their column."""
@@ -113,7 +113,7 @@ class Freezer:
                 if np.iinfo(form).min <= low and high <= np.iinfo(form).max:
                     numbers = numbers.astype(form)
                     break
-        return numbers.dtype.char, self._draft.put(_raw(numbers), numbers.itemsize), len(numbers)
+        return numbers.dtype.char, self._writer.put(_raw(numbers), numbers.itemsize), len(numbers)
 
     def nothing(self, values: Sequence[None], depth: int) -> int:
         return self._add("none")
@@ -144,11 +144,11 @@ class Freezer:
 
     def _blobs(self, kind: str, values: Sequence[Any], encode: Callable[[Any], bytes]) -> int:
         offsets = np.empty(len(values) + 1, np.int64)
-        offsets[0] = self._draft.end
+        offsets[0] = self._writer.end
         for start in range(0, len(values), CHUNK):
             encoded = list(map(encode, values[start : start + CHUNK]))
             offsets[start + 1 : start + 1 + len(encoded)] = np.fromiter(map(len, encoded), np.int64, len(encoded))
-            self._draft.put(b"".join(encoded))
+            self._writer.put(b"".join(encoded))
         return self._add(kind, self._table(offsets.cumsum()))
 
     def lists(self, values: Sequence[list[Any]], depth: int) -> int:
@@ -218,15 +218,15 @@ class Freezer:
 
     def _scalars_of_a_dtype(self, values: Sequence[Any], depth: int) -> int:
         block = np.array(values, values[0].dtype)
-        return self._add("scalar", _described(values[0]), self._draft.put(_raw(block), ALIGN), len(values))
+        return self._add("scalar", _described(values[0]), self._writer.put(_raw(block), ALIGN), len(values))
 
     def arrays(self, values: Sequence[Any], depth: int) -> int:
         return self._split(values, attrgetter("dtype", "ndim"), self._arrays_of_a_dtype, depth)
 
     def _arrays_of_a_dtype(self, values: Sequence[Any], depth: int) -> int:
-        dtype, start = _described(values[0]), self._draft.put(b"", ALIGN)
+        dtype, start = _described(values[0]), self._writer.put(b"", ALIGN)
         for value in values:
-            self._draft.put(_raw(value))
+            self._writer.put(_raw(value))
         return self._add("array", dtype, start, sum(value.size for value in values), *self._shapes(values))
 
     def tensors(self, values: Sequence[Any], depth: int) -> int:
@@ -236,10 +236,10 @@ class Freezer:
         return self._split(values, attrgetter("dtype", "ndim"), self._tensors_of_a_dtype, depth)
 
     def _tensors_of_a_dtype(self, values: Sequence[Any], depth: int) -> int:
-        torch, start = sys.modules["torch"], self._draft.put(b"", ALIGN)
+        torch, start = sys.modules["torch"], self._writer.put(b"", ALIGN)
         for value in values:
             plain = value.resolve_conj().resolve_neg().contiguous()
-            self._draft.put(plain.reshape(-1).view(torch.uint8).numpy() if plain.numel() else b"")
+            self._writer.put(plain.reshape(-1).view(torch.uint8).numpy() if plain.numel() else b"")
         return self._add("tensor", str(values[0].dtype).removeprefix("torch."), start, *self._shapes(values))
 
     def _shapes(self, values: Sequence[Any]) -> tuple[Any, Array | None]:

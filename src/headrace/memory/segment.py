@@ -1,7 +1,7 @@
 """Anonymous memory that is written once, sealed, and then only read.
 
-    Draft  --finish-->  Segment  --ticket-->  (token, places)  --reopen-->  Segment in another process
-    one writer          any number of readers
+    SegmentWriter --finish--> Segment --ticket--> (token, places) --reopen--> Segment in another process
+    one writer                any number of readers
 
     | magic | token | place of the contents |  blocks ...  | contents: JSON, one entry a column |
 
@@ -52,7 +52,7 @@ def nameless(name: str) -> int:
     return fd
 
 
-class Draft:
+class SegmentWriter:
     """A segment while it is written: blocks one after another, never held in memory twice."""
 
     def __init__(self) -> None:

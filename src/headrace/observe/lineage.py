@@ -121,11 +121,11 @@ class Lineage:
         return self._done
 
     def _rerun(self, ticket: Ticket, output: int) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
-        executor, trail = tracing(self.program)
+        executor, spot = tracing(self.program)
         with BorrowedGlobals() if self.program.keyed else nullcontext():
             outputs = executor.run(0, self.epoch, ticket.number, ticket.payload)
         assert self.positions is not None
-        places = {position: tuple(origins) for position, origins in trail.origins(self.program)}
+        places = {position: tuple(origins) for position, origins in spot.origins(self.program)}
         return outputs[output], tuple(places.get(position, ()) for position in self.positions)
 
     def _again(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
@@ -154,30 +154,30 @@ def _start(at: RunPlace | None) -> int | None:
 # --- looking over an executor's shoulder ------------------------------------------------------------------------------
 
 
-def tracing(program: Program) -> tuple[Executor, "Trail"]:
+def tracing(program: Program) -> tuple[Executor, "TracingSpot"]:
     """An executor, and what it visits."""
     executor = Executor(program, seeds=True)
-    trail = Trail()
-    trail.leave_out = executor.spot.leave_out  # what was left out of a row or a window is so again
-    executor.spot = trail
-    executor.header = PositionRecorder(trail)
-    return executor, trail
+    spot = TracingSpot()
+    spot.leave_out = executor.spot.leave_out  # what was left out of a row or a window is so again
+    executor.spot = spot
+    executor.header = PositionRecorder(spot)
+    return executor, spot
 
 
 class PositionRecorder(list[int]):
     """The header of a slot: the position at hand is written here before each sample."""
 
-    def __init__(self, trail: "Trail") -> None:
+    def __init__(self, spot: "TracingSpot") -> None:
         super().__init__((0, 0, 0))
-        self._trail = trail
+        self._spot = spot
 
     def __setitem__(self, index: Any, value: Any) -> None:
         super().__setitem__(index, value)
         if index == 1:
-            self._trail.visits.append((value, []))
+            self._spot.visits.append((value, []))
 
 
-class Trail(Spot):
+class TracingSpot(Spot):
     """A spot that remembers where it has been."""
 
     def __init__(self) -> None:

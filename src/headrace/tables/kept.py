@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.memory.cache import Slots
+from headrace.memory.cache import UnitCache
 from headrace.tables.arrow import width_of
 from headrace.tables.block import is_sound
 from headrace.tables.column import ArrowColumn, Ints
@@ -25,7 +25,7 @@ UNKNOWN = -1
 class KeptUnits:
     """The units of `slots` that this process has met. `width`: bytes of a record; `texts`: columns that are text."""
 
-    def __init__(self, slots: Slots, units: int, width: int, texts: Mapping[str, ArrowColumn]) -> None:
+    def __init__(self, slots: UnitCache, units: int, width: int, texts: Mapping[str, ArrowColumn]) -> None:
         self._slots = slots
         self._width = width
         self._records = slots.windows(np.dtype(f"V{width}")) if width else None
@@ -61,7 +61,7 @@ class KeptUnits:
 class _TextPlaces:
     """Where the parts of a column of text lie, for each unit: addresses in the memory of the slots."""
 
-    def __init__(self, slots: Slots, units: int, kind: Any) -> None:
+    def __init__(self, slots: UnitCache, units: int, kind: Any) -> None:
         self._slots = slots
         self._kind = kind
         self._offset = offset = np.dtype(f"i{width_of(kind)}")

@@ -17,7 +17,7 @@ import numpy as np
 
 from headrace.brief import stable
 from headrace.errors import BadOption, BadPipe
-from headrace.memory.cache import Slots
+from headrace.memory.cache import UnitCache
 from headrace.op import Here, Indexed
 from headrace.plan.units import Units, arranged
 from headrace.tables.column import Column, Ints
@@ -85,7 +85,7 @@ class Stored:
 class Opened:
     """The table of units as this process has it; what travels is the shared memory, and what was measured."""
 
-    def __init__(self, slots: Slots | None = None, text_sizes: tuple[int, int] | None = None) -> None:
+    def __init__(self, slots: UnitCache | None = None, text_sizes: tuple[int, int] | None = None) -> None:
         self.table: UnitTable | None = None
         self.slots = slots
         self.text_sizes = text_sizes

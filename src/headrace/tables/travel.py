@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.memory.segment import LINUX, Draft, Segment, reopen
+from headrace.memory.segment import LINUX, Segment, SegmentWriter, reopen
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, packed_field
 from headrace.tables.ipc import ALIGN, read_stream, write_stream
 from headrace.tables.packages import package
@@ -47,35 +47,35 @@ def _ship(table: Table) -> tuple[Segment | None, Any, dict[str, Any]]:
             plain[name] = column
     if not LINUX or not (plain or arrow):
         return None, None, rest | arrow
-    draft = Draft()
+    writer = SegmentWriter()
     try:
-        layout = (_write_records(draft, table, plain), _write_arrow(draft, arrow))
-        return draft.finish([]), layout, rest
+        layout = (_write_records(writer, table, plain), _write_arrow(writer, arrow))
+        return writer.finish([]), layout, rest
     except BaseException:
-        draft.discard()
+        writer.discard()
         raise
 
 
-def _write_records(draft: Draft, table: Table, columns: dict[str, NumpyColumn]) -> Any:
+def _write_records(writer: SegmentWriter, table: Table, columns: dict[str, NumpyColumn]) -> Any:
     if not columns:
         return None
     layout = RecordLayout(columns)
-    start = draft.put(b"", ALIGN)
+    start = writer.put(b"", ALIGN)
     for first in range(0, table.length, layout.step):
         part = {name: column.slice(first, first + layout.step) for name, column in columns.items()}
         records = np.empty(min(layout.step, table.length - first), layout.dtype)
         layout.fill(records, part)
-        draft.put(records.view(np.uint8).data)
+        writer.put(records.view(np.uint8).data)
     return start, layout
 
 
-def _write_arrow(draft: Draft, columns: dict[str, ArrowColumn]) -> Any:
+def _write_arrow(writer: SegmentWriter, columns: dict[str, ArrowColumn]) -> Any:
     if not columns:
         return None
     sink = package("pyarrow").BufferOutputStream()
     write_stream(sink, columns)
     data = sink.getvalue()
-    return draft.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype, c.may_miss) for n, c in columns.items()}
+    return writer.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype, c.may_miss) for n, c in columns.items()}
 
 
 def _mapped(values: NDArray[Any]) -> tuple[Any, ...] | None:

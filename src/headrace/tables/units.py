@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadPipe
-from headrace.memory.cache import Slots
+from headrace.memory.cache import UnitCache
 from headrace.tables.arrow import from_arrow, is_text
 from headrace.tables.cache import Cache
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
@@ -56,7 +56,7 @@ class UnitTable:
         read: Batches,
         memory: int,
         text_bytes: Callable[[tuple[str, ...]], int],
-        slots: Slots | None = None,
+        slots: UnitCache | None = None,
         together: bool = False,
         text_sizes: tuple[int, int] | None = None,
     ) -> None:
@@ -97,7 +97,7 @@ class UnitTable:
             found.append(size)
         return found[0], found[1]
 
-    def _divide(self, memory: int, slots: Slots | None) -> None:
+    def _divide(self, memory: int, slots: UnitCache | None) -> None:
         """How many units the memory has room for, and what a slot is made of."""
         number, rows, count = self.layout.dtype.itemsize, max(1, self.largest), len(self.ends)
         shared, own = self.text_sizes
@@ -109,7 +109,7 @@ class UnitTable:
         self._own_memory = memory * own // max(1, self.row_bytes)
         # While a unit is read it is there twice.
         fits = (memory - self._own_memory) // size - 1 if size else count
-        self.slots = slots if slots is not None else Slots(max(1, min(fits, count)), max(1, size))
+        self.slots = slots if slots is not None else UnitCache(max(1, min(fits, count)), max(1, size))
         fits = min(fits, self._own_memory // (rows * own) if own else count)
         self.hold = count if fits >= count else max(1, fits * 4 // 5)
         """Units that may stand open at a time: some slots are for those that come and go."""

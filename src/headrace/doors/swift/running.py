@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from headrace.device import Flight, lane_to
+from headrace.device import AheadIterator, transfer_to
 from headrace.doors.swift import figures
 from headrace.doors.swift.figures import Figures
 from headrace.doors.swift.log import Log
@@ -52,7 +52,7 @@ class Running:
             self._closing.callback(self.loader.close)
             self._threads = self._decode_threads()
             self._device, self._to_device = device, to_device
-            self._lane = None if device is None or to_device is not None else lane_to(device)
+            self._transfer = None if device is None or to_device is not None else transfer_to(device)
             self._stream: Epoch[Packet] | None = None
             self.begin(epoch)
         except BaseException:
@@ -116,9 +116,9 @@ class Running:
         batches: Iterator[Any] = Received(self)
         if self.options.batch_decoder is not None:
             decoding = BatchStep(self._begin_decoding, lambda result, _: self._counted(figures.DECODE, *result()))
-            batches = Flight(batches, decoding, self.options.decode_threads, eager=True)
+            batches = AheadIterator(batches, decoding, self.options.decode_threads, eager=True)
         if self._device is not None:
-            batches = Flight(batches, self._moving(), self.options.max_nb_batch_on_device, eager=True)
+            batches = AheadIterator(batches, self._moving(), self.options.max_nb_batch_on_device, eager=True)
         return batches
 
     def _begin_decoding(self, packed: object) -> tuple[Callable[[], tuple[float, Any]], None]:
@@ -128,9 +128,11 @@ class Running:
         return lambda: decoded, None
 
     def _moving(self) -> "BatchStep":
-        lane, to_device = self._lane, self._to_device
-        if lane is not None:
-            return BatchStep(lambda batch: self._counted(figures.TRANSFER, *_timed(lane.begin, batch)), lane.finish)
+        transfer, to_device = self._transfer, self._to_device
+        if transfer is not None:
+            return BatchStep(
+                lambda batch: self._counted(figures.TRANSFER, *_timed(transfer.begin, batch)), transfer.finish
+            )
         assert to_device is not None
         return BatchStep(
             lambda batch: (self._counted(figures.TRANSFER, *_timed(to_device, batch, self._device)), None),
@@ -209,7 +211,7 @@ class Received(Iterator[Any]):
 
 
 class BatchStep(NamedTuple):
-    """A step on a batch's way that is begun before its result is asked for: a lane of `Flight`."""
+    """A step on a batch's way that is begun before its result is asked for: a transfer of `AheadIterator`."""
 
     begin: Callable[[Any], tuple[Any, Any]]
     finish: Callable[[Any, Any], Any]

@@ -15,14 +15,14 @@ from typing import Any
 from headrace.engine.tuning import available
 from headrace.loader import Loader
 from headrace.observe.html import page
-from headrace.observe.profile.anatomy import Anatomy, dissect
+from headrace.observe.profile.breakdown import Breakdown, break_down
 from headrace.observe.profile.predict import Forecast, forecast
 from headrace.observe.profile.trace import events
 from headrace.observe.profile.verdict import Verdict, judge
 from headrace.observe.profile.watch import Record, Watch, run
 from headrace.observe.units import count, duration, size
 
-__all__ = ["Anatomy", "Forecast", "Profile", "Record", "Verdict", "Watch", "profile"]
+__all__ = ["Breakdown", "Forecast", "Profile", "Record", "Verdict", "Watch", "profile"]
 
 
 def profile(
@@ -43,35 +43,35 @@ class Profile:
     record: Record
 
     @cached_property
-    def anatomy(self) -> Anatomy:
-        return dissect(self.record)
+    def breakdown(self) -> Breakdown:
+        return break_down(self.record)
 
     @cached_property
     def verdict(self) -> Verdict:
-        return judge(self.anatomy)
+        return judge(self.breakdown)
 
     @cached_property
     def forecasts(self) -> tuple[list[Forecast], Forecast | None]:
-        return forecast(self.record, self.anatomy)
+        return forecast(self.record, self.breakdown)
 
     def data(self) -> dict[str, Any]:
         """All of it as plain data."""
-        anatomy = self.anatomy
+        breakdown = self.breakdown
         found, take = self.forecasts
         return {
             "pipe": repr(self.record.program.pipe),
-            "workers": anatomy.workers,
-            "kind": anatomy.kind,
-            "batches": anatomy.batches,
-            "batches/s": 1 / anatomy.wall if anatomy.wall else 0.0,
-            "samples/s": anatomy.samples / anatomy.wall if anatomy.wall else 0.0,
-            "waiting": anatomy.waiting,
-            "start-up": anatomy.start,
-            "bytes a batch": anatomy.bytes,
+            "workers": breakdown.workers,
+            "kind": breakdown.kind,
+            "batches": breakdown.batches,
+            "batches/s": 1 / breakdown.wall if breakdown.wall else 0.0,
+            "samples/s": breakdown.samples / breakdown.wall if breakdown.wall else 0.0,
+            "waiting": breakdown.waiting,
+            "start-up": breakdown.start,
+            "bytes a batch": breakdown.bytes,
             "workers replaced": self.record.retries,
             "verdict": asdict(self.verdict),
-            "seconds a batch": [asdict(part) for part in anatomy.parts],
-            "workers seen": [asdict(hand) for hand in anatomy.hands],
+            "seconds a batch": [asdict(part) for part in breakdown.parts],
+            "workers seen": [asdict(load) for load in breakdown.loads],
             "cores": available(),
             "forecast": [asdict(f) for f in found],
             "recommended": asdict(take) if take is not None else None,
@@ -79,17 +79,17 @@ class Profile:
 
     def text(self) -> str:
         """A few lines for a terminal."""
-        anatomy = self.anatomy
+        breakdown = self.breakdown
         lines = [
             self.verdict.text(),
             "",
-            f"{count(anatomy.batches)} batches, {_rate(anatomy)}, the training loop waits {anatomy.waiting:.0%} of "
-            f"the time; the first batch came after {duration(anatomy.start)}",
-            f"workers={anatomy.workers} ({anatomy.kind}), {size(anatomy.bytes)} a batch",
+            f"{count(breakdown.batches)} batches, {_rate(breakdown)}, the training loop waits {breakdown.waiting:.0%} "
+            f"of the time; the first batch came after {duration(breakdown.start)}",
+            f"workers={breakdown.workers} ({breakdown.kind}), {size(breakdown.bytes)} a batch",
             "",
             "a batch takes",
         ]
-        parts = sorted(anatomy.parts, key=lambda part: -part.seconds)
+        parts = sorted(breakdown.parts, key=lambda part: -part.seconds)
         lines += [f"  {duration(part.seconds):>9}  {part.room:10}{part.name}" for part in parts]
         lines += ["", *self._advice()]
         return "\n".join(lines)
@@ -100,7 +100,7 @@ class Profile:
             return []
         cores = available()
         lines = [f"so many workers would give, at best, on this machine ({cores} core{'s' * (cores > 1)})"]
-        now = self.anatomy.wall
+        now = self.breakdown.wall
         for f in found:
             mark = "  <- enough" if f is take else ""
             lines.append(f"  workers={f.workers:<3} window={f.window:<4} {now / f.wall:5.2f}x of now{mark}")
@@ -108,14 +108,14 @@ class Profile:
 
     def html(self) -> str:
         """One page that needs nothing else."""
-        return page(self.data(), pictures(self.record, self.anatomy))
+        return page(self.data(), pictures(self.record, self.breakdown))
 
     def trace(self) -> dict[str, Any]:
         """For ui.perfetto.dev or chrome://tracing."""
         return events(self.record)
 
 
-def pictures(record: Record, anatomy: Anatomy) -> dict[str, Any]:
+def pictures(record: Record, breakdown: Breakdown) -> dict[str, Any]:
     """What the page draws, in seconds from the first event."""
     origin = record.began
     return {
@@ -126,13 +126,13 @@ def pictures(record: Record, anatomy: Anatomy) -> dict[str, Any]:
             (turn.asked - origin, turn.waited, turn.got - origin, over - origin) for turn, over in record.steps()
         ],
         "levels": [(level.when - origin, level.bytes, level.slots, level.waiting) for level in record.levels],
-        "parts": [(part.room, part.name, part.seconds) for part in anatomy.parts],
+        "parts": [(part.room, part.name, part.seconds) for part in breakdown.parts],
         "end": record.ended - origin,
     }
 
 
-def _rate(anatomy: Anatomy) -> str:
-    if not anatomy.wall:
+def _rate(breakdown: Breakdown) -> str:
+    if not breakdown.wall:
         return "no rate"
-    rate = f"{1 / anatomy.wall:.1f} batches/s"
-    return rate if anatomy.samples == 1 else f"{rate} ({anatomy.samples / anatomy.wall:.0f} samples/s)"
+    rate = f"{1 / breakdown.wall:.1f} batches/s"
+    return rate if breakdown.samples == 1 else f"{rate} ({breakdown.samples / breakdown.wall:.0f} samples/s)"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from headrace.engine.tuning import available
-from headrace.observe.profile.anatomy import Anatomy, warm
+from headrace.observe.profile.breakdown import Breakdown, warm
 from headrace.observe.profile.watch import Record
 
 TICKETS = 2000
@@ -31,26 +31,26 @@ class Forecast:
     """Seconds per batch."""
 
 
-def forecast(record: Record, anatomy: Anatomy, cores: int | None = None) -> tuple[list[Forecast], Forecast | None]:
+def forecast(record: Record, breakdown: Breakdown, cores: int | None = None) -> tuple[list[Forecast], Forecast | None]:
     """Forecasts for several numbers of workers, and the one to take: None when there is nothing to go by."""
-    work = _durations(record, anatomy)
+    work = _durations(record, breakdown)
     if not work:
         return [], None
-    head = anatomy.total("head")
-    consumer = sum(p.seconds for p in anatomy.parts if p.room in ("tail", "step") or p.name.endswith("consumer"))
+    head = breakdown.total("head")
+    consumer = sum(p.seconds for p in breakdown.parts if p.room in ("tail", "step") or p.name.endswith("consumer"))
     cores = cores or available()
-    busy = 1.0 if anatomy.busy is None else anatomy.busy
+    busy = 1.0 if breakdown.busy is None else breakdown.busy
     mean = sum(work) / len(work)
     # All that computes shares the cores, whoever asks for it.
     floor = (busy * (mean + head) + consumer) / cores
-    now = max(1, anatomy.workers)
+    now = max(1, breakdown.workers)
     pairs = sorted([(workers, 8 * workers) for workers in {*COUNTS, now}] + [(now, 32 * now)])
     on_paper = {pair: max(simulate(work, *pair, consumer, head), floor) for pair in pairs}
     if on_paper[now, 32 * now] > GOOD * on_paper[now, 8 * now]:
         del on_paper[now, 32 * now]  # a wider window gives nothing: not worth a line
     # The same rules, applied to how it is run now, say how far paper and truth are apart.
-    usual = mean + head + consumer if anatomy.kind == "inline" else on_paper[now, 8 * now]
-    found = [Forecast(*pair, wall * anatomy.wall / usual) for pair, wall in on_paper.items()]
+    usual = mean + head + consumer if breakdown.kind == "inline" else on_paper[now, 8 * now]
+    found = [Forecast(*pair, wall * breakdown.wall / usual) for pair, wall in on_paper.items()]
     # Workers that fill the cores wait for each other, not for a disk: whatever part of the time they compute.
     filled = busy * now >= FILLED * cores
     most = cores if filled or not busy else max(cores, int(cores / busy))
@@ -76,12 +76,12 @@ def simulate(work: Sequence[float], workers: int, window: int, consumer: float, 
     return (delivered[-1] - delivered[first]) / (len(work) - 1 - first) if len(work) > first + 1 else delivered[-1]
 
 
-def _durations(record: Record, anatomy: Anatomy) -> list[float]:
+def _durations(record: Record, breakdown: Breakdown) -> list[float]:
     """What each batch costs workers: as uneven as the tickets of the costliest stage, with the others' share."""
     stages = [warm([s for s in record.recorder.spans if s.stage == n]) for n in record.recorder.answered]
     spans = max(([s.ended - s.began for s in stage] for stage in stages), key=sum, default=[])
     parallel = sum(
-        p.seconds for p in anatomy.parts if p.room == "work" or (p.room == "transport" and p.name.endswith("workers"))
+        p.seconds for p in breakdown.parts if p.room == "work" or (p.room == "transport" and p.name.endswith("workers"))
     )
     if not spans or parallel <= 0:
         return []

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from headrace.observe.profile.anatomy import Anatomy, Hand, TimedPart
+from headrace.observe.profile.breakdown import Breakdown, TimedPart, WorkerLoad
 
 WAITING = 0.15
 """A training loop that waits for less of its time than this sets the pace itself."""
@@ -31,41 +31,41 @@ class Verdict:
         return f"{who} sets the pace: {self.name} ({self.share:.0%} of its time). {self.advice}"
 
 
-def judge(anatomy: Anatomy) -> Verdict:
-    if anatomy.kind == "inline":
-        return _largest(anatomy, list(anatomy.parts), None)
-    if anatomy.waiting < WAITING:
-        return _largest(anatomy, [p for p in anatomy.parts if _in_consumer(p)], "consumer")
-    slow = _slow_worker(anatomy.hands)
+def judge(breakdown: Breakdown) -> Verdict:
+    if breakdown.kind == "inline":
+        return _largest(breakdown, list(breakdown.parts), None)
+    if breakdown.waiting < WAITING:
+        return _largest(breakdown, [p for p in breakdown.parts if _in_consumer(p)], "consumer")
+    slow = _slow_worker(breakdown.loads)
     if slow is not None:
         return slow
-    head = [part for part in anatomy.parts if part.room == "head"]
-    work = [part for part in anatomy.parts if part.room in ("work", "transport") and not _in_consumer(part)]
+    head = [part for part in breakdown.parts if part.room == "head"]
+    work = [part for part in breakdown.parts if part.room in ("work", "transport") and not _in_consumer(part)]
     # What runs in one place counts whole; what is divided counts for what one worker has of it.
-    if sum(p.seconds for p in head) >= sum(p.seconds for p in work) / max(1, anatomy.workers):
-        return _largest(anatomy, head, "loader")
-    return _largest(anatomy, work, "loader")
+    if sum(p.seconds for p in head) >= sum(p.seconds for p in work) / max(1, breakdown.workers):
+        return _largest(breakdown, head, "loader")
+    return _largest(breakdown, work, "loader")
 
 
 def _in_consumer(part: TimedPart) -> bool:
     return part.room in ("tail", "step") or part.name.endswith("in the consumer")
 
 
-def _largest(anatomy: Anatomy, parts: list[TimedPart], bound: str | None) -> Verdict:
+def _largest(breakdown: Breakdown, parts: list[TimedPart], bound: str | None) -> Verdict:
     total = sum(part.seconds for part in parts)
     worst = max(parts, key=lambda part: part.seconds)
     side = bound or ("consumer" if worst.room in ("step", "tail") else "loader")
-    return Verdict(side, worst.room, worst.name, worst.seconds / total if total else 0.0, _advice(worst, anatomy))
+    return Verdict(side, worst.room, worst.name, worst.seconds / total if total else 0.0, _advice(worst, breakdown))
 
 
-def _slow_worker(hands: tuple[Hand, ...]) -> Verdict | None:
-    known = [hand for hand in hands if hand.usual > 0 and hand.tickets >= 3]
+def _slow_worker(loads: tuple[WorkerLoad, ...]) -> Verdict | None:
+    known = [load for load in loads if load.usual > 0 and load.tickets >= 3]
     if len(known) < 2:
         return None
-    slowest = max(known, key=lambda hand: hand.usual)
-    others = median(hand.usual for hand in known if hand is not slowest)
+    slowest = max(known, key=lambda load: load.usual)
+    others = median(load.usual for load in known if load is not slowest)
     lost = (slowest.usual - others) * slowest.tickets
-    busy = sum(hand.busy for hand in hands)
+    busy = sum(load.busy for load in loads)
     if slowest.usual < SLOW * others or lost < LOST * busy:
         return None
     return Verdict(
@@ -78,18 +78,18 @@ def _slow_worker(hands: tuple[Hand, ...]) -> Verdict | None:
     )
 
 
-def _advice(part: TimedPart, anatomy: Anatomy) -> str:
+def _advice(part: TimedPart, breakdown: Breakdown) -> str:
     if part.room == "head":
         return (
             "It runs in one place, so more workers do not help: move it after sharding_filter() if it treats samples "
             "one by one, make the source random-access, or let strands= divide it."
         )
     if part.room == "work":
-        if anatomy.kind == "inline":
+        if breakdown.kind == "inline":
             return "There are no workers: workers=1 or more takes it out of the training loop."
         return "More workers divide it, as long as there are cores; or make it cheaper: cache it, or do it once before."
     if part.room == "transport":
-        if anatomy.bytes < SMALL:
+        if breakdown.bytes < SMALL:
             return (
                 "Batches are small: the way of each costs more than the work on it. Make them larger, or use "
                 "workers=0, where nothing travels."

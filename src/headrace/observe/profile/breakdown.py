@@ -1,4 +1,4 @@
-"""Anatomy: where the seconds of a batch go, worked out of a record.
+"""Breakdown: where the seconds of a batch go, worked out of a record.
 
     head          ops that run in one place, for a stream
     work          ops that any worker runs on any ticket
@@ -30,7 +30,7 @@ class TimedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class WorkerLoad:
     """One worker."""
 
     number: int
@@ -41,7 +41,7 @@ class Hand:
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class Breakdown:
     batches: int
     samples: int
     """In a batch, as the pipe groups them."""
@@ -51,7 +51,7 @@ class Anatomy:
     """Seconds until the first batch."""
     waited: float
     parts: tuple[TimedPart, ...]
-    hands: tuple[Hand, ...]
+    loads: tuple[WorkerLoad, ...]
     bytes: float
     """That came from workers."""
     workers: int
@@ -67,19 +67,19 @@ class Anatomy:
         return sum(part.seconds for part in self.parts if part.room in rooms)
 
 
-def dissect(record: Record) -> Anatomy:
+def break_down(record: Record) -> Breakdown:
     turns = record.turns
     steady = turns[1:] or turns
     count = len(steady)
     wall = (record.ended - (turns[0].got if len(turns) > 1 else record.began)) / count if turns else 0.0
-    return Anatomy(
+    return Breakdown(
         batches=len(turns),
         samples=group_of(record.program.pipe),
         wall=wall,
         start=turns[0].got - record.began if turns else 0.0,
         waited=sum(turn.waited for turn in steady) / max(1, count),
         parts=_parts(record, steady),
-        hands=_hands(record.recorder.spans),
+        loads=_loads(record.recorder.spans),
         bytes=record.recorder.payload * _per_batch(record),
         workers=record.policy.workers,
         kind=record.policy.kind,
@@ -148,17 +148,17 @@ def _step(record: Record) -> float:
     return sum(steps) / len(steps) if steps else 0.0
 
 
-def _hands(spans: list[Span]) -> tuple[Hand, ...]:
+def _loads(spans: list[Span]) -> tuple[WorkerLoad, ...]:
     by_stage: dict[int, float] = {}
     for span in spans:
         by_stage[span.stage] = by_stage.get(span.stage, 0.0) + span.ended - span.began
     if not by_stage:
         return ()
     main = max(by_stage, key=by_stage.__getitem__)
-    hands = []
+    loads = []
     for number in sorted({span.worker for span in spans}):
         mine = [span for span in spans if span.worker == number]
         usual = [span.ended - span.began for span in mine if span.stage == main]
         busy = sum(span.ended - span.began for span in mine)
-        hands.append(Hand(number, len(mine), busy, median(usual) if usual else 0.0))
-    return tuple(hands)
+        loads.append(WorkerLoad(number, len(mine), busy, median(usual) if usual else 0.0))
+    return tuple(loads)
