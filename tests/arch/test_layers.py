@@ -88,7 +88,13 @@ DANGERS: dict[str, Danger] = {
     "chance": Danger(
         ("random", "numpy.random"),
         # The torch door seeds as torch does, and notices who draws.
-        rooms=("plan/seed.py", "plan/keyed.py", "doors/torch/seeds.py", "doors/torch/crew.py", "doors/torch/watch.py"),
+        rooms=(
+            "plan/seed.py",
+            "plan/keyed.py",
+            "doors/torch/seeds.py",
+            "doors/torch/context.py",
+            "doors/torch/side_effects.py",
+        ),
         harmless=("numpy.random.Generator",),  # the type that users receive
     ),
     "torch": Danger(

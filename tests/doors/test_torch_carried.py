@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from headrace.doors.torch import survey
+from headrace.doors.torch import scan
 from headrace.doors.torch.loader import DataLoader, TorchLoader
-from headrace.doors.torch.survey import Survey
+from headrace.doors.torch.scan import StateScan
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -362,7 +362,7 @@ def test_what_collate_fn_keeps_in_a_slot() -> None:
 
 @pytest.mark.parametrize("kind", HIDDEN, ids=lambda kind: kind.__name__)
 def test_a_generator_is_found_wherever_it_is(kind: type[Base]) -> None:
-    assert not Survey(kind()).clear
+    assert not StateScan(kind()).safe
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -406,8 +406,8 @@ class Holds(Base):
     ids=lambda data: str(data)[:30],
 )
 def test_ordinary_data_is_no_reason_not_to_steal(data: object) -> None:
-    assert Survey(Holds(data)).clear
-    assert Survey(Holds(data), trusting=True).clear
+    assert StateScan(Holds(data)).safe
+    assert StateScan(Holds(data), trusting=True).safe
 
 
 @pytest.mark.parametrize(
@@ -423,14 +423,14 @@ def test_ordinary_data_is_no_reason_not_to_steal(data: object) -> None:
     ids=lambda data: str(data)[:30],
 )
 def test_nobody_steals_where_not_everything_was_seen(data: object) -> None:
-    assert not Survey(Holds(data)).clear
+    assert not StateScan(Holds(data)).safe
 
 
 def test_nobody_steals_with_more_objects_than_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     thing = Holds([SimpleNamespace(inner=Quiet()) for _ in range(50)])
-    assert Survey(thing).clear
-    monkeypatch.setattr(survey, "MOST", 40)
-    assert not Survey(thing).clear
+    assert StateScan(thing).safe
+    monkeypatch.setattr(scan, "MOST_OBJECTS", 40)
+    assert not StateScan(thing).safe
 
 
 def test_a_module_that_is_imported_later_could_hold_anything(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,10 +439,10 @@ def test_a_module_that_is_imported_later_could_hold_anything(tmp_path: Any, monk
 
         return carried_later
 
-    assert Survey(imports).clear  # there is none
+    assert StateScan(imports).safe  # there is none
     (tmp_path / "carried_later.py").write_text("import random\nrng = random.Random(1)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert not Survey(imports).clear
+    assert not StateScan(imports).safe
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from torch.utils.data._utils import collate as torchs
 from torch.utils.data._utils import worker
 
 from headrace.doors.torch.collate import shorter
-from headrace.doors.torch.light import Unusual, _refuse, collated, default_collate
 from headrace.doors.torch.loader import DataLoader
+from headrace.doors.torch.numpy_collate import LeaveToTorch, _refuse, collated, default_collate
 from headrace.engine.wire import codec
 from headrace.engine.wire.fold import AsTensor
 from tests.conftest import SRC, RunScript
@@ -87,7 +87,7 @@ def test_the_result_is_torchs(batch: Any) -> None:
 def test_without_torch_the_result_is_the_same_or_left_to_torch(batch: Any) -> None:
     try:
         head, buffers = codec.pack(collated(batch, AsTensor, _refuse))
-    except Unusual:
+    except LeaveToTorch:
         return
     assert same(codec.load(head, [bytearray(raw) for raw in buffers]), result(torchs.default_collate, batch))
 

@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, ConcatDataset, Dataset, Sampler, Subs
 
 from headrace.doors.torch import plan
 from headrace.doors.torch.loader import DataLoader, TorchLoader
-from headrace.doors.torch.survey import Survey
+from headrace.doors.torch.scan import StateScan
 from tests.depth import depth
 
 pytestmark = [
@@ -271,12 +271,12 @@ def test_a_generator_that_a_dataset_holds_is_found(make: Callable[[], Any]) -> N
         Holds(make()), Holds([{"transforms": (Holds(make()),)}]), Subset(Holds(make()), [0]),
         ConcatDataset([PLAIN, Subset(Holds(make()), [1])]), Holds(closed_over(make())), Holds(partial(str, make())),
     ]  # fmt: skip
-    assert not any(Survey(one).clear for one in found)
+    assert not any(StateScan(one).safe for one in found)
 
 
 def test_a_generator_that_a_dataset_calls_by_name_is_found() -> None:
-    assert not Survey(ByMethod()).clear
-    assert not Survey(lambda batch: by_module()).clear
+    assert not StateScan(ByMethod()).safe
+    assert not StateScan(lambda batch: by_module()).safe
 
 
 @pytest.mark.parametrize(
@@ -284,4 +284,4 @@ def test_a_generator_that_a_dataset_calls_by_name_is_found() -> None:
     [PLAIN, [1, "a", None], Holds(random), Holds(np.random), Holds(random.random), Holds(np.zeros(3)), seeded, asked],
 )
 def test_what_draws_from_global_generators_only_holds_none(thing: object) -> None:
-    assert Survey(thing).clear
+    assert StateScan(thing).safe

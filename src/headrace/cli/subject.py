@@ -65,9 +65,9 @@ class Subject:
         """The same, and for a DataLoader in torch's form a loader of its parts."""
         if self.pipe is not None or not _in_torchs_form(self.thing):
             return self.loader(**changes)
-        from headrace.doors.torch.parts import parts
+        from headrace.doors.torch.as_pipe import as_pipe
 
-        return _made(*parts(self.thing), changes)
+        return _made(*as_pipe(self.thing), changes)
 
     def _options(self) -> dict[str, Any]:
         thing = self.thing

@@ -23,7 +23,7 @@ from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.options import Options
 from headrace.doors.replicas.partition import LeftOut
 from headrace.doors.replicas.plan import Request
-from headrace.doors.torch.crew import Crew, Setup
+from headrace.doors.torch.context import WorkerContext, WorkerSetup
 from headrace.errors import BadOption, NoLength, meant
 from headrace.plan.world import World
 
@@ -105,8 +105,10 @@ class DataLoader(EpochLoader):
         if num_workers:
             # An iterable data set is read by a single worker, whichever that is: to its code that one is number 0 of 1,
             # so that code that takes its worker's part takes everything.
-            crew = Crew(dataset, collate_fn or list, worker_init_fn, request.seed, 1 if job.stream else num_workers)
-            policy["worker_init"] = _AsNumberZero(crew) if job.stream else Setup(crew)
+            context = WorkerContext(
+                dataset, collate_fn or list, worker_init_fn, request.seed, 1 if job.stream else num_workers
+            )
+            policy["worker_init"] = _AsNumberZero(context) if job.stream else WorkerSetup(context)
         super().__init__(job, policy | _policy(others), ahead)
         self._report()
 
@@ -152,7 +154,7 @@ class DataLoader(EpochLoader):
         )
 
 
-class _AsNumberZero(Setup):
+class _AsNumberZero(WorkerSetup):
     """Whichever worker this is."""
 
     def __call__(self, number: int) -> None:

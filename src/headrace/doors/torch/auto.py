@@ -21,7 +21,7 @@ def without_auto(arguments: dict[str, Any]) -> tuple[dict[str, Any], Tuner | Non
     return {**arguments, "num_workers": cores}, Tuner(Policy(workers=cores, kind="process"), cores, first=cores)
 
 
-class Stopwatch:
+class EpochTimer:
     """Measures an epoch, and sets the number of workers for the next one."""
 
     def __init__(self, loader: Any, engine: Loader[Any]) -> None:

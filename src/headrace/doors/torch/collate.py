@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils import collate
 
-from headrace.doors.torch import light as torch_light
+from headrace.doors.torch import numpy_collate as numpy_collate
 from headrace.op import place
 
 torchs: Any = collate
@@ -26,7 +26,7 @@ _SCALARS = (np.bool_, np.number, np.object_)
 
 def with_torch(batch: object) -> Any:
     """The batch collated here, where torch is."""
-    return torch_light.collated(batch, torch.from_numpy, _rest) if unchanged() else torchs.default_collate(batch)
+    return numpy_collate.collated(batch, torch.from_numpy, _rest) if unchanged() else torchs.default_collate(batch)
 
 
 def _rest(batch: Any) -> Any:
@@ -42,7 +42,7 @@ def _rest(batch: Any) -> Any:
 
 def shorter(collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The function itself, or ours for torch's."""
-    return torch_light.default_collate if collate_fn is torchs.default_collate else collate_fn
+    return numpy_collate.default_collate if collate_fn is torchs.default_collate else collate_fn
 
 
 def use_everywhere() -> None:
@@ -65,7 +65,7 @@ def _by_numpy(kind: object, array: Callable[[Sequence[Any]], Any]) -> Callable[.
         if kind is not np.ndarray or by_tensors in (_tensors, _TORCHS[torch.Tensor]):
             try:
                 return torch.from_numpy(array(batch))
-            except torch_light.Unusual:
+            except numpy_collate.LeaveToTorch:
                 pass
         return _TORCHS[kind](batch, collate_fn_map=collate_fn_map)
 
@@ -94,8 +94,8 @@ def _stackable(tensor: object) -> bool:
 
 _TORCHS: Table = dict(torchs.default_collate_fn_map)
 _OURS: Table = {
-    **{kind: _by_numpy(kind, torch_light.numbers) for kind in (_SCALARS, float, int)},
-    np.ndarray: _by_numpy(np.ndarray, partial(torch_light.stacked, travels=False)),
+    **{kind: _by_numpy(kind, numpy_collate.numbers) for kind in (_SCALARS, float, int)},
+    np.ndarray: _by_numpy(np.ndarray, partial(numpy_collate.stacked, travels=False)),
     torch.Tensor: _tensors,
 }
 _WITH_OURS: Table = _TORCHS | _OURS

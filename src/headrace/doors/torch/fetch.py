@@ -1,16 +1,19 @@
 """Fetch: the samples of one batch of indices from a map-style dataset, collated.
 
-A ticket is `(first, index, packed, own)`: `index` is what the batch sampler gave (or, without batches, the sampler), or
-its numbers `packed` as bytes, `first` the number of the batch's first sample in the epoch, which `headrace.rng()` is
-keyed by, and `own` says that it goes to the worker that it belongs to (see `watch`). An error gains a note that names
-the index.
+A ticket is `(first, index, packed, pinned)`:
+
+    first    the number of the batch's first sample in the epoch, which `headrace.rng()` is keyed by
+    index    what the batch sampler gave (or, without batches, the sampler); with `packed`, its numbers as bytes
+    pinned   the ticket goes to the worker that torch would give it to (see `side_effects`)
+
+An error gains a note that names the index.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headrace.doors.torch.watch import WorkerWatch
+from headrace.doors.torch.side_effects import SideEffectCheck
 from headrace.op import Each, place
 
 SHOWN = 8
@@ -54,11 +57,11 @@ class Fetch(Each[Any, Any]):
     def apply(self, sample: Any) -> Any:
         if sample is SKIP:
             return Skipped()
-        first, index, packed, own = sample
+        first, index, packed, pinned = sample
         if packed:
             index = numbers(index)
-        if (watch := WorkerWatch.now) is not None:
-            return watch.make(self._batch, first, index, own)
+        if (watch := SideEffectCheck.now) is not None:
+            return watch.make(self._batch, first, index, pinned)
         batch = self._batch(first, index)
         return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
 

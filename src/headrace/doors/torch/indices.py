@@ -37,7 +37,7 @@ class _Drawn(NamedTuple):
 
 
 class Indices(Iterator[Any]):
-    """Tickets `(first, index, packed, own)` of one epoch (see `fetch`)."""
+    """Tickets `(first, index, packed, pinned)` of one epoch (see `fetch`)."""
 
     def __init__(self, index_sampler: Any, iterator: Any, batched: bool, keep: int) -> None:
         self._iterator = iterator
@@ -49,12 +49,12 @@ class Indices(Iterator[Any]):
         self._size = index_sampler.batch_size if known and batched else 1
         self._fewest = self._size if known and batched and index_sampler.drop_last else 1
         """Indices that a batch of a known sampler must have."""
-        self._tells = stateful(iterator)
+        self._iterator_stateful = stateful(iterator)
         self._drawn = deque([_Drawn(0, 0, None, SKIP)], maxlen=keep)
         """The last batches."""
         self.given = 0
         """How many are given out; whoever sets it back is given them once more."""
-        self.pins = False
+        self.pinned = False
         """Each goes to the worker that torch would give it to."""
 
     def __next__(self) -> Any:
@@ -67,8 +67,8 @@ class Indices(Iterator[Any]):
             if given is SKIP:
                 return SKIP
             raise given
-        item = (*given, self.pins)
-        return Pinned(item, number) if self.pins else item
+        item = (*given, self.pinned)
+        return Pinned(item, number) if self.pinned else item
 
     def forget(self, error: Exception) -> None:
         """The error of a sampler has reached the caller. Its frames hold the iterator, which must be able to end."""
@@ -108,7 +108,7 @@ class Indices(Iterator[Any]):
             return 1
 
     def _mark(self, number: int, samples: int, batch: Any) -> None:
-        state = deepcopy(self._iterator.state_dict()) if self._tells else None
+        state = deepcopy(self._iterator.state_dict()) if self._iterator_stateful else None
         self._drawn.append(_Drawn(number, samples, state, batch))
 
     def at(self, number: int) -> tuple[int, Any]:
@@ -120,7 +120,7 @@ class Indices(Iterator[Any]):
 
     def go_to(self, number: int, samples: int, state: Any) -> None:
         """Leave out `number` batches (`samples` samples)."""
-        if state is not None and self._tells:
+        if state is not None and self._iterator_stateful:
             self._iterator.load_state_dict(state)
         elif self._known:
             # The batch size may be another one now: what counts is how many samples were delivered.

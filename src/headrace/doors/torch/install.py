@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from headrace.doors.torch.loader import DataLoader, StandIn, T, TorchLoader
+from headrace.doors.torch.loader import DataLoader, InstallMeta, T, TorchLoader
 
 import torch.multiprocessing  # isort: skip  (after the door, which says what is missing when torch is)
 
@@ -58,7 +58,7 @@ def _arrived() -> _Inherited:
 
 def install() -> None:
     """Put our DataLoader in the place of torch's."""
-    StandIn.standing_in = True
+    InstallMeta.installed = True
     for module in list(sys.modules.values()):
         # Not by getattr: modules that make their names on demand would start importing things.
         if getattr(module, "__dict__", {}).get("DataLoader") is TorchLoader:
@@ -73,7 +73,7 @@ def install() -> None:
 
 def uninstall() -> None:
     """Put everything back."""
-    StandIn.standing_in = False
+    InstallMeta.installed = False
     while _taken:
         module, name, was = _taken.pop()
         setattr(module, name, was)
@@ -83,7 +83,7 @@ def uninstall() -> None:
 @contextmanager
 def installed() -> Iterator[None]:
     """Inside, `torch.utils.data.DataLoader` is ours."""
-    before = StandIn.standing_in
+    before = InstallMeta.installed
     install()
     try:
         yield

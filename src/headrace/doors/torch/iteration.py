@@ -21,16 +21,16 @@ from torch.utils.data import _utils
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from headrace.doors.torch import plan as plan
-from headrace.doors.torch.auto import Stopwatch
+from headrace.doors.torch.auto import EpochTimer
+from headrace.doors.torch.duplicates import DuplicateCheck, too_long
 from headrace.doors.torch.fetch import Skipped, WithState
-from headrace.doors.torch.freedom import Freedom
 from headrace.doors.torch.indices import IndexLists, Indices, begin, set_back, start_of
-from headrace.doors.torch.processes import ShownProcess, processes
+from headrace.doors.torch.processes import ProcessView, processes
 from headrace.doors.torch.seeds import base_seed
+from headrace.doors.torch.side_effects import WithSideEffects
 from headrace.doors.torch.state import LoaderProgress, number_of, refuse_states
+from headrace.doors.torch.stealing import WorkStealing
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
-from headrace.doors.torch.twins import Twins, too_long
-from headrace.doors.torch.watch import Carried
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import Overtaken, RunPlace
@@ -48,7 +48,7 @@ class Iteration(_BaseDataLoaderIter):
     def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
         self._iterable = plan.is_iterable(loader)
         first = loader._progress is None and resume is None
-        self._twins = Twins() if first and plan.has_replicas(loader) else None
+        self._duplicates = DuplicateCheck() if first and plan.has_replicas(loader) else None
         resume = resume or {"num_workers": loader.num_workers, "base_seed": None, "epoch": 0, "start": {}, "at": None}
         at, kept = resume["at"], resume["start"].get("kept", {})
         start = start_of(loader, not self._iterable) if at is None else resume["start"]
@@ -74,7 +74,7 @@ class Iteration(_BaseDataLoaderIter):
         recorded = None if at is None else resume["num_workers"]
         self._build(loader, resume["epoch"], recorded, kept.get("own") if at is None else at.get("own"))
         tuning = loader._tuner is not None and not loader._tuner.settled
-        self.stopwatch = Stopwatch(loader, self._loader) if tuning else None
+        self.timer = EpochTimer(loader, self._loader) if tuning else None
         self._begin(loader, start, drawn, at, kept.get("place"))
 
     def _check(self, loader: Any) -> None:
@@ -87,13 +87,13 @@ class Iteration(_BaseDataLoaderIter):
         # The name under which profilers know the loader.
         self._profile_name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
 
-    def _build(self, loader: Any, epoch: int, recorded: int | None = None, own: Any = None) -> None:
-        self._crew = plan.crew_of(loader, self._base_seed, recorded, own)
-        self._watched: Freedom | None = None
+    def _build(self, loader: Any, epoch: int, recorded: int | None = None, dataset_states: Any = None) -> None:
+        self._context = plan.context_of(loader, self._base_seed, recorded, dataset_states)
+        self._stealing: WorkStealing | None = None
         self._keeps_state = plan.keeps_state(loader)
-        self._own: dict[str, Any] = dict(own or {})
+        self._dataset_states: dict[str, Any] = dict(dataset_states or {})
         self._lists = IndexLists()
-        self._loader = plan.build(loader, self._crew, self._lists, epoch, loader._autosave)
+        self._loader = plan.build(loader, self._context, self._lists, epoch, loader._autosave)
         loader._took_over(self._loader)
         self._shut = False
         weakref.finalize(self, self._loader.close)
@@ -108,7 +108,7 @@ class Iteration(_BaseDataLoaderIter):
         passed = at["batches"] if at is not None and self._iterable and place is None else 0
         """Batches that are read and not delivered: the state could not be taken back to before them."""
         fresh = at is None or place is None
-        self._due = max(1, self._crew.count) if fresh and plan.tells(loader, self._crew.count) else 0
+        self._due = max(1, self._context.count) if fresh and plan.marks_start(loader, self._context.count) else 0
         """Dataset opened, but not told yet: so many items come before the first batch."""
         here = None if place is None else RunPlace.read(place)
         keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
@@ -117,8 +117,8 @@ class Iteration(_BaseDataLoaderIter):
         elif not self._iterable:
             self._lists.now = Indices(self._index_sampler, self._sampler_iter, self._auto_collation, keep)
         if self._lists.now is not None:
-            if self._crew.watched:
-                self._watched = Freedom(loader._evidence, self._lists.now, self._num_workers)
+            if self._context.stealing:
+                self._stealing = WorkStealing(loader._stealing_history, self._lists.now, self._num_workers)
             if at is not None:
                 done = tuple(number - at["batches"] for number in at["done"])
                 here = RunPlace(Item(at["batches"]), ahead=Overtaken(0, done) if done else None)
@@ -126,12 +126,13 @@ class Iteration(_BaseDataLoaderIter):
             self._loader.go_to(self._loader.epoch, here)
         whole = not self._iterable and not loader.num_workers and stateful(loader.dataset)
         progress = LoaderProgress(
-            plan.style(loader), self._crew.count, start, drawn, self._loader, self._loader.epoch,
+            plan.style(loader), self._context.count, start, drawn, self._loader, self._loader.epoch,
             delivered=0 if at is None else at["batches"], indices=self._lists.now,
-            dataset=loader.dataset if whole else None, own=self._own, next_own=self._own,
+            dataset=loader.dataset if whole else None,
+            dataset_states=self._dataset_states, next_dataset_states=self._dataset_states,
         )  # fmt: skip
         self._promised: int | None = loader._IterableDataset_len_called if self._iterable else None
-        self._looks = self._keeps_state or self._twins is not None or self._promised is not None
+        self._looks = self._keeps_state or self._duplicates is not None or self._promised is not None
         """Something has to be known of each batch."""
         self._progress = progress
         if loader._autosave is not None:
@@ -148,8 +149,8 @@ class Iteration(_BaseDataLoaderIter):
         self._epoch, loader._progress = epoch, progress
         if loader.num_workers:
             epoch.start()
-        elif self._own and not self._iterable:
-            loader.dataset.load_state_dict(deepcopy(self._own["0"]))
+        elif self._dataset_states and not self._iterable:
+            loader.dataset.load_state_dict(deepcopy(self._dataset_states["0"]))
         if not loader.num_workers or passed:
             self._open_datasets()
             if self._held and not loader.num_workers:
@@ -181,7 +182,7 @@ class Iteration(_BaseDataLoaderIter):
         anew = loader.reproducible and seed != self._base_seed  # (else workers keep the generators that they have)
         if anew:
             self._base_seed = seed
-        if self._crew.played or self._shut or anew:
+        if self._context.emulated or self._shut or anew:
             self._loader.close()
             self._build(loader, 0 if anew else self._loader.epoch)
         self._begin(loader, start, [int(not loader._seeds_once), 1])
@@ -197,7 +198,7 @@ class Iteration(_BaseDataLoaderIter):
         progress, epoch = self._progress, self._epoch
         assert epoch is not None
         # (An interrupt is heard at calls only: these happen together or not at all.)
-        progress.own = progress.next_own
+        progress.dataset_states = progress.next_dataset_states
         progress.delivered += 1
         self._num_yielded += 1
         epoch.received = epoch.handed
@@ -219,7 +220,7 @@ class Iteration(_BaseDataLoaderIter):
             if kind is Skipped:
                 self._due = max(0, self._due - 1)
                 epoch.pass_over(stay=False)
-            elif self._watched is not None and self._watched.hear(kind, epoch.now):
+            elif self._stealing is not None and self._stealing.must_redo(kind, epoch.now):
                 epoch.redo()
             else:
                 break
@@ -227,28 +228,31 @@ class Iteration(_BaseDataLoaderIter):
             if not held:
                 epoch.pass_over(stay=True)
             raise data.take()
-        if kind is Carried:
+        if kind is WithSideEffects:
             data = data.batch
         if self._looks:
             data = self._looked_at(epoch, data)
-        if self.stopwatch is not None and not self.stopwatch.started:
-            self.stopwatch.started = True
-            self.stopwatch.start()
+        if self.timer is not None and not self.timer.started:
+            self.timer.started = True
+            self.timer.start()
         if self._save is not None:
             self._save(False)
         return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
     def _looked_at(self, epoch: Epoch[Any], data: Any) -> Any:
         """The batch alone, after what the state or a warning has to know of it is noted."""
-        twins, promised, number = self._twins, self._promised, None
-        if self._keeps_state or twins is not None:
+        duplicates, promised, number = self._duplicates, self._promised, None
+        if self._keeps_state or duplicates is not None:
             number = number_of(epoch.state(ahead=True))
         if type(data) is WithState:
             assert number is not None
             data, state = data
-            self._progress.next_own = {**self._progress.own, str(number % self._num_workers): state}
-        if twins is not None and number is not None and twins.see(number % self._crew.count, data):
-            self._warn_of_twins()
+            self._progress.next_dataset_states = {
+                **self._progress.dataset_states,
+                str(number % self._num_workers): state,
+            }
+        if duplicates is not None and number is not None and duplicates.see(number % self._context.count, data):
+            self._warn_of_duplicates()
         if promised is not None and self._num_yielded >= promised:
             words = too_long(self._dataset, promised, self._num_yielded + 1, self._num_workers)
             warnings.warn(words, UserWarning, stacklevel=4)
@@ -258,14 +262,14 @@ class Iteration(_BaseDataLoaderIter):
         try:
             return epoch.take()
         except StopIteration:
-            if self._twins is not None and self._twins.alike():
-                self._warn_of_twins()
+            if self._duplicates is not None and self._duplicates.alike():
+                self._warn_of_duplicates()
             self._end()
             raise
         except WorkerStuck as stuck:
             raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
         except Exception as error:
-            if self._watched is not None and not epoch.closed and self._watched.hear(type(error), epoch.now):
+            if self._stealing is not None and not epoch.closed and self._stealing.must_redo(type(error), epoch.now):
                 epoch.redo()
                 return self._next_item(epoch)
             if self._lists.now is not None:
@@ -293,8 +297,8 @@ class Iteration(_BaseDataLoaderIter):
             stacklevel=4,
         )
 
-    def _warn_of_twins(self) -> None:
-        self._twins, workers = None, self._crew.count
+    def _warn_of_duplicates(self) -> None:
+        self._duplicates, workers = None, self._context.count
         warnings.warn(
             f"the {workers} workers all read the same samples of {type(self._dataset).__qualname__}, so each sample "
             f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
@@ -312,17 +316,17 @@ class Iteration(_BaseDataLoaderIter):
         if not self._iterable:
             own = self._progress.states()
             return {"own": own} if own else {}
-        place = None if self._crew.played or self._epoch is None else next_epoch(self._epoch.state())
+        place = None if self._context.emulated or self._epoch is None else next_epoch(self._epoch.state())
         return {} if place is None else {"place": place.plain()}
 
     def _end(self) -> None:
         """Everything was delivered."""
-        self._twins = None
+        self._duplicates = None
         self._progress.kept = self._kept()
         self._epoch = None
-        if self.stopwatch is not None:
-            self.stopwatch.end()
-            self.stopwatch = None
+        if self.timer is not None:
+            self.timer.end()
+            self.timer = None
         if not self._persistent:
             self._loader.close()
 
@@ -345,7 +349,7 @@ class Iteration(_BaseDataLoaderIter):
             epoch.close()
 
     @property
-    def _workers(self) -> list[ShownProcess]:
+    def _workers(self) -> list[ProcessView]:
         """torch's name for them: people look at their process numbers, and wait for their ends."""
         return processes(self._engine)
 

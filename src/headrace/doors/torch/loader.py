@@ -39,12 +39,12 @@ from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 from headrace.doors.torch import plan as plan
 from headrace.doors.torch.accelerate import FINISHED, TAKEN, dispatches, go_back
 from headrace.doors.torch.auto import without_auto
-from headrace.doors.torch.freedom import ADVICE, Evidence
 from headrace.doors.torch.indices import IndexLists, begin, set_back, start_of
 from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
 from headrace.doors.torch.seeds import generator_state
 from headrace.doors.torch.state import LoaderProgress, check, restore, snapshot
+from headrace.doors.torch.stealing import ADVICE, StealingHistory
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
@@ -55,18 +55,18 @@ COUNTING = ("lightning.", "pytorch_lightning.")
 """Trainers that end an epoch by counting batches: they never ask for the one after the last."""
 
 
-class StandIn(type):
+class InstallMeta(type):
     """While ours stands in torch's place (`install`), a loader of torch's own is still one for `isinstance`."""
 
-    standing_in = False
+    installed = False
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        if cls is DataLoader and StandIn.standing_in and isinstance(instance, TorchLoader):
+        if cls is DataLoader and InstallMeta.installed and isinstance(instance, TorchLoader):
             return True
         return super().__instancecheck__(instance)
 
 
-class DataLoader(TorchLoader[T], metaclass=StandIn):
+class DataLoader(TorchLoader[T], metaclass=InstallMeta):
     """Loads batches of a dataset."""
 
     def __init__(
@@ -111,7 +111,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         self._engine: Loader[Any] | None = None
         self._earlier: Stats | None = None
         self._autosave: Autosave | None = None
-        self._evidence = Evidence()
+        self._stealing_history = StealingHistory()
         self.order_goes_on = False
         """A state between epochs holds the global generator that the next order is drawn from."""
         self.autosave, self.every = autosave, every
@@ -131,7 +131,7 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
             raise
         self.__dict__["dataset"] = unwrapped(self.dataset)  # (torch does not let an attribute be set again)
         if prefetch_factor is None and self.prefetch_factor is not None:
-            self.prefetch_factor = plan.Usual(self.prefetch_factor)
+            self.prefetch_factor = plan.DefaultPrefetch(self.prefetch_factor)
         self.in_order = in_order  # (torch before 2.6 does not know it)
         if autosave is not None:
             self._go_on_from(Path(autosave), every)
@@ -242,21 +242,21 @@ class DataLoader(TorchLoader[T], metaclass=StandIn):
         now = self._now().stats()
         if self._tuner is not None:
             now = replace(now, tried=dict(self._tuner.rates))
-        if self._evidence.carries and self.stealing:
+        if self._stealing_history.side_effects and self.stealing:
             now = replace(now, advice="\n".join(filter(None, (ADVICE, now.advice))))
         return now if self._earlier is None else now.after(self._earlier)
 
     def explain(self) -> str:
         """What the arguments mean, where the dataset is read and batches are made, and what workers have shown to be
         worth since."""
-        advice = f"\nadvice: {ADVICE}" if self._evidence.carries and self.stealing else ""
+        advice = f"\nadvice: {ADVICE}" if self._stealing_history.side_effects and self.stealing else ""
         return f"{plan.in_words(self)}\n{self._now().explain()}{advice}"
 
     def _now(self) -> Loader[Any]:
         """Who runs the last iterator, or would run the next one."""
         if on_torchs_workers(self.dataset):
             raise BadOption("a graph of torch's own pipes runs on torch's workers; use headrace.DataLoader2")
-        return self._engine or plan.build(self, plan.crew_of(self, 0), IndexLists(), 0)
+        return self._engine or plan.build(self, plan.context_of(self, 0), IndexLists(), 0)
 
     def _took_over(self, engine: Loader[Any]) -> None:
         """Another iterator is the last one now."""

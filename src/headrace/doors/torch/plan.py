@@ -13,12 +13,12 @@ from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _DatasetKind
 
 from headrace.doors.torch.collate import shorter
-from headrace.doors.torch.crew import Crew, Setup
+from headrace.doors.torch.context import WorkerContext, WorkerSetup
 from headrace.doors.torch.fetch import Fetch
 from headrace.doors.torch.orders import KNOWN
+from headrace.doors.torch.scan import StateScan
 from headrace.doors.torch.shard import Batched, DealBatches, DealSamples, ShuffleStrand
 from headrace.doors.torch.stream import Stream, stateful
-from headrace.doors.torch.survey import Survey
 from headrace.engine.autosave import Autosave
 from headrace.loader import Loader
 from headrace.ops.shape.batch import Batch
@@ -65,7 +65,7 @@ def in_words(loader: Any) -> str:
     return "\n  ".join([f"{type(loader).__name__} over {type(loader.dataset).__qualname__}, {workers}", *lines])
 
 
-def tells(loader: Any, workers: int) -> bool:
+def marks_start(loader: Any, workers: int) -> bool:
     """A place before the first batch holds the dataset's state: it is opened by `iter()`, or has a state of its own.
 
     Without workers it is opened then, as torch does it; in workers only somebody who waits for all of them can tell.
@@ -86,42 +86,55 @@ def has_replicas(loader: Any) -> bool:
     return is_iterable(loader) and loader.num_workers > 1 and loader.shard is None
 
 
-def crew_of(loader: Any, base_seed: int, recorded: int | None = None, own: Mapping[str, Any] | None = None) -> Crew:
-    """The workers; `recorded` is the num_workers of the snapshot that the epoch goes on from, `own` their states."""
+def context_of(
+    loader: Any, base_seed: int, recorded: int | None = None, dataset_states: Mapping[str, Any] | None = None
+) -> WorkerContext:
+    """What the workers have in common.
+
+    `recorded` is the num_workers of the snapshot that the epoch goes on from, `dataset_states` the states of its
+    workers' map-style datasets.
+    """
     auto = loader.shard == "auto"
     count = loader.num_workers if recorded is None else recorded
-    played = is_iterable(loader) and not auto and count != loader.num_workers
-    return Crew(
-        loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, count, played=played, reader=auto,
-        own=own if keeps_state(loader) else None, watched=steals(loader),
+    emulated = is_iterable(loader) and not auto and count != loader.num_workers
+    return WorkerContext(
+        loader.dataset, shorter(loader.collate_fn), loader.worker_init_fn, base_seed, count,
+        emulated=emulated, single_reader=auto,
+        dataset_states=dataset_states if keeps_state(loader) else None, stealing=steals(loader),
     )  # fmt: skip
 
 
-def build(loader: Any, crew: Crew, items: ListOfItems, epoch: int, autosave: Autosave | None = None) -> Loader[Any]:
+def build(
+    loader: Any, context: WorkerContext, items: ListOfItems, epoch: int, autosave: Autosave | None = None
+) -> Loader[Any]:
     """The loader of one iterator; `items` lists batches of indices."""
-    strands = max(1, crew.count) if is_iterable(loader) and loader.shard is None else None
+    strands = max(1, context.count) if is_iterable(loader) and loader.shard is None else None
     return Loader(
-        pipe(loader, crew, items), seed=crew.base_seed, epoch=epoch, world=World(), strands=strands, autosave=autosave,
-        randomness="keyed" if loader.reproducible else "carried", **options(loader, crew, strands or 0),
+        pipe(loader, context, items), seed=context.base_seed, epoch=epoch, world=World(), strands=strands,
+        autosave=autosave, randomness="keyed" if loader.reproducible else "carried",
+        **options(loader, context, strands or 0),
     )  # fmt: skip
 
 
-def pipe(loader: Any, crew: Crew, items: ListOfItems) -> Pipe[Any]:
+def pipe(loader: Any, context: WorkerContext, items: ListOfItems) -> Pipe[Any]:
     """The pipe of one iterator."""
     if not is_iterable(loader):
         return Pipe(
-            Fetch(crew.dataset, crew.collate_fn, loader._auto_collation, keeps_state(loader)), Pipe(Listing(items))
+            Fetch(context.dataset, context.collate_fn, loader._auto_collation, keeps_state(loader)),
+            Pipe(Listing(items)),
         )
     size, drop_last, window, keyed = loader.batch_size, loader.drop_last, loader.shuffle_window, loader.reproducible
     if loader.shard is None and window is None:
         every = getattr(loader, "snapshot_every_n_steps", None)
-        return Pipe(Stream(crew, size, drop_last, keyed, tells=tells(loader, crew.count), every=every))
-    samples: Pipe[Any] = Pipe(Stream(crew, None, False, keyed, single=True))
+        return Pipe(
+            Stream(context, size, drop_last, keyed, marks_start=marks_start(loader, context.count), every=every)
+        )
+    samples: Pipe[Any] = Pipe(Stream(context, None, False, keyed, single=True))
     if window is not None:
         samples = Pipe(ShuffleStrand(window), samples)
     if loader.shard is None:
-        return Pipe(Batched(size, drop_last, crew.collate_fn), samples)
-    return Pipe(Collate(crew.collate_fn), _dealt(samples, size, drop_last, loader.world or World.detect()))
+        return Pipe(Batched(size, drop_last, context.collate_fn), samples)
+    return Pipe(Collate(context.collate_fn), _dealt(samples, size, drop_last, loader.world or World.detect()))
 
 
 def _dealt(samples: "Pipe[Any]", size: int | None, drop_last: bool, world: World) -> "Pipe[Any]":
@@ -132,12 +145,12 @@ def _dealt(samples: "Pipe[Any]", size: int | None, drop_last: bool, world: World
     return samples if size is None else Pipe(Batch(size, drop_last), samples)
 
 
-def options(loader: Any, crew: Crew, strands: int) -> dict[str, Any]:
+def options(loader: Any, context: WorkerContext, strands: int) -> dict[str, Any]:
     """How the pipe is run."""
     workers: int = loader.num_workers
     if workers == 0:
         return {}
-    free = loader.reproducible or not loader.in_order or loader.shard == "auto" or crew.watched
+    free = loader.reproducible or not loader.in_order or loader.shard == "auto" or context.stealing
     ahead: int = loader.prefetch_factor
     return {
         "workers": workers,
@@ -145,7 +158,7 @@ def options(loader: Any, crew: Crew, strands: int) -> dict[str, Any]:
         "ordered": loader.in_order,
         "timeout": loader.timeout or None,
         "start_method": start_method(loader),
-        "worker_init": Setup(crew),
+        "worker_init": WorkerSetup(context),
         # torch has this many batches under way, and asks its sampler for the next one when it hands one out.
         # More only where nobody can tell: of torch's own samplers, and of small batches.
         "window": None if free else ahead * max(workers, 2 * strands),
@@ -154,7 +167,7 @@ def options(loader: Any, crew: Crew, strands: int) -> dict[str, Any]:
     }
 
 
-class Usual(int):
+class DefaultPrefetch(int):
     """A `prefetch_factor` that nobody has given; a loader that is built from the attributes of another has it too."""
 
 
@@ -167,18 +180,18 @@ def steals(loader: Any) -> bool:
         and loader.in_order
         and not loader.reproducible
         and loader.worker_init_fn is None
-        and type(loader.prefetch_factor) is Usual
+        and type(loader.prefetch_factor) is DefaultPrefetch
         and _indifferent(loader)
-        and not loader._evidence.carries
+        and not loader._stealing_history.side_effects
         and not stateful(loader.dataset)
-        and _is_clear(loader)
+        and _is_safe(loader)
     )
 
 
-def _is_clear(loader: Any) -> bool:
-    survey = Survey(loader.dataset, loader.collate_fn, known=loader._evidence.plain)
-    loader._evidence.plain = survey.plain
-    return survey.clear
+def _is_safe(loader: Any) -> bool:
+    scan = StateScan(loader.dataset, loader.collate_fn, known=loader._stealing_history.plain)
+    loader._stealing_history.plain = scan.plain
+    return scan.safe
 
 
 def _indifferent(loader: Any) -> bool:

@@ -9,7 +9,7 @@ import select
 from headrace.engine.workers.protocol import Workers
 
 
-class ShownProcess:
+class ProcessView:
     """One worker process."""
 
     __slots__ = ("_all", "name", "pid")
@@ -56,6 +56,6 @@ class ShownProcess:
         return f"<{self.name}, process {self.pid}{'' if code is None else f', ended with {code}'}>"
 
 
-def processes(workers: Workers) -> list[ShownProcess]:
+def processes(workers: Workers) -> list[ProcessView]:
     """The worker processes there are now."""
-    return [ShownProcess(workers, number, pid) for number, pid in enumerate(workers.pids())]
+    return [ProcessView(workers, number, pid) for number, pid in enumerate(workers.pids())]

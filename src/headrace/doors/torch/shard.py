@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from headrace.doors.torch.light import is_torchs
+from headrace.doors.torch.numpy_collate import is_torchs
 from headrace.op import Op
 from headrace.ops.order.shuffle import Shuffle
 from headrace.ops.shape.batch import Batch

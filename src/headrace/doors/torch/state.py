@@ -43,9 +43,9 @@ class LoaderProgress:
     indices: Indices | None
     dataset: Any
     """The dataset, if it has a state and no workers have copies of it."""
-    own: Mapping[str, Any]
+    dataset_states: Mapping[str, Any]
     """By worker, the state of its map-style dataset, and"""
-    next_own: Mapping[str, Any]
+    next_dataset_states: Mapping[str, Any]
     """the same when the batch at hand is handed over."""
     kept: dict[str, Any] | None = None
     """At the end of the epoch: what datasets that have a state stand at then."""
@@ -87,7 +87,7 @@ class LoaderProgress:
         """The states of map-style datasets, by worker."""
         if self.dataset is not None:
             return {"0": deepcopy(self.dataset.state_dict())}
-        return dict(self.next_own if ahead else self.own)
+        return dict(self.next_dataset_states if ahead else self.dataset_states)
 
     def state(self, ahead: bool = False) -> dict[str, Any]:
         return snapshot(self.style, self.workers, self.engine.seed, self.epoch, self.start, self.at(ahead))

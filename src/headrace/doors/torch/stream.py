@@ -7,7 +7,7 @@
             of batches since; a dataset without one is read again from the start. Before the first batch and after the
             last one comes a `Skipped`, so that there is a place that holds its state at that moment
 
-The strand's worker is the process it runs in, or a played one (see `workers`).
+The strand's worker is the process it runs in, or a emulated one (see `workers`).
 """
 
 import time
@@ -18,10 +18,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.doors.torch.crew import Crew
+from headrace.doors.torch.context import WorkerContext
 from headrace.doors.torch.fetch import Skipped
-from headrace.doors.torch.light import is_torchs
-from headrace.doors.torch.workers import Replica
+from headrace.doors.torch.numpy_collate import is_torchs
+from headrace.doors.torch.workers import EmulatedWorker
 from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
 from headrace.engine.wire import codec
@@ -62,14 +62,14 @@ def _arrived(packed: bytes, text: str) -> Raised:
 class Stream(Source[Any]):
     """A dataset read whole by every worker, in batches."""
 
-    crew: Crew
+    context: WorkerContext
     batch_size: int | None
     drop_last: bool
     keyed: bool
     """Seed the global generators before each batch."""
     single: bool = False
     """Samples as they are, for ops that mix them: not collated, errors are raised, nothing is told at the end."""
-    tells: bool = False
+    marks_start: bool = False
     """There is a `Skipped` at the start."""
     every: int | None = None
     """The state is taken every so many batches; None: as often as time allows."""
@@ -78,7 +78,7 @@ class Stream(Source[Any]):
 
     @property
     def fresh(self) -> bool:
-        return self.batch_size is not None and is_torchs(self.crew.collate_fn)
+        return self.batch_size is not None and is_torchs(self.context.collate_fn)
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         (here,) = inputs
@@ -96,7 +96,7 @@ class Stream(Source[Any]):
         )
 
     def describe(self) -> str:
-        return f"DataLoader over {type(self.crew.dataset).__qualname__}"
+        return f"DataLoader over {type(self.context.dataset).__qualname__}"
 
 
 class _Strand(Iterator[Any]):
@@ -111,9 +111,9 @@ class _Strand(Iterator[Any]):
         self._position: int = note["samples"]
         self._ended: bool = note["ended"]
         self._samples: Any = None
-        self._worker = Replica(op.crew, here.strand) if op.crew.played else None
-        self._dataset = op.crew.dataset if self._worker is None else self._worker.dataset
-        self._collate = op.crew.collate_fn if self._worker is None else self._worker.collate_fn
+        self._worker = EmulatedWorker(op.context, here.strand) if op.context.emulated else None
+        self._dataset = op.context.dataset if self._worker is None else self._worker.dataset
+        self._collate = op.context.collate_fn if self._worker is None else self._worker.collate_fn
         self._cost = self._looked = 0.0
         self._last_told = op.single
 
@@ -125,7 +125,7 @@ class _Strand(Iterator[Any]):
 
     def _next_unit(self) -> Any:
         with nullcontext() if self._worker is None else self._worker.at_work():
-            number = max(0, self._units - self._op.tells)
+            number = max(0, self._units - self._op.marks_start)
             if self._op.keyed and (number or not self._units):
                 seed_globals(key(self._here.seed, "batch", number))
             try:
@@ -154,7 +154,7 @@ class _Strand(Iterator[Any]):
             except BaseException:
                 self._ended = self._last_told = True
                 raise
-            if self._op.tells and self._units == 0:
+            if self._op.marks_start and self._units == 0:
                 return Skipped()
         if self._ended:
             raise StopIteration

@@ -27,7 +27,7 @@ class Variables(NamedTuple):
     """Make them what they were."""
 
 
-def came(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Any] | None:
+def new_values(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Any] | None:
     """What is set that was not, or was None, before; None if anything else is not what it was."""
     if len(before) == len(now) and all(map(is_, before.values(), now.values())) and all(map(is_, before, now)):
         return []
@@ -42,7 +42,7 @@ def came(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Any] | None:
     return new
 
 
-def owned(thing: Any) -> Iterator[Variables]:
+def variables_of(thing: Any) -> Iterator[Variables]:
     """The attributes of an object, a class, a function or a module, without asking it for them."""
     if isinstance(thing, type):
         yield _of_class(thing)

@@ -25,7 +25,7 @@ _SCALARS = (np.bool_, np.number)
 _SEQUENCES = (list, tuple)
 
 
-class Unusual(Exception):
+class LeaveToTorch(Exception):
     """Not for us."""
 
 
@@ -34,7 +34,7 @@ def default_collate(batch: Any) -> Any:
     if "torch" not in sys.modules:
         try:
             return collated(batch, AsTensor, _refuse)
-        except Unusual:
+        except LeaveToTorch:
             pass
     from headrace.doors.torch.collate import with_torch
 
@@ -56,7 +56,7 @@ def collated(batch: Any, tensor: Callable[[Any], Any], rest: Callable[[Any], Any
             return tensor(stacked(batch, travels=True))
         if kind in _PYTHONS or isinstance(first, _SCALARS):
             return tensor(numbers(batch))
-    except Unusual:
+    except LeaveToTorch:
         return rest(batch)
     if kind is str or kind is bytes:
         return batch
@@ -74,7 +74,7 @@ def collated(batch: Any, tensor: Callable[[Any], Any], rest: Callable[[Any], Any
 
 
 def _refuse(batch: object) -> Any:
-    raise Unusual
+    raise LeaveToTorch
 
 
 def numbers(batch: Sequence[Any]) -> Any:
@@ -82,13 +82,13 @@ def numbers(batch: Sequence[Any]) -> Any:
     kind = type(batch[0])
     # Torch and numpy do not promote alike: of numpy's scalars only those of one type go through numpy.
     if kind not in _PYTHONS and len(set(map(type, batch))) != 1:
-        raise Unusual
+        raise LeaveToTorch
     try:
         array = np.array(batch)
     except (ValueError, OverflowError, TypeError):
-        raise Unusual from None
+        raise LeaveToTorch from None
     if array.ndim != 1 or array.dtype not in _PYTHONS.get(kind, _NUMBERS):
-        raise Unusual
+        raise LeaveToTorch
     return array
 
 
@@ -97,9 +97,9 @@ def stacked(batch: Sequence[Any], travels: bool) -> Any:
     first = batch[0]
     dtype, shape = first.dtype, first.shape
     if dtype not in _NUMBERS or not shape:
-        raise Unusual
+        raise LeaveToTorch
     if any(type(a) is not np.ndarray or a.dtype != dtype or a.shape != shape for a in batch):
-        raise Unusual
+        raise LeaveToTorch
     if not travels or first.nbytes * len(batch) < place.worth:
         return np.concatenate(batch).reshape(len(batch), *shape)
     return collate.stacked(np, batch)

@@ -16,7 +16,7 @@ from headrace.plan.seed import Arrivals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Crew:
+class WorkerContext:
     """What all workers of one iterator have in common."""
 
     dataset: Any
@@ -25,45 +25,45 @@ class Crew:
     base_seed: int
     count: int
     """How many workers there are, as the worker info tells it; 0: the main process."""
-    played: bool = False
-    """Workers are played: processes serve any number of them."""
-    reader: bool = False
+    emulated: bool = False
+    """Workers are emulated: processes serve any number of them."""
+    single_reader: bool = False
     """Only worker 0 reads the dataset, and reads all of it."""
-    own: Mapping[str, Any] | None = None
+    dataset_states: Mapping[str, Any] | None = None
     """What the map-style dataset of each worker, by number, goes on from."""
-    watched: bool = False
+    stealing: bool = False
     """A worker may make what belongs to another one, as long as that makes no difference (see `watch`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setup:
+class WorkerSetup:
     """Makes a new process a worker, in torch's order: seeds, worker info, the user's `worker_init_fn`."""
 
-    crew: Crew
+    context: WorkerContext
 
     def __call__(self, number: int) -> None:
-        crew = self.crew
+        context = self.context
 
         def with_torch() -> None:
             from headrace.doors.torch.workers import enter
 
-            enter(crew, number)
+            enter(context, number)
 
         if "torch" in sys.modules:
             with_torch()
         else:
             Arrivals.watch("torch", with_torch)
-        if crew.played:
+        if context.emulated:
             return
-        seed_others(crew.base_seed, number)
-        if crew.init_fn is not None:
-            crew.init_fn(number)
-        if crew.own is not None and str(number) in crew.own:
-            crew.dataset.load_state_dict(crew.own[str(number)])
-        if crew.watched:
-            from headrace.doors.torch.watch import WorkerWatch
+        seed_others(context.base_seed, number)
+        if context.init_fn is not None:
+            context.init_fn(number)
+        if context.dataset_states is not None and str(number) in context.dataset_states:
+            context.dataset.load_state_dict(context.dataset_states[str(number)])
+        if context.stealing:
+            from headrace.doors.torch.side_effects import SideEffectCheck
 
-            WorkerWatch.now = WorkerWatch(crew, number)
+            SideEffectCheck.now = SideEffectCheck(context, number)
 
 
 def seed_others(base: int, worker: int) -> None:

@@ -1,4 +1,4 @@
-"""Survey: what a dataset consists of, as far as that can be said without running any of it.
+"""StateScan: what a dataset consists of, as far as that can be said without running any of it.
 
 It is looked for random generators, and for all that its code can leave something in between two batches. Code
 tells what it sets outside of constructors: names of attributes, `global` variables, variables of closures. Whatever has
@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace.doors.torch.crew import generators
-from headrace.doors.torch.variables import Content, Variables, content, is_tensor, of_closure, of_dict, owned
+from headrace.doors.torch.context import generators
+from headrace.doors.torch.variables import Content, Variables, content, is_tensor, of_closure, of_dict, variables_of
 
-MOST = 4000
+MOST_OBJECTS = 4000
 """Objects that are looked at, and"""
 WIDE = 64
 """elements of each container among them, if it does not hold plain data only;"""
@@ -70,14 +70,14 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-class Named(NamedTuple):
+class GlobalNames(NamedTuple):
     """What some code means by names in a namespace."""
 
     space: dict[str, Any]
     names: frozenset[str]
 
 
-class Plain(NamedTuple):
+class PlainContainer(NamedTuple):
     """A container that was looked through, when it had this size."""
 
     container: Any
@@ -86,7 +86,7 @@ class Plain(NamedTuple):
     """The user's tuple types in it, if it holds plain data only."""
 
 
-class Survey:
+class StateScan:
     """One look at everything that some things consist of.
 
     A survey that is `trusting` takes what is in long containers for plain data. It is for workers: the main process has
@@ -94,12 +94,12 @@ class Survey:
     has found `plain`: a container of millions of samples is not looked through again while it is as long as then.
     """
 
-    def __init__(self, *things: object, trusting: bool = False, known: dict[int, Plain] | None = None) -> None:
-        self.clear = True
-        self.watched: list[Variables] = []
-        self.still: list[Variables] = []
+    def __init__(self, *things: object, trusting: bool = False, known: dict[int, PlainContainer] | None = None) -> None:
+        self.safe = True
+        self.mutable: list[Variables] = []
+        self.growing: list[Variables] = []
         self.contents: list[Content] = []
-        self.plain: dict[int, Plain] = {}
+        self.plain: dict[int, PlainContainer] = {}
         self._known = known or {}
         self._trusting = trusting
         self._generators, self._common = generators()
@@ -111,20 +111,20 @@ class Survey:
         self._walk(things)
         for owner in self._owners.values():
             self._sort(owner, bool(self._stored) or self._stores_any)
-        self.clear = self.clear and len(self.watched) + len(self.contents) <= WATCHED
+        self.safe = self.safe and len(self.mutable) + len(self.contents) <= WATCHED
 
     def _walk(self, things: Iterable[object]) -> None:
         """Nearest first."""
         seen: dict[object, object] = {}
         waiting = deque(things)
-        while waiting and self.clear:
+        while waiting and self.safe:
             thing = waiting.popleft()
-            key = tuple(map(id, thing)) if isinstance(thing, Named) else id(thing)
+            key = tuple(map(id, thing)) if isinstance(thing, GlobalNames) else id(thing)
             if key in seen or type(thing) in _DATA:
                 continue
             seen[key] = thing
-            if len(seen) > MOST or self._is_generator(thing):
-                self.clear = False
+            if len(seen) > MOST_OBJECTS or self._is_generator(thing):
+                self.safe = False
             waiting.extend(self._parts(thing))
 
     def _is_generator(self, thing: object) -> bool:
@@ -134,11 +134,11 @@ class Survey:
 
     def _sort(self, owner: Any, anything_stored: bool) -> None:
         inert = all(base.__module__ in INERT or not _is_foreign(base.__module__) for base in type(owner).__mro__)
-        for its in owned(owner):
+        for its in variables_of(owner):
             if self._stores_any or not inert or not self._stored.isdisjoint(its.read()):
-                self.watched.append(its)
+                self.mutable.append(its)
             elif anything_stored and not isinstance(owner, ModuleType):  # (Python itself adds names to modules.)
-                self.still.append(its)
+                self.growing.append(its)
 
     # --- parts of one thing -------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Survey:
         wrapper = next((kind for kind in _WRAPPERS if isinstance(thing, kind)), None)
         if wrapper is not None:
             yield from (getattr(thing, name) for name in _WRAPPERS[wrapper])
-        elif isinstance(thing, Named):
+        elif isinstance(thing, GlobalNames):
             yield from self._meant(thing, thing.names)
         elif isinstance(thing, ModuleType):
             yield from self._of_module(thing, frozenset(vars(thing)))
@@ -157,7 +157,7 @@ class Survey:
         else:
             yield from self._of_object(thing)
 
-    def _meant(self, named: Named, elsewhere: frozenset[str]) -> Iterator[Any]:
+    def _meant(self, named: GlobalNames, elsewhere: frozenset[str]) -> Iterator[Any]:
         """Behind the name of a module may stand any other name of the same code."""
         for name in named.names & named.space.keys():
             value = named.space[name]
@@ -166,7 +166,7 @@ class Survey:
     def _of_module(self, module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
         if not _is_foreign(module.__name__):
             self._owners[id(module)] = module
-            yield Named(vars(module), names)
+            yield GlobalNames(vars(module), names)
 
     def _of_class(self, kind: type) -> Iterator[Any]:
         """Methods and values of a class and its bases; where it comes with Python's own names, methods only."""
@@ -193,10 +193,10 @@ class Survey:
             self._stored |= found["STORE_ATTR"] | found["DELETE_ATTR"]
             self._stores_any |= not found[ALL].isdisjoint(SETTERS)
         if found["STORE_GLOBAL"] or found["DELETE_GLOBAL"]:
-            self.watched.append(of_dict(function.__globals__))
+            self.mutable.append(of_dict(function.__globals__))
         if not closure.read().keys().isdisjoint(found["STORE_DEREF"] | found["DELETE_DEREF"]):
-            self.watched.append(closure)
-        yield from self._meant(Named(function.__globals__, found["LOAD_GLOBAL"] | found["LOAD_NAME"]), found[ALL])
+            self.mutable.append(closure)
+        yield from self._meant(GlobalNames(function.__globals__, found["LOAD_GLOBAL"] | found["LOAD_NAME"]), found[ALL])
         for name in found["IMPORT_NAME"]:
             yield from self._imported(name, str(function.__globals__.get("__package__") or ""), found[ALL])
 
@@ -210,7 +210,7 @@ class Survey:
             yield from self._of_module(sys.modules[full], names)
             yield from self._of_module(sys.modules[full.partition(".")[0]], names)
         if not loaded and not _is_foreign(name) and any(map(_exists, could_be)):
-            self.clear = False
+            self.safe = False
 
     def _of_object(self, thing: Any) -> Iterator[Any]:
         kind = type(thing)
@@ -219,7 +219,7 @@ class Survey:
         if (array := content(thing)) is not None:
             self.contents.append(array)
         yield from self._elements(thing)
-        for its in owned(thing):
+        for its in variables_of(thing):
             values = its.read()
             yield from self._elements(values) if len(values) > WIDE else list(values.values())
             if not _is_foreign(kind.__module__):
@@ -236,10 +236,10 @@ class Survey:
             return
         found = self._known.get(id(thing))
         if found is None or found.container is not thing or found.size != size:
-            found = Plain(thing, size, _records(values, LARGE if size > WIDE else SHORT))
+            found = PlainContainer(thing, size, _records(values, LARGE if size > WIDE else SHORT))
         if found.records is None:
             yield from list(values()) if size <= WIDE else ()
-            self.clear &= size <= WIDE
+            self.safe &= size <= WIDE
         else:
             yield from found.records
             if size > WIDE:

@@ -1,17 +1,19 @@
-"""Watch: notices in a worker whether a batch has left anything behind that a later batch of that worker would see.
+"""Side effects: whether a batch has left anything behind in its worker that a later batch of that worker would see.
 
 torch's worker k mod num_workers makes batch k, with generators that go on from its batch before. As long as no batch
-has drawn from them, it makes no difference who makes which batch, so whoever is free may take the next one. A batch
-comes to a worker either as its *own*, in torch's order, or as *anybody's*:
+has drawn from them, it makes no difference which worker makes which batch, so a worker that is free may steal the next
+one (`stealing` decides that in the consumer). A batch comes to a worker either pinned, in torch's order, or stolen:
 
-    own        made in any case; the first that leaves something behind comes as `Carried`. From then on the worker
-               makes its own batches only
-    anybody's  `ForOwner`, and nothing is left behind, if there would be: its owner has to make it, in torch's order
+    pinned   it is made in any case; the first one with side effects comes back as `WithSideEffects`, and from then on
+             this worker refuses to steal
+    stolen   if it has side effects they are undone, and `StealRefused` comes back: the worker that torch would have
+             given the batch to has to make it, in torch's order
 
-What is noticed: draws from the global generators of `random`, numpy and torch; questions for the worker's number or
-seed; and what changes in all that the code of the dataset and of `collate_fn` could leave something in (`survey`).
-What was missing or None may be set: that is how files are opened late. (Anybody's batch must not set plain data so: it
-could be that of the first batch.) What is inside of lists, dicts and foreign objects nobody can see.
+What counts as a side effect: draws from the global generators of `random`, numpy and torch; questions for the worker's
+number or seed; and changes in anything that the code of the dataset and of `collate_fn` could change (`scan`). (An
+attribute that was not there or None may be set, as when a file is opened late, a few times, and a stolen batch may not
+set it to plain data, which could be that of the first batch.) What is inside of lists, dicts and objects of other
+packages is not seen.
 """
 
 import ctypes
@@ -24,9 +26,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from headrace.doors.torch.crew import Crew, seed_others
-from headrace.doors.torch.survey import Survey, is_plain
-from headrace.doors.torch.variables import Content, came
+from headrace.doors.torch.context import WorkerContext, seed_others
+from headrace.doors.torch.scan import StateScan, is_plain
+from headrace.doors.torch.variables import Content, new_values
 
 GROWTHS = 32
 """How often something may come that was not there: files are opened once."""
@@ -36,24 +38,24 @@ HEADER = 512
 _NUMPY: Any = np.random
 
 
-class Carried(NamedTuple):
+class WithSideEffects(NamedTuple):
     """A batch that has left something behind in the worker that it belongs to."""
 
     batch: Any
 
 
-class ForOwner:
+class StealRefused:
     """In place of anybody's batch that has to be made by the worker it belongs to."""
 
 
-class WorkerWatch:
+class SideEffectCheck:
     """What one worker compares before and after its batches."""
 
-    now: "ClassVar[WorkerWatch | None]" = None
+    now: "ClassVar[SideEffectCheck | None]" = None
     """Of this process, if it is a worker that may make anybody's batches."""
 
-    def __init__(self, crew: Crew, number: int) -> None:
-        self._crew = crew
+    def __init__(self, context: WorkerContext, number: int) -> None:
+        self._context = context
         self._number = number
         self.asked = False
         """Somebody wanted to know which worker this is."""
@@ -62,87 +64,87 @@ class WorkerWatch:
         self._states: list[tuple[Callable[[], object], object]] = []
         self._generators = [
             Content(_state_of_numpy(), partial(_NUMPY.set_bit_generator, _NUMPY.get_bit_generator())),
-            Content(_state_of_random(), partial(seed_others, crew.base_seed, number)),
+            Content(_state_of_random(), partial(seed_others, context.base_seed, number)),
         ]
-        self.torch_came()
-        self._note(self._survey())
+        self.torch_imported()
+        self._note(self._scan())
 
-    def torch_came(self) -> None:
+    def torch_imported(self) -> None:
         """Torch is there, and its generator is seeded."""
         if (torch := sys.modules.get("torch")) is not None:
             state = _state_of_torch()
-            self._generators.append(Content(state, partial(torch.manual_seed, self._crew.base_seed + self._number)))
+            self._generators.append(Content(state, partial(torch.manual_seed, self._context.base_seed + self._number)))
             self._states.append((state, state()))
 
-    def _survey(self) -> Survey:
-        return Survey(self._crew.dataset, self._crew.collate_fn, trusting=True)
+    def _scan(self) -> StateScan:
+        return StateScan(self._context.dataset, self._context.collate_fn, trusting=True)
 
-    def _note(self, survey: Survey) -> None:
+    def _note(self, scan: StateScan) -> None:
         """How everything is now."""
-        self._clear = survey.clear
-        self._contents = survey.contents
+        self._safe = scan.safe
+        self._contents = scan.contents
         self._states = [(content.read, content.read()) for content in (*self._generators, *self._contents)]
-        self._watched = [(its, dict(its.read())) for its in survey.watched]
-        self._still = [(its, dict(its.read())) for its in survey.still]
-        self._spaces = [its.read() for its in survey.still]
+        self._mutable = [(its, dict(its.read())) for its in scan.mutable]
+        self._growing = [(its, dict(its.read())) for its in scan.growing]
+        self._spaces = [its.read() for its in scan.growing]
         self._names = sum(map(len, self._spaces))
 
-    def make(self, batch: Callable[[int, Any], Any], first: int, index: object, own: bool) -> Any:
+    def make(self, batch: Callable[[int, Any], Any], first: int, index: object, pinned: bool) -> Any:
         """The batch, or what stands for it."""
         if self._carries:
-            return batch(first, index) if own else ForOwner()
+            return batch(first, index) if pinned else StealRefused()
         try:
             made = batch(first, index)
         except BaseException:
-            if self._changed(own):
-                if not own:
+            if self._changed(pinned):
+                if not pinned:
                     return self._refused()
                 self._carries = True
             raise
-        if not self._changed(own):
+        if not self._changed(pinned):
             return made
-        if not own:
+        if not pinned:
             return self._refused()
         self._carries = True
-        return Carried(made)
+        return WithSideEffects(made)
 
-    def _changed(self, own: bool) -> bool:
-        if self.asked or not self._clear:
+    def _changed(self, pinned: bool) -> bool:
+        if self.asked or not self._safe:
             return True
         for state, was in self._states:
             if state() != was:
                 return True
-        watched = self._watched
-        if self._still and sum(map(len, self._spaces)) != self._names:
-            watched = [*watched, *self._still]
-        if not watched:
+        mutable = self._mutable
+        if self._growing and sum(map(len, self._spaces)) != self._names:
+            mutable = [*mutable, *self._growing]
+        if not mutable:
             return False
         new: list[Any] = []
-        for its, before in watched:
-            found = came(before, its.read())
+        for its, before in mutable:
+            found = new_values(before, its.read())
             if found is None:
                 return True
             new += found
-        return bool(new) and not self._may_come(new, own)
+        return bool(new) and not self._may_come(new, pinned)
 
-    def _may_come(self, new: list[Any], own: bool) -> bool:
+    def _may_come(self, new: list[Any], pinned: bool) -> bool:
         self._growths += 1
-        if self._growths > GROWTHS or (not own and any(map(is_plain, new))):
+        if self._growths > GROWTHS or (not pinned and any(map(is_plain, new))):
             return False
-        survey = self._survey()  # the next batch can change what came
-        if survey.clear:
-            self._note(survey)
-        return survey.clear
+        scan = self._scan()  # the next batch can change what came
+        if scan.safe:
+            self._note(scan)
+        return scan.safe
 
-    def _refused(self) -> ForOwner:
+    def _refused(self) -> StealRefused:
         """Everything is as it was before the batch."""
         self.asked = False
-        for its, before in (*self._watched, *self._still):
+        for its, before in (*self._mutable, *self._growing):
             its.write(before)
         for content in (*self._generators, *self._contents):
             content.restore()
-        self._note(self._survey())
-        return ForOwner()
+        self._note(self._scan())
+        return StealRefused()
 
 
 # --- states of the global generators, as raw memory -------------------------------------------------------------------

@@ -12,7 +12,7 @@ from headrace.doors.torch.collate import shorter
 from headrace.pipe.graph import Pipe
 
 
-def parts(loader: "DataLoader[Any]") -> tuple[Pipe[Any], dict[str, Any]]:
+def as_pipe(loader: "DataLoader[Any]") -> tuple[Pipe[Any], dict[str, Any]]:
     """The pipe, and the options of a Loader that runs it as the DataLoader would."""
     pipe: Pipe[Any] = Pipe.of(loader.dataset)
     if isinstance(loader.sampler, RandomSampler) and not isinstance(loader.dataset, IterableDataset):

@@ -1,4 +1,4 @@
-"""Twins: notices that every worker of an iterable-style dataset reads the same samples.
+"""DuplicateCheck: notices that every worker of an iterable-style dataset reads the same samples.
 
 That is torch's rule unless the dataset divides its data by `get_worker_info()`, and the most common mistake with it.
 The first batches of two workers are compared, by what they look like when packed.
@@ -14,7 +14,7 @@ LOOKED_AT = 1 << 16
 """Bytes of each array that are compared."""
 
 
-class Twins:
+class DuplicateCheck:
     """Looks at the first batches of the first two workers that deliver any."""
 
     def __init__(self) -> None:
