@@ -206,13 +206,13 @@ def test_a_lock_that_comes_too_late_is_given_back(job: Job, tmp_path: Path, monk
     assert holder.hear() == "first"
     [path] = job.files()
     with pytest.raises(WorkerStuck):
-        module._locked(path, 0.0, 0.1)
+        module._locked(path, 0.1)
     holder.tell()
     assert holder.hear() == "out"
     for thread in threading.enumerate():
-        if thread.name == "headrace-first":
+        if thread.name == "headrace-lock":
             thread.join(10)
-    os.close(module._locked(path, float("inf"), 1))
+    os.close(module._locked(path, 10))
 
 
 def test_a_single_process_is_always_first() -> None:

@@ -12,6 +12,7 @@ A rank that fails says so at the next vote, and the others raise instead of wait
 import hashlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import RanksDisagree
@@ -38,31 +39,30 @@ class Agreement:
     @classmethod
     def of(cls, world: World, timeout: float = TIMEOUT) -> "Agreement | None":
         """The agreement of this world's ranks, if there are several and torch.distributed connects them."""
-        if world.ranks == 1 or not connected(world.ranks):
-            return None
-        return cls(timeout)
+        dist = initialized()
+        return cls(timeout) if world.ranks > 1 and dist is not None and dist.get_world_size() == world.ranks else None
 
     def rows(self, row: list[int]) -> list[list[int]]:
         """What every rank gives, by rank; all give equally many numbers."""
         import torch
 
-        return [theirs.tolist() for theirs in self._gathered(torch.tensor(row, dtype=torch.int64))]
+        return [tensor.tolist() for tensor in self._gathered(torch.tensor(row, dtype=torch.int64))]
 
     def texts(self, text: bytes) -> list[bytes]:
         """What every rank gives, by rank."""
         import torch
 
         sizes = [row[0] for row in self.rows([len(text)])]
-        mine = torch.frombuffer(bytearray(text.ljust(max(*sizes, 1), b" ")), dtype=torch.uint8)
-        return [bytes(theirs.numpy())[:size] for theirs, size in zip(self._gathered(mine), sizes, strict=True)]
+        padded = torch.frombuffer(bytearray(text.ljust(max(*sizes, 1), b" ")), dtype=torch.uint8)
+        return [bytes(tensor.numpy())[:size] for tensor, size in zip(self._gathered(padded), sizes, strict=True)]
 
-    def _gathered(self, mine: Any) -> list[Any]:
-        """A tensor of every rank, by rank; all have the same form."""
+    def _gathered(self, tensor: Any) -> list[Any]:
+        """The tensors of all ranks, by rank; all have the same form."""
         import torch
         import torch.distributed as dist
 
-        everyone = [torch.zeros_like(mine) for _ in range(self.ranks)]
-        dist.all_gather(everyone, mine, group=self._group)
+        everyone = [torch.zeros_like(tensor) for _ in range(self.ranks)]
+        dist.all_gather(everyone, tensor, group=self._group)
         return everyone
 
     def first(self, number: int) -> int:
@@ -86,23 +86,21 @@ class Agreement:
     def close(self) -> None:
         if self._group is None or self._owner != os.getpid():
             return  # in a forked copy the group's threads do not exist: ending it would wait for them forever
-        # It may be closed while the interpreter ends, when nothing can be imported any more.
-        dist: Any = sys.modules.get("torch.distributed")
         group, self._group = self._group, None
-        if dist is not None and dist.is_initialized():
+        if (dist := initialized()) is not None:
             try:
                 dist.destroy_process_group(group)
             except ValueError:
                 pass  # the job was ended meanwhile, with all its groups, and another one begun
 
 
-def connected(ranks: int) -> bool:
-    """Whether torch.distributed connects exactly this many ranks."""
-    if "torch" not in sys.modules:
-        return False
-    import torch.distributed as dist
+def initialized(modules: Mapping[str, Any] = sys.modules) -> Any:
+    """torch.distributed if this process has a default process group, else None.
 
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks
+    Nothing is imported for this: a group may be closed while the interpreter ends, when no import works any more.
+    """
+    dist = modules.get("torch.distributed")
+    return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 
 
 def patience(timeout: float) -> float:
@@ -110,8 +108,8 @@ def patience(timeout: float) -> float:
 
     So a rank that is stopped is noticed after what the user gave to `init_process_group(timeout=...)`.
     """
-    dist: Any = sys.modules.get("torch.distributed")
-    if timeout != TIMEOUT or dist is None or not dist.is_available() or not dist.is_initialized():
+    dist = initialized()
+    if timeout != TIMEOUT or dist is None:
         return timeout
     group = dist.group.WORLD
     try:

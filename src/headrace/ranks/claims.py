@@ -14,6 +14,7 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.ranks import env
+from headrace.ranks.agree import initialized
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,10 @@ class Claim:
 
     def agrees(self, other: "Claim") -> bool:
         return (self.rank, self.ranks) == (other.rank, other.ranks)
+
+    def with_local_of(self, other: "Claim") -> "Claim":
+        """This claim with the local fields of another that agrees with it."""
+        return replace(other, launcher=self.launcher, variables={**self.variables, **other.variables})
 
 
 class Partial(Exception):
@@ -220,10 +225,8 @@ def _ray(modules: Mapping[str, Any]) -> Claim | None:
 
 
 def _torch(modules: Mapping[str, Any]) -> Claim | None:
-    dist = modules.get("torch.distributed")
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return None
-    return Claim("torch.distributed", dist.get_rank(), dist.get_world_size())
+    dist = initialized(modules)
+    return None if dist is None else Claim("torch.distributed", dist.get_rank(), dist.get_world_size())
 
 
 def _jax(modules: Mapping[str, Any]) -> Claim | None:

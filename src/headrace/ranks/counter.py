@@ -9,7 +9,6 @@ What a rank has finished is kept in leaves of a few numbers, so that telling and
 """
 
 import json
-import sys
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Protocol
@@ -17,10 +16,10 @@ from typing import Any, Protocol
 from headrace.errors import BadOption, RanksDisagree, WorkerStuck, missing
 from headrace.plan.world import World
 from headrace.ranks import env
+from headrace.ranks.agree import TIMEOUT, initialized
 
 LEAF = 64
-TIMEOUT = 1800.0
-_made: dict[tuple[str, int], "RankStore"] = {}
+_made: dict[tuple[str, str], "RankStore"] = {}
 """Stores that were made here, by address: they live as long as the process."""
 
 
@@ -110,34 +109,47 @@ def gather(store: RankStore, key: str, ranks: int, timeout: float, what: str) ->
 
 def find_store(world: World, given: RankStore | None = None, timeout: float = TIMEOUT) -> tuple[RankStore, bool]:
     """A store that all ranks share, and whether it lives in this process and was made here."""
-    if given is not None:
-        return given, False
-    dist: Any = sys.modules.get("torch.distributed")
-    if dist is not None and dist.is_available() and dist.is_initialized():
-        return dist.distributed_c10d._get_default_store(), False
+    if (store := given or default_store()) is not None:
+        return store, False
     if world.ranks == 1:
-        return Alone(), False
+        return LocalStore(), False
     environ = env.current()
     if not (environ.get(env.MASTER_ADDR) and environ.get(env.MASTER_PORT)):
         raise BadOption(
             "sharding='dynamic' needs a place where ranks share a counter: initialise torch.distributed first, start "
             f"with a launcher that sets {env.MASTER_ADDR} and {env.MASTER_PORT}, or give store="
         )
-    try:
-        torch_distributed: Any = import_module("torch.distributed")
-    except ModuleNotFoundError:
-        raise missing("torch", "torch") from None
-    address = environ[env.MASTER_ADDR], int(environ[env.MASTER_PORT])
     hosts = world.rank == 0 and environ.get(env.AGENT_STORE) != "True"
+    address = environ[env.MASTER_ADDR], environ[env.MASTER_PORT]
     if address not in _made:
-        # multi_tenant: init_process_group may want the same port later.
-        _made[address] = torch_distributed.TCPStore(
-            *address, None, hosts, timedelta(seconds=timeout), multi_tenant=True, wait_for_workers=False
-        )
+        _made[address] = master_store(timeout, hosts)
     return _made[address], hosts
 
 
-class Alone:
+def default_store() -> RankStore | None:
+    """The store of the default process group, if there is one."""
+    if (dist := initialized()) is None:
+        return None
+    store: RankStore = dist.distributed_c10d._get_default_store()
+    return store
+
+
+def master_store(timeout: float, hosts: bool = False) -> RankStore:
+    """A store at the address that the launcher has set; `hosts`: it lives in this process."""
+    try:
+        dist: Any = import_module("torch.distributed")
+    except ModuleNotFoundError:
+        raise missing("torch", "torch") from None
+    environ = env.current()
+    # multi_tenant: init_process_group may want the same port later.
+    store: RankStore = dist.TCPStore(
+        environ[env.MASTER_ADDR], int(environ[env.MASTER_PORT]), None, hosts, timedelta(seconds=timeout),
+        multi_tenant=True, wait_for_workers=False,
+    )  # fmt: skip
+    return store
+
+
+class LocalStore:
     """A store for one rank, which needs no torch."""
 
     def __init__(self) -> None:

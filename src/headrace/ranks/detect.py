@@ -17,7 +17,7 @@ Rules, each with a test:
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 
 from headrace.errors import BadOption
@@ -75,7 +75,7 @@ def explain(environ: Mapping[str, str] | None = None, modules: Mapping[str, Modu
         return Detection(World(), "none", {}, warnings=tuple(doubts))
     best = claims[0]
     if not best.knows_local:
-        best = next((_with_local(best, c) for c in claims[1:] if c.knows_local and c.agrees(best)), best)
+        best = next((best.with_local_of(c) for c in claims[1:] if c.knows_local and c.agrees(best)), best)
     world = _world(best, doubts)
     _check_replicas(environ, world, doubts)
     disagree = tuple(claim for claim in claims[1:] if not claim.agrees(best))
@@ -105,18 +105,6 @@ def _claims(environ: Mapping[str, str], modules: Mapping[str, ModuleType], doubt
             if not believed:
                 raise
             doubts.append(f"{wrong} (not used)")
-
-
-def _with_local(claim: Claim, other: Claim) -> Claim:
-    """The claim with the local fields of another that agrees with it."""
-    return replace(
-        claim,
-        local_rank=other.local_rank,
-        local_ranks=other.local_ranks,
-        node=other.node,
-        nodes=other.nodes,
-        variables={**claim.variables, **other.variables},
-    )
 
 
 def _world(claim: Claim, doubts: list[str]) -> World:

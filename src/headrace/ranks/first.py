@@ -24,19 +24,18 @@ import socket
 import stat
 import sys
 import tempfile
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import BadOption, HeadraceError, WorkerStuck
 from headrace.plan.world import World
 from headrace.ranks import env
+from headrace.ranks.counter import RankStore, default_store, master_store
+from headrace.sources.lock import open_locked
 
 _calls: Counter[tuple[str, str]] = Counter()
 
@@ -83,7 +82,7 @@ def _private() -> Path:
 
 @contextmanager
 def _by_lock(path: Path, rank: int, members: int, timeout: float) -> Iterator[bool]:
-    fd = _locked(path, time.monotonic() + timeout, timeout)
+    fd = _locked(path, timeout)
     try:
         passed = _passed(fd)
         if str(rank) in passed or not any(_lives(*who) for who in passed.values()):
@@ -103,53 +102,14 @@ def _by_lock(path: Path, rank: int, members: int, timeout: float) -> Iterator[bo
         yield False
 
 
-def _locked(path: Path, deadline: float, timeout: float) -> int:
-    """The file, open and locked; the lock counts only if the file still has its name."""
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not _Waiter(fd).wait(deadline - time.monotonic()):
-            raise WorkerStuck(
-                f"waited {timeout:g} s for the process that holds {path}; see what it does, or give a longer timeout"
-            )
-        try:
-            if os.path.samestat(os.fstat(fd), path.stat()):
-                return fd
-        except FileNotFoundError:
-            pass
-        os.close(fd)
-
-
-class _Waiter:
-    """A lock with a deadline: the kernel has none, so a thread waits, and gives the lock back if nobody wants it."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._lock = threading.Lock()
-        self._wanted = True
-        self._got = threading.Event()
-
-    def wait(self, seconds: float) -> bool:
-        """False when the time is over; the descriptor is then the thread's."""
-        try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            pass
-        threading.Thread(target=self._block, name="headrace-first", daemon=True).start()
-        try:
-            self._got.wait(max(0.0, seconds))
-        finally:
-            with self._lock:
-                self._wanted = self._got.is_set()
-        return self._wanted
-
-    def _block(self) -> None:
-        fcntl.lockf(self._fd, fcntl.LOCK_EX)
-        with self._lock:
-            if self._wanted:
-                self._got.set()
-            else:
-                os.close(self._fd)
+def _locked(path: Path, timeout: float) -> int:
+    """The file, open and locked."""
+    try:
+        return open_locked(str(path), timeout, fcntl.lockf, 0o600)
+    except TimeoutError:
+        raise WorkerStuck(
+            f"waited {timeout:g} s for the process that holds {path}; see what it does, or give a longer timeout"
+        ) from None
 
 
 def _passed(fd: int) -> dict[str, Any]:
@@ -203,15 +163,11 @@ def _by_store(world: World, key: str, timeout: float) -> Iterator[bool]:
     yield False
 
 
-def _store(timeout: float) -> Any:
-    dist: Any = sys.modules.get("torch.distributed")
-    if dist is not None and dist.is_available() and dist.is_initialized():
-        return dist.distributed_c10d._get_default_store()
-    environ = env.current()
-    if environ.get(env.AGENT_STORE) == "True":
-        host, port = environ[env.MASTER_ADDR], int(environ[env.MASTER_PORT])
-        torch_distributed: Any = import_module("torch.distributed")
-        return torch_distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=timeout))
+def _store(timeout: float) -> RankStore:
+    if (store := default_store()) is not None:
+        return store
+    if env.current().get(env.AGENT_STORE) == "True":
+        return master_store(timeout)
     raise BadOption(
         "first(per='job') on several machines: call it after torch.distributed.init_process_group, "
         "or give a directory that all machines share: first(world, per='job', directory=...)"

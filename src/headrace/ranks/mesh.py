@@ -8,6 +8,7 @@ Which dimensions carry data is read off their names (`DATA`); a mesh of one dime
 else is refused: a wrong guess would train a tensor-parallel group on different samples, and nothing would fail.
 """
 
+from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
 from headrace.errors import BadOption
@@ -50,11 +51,8 @@ def world_of(mesh: Mesh) -> World:
     if ranks % share_ranks:
         raise BadOption(f"{mesh} divides data into {share_ranks} shares, which do not fill a job of {ranks} ranks")
     found = detect()
-    local = found if (found.rank, found.ranks) == (dist.get_rank(), ranks) else World(dist.get_rank(), ranks)
-    return World(
-        local.rank, ranks, local.local_rank, local.local_ranks, local.node, local.nodes,
-        replicas=ranks // share_ranks, source="device mesh", share=(share_rank, share_ranks),
-    )  # fmt: skip
+    world = found if (found.rank, found.ranks) == (dist.get_rank(), ranks) else World(dist.get_rank(), ranks)
+    return replace(world, replicas=ranks // share_ranks, source="device mesh", share=(share_rank, share_ranks))
 
 
 def _data_dims(mesh: Mesh) -> list[int]:

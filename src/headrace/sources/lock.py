@@ -9,7 +9,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -27,19 +27,28 @@ def hold(path: str, timeout: float) -> Iterator[None]:
 
 
 def acquire(path: str, timeout: float) -> int:
-    """A locked descriptor of the file `path`, made if need be, that nobody has removed meanwhile."""
+    """A locked descriptor of the file `path`, which now holds the number of this process."""
+    fd = open_locked(path, timeout)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+    except BaseException:
+        release(fd)
+        raise
+    return fd
+
+
+def open_locked(path: str, timeout: float, lock: Callable[[int, int], None] = fcntl.flock, mode: int = 0o644) -> int:
+    """A locked descriptor of the file `path`, made if need be, that nobody has removed meanwhile.
+
+    `lock` is fcntl.flock, or fcntl.lockf where children that the holder has forked must not keep the lock.
+    """
     deadline = time.monotonic() + timeout
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        _wait(fd, path, deadline)
-        try:
-            if _is(fd, path):
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, str(os.getpid()).encode(), 0)
-                return fd
-        except BaseException:
-            release(fd)
-            raise
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        _wait(fd, path, deadline, lock)
+        if _is(fd, path):
+            return fd
         release(fd)
 
 
@@ -85,10 +94,10 @@ def _is(fd: int, path: str) -> bool:
     return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
 
 
-def _wait(fd: int, path: str, deadline: float) -> None:
+def _wait(fd: int, path: str, deadline: float, lock: Callable[[int, int], None]) -> None:
     """Lock `fd`, or close it and raise TimeoutError."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     except BlockingIOError:
         pass
@@ -97,7 +106,7 @@ def _wait(fd: int, path: str, deadline: float) -> None:
     given_up = False
 
     def block() -> None:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock(fd, fcntl.LOCK_EX)
         with turn:
             if given_up:
                 release(fd)
@@ -105,10 +114,10 @@ def _wait(fd: int, path: str, deadline: float) -> None:
                 got.set()
 
     threading.Thread(target=block, name="headrace-lock", daemon=True).start()
-    if got.wait(max(0.0, deadline - time.monotonic())):
-        return
-    with turn:
-        if got.is_set():
-            return
-        given_up = True
-    raise TimeoutError(f"{path} is held by process {owner(path)}")
+    try:
+        got.wait(max(0.0, deadline - time.monotonic()))
+    finally:  # also when a signal interrupts the wait
+        with turn:
+            given_up = not got.is_set()
+    if given_up:
+        raise TimeoutError(f"{path} is held by process {owner(path)}")
