@@ -40,7 +40,7 @@ OBJECTS: dict[str, list[Any]] = {
 def tables() -> dict[str, str]:
     import pyarrow as pa
 
-    from headrace.tables.frames import table_of
+    from headrace.tables.convert.frames import table_of
     from tests.tables.arrow_types import ARRAYS
 
     types = {_code(name): table_of(pa.table({"x": array})) for name, array in ARRAYS.items()}
@@ -63,8 +63,8 @@ def _table(title: str, rows: dict[str, Any]) -> str:
 
 def _cell(given: Any, form: str) -> str:
     from headrace.errors import BadPipe
-    from headrace.tables.forms import deliver
-    from headrace.tables.to_arrow import type_of
+    from headrace.tables.convert.forms import deliver
+    from headrace.tables.convert.to_arrow import type_of
 
     try:
         found = deliver(given.take(np.arange(given.length)), form)["x"]

@@ -18,7 +18,7 @@ from polars import testing
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption, BadPipe
-from headrace.tables.objects import same as exactly_same
+from headrace.tables.convert.objects import same as exactly_same
 from tests.tables import bits, judges
 from tests.tables.random_tables import ROWS
 

@@ -21,8 +21,8 @@ ds = pytest.importorskip("pyarrow.dataset", reason="not installed")
 
 from headrace.sources.stored.form import DamagedFile  # noqa: E402
 from headrace.tables import ipc  # noqa: E402
-from headrace.tables.arrow import from_arrow  # noqa: E402
 from headrace.tables.column import ArrowColumn  # noqa: E402
+from headrace.tables.convert.from_arrow import from_arrow  # noqa: E402
 from tests.depth import depth  # noqa: E402
 from tests.tables.arrow_types import ARRAYS, HOLES  # noqa: E402
 
@@ -435,7 +435,7 @@ def test_an_hf_dataset_gives_columns_unless_it_decodes(monkeypatch: pytest.Monke
     assert keys(Loader(chosen)) == [5, 3, 9]
     formatted = Pipe.of(given.with_format("numpy"))
     assert not formatted.columnar
-    monkeypatch.setattr("headrace.tables.stored.MEMORY", 100)
+    monkeypatch.setattr("headrace.tables.stored.datasets.MEMORY", 100)
     larger = Pipe.of(given)
     assert "memory-mapped" in repr(larger)
     assert sorted(keys(Loader(larger.shuffle().batch(16)))) == list(range(100))

@@ -50,7 +50,7 @@ def test_rows_are_dicts_of_the_values_in_the_batch(kind: str, tmp_path: Path) ->
 
 def test_numbers_are_looked_at_where_they_lie() -> None:
     from headrace.tables.column import NumpyColumn
-    from headrace.tables.frames import table_of
+    from headrace.tables.convert.frames import table_of
 
     data = numbers(10)
     table = table_of(data)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import Loader, Pipe
-from headrace.tables import stored
+from headrace.tables.stored import datasets as dataset_sources
 
 pa = pytest.importorskip("pyarrow", reason="not installed")
 pc = pytest.importorskip("pyarrow.compute", reason="not installed")
@@ -50,8 +50,8 @@ def test_files(tmp_path: Path, format: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_mapped_data_sets(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     datasets = pytest.importorskip("datasets", reason="not installed")
-    monkeypatch.setattr(stored, "MEMORY", 100)
-    monkeypatch.setattr(stored, "STRETCH", 7)
+    monkeypatch.setattr(dataset_sources, "MEMORY", 100)
+    monkeypatch.setattr(dataset_sources, "STRETCH", 7)
     pipe = Pipe.of(datasets.Dataset(table(kind)))
     assert "memory-mapped" in repr(pipe)
     check(pipe.shuffle(), kind, list(range(ROWS)))

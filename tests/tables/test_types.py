@@ -11,8 +11,8 @@ pd = pytest.importorskip("pandas", reason="not installed")
 
 from headrace import Loader, Pipe  # noqa: E402
 from headrace.errors import BadPipe  # noqa: E402
-from headrace.tables.forms import deliver  # noqa: E402
-from headrace.tables.frames import table_of  # noqa: E402
+from headrace.tables.convert.forms import deliver  # noqa: E402
+from headrace.tables.convert.frames import table_of  # noqa: E402
 from tests.tables.arrow_types import ARRAYS, HOLES  # noqa: E402
 
 CASES = [pytest.param(array, id=name) for name, array in ARRAYS.items()]

@@ -91,7 +91,7 @@ class ArrowColumn:
         return replace(self, array=self.array.slice(first, stop - first))
 
     def at(self, row: int) -> Any:
-        from headrace.tables.arrow import to_numpy
+        from headrace.tables.convert.from_arrow import to_numpy
 
         value = to_numpy(self.array.slice(row, 1))
         return None if np.ma.getmaskarray(value)[0] else value[0]

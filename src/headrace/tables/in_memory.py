@@ -19,14 +19,14 @@ def from_frame(data: object) -> Source[Any] | None:
         return None
     if _package(data) == "datasets":
         from headrace.sources.huggingface import HuggingFaceStream, is_stream
-        from headrace.tables.stored import from_hf
+        from headrace.tables.stored.datasets import from_hf
 
         return HuggingFaceStream(data) if is_stream(data) else from_hf(data)
     if _is_dataset(data):
-        from headrace.tables.stored import from_dataset
+        from headrace.tables.stored.datasets import from_dataset
 
         return from_dataset(data)
-    from headrace.tables.frames import table_of
+    from headrace.tables.convert.frames import table_of
     from headrace.tables.source import FromTable
 
     table = table_of(data)

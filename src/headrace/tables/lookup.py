@@ -1,4 +1,4 @@
-"""Lookup: rows of a table by their keys, many at once. When two keys are the same is said in `keys`.
+"""Lookup: rows of a table by their keys, many at once. When two keys are the same is said in `join_keys`.
 
 Several columns are one key together: each has its own numbers for its values, and the row is found by the numbers.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
-from headrace.tables.keys import Keys
+from headrace.tables.join_keys import Keys
 from headrace.tables.packages import package
 from headrace.tables.table import Table, check_names
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.tables.column import ArrowColumn, Ints
+from headrace.tables.convert.to_arrow import to_arrow
 from headrace.tables.packages import package
 from headrace.tables.table import Table
-from headrace.tables.to_arrow import to_arrow
 
 
 def reason(error: Exception) -> str:

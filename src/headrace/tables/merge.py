@@ -12,11 +12,11 @@ import numpy as np
 
 from headrace.errors import BadPipe
 from headrace.op import place
-from headrace.tables.arrow import from_arrow
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn, field_of
+from headrace.tables.convert.from_arrow import from_arrow
+from headrace.tables.convert.to_arrow import to_arrow, type_of
 from headrace.tables.packages import package
 from headrace.tables.table import Table
-from headrace.tables.to_arrow import to_arrow, type_of
 
 
 def check_alike(tables: Sequence[Mapping[str, Column]]) -> None:

@@ -31,7 +31,7 @@ class Table:
         self.records = records
         self.blocks = blocks
         self.shipment: Any = None
-        """What this table travels as, once it has (see `travel`)."""
+        """What this table travels as, once it has (see `table_transfer`)."""
         self._settled: Table | None = None
         self._plans: dict[tuple[str, ...], GatherPlan] = {}
 
@@ -81,12 +81,12 @@ class Table:
     def settle(self) -> None:
         """Lay the table out in shared memory: many columns are then gathered several times as fast, also here."""
         if self._settled is None and len(self.columns) > 1:
-            from headrace.tables.travel import ship, unship
+            from headrace.tables.table_transfer import ship, unship
 
             self._settled = unship(*ship(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from headrace.tables.travel import ship, unship
+        from headrace.tables.table_transfer import ship, unship
 
         return unship, ship(self)
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.engine.wire import codec
 from headrace.engine.wire.by_value import Pickler
-from headrace.tables.block import DepartingText
+from headrace.tables.batch_transfer import DepartingText
 
 
 def sent(value: object) -> Any:

@@ -13,7 +13,7 @@ from headrace.errors import BadOption
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
     from headrace.tables.column import Column
-    from headrace.tables.manifest import Manifest
+    from headrace.tables.stored.manifest import Manifest
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -114,7 +114,7 @@ class FrameVerbs:
 
         `on` is a column or several, or {name here: name in the frame}; in the frame each key occurs once.
         """
-        from headrace.tables.frames import table_of
+        from headrace.tables.convert.frames import table_of
         from headrace.tables.lookup import Lookup
         from headrace.tables.ops.join import Join, Match, check_joined, matched
 
@@ -149,11 +149,11 @@ class FrameVerbs:
             )
         template = _check_parts(pipe)
         if template is not None and as_ in ("arrow", "polars"):
-            from headrace.tables.forms import check_arrow
+            from headrace.tables.convert.forms import check_arrow
 
             check_arrow(template(), as_)
         if template is not None and as_ == "torch":
-            from headrace.tables.forms import check_torch
+            from headrace.tables.convert.forms import check_torch
 
             check_torch(template())
         made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
@@ -189,9 +189,9 @@ def _files(
     manifest: "Manifest | None",
 ) -> "Pipe[Any]":
     from headrace.pipe.graph import Pipe
-    from headrace.tables.data_files import data_files
-    from headrace.tables.parquet import from_units
-    from headrace.tables.parquet_files import read_footer
+    from headrace.tables.stored.data_files import data_files
+    from headrace.tables.stored.files import read_footer
+    from headrace.tables.stored.source import from_units
 
     source = from_units(read_footer(format, data_files(paths, hive), columns, drift, manifest), memory)
     if filter is not None:

@@ -20,8 +20,8 @@ from headrace.sources.stored.packed import ENDINGS
 from headrace.sources.stored.source import StoredFiles
 from headrace.sources.stored.tar import TarShards
 from headrace.sources.stored.tfrecord import TfRecords
-from headrace.tables.hf_folder import from_hf_folder, is_hf_folder
-from headrace.tables.lance import from_lance, is_lance
+from headrace.tables.stored.hf_folder import from_hf_folder, is_hf_folder
+from headrace.tables.stored.lance import from_lance, is_lance
 
 
 class Known(NamedTuple):

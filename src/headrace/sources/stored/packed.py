@@ -17,7 +17,7 @@ import numpy as np
 
 from headrace.sources.extra import need
 from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans, StoredFormat
-from headrace.tables.cache import Cache
+from headrace.tables.stored.cache import Cache
 
 HELD = 256 << 20
 """Bytes of unpacked pieces that a process keeps."""

@@ -50,7 +50,7 @@ class ColumnBatch(Batch[Any]):
 
 @dataclass(frozen=True, slots=True)
 class AsColumns(Each[Any, Any]):
-    """Give each table the form `as_` (see `headrace.tables.forms`)."""
+    """Give each table the form `as_` (see `headrace.tables.convert.forms`)."""
 
     as_: str = "numpy"
     takes_columns = True
@@ -65,12 +65,12 @@ class AsColumns(Each[Any, Any]):
         return "numpy" if self.as_ == "jax" else self.as_
 
     def apply(self, sample: Any) -> Any:
-        from headrace.tables.forms import deliver
+        from headrace.tables.convert.forms import deliver
 
         return deliver(sample, self._form)
 
     def depart(self, sample: Any) -> Any:
-        from headrace.tables.forms import depart
+        from headrace.tables.convert.forms import depart
 
         return self.apply(sample) if place.allocate is None else depart(sample, self._form)
 
@@ -86,14 +86,14 @@ class AsJax(Each[Any, Any]):
     verb = "jax"
 
     def apply(self, sample: object) -> Any:
-        from headrace.tables.forms import deliver
-        from headrace.tables.frames import table_of
+        from headrace.tables.convert.forms import deliver
+        from headrace.tables.convert.frames import table_of
 
         return deliver(table_of(sample), "jax")  # type: ignore[arg-type]
 
 
 def check_form(form: str, verb: str) -> None:
-    from headrace.tables.forms import FORMS
+    from headrace.tables.convert.forms import FORMS
 
     if form not in FORMS:
         raise BadOption(f"{verb}(as_=) is one of {', '.join(map(repr, FORMS))}, not {form!r}")

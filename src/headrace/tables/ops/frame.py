@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Each, Flat
-from headrace.tables.forms import deliver
+from headrace.tables.convert.forms import deliver
+from headrace.tables.convert.rows import table_of_rows
 from headrace.tables.ops.batch import check_form
 from headrace.tables.ops.select import table_form
-from headrace.tables.rows import table_of_rows
 
 
 @dataclass(frozen=True, slots=True)

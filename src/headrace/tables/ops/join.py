@@ -9,10 +9,10 @@ import numpy as np
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Each, Flat, Here, Indexed, Positions, Take, as_input
 from headrace.tables.column import Column, Ints
-from headrace.tables.forms import deliver
+from headrace.tables.convert.forms import deliver
+from headrace.tables.convert.rows import table_of_rows
 from headrace.tables.lookup import Lookup
 from headrace.tables.ops.select import is_row, row_by_row, spread_kept, table_form, with_take
-from headrace.tables.rows import table_of_rows
 from headrace.tables.table import Table
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from headrace.errors import BadPipe
 from headrace.op import Each, Flat, Here, Indexed, Positions, Take, as_input
-from headrace.tables.forms import deliver, form_of
-from headrace.tables.frames import table_of
+from headrace.tables.convert.forms import deliver, form_of
+from headrace.tables.convert.frames import table_of
+from headrace.tables.convert.rows import table_of_rows
 from headrace.tables.matching import matching
-from headrace.tables.rows import table_of_rows
 from headrace.tables.table import check_names, renamed
 
 

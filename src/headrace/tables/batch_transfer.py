@@ -1,7 +1,7 @@
 """A batch of columns on its way to the consumer, where it arrives as a plain dict of arrays.
 
 A hundred arrays cost a hundred pickled heads in the worker and as many views in the consumer. Columns of one dtype lie
-in one block already (see `table`): the block travels, and the consumer cuts it.
+in one block already (see `gather`): the block travels, and the consumer cuts it.
 
 Strings that a worker makes only for pickle to take them apart again cost more than all else in a batch of text. Where
 nothing follows in the worker that could look at them, they travel as the bytes and offsets that Arrow keeps, and are
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.op import place
-from headrace.tables.arrow import is_text, width_of
+from headrace.tables.convert.from_arrow import is_text, width_of
 from headrace.tables.packages import package
 
 LEAST = 2048

@@ -15,12 +15,12 @@ from headrace.observe.meter import files
 from headrace.sources.open import is_remote, local
 from headrace.sources.stored.form import FileState
 from headrace.tables.column import Ints
-from headrace.tables.data_files import DataFile, Value
-from headrace.tables.drift import agree
-from headrace.tables.footers import open_arrow, open_parquet
-from headrace.tables.manifest import Manifest, looks
 from headrace.tables.packages import package
-from headrace.tables.parquet import ROWS, Stored
+from headrace.tables.stored.data_files import DataFile, Value
+from headrace.tables.stored.drift import agree
+from headrace.tables.stored.footers import open_arrow, open_parquet
+from headrace.tables.stored.manifest import Manifest, looks
+from headrace.tables.stored.source import ROWS, Stored
 
 OPEN = 64
 """Files that one process keeps open, at the most."""

@@ -15,9 +15,9 @@ from headrace.errors import BadOption
 from headrace.op import Source
 from headrace.sources.memory import FromSequence
 from headrace.sources.stored.form import DamagedFile
-from headrace.tables.data_files import DataFile
-from headrace.tables.parquet import from_units
-from headrace.tables.parquet_files import read_footer
+from headrace.tables.stored.data_files import DataFile
+from headrace.tables.stored.files import read_footer
+from headrace.tables.stored.source import from_units
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 

@@ -1,6 +1,6 @@
 """How a table goes to a worker that was not forked: once, into shared memory, and to each worker as a ticket.
 
-numbers           records, one a row (see `table`): the copy that has to be made anyway is laid out for gathering
+numbers           records, one a row (see `records`): the copy that has to be made anyway is laid out for gathering
 Arrow columns     an Arrow stream, read in place
 memory-mapped     by path: the file is mapped there too
 numpy objects     by pickle

@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadPipe
 from headrace.memory.cache import UnitCache
-from headrace.tables.arrow import from_arrow, is_text
-from headrace.tables.cache import Cache
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
+from headrace.tables.convert.from_arrow import from_arrow, is_text
 from headrace.tables.gather import GatherPlan, fetched, scratch
 from headrace.tables.ipc import ALIGN, bytes_of, stays_behind, store, stored
-from headrace.tables.kept import KeptUnits
 from headrace.tables.packages import package
 from headrace.tables.records import RecordLayout
+from headrace.tables.stored.cache import Cache
+from headrace.tables.stored.resident import KeptUnits
 from headrace.tables.table import Table, check_names
 
 SPARE = 1.25

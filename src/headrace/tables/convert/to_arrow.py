@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
-from headrace.tables.objects import UNTYPED, exactly
+from headrace.tables.convert.objects import UNTYPED, exactly
 from headrace.tables.packages import package
 
 UNITS = {"M": ("D", "s", "ms", "us", "ns"), "m": ("s", "ms", "us", "ns")}

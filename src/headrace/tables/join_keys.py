@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption, BadPipe
-from headrace.tables.arrow import deliver
 from headrace.tables.column import Column, Ints, field_of
+from headrace.tables.convert.from_arrow import deliver
 
 NANOSECONDS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9}
 NANOSECONDS |= {"ms": 10**6, "us": 10**3, "ns": 1}

@@ -5,7 +5,7 @@ pipe is made, of files from their footers; workers get it with the pipe. Column 
 of the source: what is not asked for is not read. With a filter the rows that it keeps are counted when the pipe is
 made.
 
-A row group is the unit of reading. Units that were read last stay in memory up to `memory` bytes (see `columns.units`);
+A row group is the unit of reading. Units that were read last stay in memory up to `memory` bytes (see `unit_table`);
 `shuffle()` of larger data uses an order that keeps few of them open (see `plan.parts`).
 """
 
@@ -24,8 +24,8 @@ from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching, reason
 from headrace.tables.packages import package
 from headrace.tables.source import Pick, Tabular, hashed
+from headrace.tables.stored.unit_table import UnitTable
 from headrace.tables.table import Table, check_names, renamed
-from headrace.tables.units import UnitTable
 
 MEMORY = 256 * 1024 * 1024
 ROWS = 1 << 13

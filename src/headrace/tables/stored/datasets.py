@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.tables.arrow import unsliced_columns
-from headrace.tables.footers import look_into, look_through
+from headrace.tables.convert.from_arrow import unsliced_columns
 from headrace.tables.packages import package
-from headrace.tables.parquet import MEMORY, Stored, from_units
-from headrace.tables.parquet_files import counted, scanned
 from headrace.tables.source import FromTable, Tabular
+from headrace.tables.stored.files import counted, scanned
+from headrace.tables.stored.footers import look_into, look_through
+from headrace.tables.stored.source import MEMORY, Stored, from_units
 
 STRETCH = 1 << 16
 """Rows of a memory-mapped table that are read together."""
@@ -112,7 +112,7 @@ def from_hf(dataset: object) -> Tabular | None:
     names = dataset.column_names
     table = _table(dataset)
     if table.nbytes <= MEMORY:
-        from headrace.tables.frames import table_of
+        from headrace.tables.convert.frames import table_of
 
         whole = table_of(table.select(names))
         assert whole is not None

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption
-from headrace.tables.arrow import from_arrow
 from headrace.tables.column import Column, NumpyColumn
-from headrace.tables.objects import arrow_field
+from headrace.tables.convert.from_arrow import from_arrow
+from headrace.tables.convert.objects import arrow_field
 from headrace.tables.packages import package
 from headrace.tables.table import Table
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.errors import BadOption
-from headrace.tables.data_files import DataFile, Value, folder_columns
-from headrace.tables.footers import Look
 from headrace.tables.packages import package
+from headrace.tables.stored.data_files import DataFile, Value, folder_columns
+from headrace.tables.stored.footers import Look
 from headrace.tables.table import check_names
 
 POLICIES = ("refuse", "common", "fill")

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadPipe
-from headrace.tables.arrow import deliver as as_numpy
-from headrace.tables.arrow import from_arrow
-from headrace.tables.block import Columns, DepartingText, in_torch
+from headrace.tables.batch_transfer import Columns, DepartingText, in_torch
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
+from headrace.tables.convert.from_arrow import deliver as as_numpy
+from headrace.tables.convert.from_arrow import from_arrow
+from headrace.tables.convert.to_arrow import to_arrow
 from headrace.tables.packages import check_threads, package
 from headrace.tables.table import Table
-from headrace.tables.to_arrow import to_arrow
 
 SHOWN = 8
 """Rows that are looked at to refuse a column before anything runs."""

@@ -18,7 +18,7 @@ from headrace.sources.extra import need
 from headrace.sources.stored.form import DamagedFile, FileState
 from headrace.tables.column import Ints
 from headrace.tables.packages import check_threads
-from headrace.tables.parquet import FromUnits, Stored, from_units
+from headrace.tables.stored.source import FromUnits, Stored, from_units
 
 UNIT = 4 << 20
 """Bytes that are read together: fragments are cut into stretches of about so many. Part of the order."""

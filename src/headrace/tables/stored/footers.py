@@ -10,8 +10,8 @@ from headrace.observe.meter import files, planned
 from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
 from headrace.sources.stored.form import FileState
-from headrace.tables.arrow_stream import MAGIC, arrow_stream
 from headrace.tables.packages import package
+from headrace.tables.stored.arrow_stream import MAGIC, arrow_stream
 
 READERS = 16
 WEIGHT = 10

@@ -3,7 +3,7 @@
 Where every unit has a slot, a unit that was read stays where it is. A process that has met it knows its address, needs
 no lock and looks into the memory of all slots as one: a shuffled batch, which has a few rows of each of a hundred
 units, then costs one gather instead of a hundred. Plain columns and text are gathered so; lists and all else go unit by
-unit (see `units`).
+unit (see `unit_table`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.memory.cache import UnitCache
-from headrace.tables.arrow import width_of
-from headrace.tables.block import is_sound
+from headrace.tables.batch_transfer import is_sound
 from headrace.tables.column import ArrowColumn, Ints
+from headrace.tables.convert.from_arrow import width_of
 from headrace.tables.packages import package
-from headrace.tables.pieces import TextGather
+from headrace.tables.stored.text_gather import TextGather
 
 UNKNOWN = -1
 

@@ -19,8 +19,8 @@ from headrace.observe.meter import planned
 from headrace.sources import lock
 from headrace.sources.open import is_remote, local, open_path
 from headrace.sources.whole import whole
-from headrace.tables.footers import Look, State, look_at
 from headrace.tables.packages import package
+from headrace.tables.stored.footers import Look, State, look_at
 
 VERSION = 1
 PATIENCE = 24 * 3600.0

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
-from headrace.tables.block import DepartingText
+from headrace.tables.batch_transfer import DepartingText
 from headrace.tables.column import ArrowColumn
-from headrace.tables.units import UnitTable
+from headrace.tables.stored.unit_table import UnitTable
 
 KINDS = {
     "string": (pa.string(), st.text(max_size=9)),

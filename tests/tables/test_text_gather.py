@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.tables import pieces
-from headrace.tables.arrow import deliver as as_numpy
-from headrace.tables.block import DepartingText, is_sound
+from headrace.tables.batch_transfer import DepartingText, is_sound
 from headrace.tables.column import ArrowColumn
-from headrace.tables.pieces import INLINE, TextGather
-from tests.tables.test_kept import in_units
+from headrace.tables.convert.from_arrow import deliver as as_numpy
+from headrace.tables.stored import text_gather
+from headrace.tables.stored.text_gather import INLINE, TextGather
+from tests.tables.test_resident import in_units
 
 SIZE = 4096
 
@@ -50,7 +50,7 @@ def test_pieces_are_slices_of_the_memory(seed: int, spans: list[tuple[int, int]]
     memory = memory_of(seed)
     with pytest.MonkeyPatch.context() as patch:
         if not sees:
-            patch.setattr(pieces, "sees_views", lambda: False)
+            patch.setattr(text_gather, "sees_views", lambda: False)
         assert gathered(memory, spans, width) == [memory[start:stop] for start, stop in spans]
 
 
@@ -58,21 +58,21 @@ def test_pieces_are_slices_of_the_memory(seed: int, spans: list[tuple[int, int]]
 def test_memory_longer_than_a_view_can_count_lies_in_several_buffers(spans: list[tuple[int, int]]) -> None:
     memory = memory_of(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "STEP", 256)
-        patch.setattr(pieces, "LONGEST", 511)
+        patch.setattr(text_gather, "STEP", 256)
+        patch.setattr(text_gather, "LONGEST", 511)
         expected = [memory[start:stop] for start, stop in spans]
         assert gathered(memory, spans, 8) == expected
 
 
 def test_more_than_the_offsets_can_count_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "LONGEST", 511)
+    monkeypatch.setattr(text_gather, "LONGEST", 511)
     starts, sizes = np.zeros(2, np.int64), np.array([256, 256])
     assert TextGather(memoryview(memory_of(1)), 4)(starts, sizes) is None
     assert TextGather(memoryview(memory_of(1)), 8)(starts, sizes) is not None
 
 
 def test_this_pyarrow_makes_text_of_views() -> None:
-    assert pieces.sees_views() or int(pa.__version__.partition(".")[0]) < 20
+    assert text_gather.sees_views() or int(pa.__version__.partition(".")[0]) < 20
 
 
 @pytest.mark.parametrize("bad", [None, 0, 7])
