@@ -94,23 +94,17 @@ class DiskCache:
         if isinstance(known, int) and known > self.limit:
             return False
         step = max(CHUNK, min(self.limit // 8, 16 * CHUNK))
-        written = room = 0
-        while data := source.read(CHUNK):
-            end = written + len(data)
-            if end > room:
-                wish = known if isinstance(known, int) and known >= end else end + step
-                if self._reserve(fd, part, wish):
-                    room = wish
-                elif self._reserve(fd, part, end):
-                    room = end
-                else:
-                    return False
-            left = memoryview(data)
-            while left:
-                count = os.pwrite(fd, left, written)
-                written += count
-                left = left[count:]
-        os.ftruncate(fd, written)
+        end = room = 0
+        with os.fdopen(fd, "wb", closefd=False) as file:
+            while data := source.read(CHUNK):
+                end += len(data)
+                if end > room:
+                    wish = known if isinstance(known, int) and known >= end else end + step
+                    room = next((size for size in (wish, end) if self._reserve(fd, part, size)), 0)
+                    if not room:
+                        return False
+                file.write(data)
+        os.ftruncate(fd, end)
         return True
 
     def _reserve(self, fd: int, part: str, size: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from headrace.sources.extra import need
-from headrace.sources.http import TIMEOUT, get
+from headrace.sources.http import get
 
 PAGE = 1 << 20
 """A page that asks is not larger than this."""
@@ -20,7 +20,7 @@ def resolve(url: str, timeout: float | None, options: dict[str, Any]) -> tuple[s
     """The file's name, its URL, and what has to be sent along."""
     with need("remote", "requests").Session() as session:
         for _ in range(2):
-            with get(url, TIMEOUT if timeout is None else timeout, {}, options, session) as response:
+            with get(url, timeout, {}, options, session) as response:
                 response.raise_for_status()
                 told = response.headers.get("Content-Disposition")
                 if told is not None:

@@ -21,7 +21,7 @@ def open_http(url: str, timeout: float | None = None, retry: Retry | None = None
     def connect(offset: int) -> tuple[Body, int | None]:
         # Identity: with a compressed reply, the byte reached would not be a byte of the file.
         asked = {"Accept-Encoding": "identity", **({"Range": f"bytes={offset}-"} if offset else {})}
-        response = get(url, TIMEOUT if timeout is None else timeout, asked, options)
+        response = get(url, timeout, asked, options)
         try:
             return response.raw, answer(response, offset)
         except BaseException:
@@ -52,7 +52,7 @@ def open_http(url: str, timeout: float | None = None, retry: Retry | None = None
 
 
 def get(url: str, timeout: float | None, headers: dict[str, str], options: dict[str, Any], session: Any = None) -> Any:
-    """One GET whose body is not read yet."""
+    """One GET whose body is not read yet; `timeout` None is `TIMEOUT`."""
     asker = session if session is not None else need("remote", "requests")
     asked = {**options, "headers": {**headers, **(options.get("headers") or {})}}
-    return asker.get(url, **{"timeout": timeout, "stream": True, **asked})
+    return asker.get(url, **{"timeout": TIMEOUT if timeout is None else timeout, "stream": True, **asked})

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Here, Source, place
+from headrace.sources.memory import known_length
 
 T = TypeVar("T")
 
@@ -59,10 +60,7 @@ class Listing(Source[T]):
             yield item
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        try:
-            return len(self.items)  # type: ignore[arg-type]
-        except TypeError:
-            return None
+        return known_length(self.items)
 
     @property
     def resume(self) -> str:

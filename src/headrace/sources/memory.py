@@ -40,12 +40,12 @@ class FromSequence(Source[T]):
 
     def get(self, position: int) -> T:
         sample = self.data[position]
-        if type(sample) in ATOMS or not holds(self.data):
+        if type(sample) in ATOMS or not holds(type(self.data)):
             return sample
         return lent(sample)  # type: ignore[no-any-return]
 
     def getter(self) -> Callable[[int], T]:
-        return self.get if holds(self.data) else self._plain()
+        return self.get if holds(type(self.data)) else self._plain()
 
     def _plain(self) -> Callable[[int], T]:
         found: Callable[..., Any] = partial(getitem, self.data)
@@ -84,7 +84,8 @@ class FromIterable(Source[T]):
     def flow(self, here: Here) -> Iterator[T]:
         data = self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data
         samples = iter(data)
-        held = holds(data)
+        kind: Any = type(data)
+        held = holds(kind)
         position = -1
         for position, sample in enumerate(islice(samples, here.strand, None, here.strands)):
             place.at(here, position)
@@ -96,24 +97,26 @@ class FromIterable(Source[T]):
             )
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        try:
-            return len(self.data)  # type: ignore[arg-type]
-        except TypeError:
-            return None
+        return known_length(self.data)
 
     def describe(self) -> str:
         return f"of({brief(self.data)})"
 
 
-def holds(data: object) -> bool:
-    """Whether these samples exist before they are asked for, and after."""
-    kind: Any = type(data)
-    return _holds(kind)
+def known_length(data: Any) -> int | None:
+    """How many samples there are, where the data says so."""
+    try:
+        return len(data)
+    except TypeError:
+        return None
 
 
 @lru_cache(maxsize=256)
-def _holds(kind: type) -> bool:
-    # (Asked for every sample, and answered for every class once.)
+def holds(kind: type) -> bool:
+    """Whether data of this class keeps its samples, so that a reader who changes one changes it for the next reader.
+
+    (Asked for every sample, and answered for every class once.)
+    """
     if issubclass(kind, list | tuple | deque | Set | ValuesView) or is_tensor(kind):
         return True
     np = sys.modules.get("numpy")

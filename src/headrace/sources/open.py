@@ -13,13 +13,13 @@ import os
 from functools import partial
 from typing import Any
 
-from headrace.errors import BadOption, MissingExtra, missing
+from headrace.errors import MissingExtra, missing
 from headrace.sources.cache import DiskCache
 from headrace.sources.counted import CountedFile
 from headrace.sources.extra import need
 from headrace.sources.http import open_http
 from headrace.sources.retry import Body, RemoteStream, Resuming, Retry, read_past
-from headrace.sources.stream import StreamWrapper
+from headrace.sources.stream import StreamWrapper, reopenable
 
 Path = str | os.PathLike[str]
 STORES = {
@@ -65,8 +65,7 @@ def open_path(
 
 def opened(path: Path, mode: str = "rb", encoding: str | None = None, cache: DiskCache | None = None) -> StreamWrapper:
     """A file as a stream that closes once and can travel: as what opens it again elsewhere."""
-    again = partial(open_path, os.fspath(path), mode, encoding, cache)
-    return StreamWrapper(again(), name=os.fspath(path), reopen=again)
+    return reopenable(partial(open_path, os.fspath(path), mode, encoding, cache), os.fspath(path))
 
 
 def open_fsspec(
@@ -107,13 +106,6 @@ def filesystem(url: str, **options: object) -> tuple[Any, str]:
             raise missing(*STORES[protocol]) from None
         raise MissingExtra(f"{protocol}:// needs another package: {absent}") from None
     return files, path
-
-
-def reads(mode: str) -> bool:
-    """Whether a mode reads; refuses one that does both."""
-    if "+" in mode:
-        raise BadOption(f"mode {mode!r} reads and writes; open the file for one of the two")
-    return not set(mode) & set("wax")
 
 
 def _remote(url: str, retry: Retry | None) -> RemoteStream:

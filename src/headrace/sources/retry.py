@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from headrace.errors import BadOption
 from headrace.plan.seed import key
+from headrace.sources.raw import CHUNK, RawFile
 
 BUFFER = 1 << 17
-CHUNK = 1 << 20
 SKIP = 1 << 18
 """A jump ahead shorter than this is read and dropped: cheaper than another connection."""
 
@@ -78,105 +78,70 @@ def may_pass(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in ("urllib3", "aiohttp", "http", "botocore")
 
 
-class Resuming(io.RawIOBase):
-    """The raw bytes of a remote file, read through as many connections as it takes."""
+class Resuming(RawFile):
+    """The raw bytes of the remote file `path`, read through as many connections as it takes."""
 
-    def __init__(self, connect: Connect, what: str, retry: Retry | None = None) -> None:
-        super().__init__()
+    def __init__(self, connect: Connect, path: str, retry: Retry | None = None) -> None:
+        super().__init__(path)
         self._connect = connect
-        self._what = what
         self._retry = retry or Retry()
-        self._at = 0
         self._body: Body | None = None
         self._body_at = 0
-        self._size: int | None = None
         self._stop = threading.Event()
         self._try(lambda: None)  # connects: a file that is not there is known now
 
-    @property
-    def size(self) -> int | None:
-        """The size of the whole file, or None."""
-        return self._size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence == io.SEEK_END and self._size is None:
-            raise io.UnsupportedOperation(f"the size of {self._what} is not known")
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size or 0}[whence]
-        if start + offset < 0:
-            raise ValueError(f"negative seek position {start + offset}")
-        self._at = start + offset
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self._try(lambda: self._some(len(view)))
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-    def readall(self) -> bytes:
-        parts = []
-        while data := self.read(CHUNK):
-            parts.append(data)
-        return b"".join(parts)
+    def fetch(self, wanted: int) -> bytes:
+        data: bytes = self._try(lambda: self._fetch_once(wanted))
+        return data
 
     def close(self) -> None:
         if not self.closed:
             self._stop.set()
-            self._drop()
+            self._disconnect()
         super().close()
 
-    def _some(self, wanted: int) -> bytes:
-        """Up to `wanted` bytes from where we stand; none only at the end of the file."""
-        if self._size is not None and self._at >= self._size:
+    def _fetch_once(self, wanted: int) -> bytes:
+        if self.size is not None and self.position >= self.size:
             return b""
         assert self._body is not None
-        read_past(self._body, self._at - self._body_at)
-        self._body_at = self._at
+        read_past(self._body, self.position - self._body_at)
+        self._body_at = self.position
         data = self._body.read(wanted)
-        if not data and self._size is not None:
-            raise ConnectionError(f"the connection ended at byte {self._at} of {self._size}")
+        if not data and self.size is not None:
+            raise ConnectionError(f"the connection ended at byte {self.position} of {self.size}")
         self._body_at += len(data)
         return data
 
-    def _ready(self) -> None:
-        """A connection that stands at, or shortly before, the byte we want."""
-        if self._body is not None and not self._body_at <= self._at <= self._body_at + SKIP:
-            self._drop()
-        if self._body is None and (self._size is None or self._at < self._size):
-            self._body, size = self._connect(self._at)
-            self._body_at = self._at
-            if size is not None and self._size is not None and size != self._size:
-                raise FileChanged(f"{self._what} changed while it was read: {self._size} bytes, now {size}")
-            self._size = size if self._size is None else self._size
+    def _connect_near(self) -> None:
+        """Make sure of a connection that stands at the position, or shortly before it."""
+        if self._body is not None and not self._body_at <= self.position <= self._body_at + SKIP:
+            self._disconnect()
+        if self._body is None and (self.size is None or self.position < self.size):
+            self._body, size = self._connect(self.position)
+            self._body_at = self.position
+            if size is not None and self.size is not None and size != self.size:
+                raise FileChanged(f"{self.path} changed while it was read: {self.size} bytes, now {size}")
+            self.size = size if self.size is None else self.size
 
     def _try(self, work: Callable[[], Any]) -> Any:
+        """Connect and call `work`, again and again until it succeeds or `Retry` gives up."""
         failures = 0
         while True:
             try:
-                self._ready()
+                self._connect_near()
                 return work()
             except Exception as error:
-                self._drop()
+                self._disconnect()
                 failures += 1
                 if not may_pass(error):
                     raise
                 if failures >= self._retry.attempts:
-                    error.add_note(f"gave up on {self._what} at byte {self._at} after {failures} attempts")
+                    error.add_note(f"gave up on {self.path} at byte {self.position} after {failures} attempts")
                     raise
-                if self._stop.wait(self._retry.pause(failures, self._what)):
+                if self._stop.wait(self._retry.pause(failures, self.path)):
                     raise ValueError("I/O operation on closed file") from error
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         body, self._body = self._body, None
         if body is not None:
             try:
@@ -186,7 +151,7 @@ class Resuming(io.RawIOBase):
 
 
 class RemoteStream(io.BufferedReader):
-    """A remote file with a buffer. It can seek, but whoever reads from front to back is served best."""
+    """A remote file with a buffer. It can seek, but reading from front to back needs the fewest connections."""
 
     sequential = True
 

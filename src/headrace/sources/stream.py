@@ -143,7 +143,7 @@ class StreamWrapper:
         if self.closed:
             raise TypeError(f"{self!r} is closed: it cannot travel to another process")
         if self.reopen is not None:
-            return _reopened, (self.reopen, self._position(), self.name)
+            return reopenable, (self.reopen, self.name, self._position())
         if not isinstance(self.file_obj, io.BytesIO | io.StringIO):
             self._into_memory()
         return StreamWrapper, (self.file_obj, None, self.name)
@@ -166,7 +166,8 @@ class StreamWrapper:
         self.become(io.StringIO(rest) if isinstance(rest, str) else io.BytesIO(rest))
 
 
-def _reopened(reopen: Callable[[], Any], position: int, name: str | None) -> StreamWrapper:
+def reopenable(reopen: Callable[[], Any], name: str | None, position: int = 0) -> StreamWrapper:
+    """What `reopen()` opens, at this position, as a stream that another process can open again."""
     file = reopen()
     if position:
         file.seek(position)

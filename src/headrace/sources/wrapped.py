@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from headrace.errors import BadPipe
 from headrace.op import Here, Source, place
 from headrace.ops.copies import ATOMS
+from headrace.sources.memory import known_length
 
 T = TypeVar("T")
 NOT_COPIED = (
@@ -74,10 +75,7 @@ class WrappedIterable(Source[T]):
             yield copied(sample) if self.deepcopy and samples is not data else sample
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        try:
-            return len(self.data)
-        except TypeError:
-            return None
+        return known_length(self.data)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

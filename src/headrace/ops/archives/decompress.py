@@ -7,7 +7,7 @@ import lzma
 import os
 import zipfile
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.ops.files.per_file import EachFile, pathname_stream, unpacking
 from headrace.sources.stream import StreamWrapper
@@ -61,22 +61,33 @@ class Decompress(EachFile[tuple[str, StreamWrapper]]):
 
 @dataclass(frozen=True, slots=True)
 class LoadFromBz2(EachFile[tuple[str, StreamWrapper]]):
-    """`(path, stream)` with the stream decompressed and `.bz2` taken off the path."""
+    """`(path, stream)` with the stream decompressed and the suffix taken off the path."""
 
     known: int = -1
+    suffix: ClassVar[str] = ".bz2"
+    kind: ClassVar[CompressionType] = CompressionType.BZIP2
+    called: ClassVar[str] = "bzip2"
 
     def apply(self, sample: object) -> tuple[str, StreamWrapper]:
-        return _without_suffix(sample, ".bz2", CompressionType.BZIP2, "bzip2")
+        damage = OSError, EOFError, lzma.LZMAError
+        with unpacking(sample, self.called, damage) as (path, stream):
+            name = path.removesuffix(self.suffix)
+            inner = StreamWrapper(_OPENERS[self.kind](stream.file_obj), stream, name)
+            try:
+                inner.peek(1)  # a file that is something else is an error here, not far away at the first read
+            except damage:
+                inner.close()
+                raise
+            return name, inner
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFromXz(EachFile[tuple[str, StreamWrapper]]):
-    """`(path, stream)` with the stream decompressed and `.xz` taken off the path."""
+class LoadFromXz(LoadFromBz2):
+    """The same for `.xz`."""
 
-    known: int = -1
-
-    def apply(self, sample: object) -> tuple[str, StreamWrapper]:
-        return _without_suffix(sample, ".xz", CompressionType.LZMA, "xz/lzma")
+    __slots__ = ()
+    suffix = ".xz"
+    kind = CompressionType.LZMA
+    called = "xz/lzma"
 
 
 def by_name(path: str) -> CompressionType:
@@ -90,14 +101,3 @@ def by_name(path: str) -> CompressionType:
         f"File at {path} has file extension {extension}, which does not match what are supported by "
         f"ExtractorIterDataPipe. Give file_type=, one of {', '.join(kind.value for kind in CompressionType)}."
     )
-
-
-def _without_suffix(sample: object, suffix: str, kind: CompressionType, called: str) -> tuple[str, StreamWrapper]:
-    with unpacking(sample, called, (OSError, EOFError, lzma.LZMAError)) as (path, stream):
-        inner = StreamWrapper(_OPENERS[kind](stream.file_obj), stream, path.removesuffix(suffix))
-        try:
-            inner.peek(1)  # a file that is something else is an error here, not far away at the first read
-        except (OSError, EOFError, lzma.LZMAError):
-            inner.close()
-            raise
-        return path.removesuffix(suffix), inner

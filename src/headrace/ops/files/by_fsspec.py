@@ -11,8 +11,8 @@ from headrace.ops.files.per_file import EachFile, Keywords
 from headrace.ops.files.save_to_disk import writing
 from headrace.sources.extra import demand
 from headrace.sources.listing import Masks, list_fsspec
-from headrace.sources.open import filesystem, open_fsspec, reads
-from headrace.sources.stream import StreamWrapper
+from headrace.sources.open import filesystem, open_fsspec
+from headrace.sources.stream import StreamWrapper, reopenable
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,14 @@ class OpenFilesByFsspec(EachFile[tuple[str, StreamWrapper]]):
 
     def __post_init__(self) -> None:
         demand("remote", "fsspec")
-        if not reads(self.mode):
+        if "+" in self.mode:
+            raise BadOption(f"mode {self.mode!r} reads and writes; open the file for one of the two")
+        if set(self.mode) & set("wax"):
             raise BadOption(f"Invalid mode {self.mode}: open_files_by_fsspec reads")
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         again = partial(open_fsspec, sample, self.mode, open_options=dict(self.kwargs_for_open), **dict(self.kwargs))
-        return sample, StreamWrapper(again(), name=sample, reopen=again)
+        return sample, reopenable(again, sample)
 
 
 @dataclass(frozen=True, slots=True)

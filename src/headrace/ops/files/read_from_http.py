@@ -12,7 +12,7 @@ from headrace.ops.files.per_file import EachFile, Keywords
 from headrace.sources.extra import demand
 from headrace.sources.gdrive import resolve
 from headrace.sources.http import open_http
-from headrace.sources.stream import StreamWrapper
+from headrace.sources.stream import StreamWrapper, reopenable
 
 GDRIVE = ("drive.google.com", "docs.google.com", "drive.usercontent.google.com")
 
@@ -73,5 +73,4 @@ class Forgiving(Flat[Any, Any]):
 
 
 def _stream(url: str, name: str, timeout: float | None, given: dict[str, Any]) -> StreamWrapper:
-    again = partial(open_http, url, timeout, **given)
-    return StreamWrapper(again(), name=name, reopen=again)
+    return reopenable(partial(open_http, url, timeout, **given), name)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import BadOption
 from headrace.op import Each, place
 from headrace.ops.media.boxes import DRAWS, RandomBox, check_size
@@ -61,7 +63,6 @@ def _turned(pixels: Any) -> Any:
 
 def on_images(change: Callable[[Any], Any], sample: Any) -> Any:
     """The sample with its images changed."""
-    import numpy as np
 
     def changed(part: Any) -> Any:
         image = isinstance(part, np.ndarray) and part.dtype == np.uint8 and part.ndim == 3

@@ -16,7 +16,8 @@ from headrace.ops.media.decoders import Decoder, extension_of, run, standard
 class Decode(EachFile[Any]):
     """`(path, data)` as `(path, value)`; a dict of files by their endings, as `webdataset` makes it, value by value.
 
-    Data is bytes or a stream. `decoders` are asked first, then the standard ones; what nobody knows stays bytes.
+    Data is bytes or a stream. `decoders` are asked first, then the standard ones; content that none of them knows stays
+    bytes.
     """
 
     images: str = "rgb8"
@@ -36,7 +37,7 @@ class Decode(EachFile[Any]):
         return standard(self.images, self.size, self.crop, self.flip, self.frames, self.pick, self.resize)
 
     def takes_flip(self) -> bool:
-        """Can it mirror images in the same go?"""
+        """Whether a `random_flip()` behind this op can be done while images are resized."""
         return self.size is not None and self.images == "rgb8" and not self.decoders and not self.flip
 
     def apply(self, sample: Any) -> Any:
@@ -44,11 +45,7 @@ class Decode(EachFile[Any]):
         if isinstance(sample, dict):
             return {key: self._member(decoders, key, value) for key, value in sample.items()}
         path, data = _file(sample)
-        try:
-            return path, run(decoders, extension_of(path), data)
-        except Exception as error:
-            _name(error, path)
-            raise
+        return path, _decoded(decoders, path, extension_of(path), data)
 
     def describe(self) -> str:
         return EachFile.describe(self).replace("crop=<RandomBox>", "crop='random'")
@@ -57,12 +54,8 @@ class Decode(EachFile[Any]):
     def _member(decoders: tuple[Decoder, ...], key: str, value: Any) -> Any:
         if not key.startswith("."):
             return value
-        place.rewind()  # all images of a sample are cut and turned alike
-        try:
-            return run(decoders, key.rpartition(".")[2].lower(), value)
-        except Exception as error:
-            _name(error, key)
-            raise
+        place.rewind()  # the random choices start anew, so all images of a sample are cropped and flipped alike
+        return _decoded(decoders, key, key.rpartition(".")[2].lower(), value)
 
 
 def _file(sample: Any) -> tuple[Any, Any]:
@@ -78,12 +71,16 @@ def _file(sample: Any) -> tuple[Any, Any]:
     return path, data
 
 
-def _name(error: Exception, file: object) -> None:
-    """Say which file it was: the errors of decoders do not know."""
-    hint = ""
-    if isinstance(error, UnicodeDecodeError):
-        hint = '; it was opened as text: write .open_files("rb") before .decode()'
-    error.add_note(f"headrace: decoding {str(file)!r}{hint}")
+def _decoded(decoders: tuple[Decoder, ...], name: object, extension: str, data: Any) -> Any:
+    """The value in `data`. An error gets a note with the name of the file, which decoders do not know."""
+    try:
+        return run(decoders, extension, data)
+    except Exception as error:
+        hint = ""
+        if isinstance(error, UnicodeDecodeError):
+            hint = '; it was opened as text: write .open_files("rb") before .decode()'
+        error.add_note(f"headrace: decoding {str(name)!r}{hint}")
+        raise
 
 
 @dataclass(frozen=True, slots=True)

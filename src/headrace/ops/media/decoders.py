@@ -9,9 +9,12 @@ run code.
 import io
 import json
 import os
+import wave
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from headrace.ops.media.boxes import RandomBox
 from headrace.ops.media.images import Images
@@ -39,8 +42,6 @@ def decode_basic(extension: str, data: Any) -> Any:
     if extension in ("json", "jsn"):
         return json.loads(data)
     if extension in ("npy", "npz"):
-        import numpy as np
-
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         return loaded if extension == "npy" else dict(loaded)
     return None
@@ -57,10 +58,6 @@ def decode_audio(extension: str, data: Any) -> Any:
 
 def _wave(data: bytes) -> Any:
     """Plain PCM without any other package; None for what only soundfile reads."""
-    import wave
-
-    import numpy as np
-
     try:
         with wave.open(io.BytesIO(data)) as file:
             width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()

@@ -18,6 +18,8 @@ from functools import cache
 from math import ceil
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import BadOption
 from headrace.op import place
 from headrace.ops.media.boxes import DRAWS, Box, RandomBox, chosen, reduction
@@ -79,8 +81,6 @@ class Images:
             array = self._by_pillow(data, mode)
         if self.form.endswith("8"):
             return array
-        import numpy as np
-
         return array.astype(np.float32) / np.float32(255)
 
     def _by_turbo(self, data: Any, mode: str) -> Any:
@@ -106,8 +106,6 @@ class Images:
         return self._kept(pixels if mode == "RGB" else pixels[..., 0], box, by, mode)
 
     def _by_pillow(self, data: Any, mode: str) -> Any:
-        import numpy as np
-
         with _opened(data) as opened:
             box, by = self._box(opened.height, opened.width)
             # Pillow takes the fraction from sizes that are rounded down, and gives sizes that are rounded up.
@@ -129,16 +127,12 @@ class Images:
         small = Box(*(edge / by for edge in box))
         out = self._out(self.size, mode)
         if self.flip and place.rng().random() < self.flip:
-            return mirrored(resized(pixels, small, self.size, _scratch(out.shape), self.resize), out)
+            return mirrored(resized(pixels, small, self.size, np.empty_like(out), self.resize), out)
         return resized(pixels, small, self.size, out, self.resize)
 
     def _out(self, size: tuple[int, int], mode: str) -> Any:
         shape = (*size, *_CHANNELS[mode])
-        if self.form.endswith("8"):
-            return place.row(shape, "u1")
-        import numpy as np
-
-        return np.empty(shape, np.uint8)
+        return place.row(shape, "u1") if self.form.endswith("8") else np.empty(shape, np.uint8)
 
 
 def _above(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int], space: str) -> Any:
@@ -147,8 +141,6 @@ def _above(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int]
     A JPEG whose header tells of fewer rows is decoded so far, which costs as much less. The decoder complains of what
     it has not read, and only of the first thing that is wrong: with any other complaint the image is damaged.
     """
-    import numpy as np
-
     # (Two rows more: colours are stored for two rows together, and smoothed with their neighbours'.)
     rows = (ceil((box.top + box.height) / by) + 2) * by
     size_at = _baseline_size(data) if rows < shape[0] * by else None
@@ -174,12 +166,6 @@ def _baseline_size(data: Any) -> int | None:
             return at + 5
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return None
-
-
-def _scratch(shape: tuple[int, ...]) -> Any:
-    import numpy as np
-
-    return np.empty(shape, np.uint8)
 
 
 def _opened(data: Any) -> Any:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import BadOption
 from headrace.op import place
 from headrace.sources.extra import need
@@ -105,8 +107,6 @@ class Videos:
 
 
 def _all(extension: str, data: Any) -> Any:
-    import numpy as np
-
     with _container(extension, data) as container:
         stream = container.streams.video[0]
         frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
@@ -114,8 +114,6 @@ def _all(extension: str, data: Any) -> Any:
 
 
 def _nothing(stream: Any) -> Any:
-    import numpy as np
-
     return np.zeros((0, 0, 0, 3), np.uint8), _rate(stream)
 
 

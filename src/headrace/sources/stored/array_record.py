@@ -29,7 +29,8 @@ DAMAGE = (RuntimeError, ValueError, IndexError)
 @dataclass(frozen=True, slots=True)
 class ArrayRecords(StoredFormat):
     name = "arrayrecord"
-    scanned = False
+    endings = (".array_record", ".arrayrecord")
+    scanned = packable = False
 
     def __post_init__(self) -> None:
         demand("arrayrecord", "array_record")

@@ -12,7 +12,8 @@ from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFor
 @dataclass(frozen=True, slots=True)
 class Bag(StoredFormat):
     name = "bag"
-    scanned = False
+    endings = (".bag",)
+    scanned = packable = False
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         """The last number is the end of the last record, and so where the ends begin."""

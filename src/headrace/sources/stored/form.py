@@ -131,8 +131,17 @@ class StoredFormat(ABC):
 
     __slots__ = ()
     name: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]] = ()
+    """What names of such files end with, in small letters and without the ending of a compression."""
     scanned: ClassVar[bool] = True
     """Finding the spans means reading through the file, so they are kept beside it."""
+    packable: ClassVar[bool] = True
+    """Compressed files of this format are read as what is packed into them."""
+
+    @classmethod
+    def of(cls, files: tuple[str, ...], trust: bool) -> "StoredFormat":
+        """The format of these files; `trust`: the user says that what they hold may be run."""
+        return cls()
 
     def open(self, path: str) -> OpenFile:
         """A file of this format, to be read at any place."""

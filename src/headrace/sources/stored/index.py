@@ -31,8 +31,6 @@ OFTEN = 256 << 20
 """Bytes of the file after which what was found so far is written down."""
 PATIENCE = 24 * 3600.0
 """Seconds that a process waits for another one that scans."""
-UNPACKED = ("members", "tar", "megatron", "bag", "arrayrecord")
-"""Formats of which a compressed file is refused, or has no other ending."""
 HEAD = 512
 """Bytes before the spans: one line of JSON, filled up with blanks."""
 log = logging.getLogger("headrace")
@@ -64,7 +62,7 @@ def spans_of(path: str, form: StoredFormat, folder: str | None = None) -> Spans:
 
 def opened(path: str, form: StoredFormat, folder: str | None) -> OpenFile:
     """The file; one that is compressed as what was packed into it."""
-    if not is_packed(path) or form.name in UNPACKED:
+    if not is_packed(path) or not form.packable:
         return form.open(path)
     return UnpackedFile(path, spans_of(path, Members(), folder))
 

@@ -23,6 +23,7 @@ COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2",
 @dataclass(frozen=True, slots=True)
 class JsonLines(StoredFormat):
     name = "jsonl"
+    endings = (".jsonl", ".ndjson")
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         head = file.read(0, min(8, file.size))

@@ -14,6 +14,7 @@ from headrace.sources.stored.array_record import ArrayRecords
 from headrace.sources.stored.bag import Bag
 from headrace.sources.stored.form import StoredFormat
 from headrace.sources.stored.jsonl import JsonLines
+from headrace.sources.stored.litdata import LitData
 from headrace.sources.stored.mds import Mds
 from headrace.sources.stored.megatron import Megatron
 from headrace.sources.stored.packed import ENDINGS
@@ -23,22 +24,8 @@ from headrace.sources.stored.tfrecord import TfRecords
 from headrace.tables.stored.hf_folder import from_hf_folder, is_hf_folder
 from headrace.tables.stored.lance import from_lance, is_lance
 
-
-class Known(NamedTuple):
-    make: Callable[[bool, tuple[str, ...]], StoredFormat]
-    """Given whether the files are trusted, and the files."""
-    endings: tuple[str, ...]
-
-
-FORMATS: dict[str, Known] = {
-    "arrayrecord": Known(lambda trust, files: ArrayRecords(), (".array_record", ".arrayrecord")),
-    "bag": Known(lambda trust, files: Bag(), (".bag",)),
-    "jsonl": Known(lambda trust, files: JsonLines(), (".jsonl", ".ndjson")),
-    "litdata": Known(litdata.litdata, ()),
-    "mds": Known(lambda trust, files: Mds(trust), (".mds",)),
-    "megatron": Known(lambda trust, files: Megatron(), (".bin",)),
-    "tar": Known(lambda trust, files: TarShards(), (".tar",)),
-    "tfrecord": Known(lambda trust, files: TfRecords(), (".tfrecord", ".tfrecords")),
+FORMATS: dict[str, type[StoredFormat]] = {
+    form.name: form for form in (ArrayRecords, Bag, JsonLines, LitData, Mds, Megatron, TarShards, TfRecords)
 }
 
 
@@ -64,7 +51,7 @@ def stored(paths: Paths, format: str | None, index: str | os.PathLike[str] | Non
         return folder
     files = _files(paths)
     name = format if format is not None else _by_ending(files)
-    return StoredFiles(files, FORMATS[name].make(trust, files), None if index is None else os.fspath(index))
+    return StoredFiles(files, FORMATS[name].of(files, trust), None if index is None else os.fspath(index))
 
 
 def _folder(paths: Paths, format: str | None) -> Source[Any] | None:
@@ -107,7 +94,7 @@ def _by_ending(files: tuple[str, ...]) -> str:
     if all(Path(file).name.startswith("chunk-") and litdata.is_litdata(os.path.dirname(file)) for file in files):
         return "litdata"
     plain = {_without(file.lower()) for file in files}
-    found = {name for file in plain for name, known in FORMATS.items() if file.endswith(known.endings)}
+    found = {name for file in plain for name, form in FORMATS.items() if file.endswith(form.endings)}
     if len(found) != 1:
         raise BadOption(f"the ending of {files[0]} does not say its format: give format= one of {', '.join(FORMATS)}")
     return found.pop()

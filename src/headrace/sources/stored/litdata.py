@@ -59,6 +59,19 @@ class LitData(StoredFormat):
     name = "litdata"
     scanned = False
 
+    @classmethod
+    def of(cls, files: tuple[str, ...], trust: bool) -> "LitData":
+        """As the index beside these chunks says: those of several folders must be of one format."""
+        first, *others = dict.fromkeys(str(Path(file).parent) for file in files)
+        found = _of_folder(first, trust)
+        for other in others:
+            if _of_folder(other, trust) != found:
+                raise BadOption(
+                    f"the samples of {other} are others than those of {first}: make a pipe of each, and put them "
+                    "together with concat()"
+                )
+        return found
+
     def open(self, path: str) -> OpenFile:
         return open_chunk(path)
 
@@ -99,20 +112,6 @@ def chunks(folder: str) -> tuple[str, ...]:
     if any(Path(name).name != name for name in names):
         raise DamagedFile(f"{folder}/index.json names a file outside its folder")
     return tuple(str(Path(folder) / name) for name in names)
-
-
-def litdata(trust: bool, files: tuple[str, ...]) -> LitData:
-    """The format of these chunks, as the index beside them says: those of several folders must be of one."""
-    folders = dict.fromkeys(str(Path(file).parent) for file in files)
-    first, *others = folders
-    found = _of_folder(first, trust)
-    for other in others:
-        if _of_folder(other, trust) != found:
-            raise BadOption(
-                f"the samples of {other} are others than those of {first}: make a pipe of each, and put them together "
-                "with concat()"
-            )
-    return found
 
 
 def _of_folder(folder: str, trust: bool) -> LitData:

@@ -40,7 +40,12 @@ class MdsColumn(NamedTuple):
 class Mds(StoredFormat):
     trust: bool = False
     name = "mds"
+    endings = (".mds",)
     scanned = False
+
+    @classmethod
+    def of(cls, files: tuple[str, ...], trust: bool) -> "Mds":
+        return cls(trust)
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         yield spans_between(counted_table(file), file)

@@ -25,7 +25,8 @@ TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8
 @dataclass(frozen=True, slots=True)
 class Megatron(StoredFormat):
     name = "megatron"
-    scanned = False
+    endings = (".bin",)
+    scanned = packable = False
 
     def open(self, path: str) -> OpenFile:
         return TokensFile(path, index_of(path))

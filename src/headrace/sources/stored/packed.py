@@ -42,6 +42,7 @@ class Members(StoredFormat):
     """Where the members of a compressed file stand."""
 
     name = "members"
+    packable = False
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         at = start

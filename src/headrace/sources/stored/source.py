@@ -8,8 +8,8 @@ a shuffled order of large data keeps together (`plan.parts`).
 
 import os
 from bisect import bisect_right
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ OPEN = 128
 """Files that a process keeps open."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StoredFiles(Source[Any]):
     """Samples by position, over `paths`. `folder` is where indices are kept, if not beside the files."""
 
@@ -39,8 +39,6 @@ class StoredFiles(Source[Any]):
     folder: str | None = None
     states: tuple[FileState, ...] = ()
     """Of each file when the pipe was made: a file that changes while it is read is an error."""
-    known: "list[_Catalog]" = field(default_factory=list, repr=False)
-    """The catalog, once this process has it: it does not travel."""
     verb = "stored"
 
     def __post_init__(self) -> None:
@@ -51,10 +49,10 @@ class StoredFiles(Source[Any]):
             object.__setattr__(self, "states", tuple(states))
 
     def size(self) -> int:
-        return self._catalog().ends[-1]
+        return self._catalog.ends[-1]
 
     def get(self, position: int) -> Any:
-        catalog = self._catalog()
+        catalog = self._catalog
         number = bisect_right(catalog.ends, position)
         spans = catalog.spans[number]
         row = position - (catalog.ends[number - 1] if number else 0)
@@ -87,31 +85,28 @@ class StoredFiles(Source[Any]):
 
     def units(self) -> Units:
         """Stretches of about UNIT bytes. A unit never crosses files."""
-        known = self._catalog()
-        hold = len(known.unit_ends) if not known.largest else HELD // known.largest
-        return Units(known.unit_ends, hold, known.total, known.largest, "stretches of files")
+        catalog = self._catalog
+        hold = HELD // catalog.largest if catalog.largest else len(catalog.unit_ends)
+        return Units(catalog.unit_ends, hold, catalog.total, catalog.largest, "stretches of files")
 
     def settle(self) -> None:
-        self._catalog()
+        self.size()
 
     def describe(self) -> str:
         return f"{self.form.name}({len(self.paths)} files, {self.size()} samples)"
 
     def identity(self) -> tuple[Any, ...]:
-        catalog = self._catalog()
-        counts = np.diff(catalog.ends, prepend=0).tolist()
-        names = [os.path.basename(path) for path in self.paths]
-        said = repr(
-            (self.form, [(name, state.size, n) for name, state, n in zip(names, self.states, counts, strict=True)])
-        )
-        digest = blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        names = map(os.path.basename, self.paths)
+        sizes = (state.size for state in self.states)
+        counts = np.diff(self._catalog.ends, prepend=0).tolist()
+        text = repr((self.form, list(zip(names, sizes, counts, strict=True))))
+        digest = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
         return ("stored", self.form.name, digest, arranged(self.units()))
 
+    @cached_property
     def _catalog(self) -> "_Catalog":
         # (Not asked of the cache at every sample: it compares all paths.)
-        if not self.known:
-            self.known.append(_catalog(self.paths, self.states, self.form, self.folder))
-        return self.known[0]
+        return _catalog(self.paths, self.states, self.form, self.folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredFiles, (self.paths, self.form, self.folder, self.states)

@@ -51,6 +51,8 @@ class Member(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TarShards(StoredFormat):
     name = "tar"
+    endings = (".tar",)
+    packable = False
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         if file.size >= 2 and file.read(0, 2) in COMPRESSED:

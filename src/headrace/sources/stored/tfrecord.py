@@ -19,6 +19,7 @@ class TfRecords(StoredFormat):
     raw: bool = False
     """Samples are the bytes of the records, not the features in them."""
     name = "tfrecord"
+    endings = (".tfrecord", ".tfrecords")
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         return in_lots(_records(file, start))
