@@ -225,11 +225,11 @@ def test_a_users_pipe_behind_a_stream_goes_on_after_its_worker_was_killed_and_in
 
 
 def test_a_copy_that_is_left_behind_reads_the_stream_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.doors.dataloader2 import heads
+    from headrace.doors.dataloader2 import shared_streams
 
     pipe = Draws(Lines().sharding_filter())
     (expected,) = read(pipe, None)
-    monkeypatch.setattr(heads, "FAR", 1)
+    monkeypatch.setattr(shared_streams, "MOST_KEPT", 1)
     (seen,) = read(pipe, None)
     assert [x[:2] for x in seen] == [x[:2] for x in expected]
 

@@ -206,7 +206,7 @@ class Cursor(InputCursor[Any]):
         return self._opening.seed
 
 
-class ApartCursor(Cursor):
+class DirectCursor(Cursor):
     """The cursor that a user iterates, maybe inside an op of another pipe."""
 
     __slots__ = ()
@@ -215,7 +215,7 @@ class ApartCursor(Cursor):
         return place.apart(super().__next__)
 
 
-class LastCursor(ApartCursor):
+class PipeCursor(DirectCursor):
     """An error shows the user's lines."""
 
     __slots__ = ()

@@ -292,9 +292,9 @@ class Pipe(
     # --- looking at a pipe ------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[T]:
-        from headrace.pipe.cursor import LastCursor, Opening
+        from headrace.pipe.cursor import Opening, PipeCursor
 
-        return LastCursor(Opening(self.ordinals(), seed=0, epoch=0), self, None, 0)
+        return PipeCursor(Opening(self.ordinals(), seed=0, epoch=0), self, None, 0)
 
     def __len__(self) -> int:
         known = self.length()

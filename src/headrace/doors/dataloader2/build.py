@@ -2,12 +2,12 @@
 
     exact         a shard point says where work is divided: among ranks and workers, by the engine's arithmetic
     strands       an object of the user's behind a shard point sees a stream, so it runs in workers as a fixed number of
-                  copies, each with its share of what the shard point lets through; their samples come in turn (`heads`:
-                  a stream before the shard point is read once in each worker)
+                  copies of the graph, each with its share of what the shard point lets through; their samples come in
+                  turn. A stream before the shard point is read once in each worker (`shared_streams`)
     per-worker    as many copies of the whole graph as there are workers
 
-Under ranks, a graph that only some op of the user's could divide, or nobody, is run whole by every rank, and ranks meet
-at `fullsync`: see `fullsync.Together`.
+Under ranks, a graph without a shard point is run whole by every rank, and ranks meet at `fullsync`: see
+`fullsync.FullSyncVote`.
 """
 
 import warnings
@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.doors.dataloader2.services import ReadSettings
 from headrace.doors.dataloader2.workers import GraphCopies, WorkerInit, WorkerReset, with_reset
-from headrace.doors.datapipes.fullsync import rewritten, together
+from headrace.doors.datapipes.fullsync import rewritten, with_votes
 from headrace.doors.datapipes.graph import lint
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.user import UserStream
@@ -40,39 +40,34 @@ def build(graph: object, settings: ReadSettings) -> Loader[Any]:
     if settings.sharding == "exact":
         for text in lint(graph, settings.workers):
             warnings.warn(text, stacklevel=6)
-    pipe = lowered(graph)
-    replicated = settings.sharding == "per-worker" and settings.workers > 0
-    if replicated and any(isinstance(node.op, Dispatch) for node in pipe.nodes()):
-        replicated = False  # what stands before a dispatch runs once: work is divided there, and not by copies
-    strands: int | None = settings.workers if replicated else settings.strands
-    world = settings.world
-    divided = any(isinstance(node.op, Sharding) for node in pipe.nodes())
-    if settings.reset is not None and settings.workers and not replicated:
+    pipe, world, seed = lowered(graph), settings.world, 0
+    divided = _has(pipe, Sharding)
+    # What stands before a dispatch runs once: work is divided there, and not by copies.
+    per_worker = settings.sharding == "per-worker" and settings.workers > 0 and not _has(pipe, Dispatch)
+    if settings.reset is not None and settings.workers and not per_worker:
         pipe = with_reset(pipe, WorkerReset(settings.reset, graph, settings.workers))
-    last = None if replicated else _last_own(pipe)
     # Where a graph is divided by copies, those of all ranks together divide it.
-    mine = (world.share_rank, world.share_ranks) if world is not None and divided else (0, 1)
-    if last is not None:
-        copies = GraphCopies(_marked_late(last), share=mine, workers=max(1, settings.workers))
-        there = Pipe(copies)
-        made = rewritten(pipe, lambda node, below: there if node is last else Pipe(node.op, *below))
-        pipe, divided = made[id(pipe)], False
-    elif replicated:
+    share = (world.share_rank, world.share_ranks) if world is not None and divided else (0, 1)
+    strands = init = None
+    if per_worker:
+        strands, divided = settings.workers, False
         changes = settings.init is not None or settings.reset is not None
-        copies = GraphCopies(graph if changes else pipe, settings.init, settings.reset, mine)
+        copies = Pipe(GraphCopies(graph if changes else pipe, settings.init, settings.reset, share))
         # Ranks meet behind the copies, not in them.
-        pipe = Pipe(pipe.op, Pipe(copies)) if isinstance(pipe.op, FullSync) else Pipe(copies)
-        divided = False
-    else:
-        strands = None
-    init = None
-    if settings.workers and settings.kind == "process" and not replicated:
+        pipe = Pipe(pipe.op, copies) if isinstance(pipe.op, FullSync) else copies
+    elif (last := _last_user_stream(pipe)) is not None:
+        strands, divided = settings.strands, False
+        copies = Pipe(GraphCopies(_sharded_late(last), share=share, workers=max(1, settings.workers)))
+        pipe = rewritten(pipe, lambda node, below: copies if node is last else Pipe(node.op, *below))[id(pipe)]
+    if settings.workers and settings.kind == "process" and not per_worker:
         init = WorkerInit(settings.init, graph, settings.workers)
-    alone = world is not None and not divided
-    # A state of one rank's own stream is of no use to another rank, and is refused there.
-    seed = world.rank if alone and mine == (0, 1) and world is not None else 0
+    if world is not None and not divided:  # every rank reads a stream of its own
+        pipe = with_votes(pipe)
+        # A state of a rank's own stream is of no use to another rank, and is refused there.
+        seed = world.rank if share == (0, 1) else 0
+        world = None
     return Loader(
-        together(pipe) if alone else pipe,
+        pipe,
         seed=seed,
         workers=settings.workers,
         kind=settings.kind,
@@ -81,30 +76,37 @@ def build(graph: object, settings: ReadSettings) -> Loader[Any]:
         window=settings.window,
         strands=strands,
         worker_init=init,
-        world=World() if alone or world is None else world,
+        world=World() if world is None else world,
         ends=settings.ends,
         autosave=settings.autosave,
         every=settings.every,
     )
 
 
-def _last_own(pipe: Pipe[Any]) -> Pipe[Any] | None:
-    """The last object of the user's behind a shard point, unless what stands before can be read only once."""
+def _has(pipe: Pipe[Any], kind: type) -> bool:
+    return any(isinstance(node.op, kind) for node in pipe.nodes())
+
+
+def _last_user_stream(pipe: Pipe[Any]) -> Pipe[Any] | None:
+    """The last object of the user's behind shard points, or None if there is none or if it cannot run in copies.
+
+    It cannot where a stream before the shard point is an iterator, which is read only once.
+    """
     node = pipe
     while not isinstance(node.op, UserStream) or node.op.consumer:
         if len(node.inputs) != 1 or isinstance(node.op, Sharding):
             return None
         node = node.inputs[0]
-    marks = [n for n in node.nodes() if isinstance(n.op, Sharding)]
-    shared = marks and all(type(n.op) is Sharding and not any(map(_once, n.nodes())) for n in marks)
+    points = [n for n in node.nodes() if isinstance(n.op, Sharding)]
+    shared = points and all(type(n.op) is Sharding and not any(map(_is_single_use, n.nodes())) for n in points)
     return node if shared else None
 
 
-def _once(node: Pipe[Any]) -> bool:
+def _is_single_use(node: Pipe[Any]) -> bool:
     return isinstance(node.op, WrappedIterable) and isinstance(node.op.data, Iterator)
 
 
-def _marked_late(pipe: Pipe[Any]) -> Pipe[Any]:
+def _sharded_late(pipe: Pipe[Any]) -> Pipe[Any]:
     """The same line of ops, with its shard point as far back as samples can be had by position.
 
     So batches are those of the whole stream, not of each copy's share of it.
@@ -114,20 +116,19 @@ def _marked_late(pipe: Pipe[Any]) -> Pipe[Any]:
         line.append(line[-1].inputs[0])
     if not isinstance(line[-1].op, Sharding):
         return pipe
-    mark, *rest = line[::-1]
-    late = mark.inputs[0]
-    while (grown := Pipe(rest[0].op, late)).indexed(0, 0) is not None:
+    point, *rest = [node.op for node in line[::-1]]
+    late = line[-1].inputs[0]
+    while (grown := Pipe(rest[0], late)).indexed(0, 0) is not None:
         late, rest = grown, rest[1:]
-    late = Pipe(mark.op, late)
-    for node in rest:
-        late = Pipe(node.op, late)
+    for op in (point, *rest):
+        late = Pipe(op, late)
     return late
 
 
-class Iterated:
-    """What a service of the user's returned instead of a graph: iterated as it is, in this process.
+class IterableLoader:
+    """What a service of the user's returned instead of a graph: any iterable, iterated as it is, in this process.
 
-    It has the methods of a Loader that DataLoader2 calls. It resumes by reading again.
+    It has the methods of a Loader that DataLoader2 calls. It resumes by reading from the start and dropping samples.
     """
 
     def __init__(self, iterable: object) -> None:
@@ -138,7 +139,7 @@ class Iterated:
     def __iter__(self) -> Iterator[Any]:
         self.epoch += 1
         self._read, skip, self._skip = 0, self._skip, 0
-        samples = _Counted(iter(self._iterable), self)
+        samples = _CountedIterator(iter(self._iterable), self)
         for _ in range(skip):
             next(samples)
         return samples
@@ -166,16 +167,16 @@ class Iterated:
         return None
 
 
-class _Counted(Iterator[Any]):
-    """The user's iterator, counted; whatever else it has is had of it."""
+class _CountedIterator(Iterator[Any]):
+    """The user's iterator, which counts what is read; other attributes are those of the user's iterator."""
 
-    def __init__(self, samples: Iterator[Any], told: Iterated) -> None:
+    def __init__(self, samples: Iterator[Any], loader: IterableLoader) -> None:
         self._samples = samples
-        self._told = told
+        self._loader = loader
 
     def __next__(self) -> Any:
         sample = next(self._samples)
-        self._told._read += 1
+        self._loader._read += 1
         return sample
 
     def __getattr__(self, name: str) -> Any:

@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from headrace.doors.dataloader2.build import WORDS, Iterated, build
+from headrace.doors.dataloader2.build import WORDS, IterableLoader, build
 from headrace.doors.dataloader2.seeds import SeedGenerator, check_seed, epoch_number
 from headrace.doors.dataloader2.services import CheckpointableReadingServiceInterface, ReadSettings
-from headrace.doors.dataloader2.states import VERSION, checked
-from headrace.doors.dataloader2.workers import AnotherGraph
+from headrace.doors.dataloader2.states import VERSION, check_state
+from headrace.doors.dataloader2.workers import GraphChanged
 from headrace.doors.datapipes.iter import MapToIterConverter
 from headrace.doors.datapipes.lowering import clone
 from headrace.doors.datapipes.nodes import is_pipe, is_table
@@ -64,20 +64,20 @@ class DataLoader2(Generic[T]):
         )  # fmt: skip
         self.datapipe = None if datapipe is None else self._adapted(datapipe)
         self.reading_service: Any = copy.copy(reading_service)
-        self._number: int | None = None
+        self._next_epoch: int | None = None
         """The epoch that begins next, if it is not the one that the loader counts to."""
         self._seeded = False
         self._running: Any = None
-        self._loader: Loader[Any] | Iterated | None = None
+        self._loader: Loader[Any] | IterableLoader | None = None
         self._settings = ReadSettings(autosave=autosave, every=every)
         self._begun = self._resumed = False
         self._samples: Any = None
         self._fresh = False
         """An iterator was made and nothing was read from it yet."""
-        self._valid = 0
+        self._iterator_id = 0
         self._paused = False
         self._closed = False
-        self._loaded: dict[str, Any] | None = None
+        self._loaded_state: dict[str, Any] | None = None
 
     def _adapted(self, datapipe: Any) -> Any:
         if is_table(datapipe):
@@ -95,19 +95,21 @@ class DataLoader2(Generic[T]):
         if self._closed:
             raise RuntimeError("Cannot iterate over the DataLoader as it has already been shut down")
         if not self._fresh:
-            self._begin()
-        self._valid += 1
-        return DataLoader2Iterator(self, self._valid)
+            self._start_epoch()
+        self._iterator_id += 1
+        return DataLoader2Iterator(self, self._iterator_id)
 
-    def _begin(self) -> None:
+    def _start_epoch(self) -> None:
         """Start an epoch."""
-        self._leave()
+        self._end_epoch()
         self._paused = False
-        loader = self._prepared()
+        loader = self._get_loader()
         resumed = (
-            self._loaded["running"] if self._loaded is not None else not self._begun and loader.resumed is not None
+            self._loaded_state["running"]
+            if self._loaded_state is not None
+            else not self._begun and loader.resumed is not None
         )
-        number = loader.epoch if resumed else self._next_number(loader)
+        number = loader.epoch if resumed else self._choose_epoch(loader)
         service = self.reading_service
         change = None
         if hasattr(service, "initialize_iteration"):
@@ -115,19 +117,19 @@ class DataLoader2(Generic[T]):
         if change is not None and (changed := change(self._running)) is not self._running:
             self._running = changed
             loader.close()
-            loader = self._loader = self._made()
+            loader = self._loader = self._build_loader()
         if not resumed:
             loader.set_epoch(number)
         with WORDS:
             samples = iter(loader)
         # (No call between these: an interrupt leaves the loader before the epoch or in it.)
-        self._samples, self._loaded = samples, None
+        self._samples, self._loaded_state = samples, None
         self._fresh = self._begun = True
         self._resumed = resumed
 
-    def _next_number(self, loader: Loader[Any] | Iterated) -> int:
+    def _choose_epoch(self, loader: Loader[Any] | IterableLoader) -> int:
         """The number of the next epoch: what seed() said, what torch's generator gives, or the one after the last."""
-        number, self._number = self._number, None
+        number, self._next_epoch = self._next_epoch, None
         if number is None and not self._seeded and (drawn := drawn_seed()) is not None:
             number = epoch_number(drawn)
         number = loader.epoch if number is None else number
@@ -138,11 +140,11 @@ class DataLoader2(Generic[T]):
             return loader.agree(number)
         return self._settings.agree(number)
 
-    def _prepared(self) -> Loader[Any] | Iterated:
+    def _get_loader(self) -> Loader[Any] | IterableLoader:
         """The graph, as the services want it, ready to run; made once."""
         if self._loader is None:
             service = self.reading_service
-            saved = None if self._loaded is None else self._loaded["service"]
+            saved = None if self._loaded_state is None else self._loaded_state["service"]
             if service is None:
                 self._running = self.datapipe
             elif saved is not None:
@@ -151,17 +153,17 @@ class DataLoader2(Generic[T]):
                 self._running = service.restore(self.datapipe, bytes.fromhex(saved))
             else:
                 self._running = service.initialize(self.datapipe)
-            self._loader = self._made()
+            self._loader = self._build_loader()
         return self._loader
 
-    def _made(self) -> Loader[Any] | Iterated:
-        service, loaded = self.reading_service, self._loaded
+    def _build_loader(self) -> Loader[Any] | IterableLoader:
+        service, loaded = self.reading_service, self._loaded_state
         if hasattr(service, "settings"):
             self._settings = service.settings(
                 ReadSettings(autosave=self._settings.autosave, every=self._settings.every)
             )
         if (service is not None and not hasattr(service, "settings")) or not is_pipe(self._running):
-            loader: Loader[Any] | Iterated = Iterated(self._running)
+            loader: Loader[Any] | IterableLoader = IterableLoader(self._running)
         else:
             if loaded is not None:
                 self._settings = replace(self._settings, strands=loaded["strands"], sharding=loaded["sharding"])
@@ -174,11 +176,11 @@ class DataLoader2(Generic[T]):
         """The next sample; `first` if none of this epoch was delivered."""
         try:
             return self._take()
-        except AnotherGraph:
+        except GraphChanged:
             if not first:
                 raise
             # A function of the user's changes the graph in each worker, so each worker runs a graph of its own.
-            loader = self._prepared()
+            loader = self._get_loader()
             number = loader.epoch - 1
             loader.close()
             self._settings = replace(self._settings, sharding="per-worker")
@@ -187,7 +189,7 @@ class DataLoader2(Generic[T]):
             self._samples = iter(self._loader)
             return self._take()
         except StopIteration:
-            self._leave()
+            self._end_epoch()
             raise
         except Exception as error:
             if (worker := IN_WORKER.search("\n".join(getattr(error, "__notes__", ())))) is not None:
@@ -199,19 +201,19 @@ class DataLoader2(Generic[T]):
         samples: Any = self._samples
         return samples.take() if isinstance(samples, Epoch) else next(samples)  # type: ignore[no-any-return]
 
-    def _leave(self) -> None:
+    def _end_epoch(self) -> None:
         """The epoch at hand is over, read to its end or not."""
         if self._samples is not None:
             samples, self._samples = self._samples, None
             if isinstance(self._loader, Loader):
                 samples.close()
-            self._tell("finalize_iteration")
+            self._notify("finalize_iteration")
 
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) of one epoch on this rank."""
         if self.datapipe is None:
             raise RuntimeError("Please provide datapipe or use load_state_dict to load datapipe from state")
-        return len(self._prepared())
+        return len(self._get_loader())
 
     def mask(self) -> list[bool] | None:
         """Of the batch delivered last: which samples are real, where some only fill it (policy="pad" or "repeat")."""
@@ -221,23 +223,23 @@ class DataLoader2(Generic[T]):
 
     def seed(self, seed: int) -> None:
         """The next epoch, and those after it, are a function of this number."""
-        self._number, self._seeded = epoch_number(check_seed(seed)), True
+        self._next_epoch, self._seeded = epoch_number(check_seed(seed)), True
 
     def _pause(self) -> None:
         self._paused = True
-        self._tell("_pause")
+        self._notify("_pause")
 
     def _resume(self) -> None:
         if not self._paused:
             warnings.warn("Resume is called when `DataLoader2` is not paused. No operation is performed.", stacklevel=3)
             return
         self._paused = False
-        self._tell("_resume")
+        self._notify("_resume")
 
     def _limit(self, num_batches: int | None) -> None:
-        self._tell("_limit", num_batches)
+        self._notify("_limit", num_batches)
 
-    def _tell(self, what: str, *about: object) -> None:
+    def _notify(self, what: str, *about: object) -> None:
         """Call a method of the service, if it has it."""
         if hasattr(self.reading_service, what):
             getattr(self.reading_service, what)(*about)
@@ -246,14 +248,14 @@ class DataLoader2(Generic[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, as plain data."""
-        if self._loaded is not None:
-            return dict(self._loaded)
+        if self._loaded_state is not None:
+            return dict(self._loaded_state)
         service = self.reading_service
         checkpointed = isinstance(service, CheckpointableReadingServiceInterface) and self._begun
         return {
             "version": VERSION,
             "seeded": self._seeded,
-            "next": self._number,
+            "next": self._next_epoch,
             "running": self._samples is not None and not (isinstance(self._samples, Epoch) and self._samples.ended),
             "loader": None if self._loader is None or not self._begun else self._loader.state_dict(),
             "strands": self._settings.strands,
@@ -268,8 +270,8 @@ class DataLoader2(Generic[T]):
                 "DataLoaderV2 iterator has already been created, `load_state_dict()` can't be called. "
                 "Please create a new dataloader in order to use load state dict."
             )
-        self._loaded = checked(state)
-        self._seeded, self._number = state["seeded"], state["next"]
+        self._loaded_state = check_state(state)
+        self._seeded, self._next_epoch = state["seeded"], state["next"]
         if self._loader is not None:  # its length was asked for
             self._loader.close()
             self._loader = None
@@ -299,11 +301,11 @@ class DataLoader2(Generic[T]):
         if self._closed:
             return
         self._closed = True
-        self._leave()
+        self._end_epoch()
         if self._loader is not None:
             self._loader.close()
         if self._running is not None:
-            self._tell("finalize")
+            self._notify("finalize")
 
     def __enter__(self) -> "DataLoader2[T]":
         return self
@@ -318,8 +320,8 @@ class DataLoader2(Generic[T]):
     @property
     def loader(self) -> Loader[Any]:
         """The loader that runs: for `headrace.observe.profile` and whatever else takes a Loader."""
-        loader = self._prepared()
-        if isinstance(loader, Iterated):
+        loader = self._get_loader()
+        if isinstance(loader, IterableLoader):
             raise BadPipe(
                 "what a reading service of your own returns is iterated as it is: there is no Loader to look at"
             )
@@ -356,7 +358,7 @@ class DataLoader2Iterator(Iterator[T]):
 
     def __next__(self) -> T:
         loader = self.dataloader
-        if self.iterator_id != loader._valid:
+        if self.iterator_id != loader._iterator_id:
             raise RuntimeError(
                 "This iterator has been invalidated because another iterator has been created from the same "
                 "DataLoader2.\nThis may be caused multiple references to the same DataLoader2: use one iterator, or "

@@ -8,9 +8,9 @@ from headrace.doors.torch.datapipes import drawn_seed
 from headrace.errors import BadOption
 from headrace.plan.seed import key
 
-SINCE = 20
+EPOCH_BITS = 20
 """Bits of an epoch number that count the epochs since the seed was set."""
-SMALL = 42
+SEED_BITS = 42
 """Seeds of up to this many bits are used as they are, so that epoch numbers can be read; larger ones are hashed."""
 
 
@@ -23,9 +23,9 @@ def check_seed(seed: object) -> int:
 
 def epoch_number(seed: int, since: int = 0) -> int:
     """The number of an epoch: never the same for two seeds, or for two epochs of one seed."""
-    many = 1 << SMALL
+    many = 1 << SEED_BITS
     high = seed if seed < many else many + key(seed, "seed") % many
-    return (high << SINCE) + since % (1 << SINCE)
+    return (high << EPOCH_BITS) + since % (1 << EPOCH_BITS)
 
 
 class SeedGenerator:
@@ -38,22 +38,22 @@ class SeedGenerator:
         """Start both rows again."""
         self._seed = (drawn_seed() or 0) if seed is None else check_seed(seed)
         self._path: tuple[int, ...] = ()
-        self._shared = self._mine = 0
+        self._shared_drawn = self._own_drawn = 0
 
     def generate_shared_seed(self) -> int:
         """The next seed of the row that is the same everywhere."""
-        self._shared += 1
-        return key(self._seed, "shared", self._shared)
+        self._shared_drawn += 1
+        return key(self._seed, "shared", self._shared_drawn)
 
     def generate_seed(self) -> int:
         """The next seed of this process's own row."""
-        self._mine += 1
-        return key(self._seed, "own", *self._path, self._mine)
+        self._own_drawn += 1
+        return key(self._seed, "own", *self._path, self._own_drawn)
 
     def spawn(self, worker_id: int, inplace: bool = False) -> "SeedGenerator":
         """The generator of a worker: the shared row goes on, its own row is new."""
         if worker_id < 0:
             raise BadOption(f"Expected `rank` equal or larger than 0, but got {worker_id}.")
         spawned = self if inplace else SeedGenerator(self._seed)
-        spawned._path, spawned._mine, spawned._shared = (*self._path, worker_id), 0, self._shared
+        spawned._path, spawned._own_drawn, spawned._shared_drawn = (*self._path, worker_id), 0, self._shared_drawn
         return spawned

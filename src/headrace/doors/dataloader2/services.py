@@ -26,8 +26,8 @@ from headrace.doors.dataloader2.workers import WorkerInfo
 from headrace.doors.datapipes.graph import give_share, is_shard_point, list_dps, traverse_dps
 from headrace.doors.datapipes.iter import SHARDING_PRIORITIES, FullSync
 from headrace.doors.datapipes.lowering import is_torchs_shard
-from headrace.doors.datapipes.nodes import is_own
-from headrace.errors import BadOption
+from headrace.doors.datapipes.nodes import is_user_object
+from headrace.errors import BadOption, check_whole
 from headrace.ops.counts import BadCount
 from headrace.plan.world import World
 
@@ -38,7 +38,7 @@ STRANDS = 16
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """What a loader is told by the services."""
+    """How the services want the graph to be run: most of it are options of `Loader`."""
 
     workers: int = 0
     kind: Literal["inline", "thread", "process", "ray"] | None = None
@@ -47,15 +47,15 @@ class ReadSettings:
     window: int | None = None
     sharding: Literal["exact", "per-worker"] = "exact"
     strands: int = STRANDS
-    """Copies of the user's objects behind a shard point, each with its share."""
+    """How many copies of the user's objects run behind a shard point, each on its share."""
     init: Callable[..., Any] | None = None
     reset: Callable[..., Any] | None = None
     world: World | None = None
     ends: Literal["short", "pad", "repeat", "drop"] = "short"
     agree: Callable[[int], int] | None = None
-    """What rank 0 says."""
+    """Returns rank 0's number on every rank."""
     autosave: str | os.PathLike[str] | None = None
-    """Where the loader writes how far it has come, and (`every`) after how many batches."""
+    """The file where the loader writes its state, after `every` so many batches."""
     every: int = 1000
 
 
@@ -108,12 +108,13 @@ class InProcessReadingService(ReadingServiceInterface):
         init_fn: Callable[[Any, WorkerInfo], Any] | None = None,
         reset_fn: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None,
     ) -> None:
-        self.prefetch_cnt = _count(prefetch_cnt, "prefetch_cnt")
+        check_whole("prefetch_cnt", prefetch_cnt)
+        self.prefetch_cnt = prefetch_cnt
         self.init_fn = init_fn
         self.reset_fn = reset_fn
 
     def initialize(self, datapipe: object) -> Any:
-        return _called(self.init_fn, "init_fn", datapipe)
+        return _apply_here(self.init_fn, "init_fn", datapipe)
 
     def initialize_iteration(
         self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
@@ -123,7 +124,7 @@ class InProcessReadingService(ReadingServiceInterface):
 
         def reset(datapipe: object) -> Any:
             datapipe = datapipe if iter_reset_fn is None else iter_reset_fn(datapipe)
-            return _called(self.reset_fn, "reset_fn", datapipe, seed_generator.spawn(0))
+            return _apply_here(self.reset_fn, "reset_fn", datapipe, seed_generator.spawn(0))
 
         return reset
 
@@ -159,29 +160,27 @@ class MultiProcessingReadingService(ReadingServiceInterface):
             raise BadCount(f"Please choose one available multiprocessing context from {list(CONTEXTS)}")
         if sharding not in ("exact", "per-worker"):
             raise BadOption(f"sharding must be 'exact' or 'per-worker', not {sharding!r}")
-        self.num_workers = _count(num_workers, "num_workers")
+        check_whole("num_workers", num_workers)
+        check_whole("worker_prefetch_cnt", worker_prefetch_cnt)
+        check_whole("main_prefetch_cnt", main_prefetch_cnt)
+        check_whole("strands", strands, 1)
+        self.num_workers = num_workers
         self.multiprocessing_context = multiprocessing_context
-        self.worker_prefetch_cnt = _count(worker_prefetch_cnt, "worker_prefetch_cnt")
-        self.main_prefetch_cnt = _count(main_prefetch_cnt, "main_prefetch_cnt")
+        self.worker_prefetch_cnt = worker_prefetch_cnt
+        self.main_prefetch_cnt = main_prefetch_cnt
         self.worker_init_fn = worker_init_fn
         self.worker_reset_fn = worker_reset_fn
         self.sharding = sharding
-        if not _count(strands, "strands"):
-            raise BadOption("strands must be a whole number >= 1")
         self.strands = strands
 
     def initialize(self, datapipe: object) -> Any:
-        if self.num_workers:
-            return datapipe
-        return _called(self.worker_init_fn, "worker_init_fn", datapipe)
+        return datapipe if self.num_workers else _apply_here(self.worker_init_fn, "worker_init_fn", datapipe)
 
     def initialize_iteration(
         self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
     ) -> Callable[[Any], Any] | None:
-        if self.num_workers or self.worker_reset_fn is None:
-            return iter_reset_fn
-        alone = InProcessReadingService(reset_fn=self.worker_reset_fn)
-        return alone.initialize_iteration(seed_generator, iter_reset_fn)
+        here = None if self.num_workers else self.worker_reset_fn
+        return InProcessReadingService(reset_fn=here).initialize_iteration(seed_generator, iter_reset_fn)
 
     def settings(self, settings: ReadSettings) -> ReadSettings:
         if not self.num_workers:
@@ -235,7 +234,7 @@ class DistributedReadingService(ReadingServiceInterface):
         check_distributed(initialized=True)
         world = World.detect()
         for node in list_dps(traverse_dps(datapipe)):
-            if is_own(node) and is_shard_point(node) and not is_torchs_shard(node):
+            if is_user_object(node) and is_shard_point(node) and not is_torchs_shard(node):
                 give_share(node, world.share_ranks, world.share_rank, SHARDING_PRIORITIES.DISTRIBUTED)
         return datapipe if type(datapipe) is FullSync else FullSync(datapipe, self.timeout)
 
@@ -290,12 +289,10 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
 
     def checkpoint(self) -> bytes:
         states = [
-            base64.b64encode(service.checkpoint()).decode()
-            if isinstance(service, CheckpointableReadingServiceInterface)
-            else ""
+            service.checkpoint() if isinstance(service, CheckpointableReadingServiceInterface) else b""
             for service in self.reading_services
         ]
-        return json.dumps(states).encode()
+        return json.dumps([base64.b64encode(state).decode() for state in states]).encode()
 
     def restore(self, datapipe: Any, serialized_state: bytes) -> Any:
         for service, state in zip(self.reading_services, json.loads(serialized_state), strict=True):
@@ -315,24 +312,18 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
         return self._each("_limit", limit_fn, num_batches)
 
     def _each(self, name: str, fn: Callable[[Any], Any] | None, *about: object) -> Callable[[Any], Any] | None:
-        """Tell every service that has the method; each gets the function that the one before returned."""
+        """Call the method of every service that has it; each gets the function that the one before returned."""
         for service in self.reading_services:
             if hasattr(service, name):
                 fn = getattr(service, name)(*about, fn)
         return fn
 
 
-def _called(fn: Callable[..., Any] | None, name: str, datapipe: object, *more: object) -> Any:
-    """What the user's function makes of the graph, in this process."""
+def _apply_here(fn: Callable[..., Any] | None, name: str, datapipe: object, *more: object) -> Any:
+    """The graph after a function of the user's (or none) has been called on it, in this process."""
     if fn is None:
         return datapipe
     returned = fn(datapipe, WorkerInfo(1, 0), *more)
     if returned is None:
         raise BadOption(f"{name} must return a pipe: the one that it was given, or another")
     return returned
-
-
-def _count(value: object, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadOption(f"{name} must be a whole number >= 0, not {value!r}")
-    return value

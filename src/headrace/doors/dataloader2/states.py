@@ -8,7 +8,7 @@ VERSION = 2
 STATE = ("seeded", "next", "running", "loader", "strands", "sharding", "service")
 
 
-def checked(state: object) -> dict[str, Any]:
+def check_state(state: object) -> dict[str, Any]:
     """A copy of the state, if it is a whole one."""
     if not isinstance(state, dict) or state.get("version") != VERSION or isinstance(state.get("version"), bool):
         raise SnapshotRefused(f"this is not a state of DataLoader2, version {VERSION}")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.doors.dataloader2.heads import Heads, Tap
 from headrace.doors.dataloader2.seeds import SeedGenerator
+from headrace.doors.dataloader2.shared_streams import SharedStream, StreamShard
 from headrace.doors.datapipes.fullsync import rewritten
 from headrace.doors.datapipes.graph import list_dps, traverse_dps
 from headrace.doors.datapipes.lowering import SeededOpening, lowered
@@ -21,7 +21,7 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key, seed_globals
 
 STATE_EVERY = 1000
-"""How often a replica says where it stands."""
+"""Samples after which a copy says where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class WorkerInit:
     def __call__(self, number: int) -> None:
         _Worker.number = number
         if self.fn is not None:
-            called(self.fn, "worker_init_fn", self.pipe, WorkerInfo(self.workers, number))
+            call_on_graph(self.fn, "worker_init_fn", self.pipe, WorkerInfo(self.workers, number))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ class WorkerReset(Each[Any, Any]):
             self.begun[:] = [epoch]
             seeds = SeedGenerator(key(epoch, "reset")).spawn(_Worker.number)
             info = WorkerInfo(self.workers, _Worker.number)
-            called(self.fn, "worker_reset_fn", self.pipe, info, seeds)
+            call_on_graph(self.fn, "worker_reset_fn", self.pipe, info, seeds)
         return sample
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -85,23 +85,23 @@ def with_reset(pipe: Pipe[Any], op: WorkerReset) -> Pipe[Any]:
     return rewritten(pipe, make)[id(pipe)]
 
 
-class AnotherGraph(BadPipe):
-    """A function of the user's gives each worker a graph of its own."""
+class GraphChanged(BadPipe):
+    """A function of the user's wants each worker to run a graph of its own."""
 
 
-def called(fn: Callable[..., Any], name: str, pipe: object, *more: object) -> None:
-    """Call a function of the user's that may look at the graph; one that changes it, or returns another, is told."""
+def call_on_graph(fn: Callable[..., Any], name: str, pipe: object, *more: object) -> None:
+    """Call a function of the user's that may look at the graph; GraphChanged if it changes it or returns another."""
     before = _contents(pipe)
     returned = fn(pipe, *more)
     if (returned is not None and returned is not pipe) or _contents(pipe) != before:
-        raise AnotherGraph(
+        raise GraphChanged(
             f"{name} changed the graph or returned another, but the work of one graph is divided among the workers: "
             "change it with datapipe_adapter_fn, or ask for a whole graph per worker with sharding='per-worker'"
         )
 
 
 def _contents(pipe: object) -> dict[tuple[int, str], Any]:
-    """What every node of a graph holds, and what its containers hold."""
+    """The ids of what every node of a graph holds, also in its containers, by node and attribute."""
     return {
         (id(node), name): (id(value), *(map(id, value) if isinstance(value, list | tuple | set | dict) else ()))
         for node in list_dps(traverse_dps(pipe))
@@ -121,72 +121,71 @@ class GraphCopies(Source[Any]):
     init: Callable[[Any, WorkerInfo], Any] | None = None
     reset: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None
     share: tuple[int, int] = (0, 1)
-    """Of this rank: each of its copies takes every (copies x ranks)-th sample."""
+    """This rank and how many ranks there are: each copy takes every (copies x ranks)-th sample."""
     workers: int | None = None
-    """Copy c runs in worker c modulo workers, and shares the reading of a stream with its neighbours there. None: every
-    worker has one copy."""
-    begun: dict[int, Any] = field(default_factory=dict, repr=False)
-    """What worker_init_fn made of the graph, by worker; like the heads it does not travel."""
-    heads: Heads = field(default_factory=Heads, repr=False)
+    """Copy c runs in worker c modulo workers, and reads streams together with the other copies there (see
+    `shared_streams`). None: one copy in each worker."""
+    initialized: dict[int, Any] = field(default_factory=dict, repr=False)
+    """What worker_init_fn made of the graph, by worker; this and what follows do not travel."""
+    streams: dict[int, SharedStream] = field(default_factory=dict, repr=False)
+    ops: dict[int, str] = field(default_factory=dict, repr=False)
+    """The description of each op at work in this process, by the id of its `Here`."""
     user = True
 
     def flow(self, here: Here) -> Iterator[Any]:
-        told: dict[int, int] = {}
-        pipe = self._changed(here, told)
-        shared = _before_shards(pipe)
-        number = self._number(here.strand, here.strands)
-        mine, places = self._sharded(pipe, here.strands, number)
-        moved = {places[i]: seed for i, seed in told.items()}
-        opening = _CopyOpening(mine.ordinals(), here, moved, {places[i] for i in shared}, number, self.heads.ops)
-        cursor = opening.open(mine, here.note)
-        emitted = 0
-        while True:
-            try:
-                sample = next(cursor)
-            except StopIteration:
-                return
-            except Exception as error:
-                error.add_note(f"headrace: in {opening.at_work()}, in copy {here.strand} of {here.strands}")
-                raise
-            yield sample
-            emitted += 1
-            if emitted % STATE_EVERY == 0:
-                here.rest(cursor.state())
+        hand_seeds: dict[int, int] = {}
+        pipe = self._changed(here, hand_seeds)
+        number = self._copy_number(here.strand, here.strands)
+        nodes = self._sharded(pipe, here.strands, number)
+        copy = nodes[id(pipe)]
+        opening = _CopyOpening(copy, here, {id(nodes[i]): seed for i, seed in hand_seeds.items()}, number, self.ops)
+        cursor = opening.open(copy, here.note)
+        try:
+            for emitted, sample in enumerate(cursor, 1):
+                yield sample
+                if emitted % STATE_EVERY == 0:
+                    here.rest(cursor.state())
+        except Exception as error:
+            error.add_note(f"headrace: in {opening.at_work()}, in copy {here.strand} of {here.strands}")
+            raise
 
-    def _changed(self, here: Here, told: dict[int, int]) -> Pipe[Any]:
+    def _changed(self, here: Here, hand_seeds: dict[int, int]) -> Pipe[Any]:
         """The graph after the user's functions for this worker have changed it."""
         if self.init is None and self.reset is None:
             return self.pipe  # type: ignore[no-any-return]
         info = WorkerInfo(here.strands, here.strand)
-        changed = self.begun.get(here.strand)
+        changed = self.initialized.get(here.strand)
         if changed is None:
             changed = (self.init(self.pipe, info) if self.init is not None else None) or self.pipe
-            self.begun[here.strand] = changed
+            self.initialized[here.strand] = changed
         if self.reset is not None:
             changed = self.reset(changed, info, SeedGenerator(here.seed).spawn(here.strand)) or changed
-        return lowered(changed, told)
+        return lowered(changed, hand_seeds)
 
-    def _number(self, strand: int, strands: int) -> int:
-        """Of a copy among those of all ranks. One per worker is counted as TorchData counts, rank by rank; else ranks
-        come in turn, so that they get equally many samples."""
+    def _copy_number(self, strand: int, strands: int) -> int:
+        """The number of this rank's copy `strand` among the copies of all ranks.
+
+        One copy per worker is counted as TorchData counts, rank by rank; else ranks come in turn, so that they get
+        equally many samples.
+        """
         rank, ranks = self.share
         return rank * strands + strand if self.workers is None else strand * ranks + rank
 
-    def _sharded(self, pipe: Pipe[Any], strands: int, number: int) -> tuple[Pipe[Any], dict[int, int]]:
-        """The graph with every shard point as a filter; where each node has gone."""
+    def _sharded(self, pipe: Pipe[Any], strands: int, number: int) -> dict[int, Pipe[Any]]:
+        """The graph with every shard point as a filter: the new nodes, by the ids of the old ones."""
         ordinals = pipe.ordinals()
         count = strands * self.share[1]
-        near = frozenset(self._number(s, strands) for s in range(_Worker.number, strands, self.workers or strands))
+        here = range(_Worker.number, strands, self.workers or strands)
+        copies = frozenset(self._copy_number(strand, strands) for strand in here)
 
         def make(node: Pipe[Any], below: list[Pipe[Any]]) -> Pipe[Any]:
             if not isinstance(node.op, Sharding):
                 return Pipe(node.op, *below)
             if self.workers is None or node.indexed(0, 0) is not None:
                 return Pipe(Shard(count, number), *below)
-            return Pipe(Tap(count, number, ordinals[id(node)], near, self.heads), *below)
+            return Pipe(StreamShard(count, number, ordinals[id(node)], copies, self.streams), *below)
 
-        made = rewritten(pipe, make)
-        return made[id(pipe)], {old: id(new) for old, new in made.items()}
+        return rewritten(pipe, make)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GraphCopies, (self.pipe, self.init, self.reset, self.share, self.workers)
@@ -199,19 +198,14 @@ class GraphCopies(Source[Any]):
 
 
 class _CopyOpening(SeededOpening):
-    """Seeds that all copies share before a shard point, and a copy's own after it."""
+    """An opened copy: before a shard point the seeds are those of all copies, after it the copy has its own."""
 
     def __init__(
-        self,
-        ordinals: dict[int, int],
-        here: Here,
-        told: dict[int, int],
-        shared: set[int],
-        number: int,
-        ops: dict[int, str],
+        self, copy: Pipe[Any], here: Here, hand_seeds: dict[int, int], number: int, ops: dict[int, str]
     ) -> None:
-        super().__init__(told, ordinals, here.seed, here.epoch, seed_globals=seed_globals, spot=here.spot)
-        self._shared = shared
+        super().__init__(hand_seeds, copy.ordinals(), here.seed, here.epoch, seed_globals=seed_globals, spot=here.spot)
+        shards = [node for node in copy.nodes() if isinstance(node.op, Shard | StreamShard)]
+        self._shared = {id(node) for shard in shards for node in shard.nodes()}
         self._number = number
         self._ordinal = here.ordinal
         self._ops = ops
@@ -224,11 +218,6 @@ class _CopyOpening(SeededOpening):
         here = super().here(node, turn)
         self._ops[id(here)] = node.op.describe()
         here.ordinal = self._ordinal  # to the engine the whole graph is one op
-        if id(node) not in self._shared and id(node) not in self.told:
+        if id(node) not in self._shared and id(node) not in self.hand_seeds:
             here.seed = key(here.seed, "worker", self._number)
         return here
-
-
-def _before_shards(pipe: Pipe[Any]) -> set[int]:
-    """The ids of every node at or before a shard point."""
-    return {id(n) for node in pipe.nodes() if isinstance(node.op, Shard | Sharding) for n in node.nodes()}

@@ -1,6 +1,6 @@
 """How a class of pipes is made out of a verb.
 
-`Mapper(dp, fn)` is `dp.map(fn)`. A verb returns plain pipes; `adopted` turns what it made, down to the pipes it was
+`Mapper(dp, fn)` is `dp.map(fn)`. A verb returns plain pipes; `typed_node` turns what it made, down to the pipes it was
 given, into nodes of the classes that users know, so that a graph can be searched and edited by class.
 """
 
@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE, DataPipe, IterDataPipe, TorchPipe, verb_of
+from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE_NAMES, DataPipe, IterDataPipe, TorchPipe, verb_of
 from headrace.pipe.graph import Pipe
 
 CLASS_OF: dict[type, type[DataPipe[Any]]] = {}
@@ -22,11 +22,11 @@ ORIGINAL = {
 }  # fmt: skip
 
 
-class Inner(IterDataPipe[Any]):
+class InnerStep(IterDataPipe[Any]):
     """A step inside a verb that is made of several."""
 
 
-def adopted(made: Pipe[Any], cls: type[DataPipe[Any]], given: dict[str, Any], memo: dict[int, Any]) -> Any:
+def typed_node(made: Pipe[Any], cls: type[DataPipe[Any]], given: dict[str, Any], memo: dict[int, Any]) -> Any:
     """A plain pipe as a node of a class."""
     if isinstance(made, TorchPipe):
         return made.pipe
@@ -36,7 +36,7 @@ def adopted(made: Pipe[Any], cls: type[DataPipe[Any]], given: dict[str, Any], me
         field = READS_BY_ITSELF.get(type(made.op))
         below = made.inputs if field is None else (getattr(made.op, field),)
         sources = tuple(
-            adopted(source, CLASS_OF.get(type(source.op), Inner), {}, memo) if _is_new(source) else source
+            typed_node(source, CLASS_OF.get(type(source.op), InnerStep), {}, memo) if _is_new(source) else source
             for source in below
             if isinstance(source, Pipe)
         )
@@ -63,17 +63,17 @@ def make_class(
     first = parameters[0].name
 
     def new(cls: type[DataPipe[Any]], *args: object, **kwargs: object) -> Any:
-        for alias in SOURCE:  # users write Mapper(datapipe=dp, fn=fn)
+        for alias in SOURCE_NAMES:  # users write Mapper(datapipe=dp, fn=fn)
             if not args and alias in kwargs and alias not in signature.parameters:
                 args = (kwargs.pop(alias),)
         made = make(*args, **kwargs)
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        told = {k: v for k, v in bound.arguments.items() if k != "self"}
+        arguments = {k: v for k, v in bound.arguments.items() if k != "self"}
         memo: dict[int, Any] = {}
         if isinstance(made, list):
-            return [adopted(part, cls, {**told, "instance_id": i}, memo) for i, part in enumerate(made)]
-        return adopted(made, cls, told, memo)
+            return [typed_node(part, cls, {**arguments, "instance_id": i}, memo) for i, part in enumerate(made)]
+        return typed_node(made, cls, arguments, memo)
 
     def refuse(cls: type, /, **_: object) -> None:
         raise TypeError(

@@ -4,7 +4,7 @@ from typing import Any
 
 from headrace.doors.datapipes.graph import list_dps, traverse_dps
 from headrace.doors.datapipes.lowering import op_of
-from headrace.doors.datapipes.nodes import DataPipe, is_own, sources_of
+from headrace.doors.datapipes.nodes import DataPipe, is_user_object, sources_of
 from headrace.errors import MissingExtra
 
 
@@ -56,7 +56,7 @@ def to_graph(dp: object, *, debug: bool = False) -> Any:
 
 def _group(node: object) -> str:
     """Branches of one node have one name."""
-    if isinstance(node, DataPipe) and not is_own(node) and "instance_id" in node._given:
+    if isinstance(node, DataPipe) and not is_user_object(node) and "instance_id" in node._constructor_args:
         (source, *_) = sources_of(node)
         return f"{type(node).__name__} of {id(source)}"
     return str(id(node))
@@ -64,12 +64,12 @@ def _group(node: object) -> str:
 
 def _label(node: Any) -> str:
     name = type(node).__name__
-    if is_own(node):
+    if is_user_object(node):
         return name
     if not isinstance(node, DataPipe):
         return str(node.op.describe())
     described = op_of(node).describe()
-    if name == "Inner":
+    if name == "InnerStep":
         return described
     arguments = described[described.index("(") :] if "(" in described else ""
     return name + arguments

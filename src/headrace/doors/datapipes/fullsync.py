@@ -1,4 +1,4 @@
-"""Together: all ranks of a job stop after the same number of samples, though each reads a stream of its own.
+"""FullSync by vote: all ranks of a job stop after the same number of samples, though each reads a stream of its own.
 
 Ranks pull a few samples each and vote on how many all of them have; the first vote that is short is the last. A rank
 that fails delivers what it had before, then raises; the others end.
@@ -16,7 +16,7 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
 
-FEW = 8
+SAMPLES_PER_VOTE = 8
 """Samples that are voted on together."""
 
 
@@ -31,7 +31,7 @@ class PrefetchTimeoutError(WorkerStuck):
 
 
 @dataclass(frozen=True, slots=True)
-class Together(Op[Any, Any]):
+class FullSyncVote(Op[Any, Any]):
     """Runs where the training loop runs."""
 
     timeout: float = 1800
@@ -52,7 +52,7 @@ class Together(Op[Any, Any]):
                 here.rest()
                 ready: list[Any] = []
                 try:
-                    ready.extend(islice(samples, FEW))
+                    ready.extend(islice(samples, SAMPLES_PER_VOTE))
                 except Exception as failed:
                     error = failed
                 try:
@@ -64,7 +64,7 @@ class Together(Op[Any, Any]):
                 yield from ready[:steps]
                 if error is not None and steps == len(ready):
                     raise error from error.__cause__
-                if steps < FEW:
+                if steps < SAMPLES_PER_VOTE:
                     return
         finally:
             error = None
@@ -89,10 +89,10 @@ def rewritten(pipe: Pipe[Any], make: Make) -> dict[int, Pipe[Any]]:
     return made
 
 
-def together(pipe: Pipe[Any]) -> Pipe[Any]:
-    """The graph, in which ranks meet at every fullsync."""
+def with_votes(pipe: Pipe[Any]) -> Pipe[Any]:
+    """The graph, in which ranks vote at every fullsync."""
 
     def make(node: Pipe[Any], below: list[Pipe[Any]]) -> Pipe[Any]:
-        return Pipe(Together(node.op.timeout) if isinstance(node.op, FullSync) else node.op, *below)
+        return Pipe(FullSyncVote(node.op.timeout) if isinstance(node.op, FullSync) else node.op, *below)
 
     return rewritten(pipe, make)[id(pipe)]

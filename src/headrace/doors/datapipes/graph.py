@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.doors.datapipes.iter import ShardingFilter, Shards
-from headrace.doors.datapipes.nodes import DataPipe, is_own, is_pipe, sources_of
-from headrace.doors.datapipes.user import relink, swaps
+from headrace.doors.datapipes.iter import ShardingFilter, ShardPoint
+from headrace.doors.datapipes.nodes import DataPipe, is_pipe, is_user_object, sources_of
+from headrace.doors.datapipes.user import by_id, relink
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import Shuffle
 from headrace.pipe.graph import Pipe
@@ -106,9 +106,9 @@ def _top(graph: Graph) -> Any:
 
 
 def _feed(node: Any, old: object, new: object) -> None:
-    if not isinstance(node, DataPipe) and not is_own(node):
+    if not isinstance(node, DataPipe) and not is_user_object(node):
         raise TypeError(f"a plain Pipe does not change: build {node.op.describe()} with a class of headrace.datapipes")
-    relink(node, swaps({id(old): new}))
+    relink(node, by_id({id(old): new}))
 
 
 # --- seeds and shards -------------------------------------------------------------------------------------------------
@@ -142,7 +142,9 @@ def apply_sharding(datapipe: object, num_of_instances: int, instance_id: int, sh
         node: Any
         for node, below in part.values():
             mark = above
-            if isinstance(node, Shards) or (is_own(node) and callable(getattr(node, "apply_sharding", None))):
+            if isinstance(node, ShardPoint) or (
+                is_user_object(node) and callable(getattr(node, "apply_sharding", None))
+            ):
                 if above is not None:
                     raise RuntimeError(
                         "Sharding twice on a single pipeline is likely unintended and will cause data loss. "
@@ -172,7 +174,7 @@ def is_shuffle(node: object) -> bool:
 
 def is_shard_point(node: Any) -> bool:
     """Whether work is divided at this pipe."""
-    if is_own(node):
+    if is_user_object(node):
         return callable(getattr(node, "apply_sharding", None))
     return isinstance(node.op if not isinstance(node, DataPipe) else node._built, Sharding)
 
@@ -190,7 +192,7 @@ def shuffled_before_sharding(datapipe: object) -> bool:
 
 def _shuffles(node: Any) -> bool:
     """Whether a pipe changes the order of a whole stream; inside batches everybody may shuffle where they like."""
-    if is_own(node):
+    if is_user_object(node):
         return is_shuffle(node)
     if not isinstance(node, DataPipe):
         return isinstance(node.op, Shuffle)

@@ -44,12 +44,12 @@ class Seeded:
 
     def set_seed(self, seed: int) -> Any:
         """The next iteration without a loader uses this seed; those after it draw their own again."""
-        self.__dict__["_told"] = int(seed)
+        self.__dict__["_hand_set_seed"] = int(seed)
         return self
 
     @property
     def _seed(self) -> int | None:
-        return self.__dict__.get("_told")
+        return self.__dict__.get("_hand_set_seed")
 
 
 class RandomOrder(Seeded):
@@ -60,13 +60,13 @@ class RandomOrder(Seeded):
         self.__dict__["_off"] = not shuffle
         return self
 
-    def in_force(self, op: Op[Any, Any]) -> Op[Any, Any]:
+    def current_op(self, op: Op[Any, Any]) -> Op[Any, Any]:
         if not self.__dict__.get("_off"):
             return op
         return FlatmapColumns(op.fn, op.input_col) if isinstance(op, ShuffledFlatmap) else Same()
 
 
-class Shards:
+class ShardPoint:
     """A shard point that can be told by hand which share to take."""
 
     def apply_sharding(
@@ -83,7 +83,7 @@ class Shards:
     def is_shardable(self) -> bool:
         return True
 
-    def in_force(self, op: Any) -> Op[Any, Any]:
+    def current_op(self, op: Any) -> Op[Any, Any]:
         only = op.group
         groups = [v for k, v in sorted(self.__dict__.get("_groups", {}).items(), reverse=True) if only in (None, k)]
         if not groups:
@@ -100,7 +100,7 @@ class LimitedLength(DataPipe[Any]):
 
     def __len__(self) -> int:
         (source,) = self._sources
-        limit = self._given["limit"]
+        limit = self._constructor_args["limit"]
         known = lowered(source).length()
         if known is not None:
             return known if limit is None else min(known, limit)
@@ -120,24 +120,24 @@ class FromFunction:
     length_text: ClassVar[str] = "{name}'s length relies on the output of its function."
 
 
-class NoLen:
+class NeverSized:
     """A pipe that never knows."""
 
     length_text = "object of type '{name}' has no len()"
 
 
-class OfLists(RandomOrder, FromFunction, DataPipe[Any]):
+class FlattensLists(RandomOrder, FromFunction, DataPipe[Any]):
     """Without a function, as long as all its lists together."""
 
     def __len__(self) -> int:
-        return super().__len__() if self._given["fn"] is not None else sum(map(len, self._sources[0]))
+        return super().__len__() if self._constructor_args["fn"] is not None else sum(map(len, self._sources[0]))
 
 
 class Endless:
     length_text = "This {name} instance cycles forever, and therefore doesn't have valid length"
 
 
-class UntilRead(DataPipe[Any]):
+class LengthOnceRead(DataPipe[Any]):
     length_text = "{name} instance doesn't have valid length until the cache is loaded."
 
     def __len__(self) -> int:
@@ -165,7 +165,7 @@ class InTrainingProcess(Pausable):
         return False
 
 
-class Decodes(DataPipe[Any]):
+class DecodeHandlers(DataPipe[Any]):
     """A pipe to which ways of decoding can be added."""
 
     def add_handler(self, *handler: Callable[..., Any]) -> None:
@@ -230,81 +230,83 @@ BatchMapper = _stream("BatchMapper", "map_batches", FromFunction)
 Batcher = _stream("Batcher", "batch", make=verbs.batch)
 BucketBatcher = _stream("BucketBatcher", "bucketbatch")
 Bz2FileLoader = _stream("Bz2FileLoader", "load_from_bz2")
-CSVDictParser = _stream("CSVDictParser", "parse_csv_as_dict", NoLen)
-CSVParser = _stream("CSVParser", "parse_csv", NoLen)
+CSVDictParser = _stream("CSVDictParser", "parse_csv_as_dict", NeverSized)
+CSVParser = _stream("CSVParser", "parse_csv", NeverSized)
 Collator = _stream("Collator", "collate", make=verbs.collate)
 Concater = _stream("Concater", "concat", make=verbs.concat)
 Cycler = _stream("Cycler", "cycle", Endless)
 DataFrameMaker = _stream("DataFrameMaker", "dataframe", make=verbs.dataframe)
-Decompressor = _stream("Decompressor", "decompress", NoLen)
+Decompressor = _stream("Decompressor", "decompress", NeverSized)
 Demultiplexer = _stream("Demultiplexer", "demux")
 Dropper = _stream("Dropper", "drop")
 EndOnDiskCacheHolder = _stream("EndOnDiskCacheHolder", "end_caching")
 Enumerator = _stream("Enumerator", "enumerate", make=verbs.enumerate_)
-Extractor = _stream("Extractor", "extract", NoLen)
-FSSpecFileLister = _stream("FSSpecFileLister", "list_files_by_fsspec", NoLen, make=verbs.list_files_by_fsspec)
+Extractor = _stream("Extractor", "extract", NeverSized)
+FSSpecFileLister = _stream("FSSpecFileLister", "list_files_by_fsspec", NeverSized, make=verbs.list_files_by_fsspec)
 FSSpecFileOpener = _stream("FSSpecFileOpener", "open_files_by_fsspec")
 FSSpecSaver = _stream("FSSpecSaver", "save_by_fsspec")
 FileLister = _stream("FileLister", "list_files", make=verbs.list_files)
 FileOpener = _stream("FileOpener", "open_files")
-Filter = _stream("Filter", "filter", NoLen, make=verbs.filter_)
+Filter = _stream("Filter", "filter", NeverSized, make=verbs.filter_)
 FlatMapper = _stream("FlatMapper", "flatmap", FromFunction, make=verbs.flatmap)
 Flattener = _stream("Flattener", "flatten")
 Forker = _stream("Forker", "fork")
 FullSync = _stream("FullSync", "fullsync", InTrainingProcess)
 GDriveReader = _stream("GDriveReader", "read_from_gdrive")
-Grouper = _stream("Grouper", "groupby", NoLen)
+Grouper = _stream("Grouper", "groupby", NeverSized)
 HashChecker = _stream("HashChecker", "check_hash")
 Header = _stream("Header", "header", LimitedLength)
 HttpReader = _stream("HttpReader", "read_from_http")
 HuggingFaceHubReader = _stream("HuggingFaceHubReader", make=verbs.huggingface)
 InBatchShuffler = _stream("InBatchShuffler", "in_batch_shuffle", RandomOrder)
-InMemoryCacheHolder = _stream("InMemoryCacheHolder", "in_memory_cache", UntilRead)
+InMemoryCacheHolder = _stream("InMemoryCacheHolder", "in_memory_cache", LengthOnceRead)
 IndexAdder = _stream("IndexAdder", "add_index")
-IoPathFileLister = _stream("IoPathFileLister", "list_files_by_iopath", NoLen, make=verbs.list_files_by_iopath)
+IoPathFileLister = _stream("IoPathFileLister", "list_files_by_iopath", NeverSized, make=verbs.list_files_by_iopath)
 IoPathFileOpener = _stream("IoPathFileOpener", "open_files_by_iopath", make=verbs.open_files_by_iopath)
 IoPathSaver = _stream("IoPathSaver", "save_by_iopath", make=verbs.save_by_iopath)
 IterKeyZipper = _stream("IterKeyZipper", "zip_with_iter")
 IterableWrapper = _stream("IterableWrapper", make=verbs.wrap)
 JsonParser = _stream("JsonParser", "parse_json_files")
 LengthSetter = _stream("LengthSetter", "set_length")
-LineReader = _stream("LineReader", "readlines", NoLen)
+LineReader = _stream("LineReader", "readlines", NeverSized)
 MapKeyZipper = _stream("MapKeyZipper", "zip_with_map")
 MapToIterConverter = _stream("MapToIterConverter", make=verbs.to_iter)
 Mapper = _stream("Mapper", "map", make=verbs.map_)
-MaxTokenBucketizer = _stream("MaxTokenBucketizer", "max_token_bucketize", NoLen)
+MaxTokenBucketizer = _stream("MaxTokenBucketizer", "max_token_bucketize", NeverSized)
 Multiplexer = _stream("Multiplexer", "mux", make=verbs.mux)
 MultiplexerLongest = _stream("MultiplexerLongest", "mux_longest", make=verbs.mux_longest)
-OnDiskCacheHolder = _stream("OnDiskCacheHolder", "on_disk_cache", NoLen)
+OnDiskCacheHolder = _stream("OnDiskCacheHolder", "on_disk_cache", NeverSized)
 OnlineReader = _stream("OnlineReader", "read_from_remote")
-ParagraphAggregator = _stream("ParagraphAggregator", "lines_to_paragraphs", NoLen)
-ParquetDataFrameLoader = _stream("ParquetDataFrameLoader", "load_parquet_as_df", NoLen, make=verbs.load_parquet_as_df)
+ParagraphAggregator = _stream("ParagraphAggregator", "lines_to_paragraphs", NeverSized)
+ParquetDataFrameLoader = _stream(
+    "ParquetDataFrameLoader", "load_parquet_as_df", NeverSized, make=verbs.load_parquet_as_df
+)
 PinMemory = _stream("PinMemory", "pin_memory", InTrainingProcess, make=verbs.pin_memory)
 Prefetcher = _stream("Prefetcher", "prefetch", Pausable)
 RandomSplitter = _stream("RandomSplitter", "random_split", SplitPart)
 RarArchiveLoader = _stream("RarArchiveLoader", "load_from_rar")
 Repeater = _stream("Repeater", "repeat")
 RoundRobinDemultiplexer = _stream("RoundRobinDemultiplexer", "round_robin_demux")
-RoutedDecoder = _stream("RoutedDecoder", "routed_decode", Decodes)
+RoutedDecoder = _stream("RoutedDecoder", "routed_decode", DecodeHandlers)
 Rows2Columnar = _stream("Rows2Columnar", "rows2columnar")
 S3FileLister = _left_out("S3FileLister")
 S3FileLoader = _left_out("S3FileLoader")
 SampleMultiplexer = _stream("SampleMultiplexer", "", Seeded, make=verbs.sample_multiplexer)
 Sampler = _stream("Sampler", make=verbs.sampler)
 Saver = _stream("Saver", "save_to_disk")
-ShardExpander = _stream("ShardExpander", "shard_expand", NoLen)
-ShardingFilter = _stream("ShardingFilter", "sharding_filter", Shards)
+ShardExpander = _stream("ShardExpander", "shard_expand", NeverSized)
+ShardingFilter = _stream("ShardingFilter", "sharding_filter", ShardPoint)
 ShardingRoundRobinDispatcher = _stream("ShardingRoundRobinDispatcher", "sharding_round_robin_dispatch")
-ShuffledFlatMapper = _stream("ShuffledFlatMapper", "shuffled_flatmap", OfLists)
+ShuffledFlatMapper = _stream("ShuffledFlatMapper", "shuffled_flatmap", FlattensLists)
 Shuffler = _stream("Shuffler", "shuffle", RandomOrder, make=verbs.shuffle)
 Slicer = _stream("Slicer", "slice")
-StreamReader = _stream("StreamReader", "read_from_stream", NoLen)
+StreamReader = _stream("StreamReader", "read_from_stream", NeverSized)
 TFRecordLoader = _stream("TFRecordLoader", "load_from_tfrecord", make=verbs.load_from_tfrecord)
 TarArchiveLoader = _stream("TarArchiveLoader", "load_from_tar")
 ThreadPoolMapper = _stream("ThreadPoolMapper", "threadpool_map")
-UnBatcher = _stream("UnBatcher", "unbatch", NoLen, make=verbs.unbatch)
+UnBatcher = _stream("UnBatcher", "unbatch", NeverSized, make=verbs.unbatch)
 UnZipper = _stream("UnZipper", "unzip")
-WebDataset = _stream("WebDataset", "webdataset", NoLen)
+WebDataset = _stream("WebDataset", "webdataset", NeverSized)
 XzFileLoader = _stream("XzFileLoader", "load_from_xz")
 ZipArchiveLoader = _stream("ZipArchiveLoader", "load_from_zip")
 Zipper = _stream("Zipper", "zip", make=verbs.zip_)

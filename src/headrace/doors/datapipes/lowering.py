@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from headrace.doors.datapipes.fullsync import Together
+from headrace.doors.datapipes.fullsync import FullSyncVote
 from headrace.doors.datapipes.nodes import (
     READS_BY_ITSELF,
     DataPipe,
     TorchPipe,
-    is_own,
     is_table,
+    is_user_object,
     sources_of,
     streams_of,
 )
-from headrace.doors.datapipes.user import Hole, UserStream, UserTable, relink, relinked, swaps
+from headrace.doors.datapipes.user import Placeholder, UserStream, UserTable, by_id, relink, relinked
 from headrace.doors.torch.datapipes import drawn_seed
 from headrace.op import Here, Op
 from headrace.ops.branch.mix import Mix
@@ -28,7 +28,7 @@ from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import Shuffle
 from headrace.ops.shape.same import FullSync
 from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
-from headrace.pipe.cursor import ApartCursor, Opening
+from headrace.pipe.cursor import DirectCursor, Opening
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
 from headrace.sources.wrapped import WrappedIterable
@@ -38,46 +38,48 @@ RANDOM = (InBatchShuffle, Mix, SampleMux, Shuffle, ShuffledFlatmap)
 """Ops whose order is drawn by chance."""
 
 
-def lowered(node: Any, told: dict[int, int] | None = None, memo: Memo | None = None, loaded: bool = True) -> Pipe[Any]:
+def lowered(
+    node: Any, hand_seeds: dict[int, int] | None = None, memo: Memo | None = None, loaded: bool = True
+) -> Pipe[Any]:
     """The same graph as plain pipes, for a loader or (`loaded` is False) to be iterated as it is.
 
-    `told`, if given, collects the seeds that nodes were given by hand: each once.
+    `hand_seeds`, if given, collects the seeds that nodes were given by hand: each once.
     """
     memo = {} if memo is None else memo
     done = memo.get(id(node))
     if done is not None:
         return done
     if isinstance(node, TorchPipe):
-        return lowered(node.pipe, told, memo, loaded)
+        return lowered(node.pipe, hand_seeds, memo, loaded)
     memo[id(node)] = None
-    streams = () if is_table(node) and is_own(node) else streams_of(node)
+    streams = () if is_table(node) and is_user_object(node) else streams_of(node)
     # A pipe that can be reached from itself: the way back is left to the user's object, as it is.
     streams = tuple(s for s in streams if id(s) not in memo or memo[id(s)] is not None)
-    below = [] if _branches(node) else [lowered(source, told, memo, loaded) for source in streams]
-    if is_own(node):
-        plain = Pipe(own_op(node, streams, seeded=loaded), *below)
+    below = [] if _branches(node) else [lowered(source, hand_seeds, memo, loaded) for source in streams]
+    if is_user_object(node):
+        plain = Pipe(user_op(node, streams, seeded=loaded), *below)
     elif not isinstance(node, DataPipe):
         plain = node if all(a is b for a, b in zip(below, streams, strict=True)) else Pipe(node.op, *below)
     else:
         op: Any = op_of(node)
         if not loaded and isinstance(op, FullSync):
-            op = Together(op.timeout)
+            op = FullSyncVote(op.timeout)
         field = READS_BY_ITSELF.get(type(op))
         plain = Pipe(op, *below) if field is None else Pipe(replace(op, **{field: below[0]}))
-    if told is not None and isinstance(node, DataPipe) and "_told" in node.__dict__:
-        told[id(plain)] = node.__dict__.pop("_told")
+    if hand_seeds is not None and isinstance(node, DataPipe) and "_hand_set_seed" in node.__dict__:
+        hand_seeds[id(plain)] = node.__dict__.pop("_hand_set_seed")
     memo[id(node)] = plain
     return plain
 
 
 def op_of(node: Any) -> Op[Any, Any]:
     """What a node does to its inputs."""
-    if is_own(node):
-        return own_op(node, streams_of(node), seeded=True)
-    return node.in_force(node._built)  # type: ignore[no-any-return]
+    if is_user_object(node):
+        return user_op(node, streams_of(node), seeded=True)
+    return node.current_op(node._built)  # type: ignore[no-any-return]
 
 
-def own_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:
+def user_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:
     """An object of the user's, or one that torch has made, as an op."""
     if is_table(node):
         return UserTable(node)
@@ -85,10 +87,10 @@ def own_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, A
         return WrappedIterable(node, deepcopy=False)
     if is_torchs_shard(node) and not node.groups:
         return Sharding(node.sharding_group_filter)
-    holes = {id(source): Hole(i) for i, source in enumerate(streams)}
+    holes = {id(source): Placeholder(i) for i, source in enumerate(streams)}
     replicable = getattr(node, "is_replicable", None)
     stays = callable(replicable) and not replicable()
-    return UserStream(relinked(node, swaps(holes)), len(streams), seeded, consumer=stays)
+    return UserStream(relinked(node, by_id(holes)), len(streams), seeded, consumer=stays)
 
 
 def is_torchs_shard(node: object) -> bool:
@@ -103,30 +105,31 @@ def _branches(node: object) -> bool:
 
 def opened(node: DataPipe[Any]) -> Iterator[Any]:
     """The samples of a graph that is iterated without a loader."""
-    told: dict[int, int] = {}
-    pipe = lowered(node, told, loaded=False)
+    hand_seeds: dict[int, int] = {}
+    pipe = lowered(node, hand_seeds, loaded=False)
     number = None
     if any(
-        isinstance(n.op, RANDOM) and getattr(n.op, "seed", None) is None and id(n) not in told for n in pipe.nodes()
+        isinstance(n.op, RANDOM) and getattr(n.op, "seed", None) is None and id(n) not in hand_seeds
+        for n in pipe.nodes()
     ):
         number = drawn_seed()
     if number is None:
         number = node.__dict__["_passes"] = node.__dict__.get("_passes", -1) + 1
     # The number stands where a loader has its epoch: each pass has a new order.
-    return ApartCursor(SeededOpening(told, pipe.ordinals(), 0, number), pipe, None, 0)
+    return DirectCursor(SeededOpening(hand_seeds, pipe.ordinals(), 0, number), pipe, None, 0)
 
 
 class SeededOpening(Opening):
     """A graph in which nodes, by their ids, were given seeds by hand."""
 
-    def __init__(self, told: dict[int, int], *about: Any, **more: Any) -> None:
+    def __init__(self, hand_seeds: dict[int, int], *about: Any, **more: Any) -> None:
         super().__init__(*about, **more)
-        self.told = told
+        self.hand_seeds = hand_seeds
 
     def here(self, node: Pipe[Any], turn: int = 0) -> Here:
         here = super().here(node, turn)
-        if id(node) in self.told:
-            here.seed = key(self.told[id(node)], "told", turn)
+        if id(node) in self.hand_seeds:
+            here.seed = key(self.hand_seeds[id(node)], "told", turn)
         return here
 
 
@@ -134,9 +137,9 @@ def clone(node: Any, memo: dict[int, Any] | None = None) -> Any:
     """A copy of the graph, node by node; what the nodes hold besides pipes is shared."""
     memo = {} if memo is None else memo
     if id(node) not in memo:
-        if is_own(node) or isinstance(node, DataPipe):
-            memo[id(node)] = relinked(node, swaps({}))
-            relink(memo[id(node)], swaps({id(source): clone(source, memo) for source in sources_of(node)}))
+        if is_user_object(node) or isinstance(node, DataPipe):
+            memo[id(node)] = relinked(node, by_id({}))
+            relink(memo[id(node)], by_id({id(source): clone(source, memo) for source in sources_of(node)}))
         else:
             memo[id(node)] = Pipe(node.op, *[clone(source, memo) for source in node.inputs])
     return memo[id(node)]

@@ -14,7 +14,7 @@ from headrace.pipe.graph import Pipe
 MODULE = "headrace.datapipes.map"
 
 
-class Loads(MapDataPipe[Any]):
+class ReadsWhole(MapDataPipe[Any]):
     """A table whose length may be known only when all of its source has been read."""
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ def _table(name: str, make: Callable[..., Any], verb: str = "", *mixins: type, o
 Batcher = _table("Batcher", verbs.batch_table, "batch")
 Concater = _table("Concater", verbs.concat_tables, "concat")
 InMemoryCacheHolder = _table("InMemoryCacheHolder", verbs.cache_table, "in_memory_cache")
-IterToMapConverter = _table("IterToMapConverter", Pipe.to_map_datapipe, "to_map_datapipe", Loads, on=IterDataPipe)
+IterToMapConverter = _table("IterToMapConverter", Pipe.to_map_datapipe, "to_map_datapipe", ReadsWhole, on=IterDataPipe)
 Mapper = _table("Mapper", verbs.map_table, "map")
 SequenceWrapper = _table("SequenceWrapper", verbs.wrap_table)
 Shuffler = _table("Shuffler", verbs.shuffle_table, "shuffle", RandomOrder)

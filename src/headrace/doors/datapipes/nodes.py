@@ -27,7 +27,7 @@ from headrace.sources.table import CachedTable, KeyedTable
 from headrace.sources.wrapped import Sampled
 
 T = TypeVar("T", covariant=True)
-SOURCE = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
+SOURCE_NAMES = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
 """What the first argument of a class of pipes is called."""
 READS_BY_ITSELF: dict[type, str] = {KeyedTable: "source", CachedTable: "pipe", Sampled: "data"}
 """Ops that are no part of the opened graph: they hold their source in this field, and read it when they need it."""
@@ -38,7 +38,7 @@ ASK_FIRST = {
     )
 }  # fmt: skip
 """Classes that say themselves that they have no length where their source has no `len` at all."""
-_NOT_SENT = ("_access", "_passes")
+_THIS_PROCESS_ONLY = ("_access", "_passes")
 """What a node knows of this process only."""
 
 
@@ -62,7 +62,7 @@ class DataPipe(Pipe[T]):
     # Of a built node: what it does, the pipes that feed it, and the arguments that its constructor was given.
     _built: Any
     _sources: tuple[Pipe[Any], ...]
-    _given: dict[str, Any]
+    _constructor_args: dict[str, Any]
 
     op = _Computed(lambda node: _op_of(node))
     inputs = _Computed(lambda node: engine_inputs(node))
@@ -76,13 +76,13 @@ class DataPipe(Pipe[T]):
     def __getattr__(self, name: str) -> Any:
         """The constructor's arguments of a built pipe, by name."""
         if name[:2] != "__":
-            given = self.__dict__.get("_given", {})
+            given = self.__dict__.get("_constructor_args", {})
             if name in given:
                 return given[name]
             is_branch = name == "main_datapipe" and (
                 "instance_id" in given or not given
             )  # what branches of a fork read
-            if self.__dict__.get("_sources") and (name in SOURCE or is_branch):
+            if self.__dict__.get("_sources") and (name in SOURCE_NAMES or is_branch):
                 return self.__dict__["_sources"][0]
             if (verb := torchs_verb(self, name)) is not None:
                 return functools.partial(verb, self)
@@ -95,16 +95,16 @@ class DataPipe(Pipe[T]):
         # A method called __getstate__ exists on every object; only one that the user wrote decides what travels.
         if type(self).__getstate__ is not object.__getstate__:
             return (_blank, (type(self),), self.__getstate__())
-        return (_blank, (type(self),), {k: v for k, v in self.__dict__.items() if k not in _NOT_SENT})
+        return (_blank, (type(self),), {k: v for k, v in self.__dict__.items() if k not in _THIS_PROCESS_ONLY})
 
     @classmethod
     def built(cls, op: Op[Any, Any], sources: tuple[Pipe[Any], ...], given: dict[str, Any]) -> Any:
         """A node of this class that is not the user's own."""
         node = _blank(cls)
-        node.__dict__.update(_built=op, _sources=sources, _given=given)
+        node.__dict__.update(_built=op, _sources=sources, _constructor_args=given)
         return node
 
-    def in_force(self, op: Op[Any, Any]) -> Op[Any, Any]:
+    def current_op(self, op: Op[Any, Any]) -> Op[Any, Any]:
         """The op that a built node uses now: some can be switched off."""
         return op
 
@@ -130,11 +130,11 @@ class DataPipe(Pipe[T]):
         known = pipe.length()
         if known is not None:
             return known
-        if is_own(self):
+        if is_user_object(self):
             raise NoLength(f"object of type '{type(self).__name__}' has no len()")
         sources = self._sources
         # (Some are told by the user, some never know.)
-        told = "length" in self._given or self.length_text.startswith("object of type")
+        told = "length" in self._constructor_args or self.length_text.startswith("object of type")
         if pipe.inputs and not told and pipe.op.length((1,) * len(pipe.inputs)) is not None:
             for source in sources:  # the one whose length is missing says so
                 if not (self.original in ASK_FIRST and not _is_sized(source)):
@@ -202,14 +202,14 @@ def is_table(node: object) -> bool:
     return isinstance(node, MapDataPipe) or is_torchs_table(node)
 
 
-def is_own(node: object) -> bool:
+def is_user_object(node: object) -> bool:
     """Whether a node is an object of the user's class, or one that torch has made."""
     return "_built" not in node.__dict__ if isinstance(node, DataPipe) else not isinstance(node, Pipe)
 
 
 def sources_of(node: Any) -> tuple[Pipe[Any], ...]:
     """The pipes that feed a node."""
-    if not is_own(node):
+    if not is_user_object(node):
         return node._sources if isinstance(node, DataPipe) else node.inputs
     found: dict[int, Pipe[Any]] = {}
     for value in node.__dict__.values():
@@ -229,12 +229,14 @@ def _collect(value: Any, found: dict[int, Pipe[Any]]) -> None:
 def streams_of(node: object) -> tuple[Pipe[Any], ...]:
     """The pipes that the engine has to open for a node: tables inside an object of the user's answer for themselves."""
     sources = sources_of(node)
-    return tuple(s for s in sources if not is_table(s) and not isinstance(s, Keyed)) if is_own(node) else sources
+    return (
+        tuple(s for s in sources if not is_table(s) and not isinstance(s, Keyed)) if is_user_object(node) else sources
+    )
 
 
 def engine_inputs(node: object) -> tuple[Pipe[Any], ...]:
     """The inputs of a node that is run as it is, without being lowered."""
-    inputs = () if not is_own(node) and type(node.__dict__["_built"]) in READS_BY_ITSELF else streams_of(node)
+    inputs = () if not is_user_object(node) and type(node.__dict__["_built"]) in READS_BY_ITSELF else streams_of(node)
     for foreign in inputs:
         if not isinstance(foreign, Pipe):
             raise BadPipe(
@@ -257,7 +259,7 @@ def _op_of(node: object) -> Op[Any, Any]:
 
 def _is_sized(node: object) -> bool:
     """Whether a pipe has a length in principle, known or not."""
-    if is_own(node):
+    if is_user_object(node):
         return getattr(type(node), "__len__", DataPipe.__len__) is not DataPipe.__len__
     return not getattr(node, "length_text", "").startswith("object of type")
 
@@ -275,7 +277,7 @@ class TorchPipe(IterDataPipe[Any]):
 def register(cls: type[DataPipe[Any]], name: str, function: Callable[..., Any]) -> None:
     """Put a verb on a class of pipes; a name that is taken by somebody else is refused."""
     taken = getattr(cls, name, None)
-    if taken is not None and _who(taken) != _who(function):
+    if taken is not None and _origin(taken) != _origin(function):
         raise Exception(f"Unable to add DataPipe function name {name} as it is already taken")
     setattr(cls, name, function)
 
@@ -293,7 +295,7 @@ def verb_of(cls: type, name: str, doc: str | None, like: Callable[..., Any] | No
     return verb
 
 
-def _who(function: object) -> Any:
+def _origin(function: object) -> Any:
     made = getattr(function, "made_by", function)
     return (getattr(made, "__module__", None), getattr(made, "__qualname__", None))
 

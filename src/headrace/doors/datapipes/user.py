@@ -19,7 +19,7 @@ LARGEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class Placeholder:
     """Where pipe number `number` of an object was."""
 
     number: int
@@ -49,7 +49,7 @@ def relink(thing: object, swap: Swap) -> None:
         thing.__dict__[name] = _swapped(value, swap)
 
 
-def swaps(things: Mapping[int, Any]) -> Swap:
+def by_id(things: Mapping[int, Any]) -> Swap:
     """The things that stand for others, by the ids of those."""
     return lambda value: things.get(id(value), value)
 
@@ -73,7 +73,7 @@ def _swapped(value: object, swap: Swap) -> Any:
     return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
-class OfClass:
+class UserObject:
     """An op that is an object of the user's: known by its class."""
 
     __slots__ = ()
@@ -87,7 +87,7 @@ class OfClass:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UserStream(OfClass, Op[Any, Any]):
+class UserStream(UserObject, Op[Any, Any]):
     """An object with `__iter__` of the user's."""
 
     pipe: Any
@@ -124,7 +124,7 @@ class UserStream(OfClass, Op[Any, Any]):
 
     def _filled(self, pipes: Sequence[object]) -> Any:
         """A copy of the object with these in its holes."""
-        return relinked(self.pipe, lambda value: pipes[value.number] if isinstance(value, Hole) else value)
+        return relinked(self.pipe, lambda value: pipes[value.number] if isinstance(value, Placeholder) else value)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         if not hasattr(type(self.pipe), "__len__") or _is_ours(type(self.pipe).__len__):
@@ -136,7 +136,7 @@ class UserStream(OfClass, Op[Any, Any]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UserTable(OfClass, Source[Any]):
+class UserTable(UserObject, Source[Any]):
     """An object with `__getitem__` and `__len__` of the user's; the pipes inside it answer for themselves."""
 
     pipe: Any
