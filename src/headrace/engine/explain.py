@@ -1,6 +1,7 @@
 """Explain: the plan of a pipe as text - the stages, where each op runs and why, what it costs to resume."""
 
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.engine.program import Program, cut
@@ -20,8 +21,7 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
     where = "in any worker" if workers else "in the consumer"
     lines = []
     if program.indexed:
-        indexed = program.head.indexed(seed, 0)
-        assert indexed is not None
+        indexed = program.positions(0)
         kind = "windows of samples" if program.head.op.by_window else "samples"
         lines.append(f"head: random access to {indexed.length} {kind}: workers read each by its number")
         lines += [
@@ -40,23 +40,23 @@ def explain(pipe: Pipe[Any], workers: int = 2, seed: int = 0, ranks: int = 1) ->
         lines.append(f"head: a stream, read once, {place}{at_a_time}")
         lines += _nodes(program.head.nodes(), place, None)
     for stage in program.stages:
-        if not stage.nodes and not stage.inner and stage.group is None:
+        if not stage.ops and stage.group is None:
             continue
         lines.append(f"stage {stage.number}: {stage.why}")
-        lines += _nodes(list(stage.inner), where, "the batch at hand")
+        lines += _nodes(stage.inner, where, "the batch at hand")
         if stage.group is not None:
             last = program.assembled and stage is program.last
             place = "in the consumer, while it decodes" if last else where
             drop = ", drop_last=True" if stage.drop_last else ""
             lines.append(_line(f"batch({stage.group}{drop})", place, "the batch at hand"))
-        lines += _nodes(list(stage.nodes), where, "the batch at hand")
+        lines += _nodes(stage.nodes, where, "the batch at hand")
     if program.tail:
         lines.append("tail: must see the whole stream after work was divided")
-        lines += _nodes(list(program.tail), "IN THE CONSUMER", None)
+        lines += _nodes(program.tail, "IN THE CONSUMER", None)
     return "\n".join([*_in_columns(lines), *_advice(program)])
 
 
-def _nodes(nodes: list[Pipe[Any]], place: str, cost: str | None) -> list[str]:
+def _nodes(nodes: Sequence[Pipe[Any]], place: str, cost: str | None) -> list[str]:
     return [_line(node.op.describe(), place, cost or resume_cost(node)) for node in nodes]
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadOption
-from headrace.op import Each, Flat, Source
+from headrace.op import Each, Flat, Indexed, Source
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.batch import Batch
 from headrace.ops.shape.collate import Collate
@@ -50,6 +50,11 @@ class Stage:
     why: str = ""
     balance: "Balance[Any] | None" = None
     """Which samples form a list is the plan of this op."""
+
+    @property
+    def ops(self) -> tuple[Pipe[Any], ...]:
+        """All its ops, in the order in which a sample meets them."""
+        return (*self.inner, *self.nodes)
 
     @cached_property
     def in_rows(self) -> bool:
@@ -89,7 +94,14 @@ class Program:
 
     @property
     def indexed(self) -> bool:
+        """Workers read samples of the head by position."""
         return self.stages[0].feed == "positions"
+
+    def positions(self, epoch: int) -> Indexed:
+        """Random access to the head in this epoch; for indexed programs only."""
+        indexed = self.head.indexed(self.seed, epoch)
+        assert indexed is not None
+        return indexed
 
     def over(self, pipe: Pipe[Any]) -> "Program":
         """The same program over a pipe that has the same ops in the same places, with other values in them."""
@@ -118,22 +130,18 @@ class Program:
 
     def ops(self, stage: int) -> str:
         """The ops that tickets of a stage go through, in words."""
-        its = self.stages[stage]
-        nodes = [*(() if stage else self.head.nodes()), *its.inner, *its.nodes]
-        return ", ".join([*(n.op.describe() for n in nodes), *([f"batch of {its.group}"] if its.group else [])])
+        nodes, group = [*(() if stage else self.head.nodes()), *self.stages[stage].ops], self.stages[stage].group
+        return ", ".join([*(node.op.describe() for node in nodes), *([f"batch of {group}"] if group else [])])
 
     @property
     def countable(self) -> bool:
         """Ranks can know by arithmetic how many steps each of them will take."""
-        dealt = any(stage.balance is not None for stage in self.stages)
-        nodes = [n for s in self.stages for n in (*s.inner, *s.nodes)]
-        return not self.tail and not dealt and all(isinstance(n.op, Each) for n in nodes)
+        return not self.tail and self.one_to_one and all(stage.balance is None for stage in self.stages)
 
     @property
     def one_to_one(self) -> bool:
         """Every op behind the place where ranks part makes one sample out of one."""
-        nodes = [*self.tail, *(n for s in self.stages for n in (*s.inner, *s.nodes))]
-        return all(isinstance(node.op, Each) for node in nodes)
+        return all(isinstance(node.op, Each) for node in (*self.tail, *(n for s in self.stages for n in s.ops)))
 
     @property
     def steps_known(self) -> bool:
@@ -146,7 +154,7 @@ class Program:
     @property
     def assembled(self) -> bool:
         """The last regrouping needs no op of the user's: the consumer does it while it decodes."""
-        return self.last.feed == "refs" and not self.last.nodes and not self.last.inner
+        return self.last.feed == "refs" and not self.last.ops
 
 
 def cut(

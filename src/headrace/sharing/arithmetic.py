@@ -95,7 +95,9 @@ class Sharing:
         if at is None:
             return Start()
         assert isinstance(at, RunPlace)
-        return Start(in_turns(at, self.program, self._world, self._length(epoch)) if _dealt_in_turns(at) else at)
+        if _dealt_in_turns(at):
+            at = in_turns(at, self.program, self._world, self.program.positions(epoch).length)
+        return Start(at)
 
     def _warn_of_failures(self) -> None:
         if self.program.skips and self._world.share_ranks > 1 and not self._warned:
@@ -130,11 +132,11 @@ class Sharing:
         program, ranks, rank = self.program, self._world.share_ranks, self._world.share_rank
         total, first = program.pipe.length(), program.stages[0]
         whole = all(isinstance(node.op, Each) for node in program.tail)
-        one_each = all(isinstance(node.op, Each) for node in (*first.inner, *first.nodes))
+        one_each = all(isinstance(node.op, Each) for node in first.ops)
         if program.indexed and len(program.stages) == 1 and whole and (total is not None or one_each):
             samples = program.head.length()
-            if samples is None:  # the rows of shuffled documents, for one, are others in every epoch
-                samples = _samples(program, epoch)
+            if samples is None and (planned := program.positions(epoch).length) < ENDLESS:
+                samples = planned  # the rows of shuffled documents, for one, are others in every epoch
             if first.balance is not None:
                 raise NoLength("how many steps balance() makes at the end of an epoch depends on the lengths there")
             if samples is not None and first.group is not None and first.single:
@@ -176,10 +178,7 @@ class Sharing:
             "snapshot": plain_epoch_place(at) if self.program.indexed else _how_far(at),
         }
 
-    def _length(self, epoch: int) -> int:
-        indexed = self.program.head.indexed(self.program.seed, epoch)
-        assert indexed is not None
-        return indexed.length
+
 
     def _refuse(self, ranks: int) -> NoReturn:
         raise SnapshotRefused(
@@ -224,10 +223,7 @@ ENDLESS = 1 << 40
 """As many samples as no epoch has."""
 
 
-def _samples(program: Program, epoch: int) -> int | None:
-    """How many samples the head has in this epoch, by its plan; None if there is no end of them."""
-    indexed = program.head.indexed(program.seed, epoch)
-    return None if indexed is None or indexed.length >= ENDLESS else indexed.length
+
 
 
 def _decider(pipe: Pipe[Any]) -> str:

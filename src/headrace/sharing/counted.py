@@ -7,6 +7,7 @@ the blocks are is in `feeds.counter`.
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from headrace.engine.epoch import Start
@@ -120,14 +121,14 @@ class Dynamic:
 
     def __init__(self, program: Program, epoch: int, counter: StoreCounter, done: Finished, skipped: int = 0) -> None:
         stage = program.stages[0]
-        indexed = program.head.indexed(program.seed, epoch)
-        assert indexed is not None
+        length = program.positions(epoch).length
         self._size = stage.group or program.block
         self._single = stage.group is None
-        self._whole = (indexed.length, self._size, stage.drop_last)
+        self._blocks_left = partial(BlocksLeft, length, self._size, drop_last=stage.drop_last)
+        """The blocks that are left where so much is delivered."""
         self._done = done
-        done.check_below(indexed.length)
-        self._blocks = BlocksLeft(indexed.length, self._size, done, stage.drop_last)
+        done.check_below(length)
+        self._blocks = self._blocks_left(done)
         self._counter = counter
         self._taken: list[int] = []
         self._open: dict[int, None] = {}
@@ -209,7 +210,7 @@ class Dynamic:
                 begun[part[0]] = part[1]
         parts = tuple((self._blocks.ranges(b), self._blocks.skip(b) + gone) for b, gone in sorted(begun.items()))
         done = Finished(merged(finished), parts)
-        return RunPlace(done, 0, self._skipped) if BlocksLeft(*self._whole[:2], done, self._whole[2]).count else None
+        return RunPlace(done, 0, self._skipped) if self._blocks_left(done).count else None
 
 
 class Told(Iterator[Any]):

@@ -54,9 +54,8 @@ class Voted(Sharing):
         behind = 0
         if shares_in_turns(self.program):
             assert not isinstance(at, VotedPlace)
-            length = self._length(epoch)
+            last, length = self.program.last, self.program.positions(epoch).length
             here = in_turns(at, self.program, self._world, length)
-            last = self.program.last
             dealing = Dealing.of(here, length, last.group or 0, last.drop_last or self._ends == "drop")
             at = None if at is None else here
         else:

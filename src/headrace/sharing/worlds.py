@@ -56,8 +56,7 @@ def _check_one_to_one(at: RunPlace, program: Program) -> None:
             "(on_error='skip'), so what other ranks have to go on with is not known; go on with as many ranks as there "
             "were, or batch the samples"
         )
-    nodes = [node for stage in program.stages for node in (*stage.inner, *stage.nodes)]
-    if not all(isinstance(node.op, Each) for node in nodes):
+    if not all(isinstance(node.op, Each) for stage in program.stages for node in stage.ops):
         raise SnapshotRefused(
             "this snapshot stands inside blocks of single samples behind an op that changes their number; go on with "
             "as many ranks as there were"

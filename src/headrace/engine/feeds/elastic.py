@@ -64,9 +64,8 @@ class InTurns(Place):
 
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         world, program = setting.world, setting.program
-        indexed = program.head.indexed(program.seed, setting.epoch)
-        assert indexed is not None
-        turns = Turns(self.rest, world.share_ranks, world.share_rank, self.block, indexed.length)
+        length = program.positions(setting.epoch).length
+        turns = Turns(self.rest, world.share_ranks, world.share_rank, self.block, length)
         deals = _deals(turns, self.progress[world.share_rank][0])
         return Dealt(deals, setting.epoch, partial(_of_one_rank, self.rest, self.block), single=True)
 

@@ -48,8 +48,7 @@ class Position(Place):
 
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         program = setting.program
-        indexed = program.head.indexed(program.seed, setting.epoch)
-        assert indexed is not None
+        indexed = program.positions(setting.epoch)
         check_inside(self.position, indexed.length)
         if indexed.trouble and setting.world.share_ranks == 1:  # several ranks divide what stands open among them
             warn_once(indexed.trouble)

@@ -168,16 +168,16 @@ class Regroup(Feed):
         for block, _ in fill:
             block.hold()
         start, kept = self._cut(), self._kept()
-        self._pass(before)
+        self._advance(before)
         base = self._base
         refs: list[tuple[Block, int, int]] = []
         if stride == 1:
-            self._take(take, refs)
+            self._advance(take, refs)
         else:
             for left in range(take, 0, -1):
-                self._take(1, refs)
-                self._pass(stride - 1 if left > 1 else 0)
-        self._pass(after)
+                self._advance(1, refs)
+                self._advance(stride - 1 if left > 1 else 0)
+        self._advance(after)
         if refs:
             self._skips = refs[-1][0].skips
         refs += [(block, i, i + 1) for block, i in fill]
@@ -202,12 +202,9 @@ class Regroup(Feed):
     def _failed(self, owner: Owner | None) -> Ticket:
         """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
         before, kept = self._cut(), self._kept()
+        self._advance(max(0, self._before_error()))
         while self._entries[0].block.error is None:
-            left = self._entries[0].stop - self._entries[0].first - self._offset
-            if left > 0:
-                self._pass(left)
-            else:
-                self._spend()  # nothing of it came through a filter
+            self._spend()  # nothing of it came through a filter
         front = self._entries.popleft()
         self._failing -= 1
         self._last_after, self._last_kept = front.after, front.block.kept[1]
@@ -319,39 +316,25 @@ class Regroup(Feed):
         """Samples left out before the block at the front: going on from here meets those inside it again."""
         return self._entries[0].block.kept[0] if self._entries else self._last_kept
 
-    def _take(self, count: int, refs: list[tuple[Block, int, int]]) -> None:
-        entries = self._entries
-        self._base += count
-        self._waiting -= count
-        while count:
-            entry = entries[0]
-            first = entry.first + self._offset
-            stop = min(entry.stop, first + count)
-            if stop == first:
-                self._spend()
-                continue
-            if refs and refs[-1][0] is entry.block and refs[-1][2] == first:
-                refs[-1] = (entry.block, refs[-1][1], stop)
-            else:
-                refs.append((entry.block, first, stop))
-                entry.block.hold()
-            count -= stop - first
-            self._offset = stop - entry.first
-            if stop == entry.stop:
-                self._spend()
-
-    def _pass(self, count: int) -> None:
+    def _advance(self, count: int, refs: list[tuple[Block, int, int]] | None = None) -> None:
+        """Go on by `count` samples. With `refs` they are taken: where they lie is added there, and their blocks are
+        held; without, they are passed over."""
         self._base += count
         self._waiting -= count
         while count:
             entry = self._entries[0]
-            left = entry.stop - entry.first - self._offset
-            if left > count:
-                self._offset += count
-                return
-            count -= left
-            self._offset = entry.stop - entry.first
-            self._spend()
+            first = entry.first + self._offset
+            stop = min(entry.stop, first + count)
+            if refs is not None and stop > first:
+                if refs and refs[-1][0] is entry.block and refs[-1][2] == first:
+                    refs[-1] = (entry.block, refs[-1][1], stop)
+                else:
+                    refs.append((entry.block, first, stop))
+                    entry.block.hold()
+            count -= stop - first
+            self._offset = stop - entry.first
+            if stop == entry.stop:
+                self._spend()
 
     def _spend(self) -> None:
         entry = self._entries.popleft()
