@@ -39,7 +39,7 @@ from headrace.tracebacks import short_errors
 
 if TYPE_CHECKING:
     from headrace.engine.autosave import Autosave
-    from headrace.engine.workers.shared.pool import Joined
+    from headrace.engine.workers.shared.pool import PoolAddress
 
 T = TypeVar("T", covariant=True)
 _LIVE: "weakref.WeakSet[Loader[Any]]" = weakref.WeakSet()
@@ -80,7 +80,7 @@ class Loader(Generic[T]):
         stretch: bool = True,
         stealing: bool = True,
         randomness: Literal["keyed", "carried"] = "keyed",
-        pool: "Joined | str | os.PathLike[str] | None" = None,
+        pool: "PoolAddress | str | os.PathLike[str] | None" = None,
         ends: Literal["short", "pad", "repeat", "drop"] = "short",
         sharding: Literal["static", "dynamic"] = "static",
         store: Any = None,
@@ -142,11 +142,11 @@ class Loader(Generic[T]):
         if autosave is not None:
             from headrace.engine import autosave as saving
 
-            writing = self.world.ranks if self._sharing.each_its_own else 1
+            writing = self.world.ranks if self._sharing.each_rank_saves else 1
             self._autosave, saved = saving.Autosave.of(autosave, every, self.world.rank, writing, job())
             if saved is not None:
                 self.load_state_dict(saved)
-                if self._sharing.over(self._epoch, self._resume):  # killed behind its last batch
+                if self._sharing.is_over(self._epoch, self._resume):  # killed behind its last batch
                     self.set_epoch(self._epoch + 1)
                     self._autosave.next_epoch()
         _LIVE.add(self)
@@ -220,7 +220,7 @@ class Loader(Generic[T]):
     def _begin_with(self, epoch: int) -> None:
         self._epoch = epoch
         self._resume = self._left = self._current = self._leaving = None
-        self._sharing.turn_away()
+        self._sharing.forget_epoch()
 
     def _now(self) -> Epoch[T] | None:
         """The iterator made last, if somebody holds it."""
@@ -256,8 +256,8 @@ class Loader(Generic[T]):
         """The epoch and where it stands (None: before it); `ahead`: after the batch that is about to be handed over."""
         if (current := self._running()) is not None:
             at = current.stands(ahead)
-            return (self._sharing.last(current.epoch) if at is None else None) or (current.epoch, at)
-        return self._sharing.last(self._began[0]) or self._left or (self._epoch, self._resume)
+            return (self._sharing.after_end(current.epoch) if at is None else None) or (current.epoch, at)
+        return self._sharing.after_end(self._began[0]) or self._left or (self._epoch, self._resume)
 
     @short_errors
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -341,7 +341,7 @@ class Loader(Generic[T]):
         number = began if epoch is None else epoch
         return Lineage(
             self.program, self.policy, number, step, world=self.world, ends=self.ends,
-            at=self._sharing.retraced(at if number == began else None), left_out=bool(self._meter.skips),
+            at=self._sharing.traceable_start(at if number == began else None), left_out=bool(self._meter.skips),
         )  # fmt: skip
 
     def stats(self) -> Stats:

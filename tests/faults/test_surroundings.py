@@ -12,7 +12,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.engine.workers.process import fork_server, start
-from headrace.engine.workers.process.start import signals_wait
+from headrace.engine.workers.process.start import signals_held
 
 METHODS = ("fork", "server", "forkserver", "spawn")
 
@@ -93,7 +93,7 @@ def test_a_signal_that_another_thread_takes_does_not_break_into_a_start() -> Non
     taker = threading.Thread(target=lambda: (go.wait(), signal.raise_signal(signal.SIGINT)))
     taker.start()  # before: it would inherit that the signal waits
     try:
-        with signals_wait():
+        with signals_held():
             inside = True
             go.set()
             taker.join()
@@ -116,7 +116,7 @@ def test_an_interrupt_while_handlers_are_put_away_leaves_them_as_they_were(monke
         return real(*args)
 
     monkeypatch.setattr(signal, "signal", interrupted)
-    with pytest.raises(KeyboardInterrupt), signals_wait():
+    with pytest.raises(KeyboardInterrupt), signals_held():
         pass
     assert not start._handlers
     assert signal.getsignal(signal.SIGINT) is former

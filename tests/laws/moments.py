@@ -66,7 +66,7 @@ class Moment:
 
 
 def _held_back() -> bool:
-    """While processes are started no handler of the user's runs: it is called when they are known (`signals_wait`)."""
+    """While processes are started no handler of the user's runs: it is called when they are known (`signals_held`)."""
     start = sys.modules.get("headrace.engine.workers.process.start")
     return start is not None and bool(start._handlers)
 

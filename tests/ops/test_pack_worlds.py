@@ -29,8 +29,8 @@ from headrace.engine.program import Program, cut
 from headrace.engine.run import Run
 from headrace.engine.snapshot import snapshot
 from headrace.observe.meter import Meter
-from headrace.sharing.arithmetic import FEW, with_passing
-from headrace.sharing.dealing import Dealing
+from headrace.sharing.arithmetic import FEW, with_pass_through
+from headrace.sharing.round_robin import RoundRobin
 from headrace.sharing.worlds import in_turns, in_world
 from tests.depth import depth
 from tests.engine.scripted import Script, ScriptedWorkers
@@ -130,9 +130,9 @@ class Rank:
         here = None if self.at is None else self.at.fit(program)
         self.run = Run(program, policy, workers, 0, world, Meter(), ends="short", at=here)
 
-    def _dealing(self, program: Program, length: int) -> Dealing:
+    def _dealing(self, program: Program, length: int) -> RoundRobin:
         assert self.at is not None
-        return Dealing.of(self.at, length, program.last.group or 0, drops=False)
+        return RoundRobin.of(self.at, length, program.last.group or 0, drops=False)
 
 
 def read(samples: Iterator[Any], most: int) -> list[list[bytes]]:
@@ -162,7 +162,7 @@ def part_of(made: Any, ranks: int, steps: int, place: str | None, chance: random
     pipe = made(ranks)
     program = cut(pipe, SEED, divided=ranks > 1)
     if not program.steps_known:
-        program = with_passing(program, FEW)
+        program = with_pass_through(program, FEW)
     indexed = program.head.indexed(SEED, 0)
     assert indexed is not None
     everyone = [Rank(program, indexed.length, at, rank, ranks, chance) for rank in range(ranks)]

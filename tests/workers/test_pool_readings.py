@@ -85,9 +85,9 @@ def test_blocks_of_two_readings_never_have_the_same_number() -> None:
 def test_a_worker_that_has_lost_the_strand_is_asked_again_with_its_state() -> None:
     reading = StreamReadings(1, same=False).of(A, 0, 0, FRESH, never)
     assert reading.ticket(0, 0)[2] == (0, None)
-    reading.flying[0] += 1
+    reading.in_flight[0] += 1
     assert reading.heard(0, 0, answer([3]))
-    reading.flying[0] += 2
+    reading.in_flight[0] += 2
     assert reading.ticket(0, 1)[2] == (0, None)  # another one is under way: its worker will know
     assert not reading.heard(0, 1, answer(None))
     assert not reading.heard(0, 2, answer(None))
@@ -97,7 +97,7 @@ def test_a_worker_that_has_lost_the_strand_is_asked_again_with_its_state() -> No
 
 def test_after_the_end_nothing_is_lost() -> None:
     reading = StreamReadings(1, same=False).of(A, 0, 0, FRESH, never)
-    reading.flying[0] += 2
+    reading.in_flight[0] += 2
     assert reading.heard(0, 0, answer([9], ended=True))
     assert reading.heard(0, 1, answer(None))
     assert reading.last == {0: 0}

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from headrace import Loader, Pipe
-from headrace.engine.workers.ray import answers, near
+from headrace.engine.workers.ray import answers, same_node
 from headrace.errors import PoisonSample, WorkerDied, WorkerStuck
 from tests.conftest import RunScript
 from tests.depth import DEPTH, depth
@@ -207,7 +207,7 @@ def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
     monkeypatch.setattr("headrace.engine.workers.ray.workers.reply_of", noted)
     if request.param == "far":
-        monkeypatch.setattr(near, "offer", lambda slot: (slot.number, "/proc/self/fd/0", 0, 0))
+        monkeypatch.setattr(same_node, "slot_address", lambda slot: (slot.number, "/proc/self/fd/0", 0, 0))
     yield
     # (The first results come through the store: how large they are is not known before.)
     assert placed == ({True, False} if request.param == "near" else {False})

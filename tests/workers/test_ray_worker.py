@@ -15,7 +15,7 @@ from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.deaths import At, Deaths
 from headrace.engine.workers.ray.actors import MOST_TOGETHER, ActorCall, ActorState, Scheduler
 from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, reply_of
-from headrace.engine.workers.ray.near import KEPT, Nearby, offer
+from headrace.engine.workers.ray.same_node import KEPT, MappedSlots, slot_address
 from headrace.engine.workers.ray.worker import RayWorker
 from headrace.engine.workers.remote import StrandStates
 from headrace.errors import PoisonSample
@@ -104,7 +104,7 @@ def test_a_result_is_made_in_the_slot_that_was_lent_if_it_fits(count: int, fits:
     arena, made = Arena(1 << 20), worker_of(Pipe.of(Numbers(80)).map(arrays).batch(count).collate())
     given = Ticket(None, 0, 0, 0, None)
     given.slot = slot = arena.lend(40_000)
-    [said], _ = made.deliver([ticket(0, 0, (0, count, ()))], (), [offer(slot)])
+    [said], _ = made.deliver([ticket(0, 0, (0, count, ()))], (), [slot_address(slot)])
     assert (said.result.size > 0, said.image is None) == (True, fits)
     reply, missed = reply_of(given, 0, said, arena)
     assert reply.slot is not None
@@ -117,7 +117,7 @@ def test_a_slot_out_of_reach_is_noticed_and_the_result_comes_all_the_same() -> N
     arena, made = Arena(1 << 20), worker_of(Pipe.of(Numbers(8)).map(arrays).batch(4).collate())
     given = Ticket(None, 0, 0, 0, None)
     given.slot = slot = arena.lend(40_000)
-    number, path, device, inode = offer(slot)
+    number, path, device, inode = slot_address(slot)
     for wrong in ((number, path, device, inode + 1), (number, "/proc/1/fd/12345", device, inode)):
         [said], _ = made.deliver([ticket(0, 0, (0, 4, ()))], (), [wrong])
         assert (said.result.size > 0, said.image is None) == (True, False)
@@ -128,10 +128,10 @@ def test_a_slot_out_of_reach_is_noticed_and_the_result_comes_all_the_same() -> N
 
 
 def test_only_so_many_slots_stay_mapped() -> None:
-    arena, nearby = Arena(1 << 30), Nearby()
+    arena, nearby = Arena(1 << 30), MappedSlots()
     slots = [arena.lend(1) for _ in range(KEPT + 3)]
     for slot in slots:
-        assert nearby.find(offer(slot)) is not None
+        assert nearby.find(slot_address(slot)) is not None
     assert list(nearby._mapped) == [slot.number for slot in slots[3:]]
 
 
@@ -156,11 +156,11 @@ def test_a_lost_block_of_a_strand_is_made_again_and_the_open_strand_goes_on(star
         blocks.append(unpacked(packed))
     # Fewer samples than a block would take now: how many there were depended on time.
     less = counts[start] - 7
-    again = made.again(ticket(0, start, (0, states[start])), less)
+    again = made.remake(ticket(0, start, (0, states[start])), less)
     assert unpacked(again) == blocks[start][:less]
     (reply, _), packed = made.keep(ticket(0, start + 1, (0, None)), ())
     fresh = worker_of(Pipe.of(stream(2000)).shuffle(buffer_size=20).map(drawn).shuffle(buffer_size=5))
-    assert unpacked(packed) == unpacked(fresh.again(ticket(0, start + 1, (0, states[-1])), reply.result.outputs))
+    assert unpacked(packed) == unpacked(fresh.remake(ticket(0, start + 1, (0, states[-1])), reply.result.outputs))
 
 
 def test_a_strand_opens_from_its_own_state_before_that_of_another_run() -> None:

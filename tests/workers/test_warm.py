@@ -62,7 +62,7 @@ def test_idle_workers_end_when_nobody_needs_them() -> None:
         assert server.status(0) is None  # (an answer behind those about workers)
         (idle,) = server._idle
         pid, pidfd = idle.pid, os.dup(idle.pidfd)
-        server._let_idle_go()
+        server._end_idle()
         assert server.status(pid) == 0
         os.close(pidfd)
     finally:

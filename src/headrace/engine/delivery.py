@@ -11,27 +11,27 @@ Whoever goes on from such a place begins at the oldest one and passes over those
 
 from typing import Any, NamedTuple
 
-from headrace.engine.feeds.block import Assembled
+from headrace.engine.feeds.block import AssembledReply
 from headrace.engine.feeds.place import Feed
-from headrace.engine.places import Overtaken, RunPlace
+from headrace.engine.places import DeliveredAhead, RunPlace
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.memory.arena import Arena
 
 
-class Overtaking(NamedTuple):
+class AheadMark(NamedTuple):
     """A mark of where the epoch stands, what is ahead of that, and how many samples were left out before."""
 
     mark: object
-    ahead: Overtaken | None
+    ahead: DeliveredAhead | None
     kept: int
 
 
-def stands(feed: Feed, ticket: Ticket, taken: int) -> RunPlace:
+def place_after(feed: Feed, ticket: Ticket, taken: int) -> RunPlace:
     """Where the epoch stands after so many outputs of a ticket of its last stage, whose feed this is."""
     after = taken >= ticket.many
     mark, kept, ahead = ticket.after if after else ticket.before, ticket.kept[after], None
-    if isinstance(mark, Overtaking):
+    if isinstance(mark, AheadMark):
         mark, ahead, kept = mark
     return RunPlace(None if mark is None else feed.at(mark), 0 if after else taken, kept, ahead=ahead)
 
@@ -48,13 +48,13 @@ class AnyOrder:
         self._oldest = 0
         self._last = -1
         """The ticket issued last."""
-        self._now = self._end = Overtaking(at.place, at.ahead, 0)
+        self._now = self._end = AheadMark(at.place, at.ahead, 0)
         """Where the epoch stands; where it does when all that are issued are delivered."""
 
     def begins(self, ticket: Ticket) -> bool:
         """Take note of a ticket that is issued; False if it was delivered before the epoch went on here."""
         self._begun[ticket.order] = ticket
-        self._last, self._end = ticket.order, Overtaking(ticket.after, None, ticket.kept[1])
+        self._last, self._end = ticket.order, AheadMark(ticket.after, None, ticket.kept[1])
         return ticket.order not in self._gone
 
     def delivers(self, ticket: Ticket, kept: tuple[int, int]) -> None:
@@ -68,16 +68,16 @@ class AnyOrder:
             self._oldest += 1
         ahead = None
         if self._gone:
-            ahead = Overtaken(self._size, tuple(sorted(order - self._oldest for order in self._gone)))
+            ahead = DeliveredAhead(self._size, tuple(sorted(order - self._oldest for order in self._gone)))
         oldest = self._begun.get(self._oldest)
-        then = self._end if oldest is None else Overtaking(oldest.before, None, oldest.kept[0])
+        then = self._end if oldest is None else AheadMark(oldest.before, None, oldest.kept[0])
         until, self._now = self._now, then._replace(ahead=ahead)
         before, after = kept[0] - ticket.kept[0], kept[1] - ticket.kept[1]
         ticket.before = until._replace(kept=until.kept + before)
         ticket.after = self._now._replace(kept=self._now.kept + after)
 
 
-def no_stop(error: BaseException) -> BaseException:
+def raisable(error: BaseException) -> BaseException:
     """The error of a ticket as it can be raised: a StopIteration would end the epoch in silence, with data missing."""
     if not isinstance(error, StopIteration):
         return error
@@ -88,9 +88,9 @@ def no_stop(error: BaseException) -> BaseException:
     return ended
 
 
-def open_many(reply: Reply | Assembled, arena: Arena) -> list[Any]:
+def open_many(reply: Reply | AssembledReply, arena: Arena) -> list[Any]:
     """All outputs of a ticket."""
-    if isinstance(reply, Assembled):
+    if isinstance(reply, AssembledReply):
         return reply.open(arena)
     outputs = codec.open_reply(reply, arena)
     return [outputs] if reply.count == 1 and not isinstance(reply.outputs, list) else outputs

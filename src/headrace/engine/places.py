@@ -22,7 +22,7 @@ from headrace.pipe.cursor import State
 class OpState(PlainRecord):
     """Where an op in the consumer stands; its input's state is that of the next op, or of the run."""
 
-    what: ClassVar[str] = "the state of an op"
+    label: ClassVar[str] = "the state of an op"
     emitted: int
     skip: int
     note: Any
@@ -30,10 +30,10 @@ class OpState(PlainRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken(PlainRecord):
+class DeliveredAhead(PlainRecord):
     """Batches that were delivered before their turn (ordered=False)."""
 
-    what: ClassVar[str] = "what a snapshot says of batches that came before their turn"
+    label: ClassVar[str] = "what a snapshot says of batches that came before their turn"
     size: int
     """Samples of a batch: counted in others, these numbers would mean something else."""
     tickets: tuple[int, ...]
@@ -44,9 +44,9 @@ class Overtaken(PlainRecord):
 class RunPlace(PlainRecord):
     """Where one process stands in an epoch."""
 
-    what: ClassVar[str] = "the place of a snapshot"
+    label: ClassVar[str] = "the place of a snapshot"
     kind: ClassVar[str] = "run"
-    unsaid: ClassVar[tuple[str, ...]] = ("ahead",)
+    optional: ClassVar[tuple[str, ...]] = ("ahead",)
     place: Place | None = None
     """None: the start."""
     gone: int = 0
@@ -57,7 +57,7 @@ class RunPlace(PlainRecord):
     """How often a `cycle` in the consumer has started the run again."""
     ops: tuple[OpState, ...] = ()
     """Of the ops that run in the consumer, the last one first."""
-    ahead: Overtaken | None = None
+    ahead: DeliveredAhead | None = None
     """Batches behind that place that were delivered all the same."""
 
     def fit(self, program: Program) -> Self:
@@ -114,7 +114,7 @@ class RunPlace(PlainRecord):
 class VotedPlace(PlainRecord):
     """Where each rank stood before the steps that were voted on last, and how many of these all have made."""
 
-    what: ClassVar[str] = "the place of a job"
+    label: ClassVar[str] = "the place of a job"
     kind: ClassVar[str] = "voted"
     steps: int
     ranks: tuple[RunPlace, ...]

@@ -18,18 +18,18 @@ class PlainRecord:
     """A frozen dataclass that is part of snapshots."""
 
     __slots__ = ()
-    what: ClassVar[str]
+    label: ClassVar[str]
     """It, in a refusal."""
     kind: ClassVar[str] = ""
     """The word for it in a snapshot, where records of several kinds can stand."""
-    unsaid: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
     """Fields that a snapshot has only where they are not None."""
 
     @classmethod
     def read(cls, value: object) -> Self:
         """The record that plain data says."""
-        types = {name: kind for name, kind in _types(cls).items() if name not in cls.unsaid or _has(value, name)}
-        parts = record(value, list(types), cls.what)
+        types = {name: kind for name, kind in _types(cls).items() if name not in cls.optional or _has(value, name)}
+        parts = record(value, list(types), cls.label)
         made = cls(**{name: _read(kind, part) for (name, kind), part in zip(types.items(), parts, strict=True)})
         made.check()
         return made
@@ -39,9 +39,9 @@ class PlainRecord:
 
     def plain(self) -> dict[str, Any]:
         """The record as plain data, as far as the states in it are."""
-        said = {name: _said(getattr(self, name)) for name in _types(type(self))}
+        said = {name: _plain_value(getattr(self, name)) for name in _types(type(self))}
         kind = {"kind": self.kind} if self.kind else {}
-        return {**kind, **{name: part for name, part in said.items() if part is not None or name not in self.unsaid}}
+        return {**kind, **{name: part for name, part in said.items() if part is not None or name not in self.optional}}
 
 
 _KNOWN: dict[type, dict[str, Any]] = {}
@@ -82,11 +82,11 @@ def _read(kind: object, value: object) -> Any:
     return value  # the state of an op, which is for that to check
 
 
-def _said(value: object) -> Any:
+def _plain_value(value: object) -> Any:
     if isinstance(value, PlainRecord):
         return value.plain()
     if type(value) is tuple:
-        return [_said(part) for part in value]
+        return [_plain_value(part) for part in value]
     return dict(zip(_types(type(value)), value, strict=True)) if isinstance(value, tuple) else value
 
 

@@ -128,12 +128,12 @@ class Policy:
 
 def _shared(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a loader that shares a pool: how many workers there are, and of what kind, is settled there."""
-    from headrace.engine.workers.shared.pool import joined
+    from headrace.engine.workers.shared.pool import pool_address
 
     for name in ("workers", "kind", "start_method"):
         if options.get(name):
             raise BadOption(f"{name}= belongs to the pool, not to a loader that shares it: leave it out beside pool=")
-    pool = joined(options["pool"])
+    pool = pool_address(options["pool"])
     return {**options, "pool": pool, "workers": pool.workers, "kind": "process"}
 
 

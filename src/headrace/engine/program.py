@@ -244,7 +244,7 @@ def _serial(nodes: list[Pipe[Any]]) -> int | None:
 def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[Any]]]:
     """The stages, and the nodes that are left for the consumer."""
     stages: list[Stage] = []
-    now = _Draft(feed, _WHY[feed])
+    now = _StageDraft(feed, _WHY[feed])
     for i, node in enumerate(nodes):
         op = node.op
         if isinstance(op, Sharding):
@@ -257,12 +257,12 @@ def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[A
                 or (now.nodes and now.feed != "refs")
             ):
                 stages.append(now.stage(len(stages)))
-                now = _Draft("refs", "batches are cut from samples whose number is known only now")
+                now = _StageDraft("refs", "batches are cut from samples whose number is known only now")
             now.inner, now.nodes, now.batch = now.nodes, [], op
         elif isinstance(op, Each | Flat) and not op.consumer:
             if now.feed == "strand":
                 stages.append(now.stage(len(stages)))
-                now = _Draft("refs", "the work on the stream's samples is divided")
+                now = _StageDraft("refs", "the work on the stream's samples is divided")
             now.nodes.append(node)
         else:
             return [*stages, now.stage(len(stages))], nodes[i:]
@@ -276,7 +276,7 @@ _WHY = {
 }
 
 
-class _Draft:
+class _StageDraft:
     """A stage while it is being put together."""
 
     def __init__(self, feed: str, why: str) -> None:

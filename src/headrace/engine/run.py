@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from headrace.engine.delivery import AnyOrder, no_stop, open_many, stands
-from headrace.engine.feeds.block import Assembled, Block
+from headrace.engine.delivery import AnyOrder, open_many, place_after, raisable
+from headrace.engine.feeds.block import AssembledReply, Block
 from headrace.engine.feeds.place import Feed, Setting, chain, open_feeds
 from headrace.engine.feeds.regrouped import Regroup
 from headrace.engine.places import RunPlace
 from headrace.engine.policy import STRETCH, Budget, Policy, too_many
 from headrace.engine.program import Program
-from headrace.engine.singly import Singly
+from headrace.engine.split_retry import SplitRetry
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply, Ticket
 from headrace.engine.workers.inline import STREAMED
@@ -72,7 +72,7 @@ class Run:
         self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
         self.outstanding = 0
         """Tickets that are with the workers."""
-        self._singly = [Singly() for _ in program.stages]
+        self._retries = [SplitRetry() for _ in program.stages]
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
@@ -144,14 +144,14 @@ class Run:
             ticket.many = len(outputs)
             self._outputs = iter(outputs)
 
-    def _raise(self, item: Reply | Assembled) -> NoReturn:
+    def _raise(self, item: Reply | AssembledReply) -> NoReturn:
         """The error of a ticket, where its results would come."""
         error, item.error, item.ticket.error = item.error, None, None
         assert error is not None
         item.ticket.many = 0
         self.failed = True
         try:
-            raise no_stop(error)
+            raise raisable(error)
         finally:
             del error  # or traceback and frame would keep each other, and the workers, until gc finds them
 
@@ -201,9 +201,9 @@ class Run:
     def _issue(self, starving: bool = False) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
         limit = self._window()
-        for singly in self._singly:
-            if singly.waiting is not None and self.workers.submit(singly.waiting):
-                singly.waiting = None
+        for retry in self._retries:
+            if retry.waiting is not None and self.workers.submit(retry.waiting):
+                retry.waiting = None
                 self.outstanding += 1
         for stage in range(self._last, -1, -1):
             feed = self._feeds[stage]
@@ -222,7 +222,7 @@ class Run:
                 if self._assembled and stage == self._last:
                     self._issued[stage] += 1
                     self._expect[stage] += 1
-                    self._ready.append(Assembled(ticket, self.program.last.group is not None))
+                    self._ready.append(AssembledReply(ticket, self.program.last.group is not None))
                     continue
                 if not self.policy.stealing and ticket.pin is None:
                     ticket.pin = ticket.order
@@ -301,16 +301,16 @@ class Run:
                 self._ready.append(reply)
                 self._expect[stage] += 1
             return
-        feed, singly = self._feeds[stage], self._singly[stage]
+        feed, retry = self._feeds[stage], self._retries[stage]
         any_order = feed.streamed and stage == self._last and not self.policy.ordered
         while window if any_order else self._expect[stage] in window:
             reply = window.pop(min(window) if any_order else self._expect[stage])
             if reply.error is not None:
-                divided = singly.divides(feed, reply)
+                divided = retry.begins(feed, reply)
                 self.let_go(reply.ticket)
                 if divided:
                     break
-            if singly.running is None or not singly.goes_on(reply):
+            if retry.running is None or not retry.continues(reply):
                 self._expect[stage] += 1
             elif stage == self._last:
                 self._delivered -= 1  # all parts of a block have one place in the window
@@ -328,7 +328,7 @@ class Run:
                     reply.slot, reply.outputs = None, []
             for entry in feed.entries(reply, Block(reply, self.workers.release)):
                 if stage == self._last:
-                    self._ready.append(Assembled.of(entry))
+                    self._ready.append(AssembledReply.of(entry))
                 else:
                     self._groups[stage].push(entry)
         if stage < self._last and self._feeds[stage].ended:
@@ -337,8 +337,8 @@ class Run:
     def _put_away(self, reply: Reply) -> None:
         """Give back the memory of a reply that nobody will read: its epoch was abandoned."""
         home = reply.ticket.home
-        if home is not None and home.given and home.slot is not None:
-            home.given = False  # others still read the block that it has grown in: the last of them frees it
+        if home is not None and home.slot_given_away and home.slot is not None:
+            home.slot_given_away = False  # others still read the block that it has grown in: the last of them frees it
         elif reply.slot is not None:
             self.workers.release(reply.slot)
 
@@ -363,7 +363,7 @@ class Run:
 
     def place_at(self, ticket: Ticket | None, taken: int) -> RunPlace:
         """The same of any ticket; before the first one there is None."""
-        return self._began if ticket is None else stands(self._feeds[-1], ticket, taken)
+        return self._began if ticket is None else place_after(self._feeds[-1], ticket, taken)
 
     def mask(self) -> list[bool] | None:
         """Which samples of the batch delivered last are real, where some only fill it."""
@@ -381,7 +381,7 @@ class Run:
             window.clear()
         blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:
-            if type(reply) is Assembled:
+            if type(reply) is AssembledReply:
                 for block in reply.blocks():
                     block.drop()
                     blocks.append(block)

@@ -58,10 +58,10 @@ class _Opening(Opening):
     def open(self, node: Pipe[Any], state: Any = None, turn: int = 0, paired: bool = False) -> Any:
         if node is not self._bottom:
             return super().open(node, state, turn, paired)
-        return _Bottom(self._iterator, state, turn if state is None else state.turn)
+        return _RunInput(self._iterator, state, turn if state is None else state.turn)
 
 
-class _Bottom(InputCursor[Any]):
+class _RunInput(InputCursor[Any]):
     """A run, as the input of the first op of the tail."""
 
     def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None, turn: int) -> None:

@@ -2,7 +2,7 @@
 
     arithmetic   settles everything: ranks know their parts and lengths without a word
     voted        what each rank will have shows only while it runs: ranks vote on how far they go (`voting`: what is
-                 voted on; `equal_steps`: when; `dealing`: how what is left is dealt anew)
+                 voted on; `equal_steps`: when; `round_robin`: how what is left is dealt anew)
     counted      sharding="dynamic": ranks take the next block from a counter, and may take as many as they can
 
     worlds       a place that was taken in one world, for the ranks of another
@@ -23,7 +23,7 @@ from headrace.ops.shape.same import FullSync
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from headrace.ranks.agree import TIMEOUT
-from headrace.sharing.arithmetic import FEW, Sharing, with_passing
+from headrace.sharing.arithmetic import FEW, Sharing, with_pass_through
 
 if TYPE_CHECKING:
     from headrace.ranks.counter import RankStore
@@ -45,7 +45,7 @@ def make(
         raise BadOption(f"sharding must be 'static' or 'dynamic', not {sharding!r}")
     votes = sharding == "static" and world.share_ranks > 1 and not program.steps_known
     if sharding == "dynamic" or votes:
-        program = with_passing(program, FEW if votes else None)
+        program = with_pass_through(program, FEW if votes else None)
     if sharding == "dynamic":
         _check_dynamic(program, policy, world, ends, timeout)
         from headrace.sharing.counted import Counted

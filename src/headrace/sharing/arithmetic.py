@@ -30,7 +30,7 @@ log = logging.getLogger("headrace")
 class Sharing:
     """Ranks share by arithmetic."""
 
-    each_its_own = True
+    each_rank_saves = True
     """A snapshot says how far the rank has come that took it; others may be behind or ahead."""
 
     def __init__(self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float) -> None:
@@ -67,13 +67,13 @@ class Sharing:
             at = in_world(at, self.program, self._world)
         if isinstance(at.place, Regrouped):
             # Taken on ranks that counted samples one by one.
-            self.program = with_passing(self.program, FEW)
-        elif passing(self.program) and isinstance(at.place, Position | InTurns):
+            self.program = with_pass_through(self.program, FEW)
+        elif has_pass_through(self.program) and isinstance(at.place, Position | InTurns):
             # Of a loader that handed samples on one by one without looking.
             at = RunPlace(Regrouped(at.place, at.gone), 0, at.skipped)
         return at.fit(self.program)
 
-    def over(self, epoch: int, at: EpochPlace | None) -> bool:
+    def is_over(self, epoch: int, at: EpochPlace | None) -> bool:
         """Whether nothing is left of an epoch behind this place, as far as arithmetic can tell."""
         if not isinstance(at, RunPlace) or at.place is None or at.gone or at.ahead or at.ops:
             return False
@@ -111,7 +111,7 @@ class Sharing:
         """Which samples of the batch delivered last are real, where some only fill it."""
         return epoch.mask()
 
-    def retraced(self, at: EpochPlace | None) -> RunPlace | None:
+    def traceable_start(self, at: EpochPlace | None) -> RunPlace | None:
         """The place that an epoch went on from, if its batches can be found again from there."""
         if isinstance(at, VotedPlace) or _dealt_in_turns(at):
             raise BadOption(
@@ -120,10 +120,10 @@ class Sharing:
             )
         return at
 
-    def turn_away(self) -> None:
+    def forget_epoch(self) -> None:
         """The epoch begun last is of no interest any more."""
 
-    def last(self, epoch: int) -> tuple[int, EpochPlace | None] | None:
+    def after_end(self, epoch: int) -> tuple[int, EpochPlace | None] | None:
         """Where the job stands after this rank has come to the end of an epoch, where other ranks have a say in it."""
         return None
 
@@ -178,8 +178,6 @@ class Sharing:
             "snapshot": plain_epoch_place(at) if self.program.indexed else _how_far(at),
         }
 
-
-
     def _refuse(self, ranks: int) -> NoReturn:
         raise SnapshotRefused(
             f"this snapshot was taken on {ranks} ranks, and this loader runs on {self._world.share_ranks}: behind the "
@@ -192,7 +190,7 @@ FEW = 8
 """Positions of one ticket where ranks take them in turn: a ticket that was begun is finished by a single rank."""
 
 
-def with_passing(program: Program, block: int | None = None) -> Program:
+def with_pass_through(program: Program, block: int | None = None) -> Program:
     """The program with a last stage in which the consumer hands samples on, and can leave some of a ticket out."""
     if len(program.stages) > 1 or not program.indexed or program.stages[0].single or program.tail:
         return program
@@ -200,7 +198,7 @@ def with_passing(program: Program, block: int | None = None) -> Program:
     return replace(program, stages=(*program.stages, last), block=min(program.block, block or program.block))
 
 
-def passing(program: Program) -> bool:
+def has_pass_through(program: Program) -> bool:
     return program.indexed and program.last.feed == "refs" and program.last.group is None
 
 
@@ -221,9 +219,6 @@ def _dealt_in_turns(at: EpochPlace | None) -> bool:
 
 ENDLESS = 1 << 40
 """As many samples as no epoch has."""
-
-
-
 
 
 def _decider(pipe: Pipe[Any]) -> str:

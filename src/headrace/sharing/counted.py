@@ -28,7 +28,7 @@ from headrace.ranks.counter import RankStore, StoreCounter, find_store, leave
 from headrace.ranks.env import job
 from headrace.sharing.arithmetic import Sharing
 
-_dynamic: Counter[int] = Counter()
+_loaders: Counter[int] = Counter()
 Begun = tuple[int, int] | None
 """A block of which some outputs are gone, and how many."""
 
@@ -36,7 +36,7 @@ Begun = tuple[int, int] | None
 class Counted(Sharing):
     """Ranks take blocks from a counter."""
 
-    each_its_own = False  # beside the counter each tells the others what it has finished
+    each_rank_saves = False  # beside the counter each tells the others what it has finished
 
     def __init__(
         self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float, store: RankStore | None = None
@@ -48,11 +48,11 @@ class Counted(Sharing):
         self._hosts = False
         digest = key("dynamic", program.seed, *pipe.fingerprint())
         # Ranks that make several loaders of the same thing make them in the same order.
-        self._key = f"headrace/dynamic/{job()}/{digest}/{_dynamic[digest]}"
-        _dynamic[digest] += 1
+        self._key = f"headrace/dynamic/{job()}/{digest}/{_loaders[digest]}"
+        _loaders[digest] += 1
         self._begun = 0
         self._counter: StoreCounter | None = None
-        self._dynamic: Dynamic | None = None
+        self._running: CountedEpoch | None = None
 
     def check(self, at: EpochPlace | None) -> EpochPlace | None:
         if at is None or (isinstance(at, RunPlace) and at.place is None):
@@ -81,19 +81,19 @@ class Counted(Sharing):
         if isinstance(at, RunPlace):
             assert isinstance(at.place, Finished)
             done, skipped = at.place, at.skipped
-        dynamic = self._dynamic = Dynamic(self.program, epoch, counter, done, skipped)
-        return Start(None, dynamic.feed(), dynamic.watch, dynamic.place)
+        running = self._running = CountedEpoch(self.program, epoch, counter, done, skipped)
+        return Start(None, running.feed(), running.watch, running.place)
 
-    def retraced(self, at: EpochPlace | None) -> RunPlace | None:
+    def traceable_start(self, at: EpochPlace | None) -> RunPlace | None:
         raise BadOption("with sharding='dynamic' which rank takes which batch is left to chance, so none can be traced")
 
-    def turn_away(self) -> None:
-        self._dynamic = None
+    def forget_epoch(self) -> None:
+        self._running = None
 
-    def last(self, epoch: int) -> tuple[int, EpochPlace | None] | None:
-        if self._dynamic is None:
+    def after_end(self, epoch: int) -> tuple[int, EpochPlace | None] | None:
+        if self._running is None:
             return None
-        place = self._dynamic.place()
+        place = self._running.place()
         return (epoch + 1, None) if place is None else (epoch, place)
 
     def length(self, epoch: int) -> int:
@@ -116,7 +116,7 @@ class _Step(NamedTuple):
     part: Begun
 
 
-class Dynamic:
+class CountedEpoch:
     """One epoch of one rank."""
 
     def __init__(self, program: Program, epoch: int, counter: StoreCounter, done: Finished, skipped: int = 0) -> None:
@@ -156,8 +156,8 @@ class Dynamic:
             # Random values hang on the number: it is the one that a batch of these samples has in any run.
             yield Deal(first // self._size, payload, ticket, ticket + 1, self._blocks.skip(block))
 
-    def watch(self, run: RunningEpoch, again: object) -> "Told":
-        return Told(self, run)
+    def watch(self, run: RunningEpoch, again: object) -> "ReportingRun":
+        return ReportingRun(self, run)
 
     def note_end(self) -> None:
         """Nothing is left for this rank."""
@@ -213,24 +213,24 @@ class Dynamic:
         return RunPlace(done, 0, self._skipped) if self._blocks_left(done).count else None
 
 
-class Told(Iterator[Any]):
+class ReportingRun(Iterator[Any]):
     """The samples of a run; the other ranks are told of each block that is finished."""
 
-    def __init__(self, dynamic: Dynamic, run: RunningEpoch) -> None:
-        self._dynamic = dynamic
+    def __init__(self, epoch: CountedEpoch, run: RunningEpoch) -> None:
+        self._epoch = epoch
         self._run = run
 
     def __next__(self) -> Any:
         try:
             sample = next(self._run)
         except StopIteration:
-            self._dynamic.note_end()
+            self._epoch.note_end()
             raise
-        self._dynamic.note(self._run.place())
+        self._epoch.note(self._run.place())
         return sample
 
     def leave(self) -> None:
-        self._dynamic.leave()
+        self._epoch.leave()
 
 
 def _check_program(program: Program) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from headrace.engine.places import RunningEpoch, RunPlace
 from headrace.errors import BadPipe, HeadraceError
 from headrace.ranks.vote import PendingVote
-from headrace.sharing.voting import Granted, Mask, StepVotes
+from headrace.sharing.voting import Mask, StepVotes, VoteOutcome
 
 log = logging.getLogger("headrace")
 PULLS = 2
@@ -58,7 +58,7 @@ class EqualSteps(Iterator[Any]):
         """Those that are voted on or being pulled, oldest first."""
         self._ahead = 0
         """Batches that were asked for and not delivered, whether there were as many or not."""
-        self._granted = Granted(0, False)
+        self._granted = VoteOutcome(0, False)
         self._left = 0
         """Of the steps that were granted."""
         self._dry = False

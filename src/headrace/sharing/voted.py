@@ -12,8 +12,8 @@ from headrace.op import Each
 from headrace.ranks.agree import patience
 from headrace.ranks.vote import VoteThread
 from headrace.sharing.arithmetic import Sharing
-from headrace.sharing.dealing import Abreast, Dealing
 from headrace.sharing.equal_steps import EqualSteps
+from headrace.sharing.round_robin import Lockstep, RoundRobin
 from headrace.sharing.voting import StepVotes
 from headrace.sharing.worlds import in_turns, shares_in_turns
 
@@ -50,16 +50,16 @@ class Voted(Sharing):
             )
         rank = self._world.share_rank
         here: RunPlace | None = None
-        dealing: Dealing | Abreast | None = None
+        dealing: RoundRobin | Lockstep | None = None
         behind = 0
         if shares_in_turns(self.program):
             assert not isinstance(at, VotedPlace)
             last, length = self.program.last, self.program.positions(epoch).length
             here = in_turns(at, self.program, self._world, length)
-            dealing = Dealing.of(here, length, last.group or 0, last.drop_last or self._ends == "drop")
+            dealing = RoundRobin.of(here, length, last.group or 0, last.drop_last or self._ends == "drop")
             at = None if at is None else here
         else:
-            dealing = Abreast() if _batches_in_turn(self.program) else None
+            dealing = Lockstep() if _batches_in_turn(self.program) else None
             if isinstance(at, VotedPlace):
                 here, behind = at.ranks[rank], at.steps
             elif at is not None and not self.program.one_to_one:
@@ -91,13 +91,13 @@ class Voted(Sharing):
         # Batches are made ahead of the vote: the one delivered last is not the one made last.
         return super().mask(epoch) if self._steps is None else self._steps.mask
 
-    def retraced(self, at: EpochPlace | None) -> RunPlace | None:
+    def traceable_start(self, at: EpochPlace | None) -> RunPlace | None:
         if self._steps is not None and self._steps.deals:
             raise BadOption(
                 "near the end of this epoch what was left was dealt anew among the ranks, so its batches cannot be "
                 "traced; ask for those of an epoch that was not read to its end"
             )
-        return super().retraced(at)
+        return super().traceable_start(at)
 
     def close(self, wait: bool = True) -> None:
         if self._votes is None:

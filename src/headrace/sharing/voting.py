@@ -2,7 +2,7 @@
 
 Ranks vote on handfuls of steps: each says how many batches it has ready, and all take the smallest number. When a rank
 has fewer than a handful, that vote is the last: everybody stops after the same step. Where samples are read by
-position, what others have left is then dealt anew among all (see `dealing`), and votes go on; where they are not, or
+position, what others have left is then dealt anew among all (`round_robin`), and votes go on; where they are not, or
 when too little is left for a step, it is counted and named in one warning. An epoch that had samples and no step is an
 error. A rank that fails says so in its vote; all ranks make the steps before it, then it raises its error and the
 others raise too. When ranks vote, and what they hold meanwhile, is in `equal_steps`.
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
 from headrace.plan.turns import RankProgress
 from headrace.ranks.vote import EpochVotes, PendingVote, Rows
-from headrace.sharing.dealing import Abreast, Dealing, job_progress
+from headrace.sharing.round_robin import Lockstep, RoundRobin, job_progress
 
 HANDFUL = 4
 LONGEST = 500
@@ -60,7 +60,7 @@ HEAD = 4
 """Numbers of a rank's vote before its progress."""
 
 
-class _Voted(NamedTuple):
+class _VotedSteps(NamedTuple):
     """What is known after a vote."""
 
     progress: list[list[RankProgress]]
@@ -70,7 +70,7 @@ class _Voted(NamedTuple):
     """Where the ranks stood before these steps, where that is all there is to say."""
 
 
-class Granted(NamedTuple):
+class VoteOutcome(NamedTuple):
     """The outcome of a vote."""
 
     steps: int
@@ -89,7 +89,7 @@ class StepVotes:
         votes: EpochVotes,
         share: int,
         at: EpochPlace | None = None,
-        dealing: Dealing | Abreast | None = None,
+        dealing: RoundRobin | Lockstep | None = None,
         behind: int = 0,
         handful: int = HANDFUL,
         masks: bool = False,
@@ -114,10 +114,10 @@ class StepVotes:
         """Batches that went out."""
         self.deals = 0
         """How often what is left was dealt anew."""
-        self._voted: _Voted | None = None
+        self._voted: _VotedSteps | None = None
         self._steps = self._step = 0
         """Of this deal: before the handful at hand, and of it."""
-        self._next: tuple[Dealing, int] | None = None
+        self._next: tuple[RoundRobin, int] | None = None
         self._begun = at is not None
         """Some steps of the epoch were made."""
 
@@ -134,15 +134,15 @@ class StepVotes:
         mine = RankVote(ready, int(error is not None), self._share, skipped, progress)
         why = "" if error is None else f"{type(error).__name__}: {error}"[:LONGEST]
         text = json.dumps([plain_epoch_place(before), why]).encode()
-        return self._votes.cast(mine.row(HEAD + 2 * self.handful), text, self._last, self._talk)
+        return self._votes.cast(mine.row(HEAD + 2 * self.handful), text, self._is_last, self._needs_texts)
 
-    def _last(self, rows: Rows) -> bool:
+    def _is_last(self, rows: Rows) -> bool:
         return any(row[0] < self.handful or row[1] for row in rows)
 
-    def _talk(self, rows: Rows) -> bool:
+    def _needs_texts(self, rows: Rows) -> bool:
         return self._dealing is None or any(row[1] for row in rows)
 
-    def count(self, vote: PendingVote) -> Granted:
+    def count(self, vote: PendingVote) -> VoteOutcome:
         """Wait for the others. The steps that all can make are those at hand now."""
         numbers, texts = vote.wait()
         settled, before = self._settled, self._steps
@@ -150,21 +150,21 @@ class StepVotes:
             settled, before = self.place(), before + self._step
         rows = [RankVote.read(row) for row in numbers]
         shares = [row for _, row in sorted({row.share: row for row in rows}.items())]
-        last = self._last(numbers)
+        last = self._is_last(numbers)
         told = [json.loads(text) for text in texts]
         failed = [f"rank {rank}: {told[rank][1]}" for rank, row in enumerate(rows) if row.failed]
         steps = min(row.ready for row in rows)
         table = [[row.after(step) for row in shares] for step in range(1, steps + 1)] if self.each_step else []
         places = {row.share: place for row, (place, _) in zip(rows, told, strict=False) if place is not None}
         everyone = [RunPlace.read(place) for _, place in sorted(places.items())]
-        voted = _Voted(table, sum(row.skipped for row in shares) // len(shares), everyone)
-        again: tuple[Dealing, int] | None = None
-        if last and not failed and isinstance(self._dealing, Dealing):
+        voted = _VotedSteps(table, sum(row.skipped for row in shares) // len(shares), everyone)
+        again: tuple[RoundRobin, int] | None = None
+        if last and not failed and isinstance(self._dealing, RoundRobin):
             reached = table[steps - 1] if steps else _progress(settled, self._dealing)
             if (dealing := _redealt(self._dealing, shares, reached, before + steps, steps)) is not None:
                 again = dealing, voted.skipped
         wanting = tuple(rank for rank, row in enumerate(rows) if row.ready <= steps)
-        granted = Granted(
+        granted = VoteOutcome(
             steps, last, failed[0] if failed else "", wanting if any(row.ready > steps for row in rows) else ()
         )
         # (No call between these: an interrupt finds the job before this vote or after it.)
@@ -222,8 +222,8 @@ class StepVotes:
 
 
 def _redealt(
-    dealing: Dealing, shares: list[RankVote], progress: Sequence[RankProgress], steps: int, handful: int
-) -> Dealing | None:
+    dealing: RoundRobin, shares: list[RankVote], progress: Sequence[RankProgress], steps: int, handful: int
+) -> RoundRobin | None:
     """What is left after so many steps of a deal, `handful` of them just now, dealt anew; None if nothing is gained.
 
     `progress`: how far each share has come by then.
@@ -238,7 +238,7 @@ def _redealt(
     return dealing.again(reached, steps, moved)
 
 
-def _progress(settled: EpochPlace | None, dealing: Dealing) -> tuple[RankProgress, ...]:
+def _progress(settled: EpochPlace | None, dealing: RoundRobin) -> tuple[RankProgress, ...]:
     """How far ranks had come where all stood last."""
     if settled is None:
         return ((0, 0),) * dealing.ranks

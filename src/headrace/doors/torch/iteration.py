@@ -33,7 +33,7 @@ from headrace.doors.torch.stealing import WorkStealing
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
-from headrace.engine.places import Overtaken, RunPlace
+from headrace.engine.places import DeliveredAhead, RunPlace
 from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import WorkerStuck
 
@@ -121,7 +121,7 @@ class Iteration(_BaseDataLoaderIter):
                 self._stealing = WorkStealing(loader._stealing_history, self._lists.now, self._num_workers)
             if at is not None:
                 done = tuple(number - at["batches"] for number in at["done"])
-                here = RunPlace(Item(at["batches"]), ahead=Overtaken(0, done) if done else None)
+                here = RunPlace(Item(at["batches"]), ahead=DeliveredAhead(0, done) if done else None)
         if here is not None:
             self._loader.go_to(self._loader.epoch, here)
         whole = not self._iterable and not loader.num_workers and stateful(loader.dataset)

@@ -19,8 +19,8 @@ class Block:
     """Owns the slot that its samples lie in, if they lie in one, until nobody needs it."""
 
     __slots__ = (
-        "_release", "_spent", "_users", "count", "end", "error", "given", "kept", "lease", "outputs",
-        "skips", "slot",
+        "_release", "_spent", "_users", "count", "end", "error", "kept", "lease", "outputs", "skips", "slot",
+        "slot_given_away",
     )  # fmt: skip
 
     def __init__(self, reply: Reply, release: Callable[[Any], None]) -> None:
@@ -32,7 +32,7 @@ class Block:
         self.kept = reply.kept
         self.end = reply.bytes
         """Where its samples end in the slot."""
-        self.given = False
+        self.slot_given_away = False
         """A batch has grown in its slot, and has the slot now."""
         self.lease: Any = None
         self._users = 0
@@ -53,7 +53,7 @@ class Block:
             self._free()
 
     def _free(self) -> None:
-        if self.slot is not None and self.lease is None and not self.given:
+        if self.slot is not None and self.lease is None and not self.slot_given_away:
             self._release(self.slot)
         self.lease = self.outputs = self.slot = None
 
@@ -84,7 +84,7 @@ class Entry:
         self.after = after
 
 
-class Assembled:
+class AssembledReply:
     """Parts of blocks, as one list or one by one, that the consumer takes out by itself, because no worker has to touch
     them again; in the loop it stands where a reply would."""
 
@@ -99,7 +99,7 @@ class Assembled:
         self.slot = None
 
     @classmethod
-    def of(cls, entry: Entry) -> Assembled:
+    def of(cls, entry: Entry) -> AssembledReply:
         block = entry.block
         ticket = Ticket(None, 0, 0, 0, ([(block, entry.first, entry.stop)], 0))
         ticket.before, ticket.after = entry.before, entry.after

@@ -26,7 +26,7 @@ Part = tuple[tuple[Range, ...], int]
 class Finished(Place):
     """What was delivered: ranges of positions [start, stop) whole, and blocks of which some outputs are."""
 
-    what: ClassVar[str] = "the blocks of a snapshot"
+    label: ClassVar[str] = "the blocks of a snapshot"
     kind: ClassVar[str] = "blocks"
     feed: ClassVar[str] = "positions"
     finished: tuple[Range, ...] = ()

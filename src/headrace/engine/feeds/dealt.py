@@ -21,20 +21,20 @@ class Deal(NamedTuple):
     """How many of its outputs were delivered before the epoch went on here."""
 
 
-class DealtSoFar(NamedTuple):
+class DealtMark(NamedTuple):
     """A mark: where whoever deals stands, and how many outputs of the ticket there are gone."""
 
     stands: int
     gone: int
 
 
-class _Divided:
+class _SplitTicket:
     """A ticket that failed, and is run again sample by sample."""
 
     def __init__(self, ticket: Ticket, parts: list[Ticket], skip: int) -> None:
         self.last = parts[-1]
         self.parts = set(parts)
-        assert isinstance(ticket.before, DealtSoFar)
+        assert isinstance(ticket.before, DealtMark)
         self._before, self._after = ticket.before.stands, ticket.after
         self._skip = skip
         self._gone = 0
@@ -43,8 +43,8 @@ class _Divided:
         """The outputs of the next sample."""
         skip = min(block.count, self._skip)
         before, self._gone, self._skip = self._gone, self._gone + block.count - skip, self._skip - skip
-        after = self._after if part is self.last else DealtSoFar(self._before, self._gone)
-        return Entry(block, skip, block.count, DealtSoFar(self._before, before), after)
+        after = self._after if part is self.last else DealtMark(self._before, self._gone)
+        return Entry(block, skip, block.count, DealtMark(self._before, before), after)
 
 
 class Dealt(Feed):
@@ -61,7 +61,7 @@ class Dealt(Feed):
         self._epoch = epoch
         self._single = single
         self._skips: dict[Ticket, int] = {}
-        self._divided: _Divided | None = None
+        self._split: _SplitTicket | None = None
 
     def next(self, owner: Owner | None) -> Ticket | None:
         deal = next(self._deals, None)
@@ -69,25 +69,25 @@ class Dealt(Feed):
             self.ended = True
             return None
         ticket = Ticket(owner, 0, self._epoch, deal.number, deal.payload)
-        ticket.before, ticket.after = DealtSoFar(deal.before, 0), DealtSoFar(deal.after, 0)
+        ticket.before, ticket.after = DealtMark(deal.before, 0), DealtMark(deal.after, 0)
         if deal.skip:
             self._skips[ticket] = deal.skip
         return ticket
 
     def at(self, mark: object) -> Place:
-        return self._place(*mark) if isinstance(mark, DealtSoFar) else super().at(mark)
+        return self._place(*mark) if isinstance(mark, DealtMark) else super().at(mark)
 
-    def singly(self, ticket: Ticket) -> list[Ticket]:
+    def split(self, ticket: Ticket) -> list[Ticket]:
         start, stop, extra = ticket.payload
         positions = [*range(start, stop), *extra]
         if not self._single or len(positions) < 2:
             return []
         parts = [Ticket(ticket.owner, 0, self._epoch, p, (p, p + 1, ())) for p in positions]
-        self._divided = _Divided(ticket, parts, self._skips.pop(ticket, 0))
+        self._split = _SplitTicket(ticket, parts, self._skips.pop(ticket, 0))
         return parts
 
     def entries(self, reply: Reply, block: Block) -> Iterable[Entry]:
-        if self._divided is not None and reply.ticket in self._divided.parts:
-            return (self._divided.entry(reply.ticket, block),)
+        if self._split is not None and reply.ticket in self._split.parts:
+            return (self._split.entry(reply.ticket, block),)
         skip = min(block.count, self._skips.pop(reply.ticket, 0))
         return (Entry(block, skip, block.count, reply.ticket.before, reply.ticket.after),)

@@ -25,7 +25,7 @@ MANY = 2**20
 class InTurns(Place):
     """What was left when this world began, the positions of one ticket, and how far each rank has come since."""
 
-    what: ClassVar[str] = "a place in turns"
+    label: ClassVar[str] = "a place in turns"
     kind: ClassVar[str] = "turns"
     feed: ClassVar[str] = "positions"
     rest: Rest

@@ -14,7 +14,7 @@ from headrace.plan.world import World
 class Item(Place):
     """So many items of the list are delivered."""
 
-    what: ClassVar[str] = "a place in a list"
+    label: ClassVar[str] = "a place in a list"
     kind: ClassVar[str] = "listed"
     feed: ClassVar[str] = "listed"
     number: int

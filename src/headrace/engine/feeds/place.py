@@ -61,7 +61,7 @@ class Feed(ABC):
         """What can be handed on now that this reply, the next one in order, is there as a block."""
         return (Entry(block, 0, block.count, reply.ticket.before, reply.ticket.after),)
 
-    def singly(self, ticket: Ticket) -> list[Ticket]:
+    def split(self, ticket: Ticket) -> list[Ticket]:
         """A ticket of several samples as tickets of one each; none if it cannot be divided."""
         return []
 

@@ -25,7 +25,7 @@ class Position(Place):
     ranks has a block like it.
     """
 
-    what: ClassVar[str] = "a position"
+    label: ClassVar[str] = "a position"
     kind: ClassVar[str] = "positions"
     feed: ClassVar[str] = "positions"
     position: int
@@ -153,7 +153,7 @@ class Items(Feed):
         self._at = max(0, output - (before + output) % self._block)
         return output - self._at
 
-    def singly(self, ticket: Ticket) -> list[Ticket]:
+    def split(self, ticket: Ticket) -> list[Ticket]:
         start, stop, extra = ticket.payload
         before, positions = ticket.before, [*range(start, stop), *extra]
         assert isinstance(before, Position)

@@ -26,7 +26,7 @@ class Regrouped(Place):
     over the ranks that share them: random values hang on these, so they do not depend on the world.
     """
 
-    what: ClassVar[str] = "a place among regrouped samples"
+    label: ClassVar[str] = "a place among regrouped samples"
     kind: ClassVar[str] = "regrouped"
     feed: ClassVar[str] = "refs"
     source: Place
@@ -65,7 +65,7 @@ class Regrouped(Place):
         return Regroup(self, setting, stage, source)
 
 
-class _Cut(NamedTuple):
+class _GroupMark(NamedTuple):
     """A mark: a `Regrouped` place, whose source is a mark of the stage before."""
 
     source: object
@@ -167,7 +167,7 @@ class Regroup(Feed):
         before, take, stride, after, fill = step
         for block, _ in fill:
             block.hold()
-        start, kept = self._cut(), self._kept()
+        start, kept = self._mark(), self._kept()
         self._advance(before)
         base = self._base
         refs: list[tuple[Block, int, int]] = []
@@ -193,15 +193,15 @@ class Regroup(Feed):
         ticket.skips = self._skips
         ticket.kept = (kept, self._kept())
         ticket.before = start
-        ticket.after = self._cut()
+        ticket.after = self._mark()
         return ticket
 
     def at(self, mark: object) -> Place:
-        return Regrouped(self._source.at(mark.source), *mark[1:]) if isinstance(mark, _Cut) else super().at(mark)
+        return Regrouped(self._source.at(mark.source), *mark[1:]) if isinstance(mark, _GroupMark) else super().at(mark)
 
     def _failed(self, owner: Owner | None) -> Ticket:
         """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
-        before, kept = self._cut(), self._kept()
+        before, kept = self._mark(), self._kept()
         self._advance(max(0, self._before_error()))
         while self._entries[0].block.error is None:
             self._spend()  # nothing of it came through a filter
@@ -212,16 +212,16 @@ class Regroup(Feed):
         ticket.error = front.block.error
         ticket.skips, ticket.kept = front.block.skips, (kept, front.block.kept[1])
         ticket.before = before
-        ticket.after = _Cut(front.after, 0, self._base, self._number, self._ranks)
+        ticket.after = _GroupMark(front.after, 0, self._base, self._number, self._ranks)
         return ticket
 
-    def singly(self, ticket: Ticket) -> list[Ticket]:
+    def split(self, ticket: Ticket) -> list[Ticket]:
         refs, base, stride = ticket.payload
         samples = [(block, i) for block, first, stop in refs for i in range(first, stop)]
         if self._size is not None or len(samples) < 2:
             return []
         before, ranks = ticket.before, self._ranks
-        assert isinstance(before, _Cut)
+        assert isinstance(before, _GroupMark)
         parts = []
         for number, (block, i) in enumerate(samples):
             payload = ([(block, i, i + 1)], base + number * stride, stride)
@@ -306,11 +306,11 @@ class Regroup(Feed):
         if self.ended:
             self._let_go_of_start()
 
-    def _cut(self) -> _Cut:
+    def _mark(self) -> _GroupMark:
         """Where this stage stands at the next sample."""
         if self._entries:
-            return _Cut(self._entries[0].before, self._offset, self._base, self._number, self._ranks)
-        return _Cut(self._last_after, 0, self._base, self._number, self._ranks)
+            return _GroupMark(self._entries[0].before, self._offset, self._base, self._number, self._ranks)
+        return _GroupMark(self._last_after, 0, self._base, self._number, self._ranks)
 
     def _kept(self) -> int:
         """Samples left out before the block at the front: going on from here meets those inside it again."""

@@ -24,7 +24,7 @@ from headrace.pipe.graph import Pipe
 class Strand(PlainRecord):
     """Where one strand stands: its cursor's state before block `block`, and how many samples of that are gone."""
 
-    what: ClassVar[str] = "a strand"
+    label: ClassVar[str] = "a strand"
     state: State | None = None
     block: int = 0
     skip: int = 0
@@ -35,7 +35,7 @@ class Strand(PlainRecord):
 class InStrands(Place):
     """Where every strand stands, and whose turn it is."""
 
-    what: ClassVar[str] = "a place in strands"
+    label: ClassVar[str] = "a place in strands"
     kind: ClassVar[str] = "strands"
     feed: ClassVar[str] = "strand"
     common: ClassVar[bool] = True
@@ -84,7 +84,7 @@ def _check_state(state: object, node: Pipe[Any]) -> None:
         _check_state(below, source)
 
 
-class _Now(NamedTuple):
+class _StrandsMark(NamedTuple):
     """A mark: where all strands stand at one moment."""
 
     turn: int
@@ -192,15 +192,15 @@ class Strands(Feed):
         self._states[s] = state
         self._numbers[s] += 1
 
-    def _now(self) -> _Now:
+    def _now(self) -> _StrandsMark:
         saved = [
             (self._states[s], self._numbers[s], self._taken[s], self._over[s] and not self._queues[s])
             for s in range(len(self._queues))
         ]
-        return _Now(self._turn % len(saved), saved)
+        return _StrandsMark(self._turn % len(saved), saved)
 
     def at(self, mark: object) -> Place:
-        if not isinstance(mark, _Now):
+        if not isinstance(mark, _StrandsMark):
             return super().at(mark)
         unpacked = ((unpack_state(s) if isinstance(s, bytes) else s, *rest) for s, *rest in mark.strands)
         return InStrands(mark.turn, tuple(Strand(*strand) for strand in unpacked))

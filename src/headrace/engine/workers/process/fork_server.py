@@ -22,14 +22,14 @@ from typing import Any
 from headrace.engine.wire.unshipping import search_path
 from headrace.engine.workers.process.handles import Handles
 from headrace.engine.workers.process.start import (
-    Started,
+    StartedWorker,
     awaited,
     end,
     interpreter,
     is_stopped,
     pair,
     send_start,
-    signals_wait,
+    signals_held,
 )
 from headrace.memory.arena import scratch
 
@@ -43,7 +43,7 @@ GRACE = 0.3
 """Seconds for the server to end by itself when its consumer has hung up."""
 
 
-class Threaded(RuntimeError):
+class ServerHasThreads(RuntimeError):
     """A server whose imports have started threads can fork no more."""
 
 
@@ -55,28 +55,28 @@ class ForkServer:
         with contextlib.closing(theirs):
             self.process = interpreter("process.server", (theirs.fileno(),))
         self.owner = os.getpid()
-        self.workers: weakref.WeakSet[Started] = weakref.WeakSet()
+        self.workers: weakref.WeakSet[StartedWorker] = weakref.WeakSet()
         self.modules: set[str] = set()
         """What it was asked to import."""
         self._asked: deque[tuple[socket.socket, int]] = deque()
         """Workers that it was asked for, and has not answered about yet: our end of the socket, and the dump."""
-        self._idle: list[Started] = []
+        self._idle: list[StartedWorker] = []
         """Workers that wait for a program."""
         self._warmed: set[str] = set()
         """Large packages that those have imported."""
         self._lock = threading.Lock()
 
-    def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> Started:
+    def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> StartedWorker:
         """A worker for the program `shipped`: one that waits, or a new one."""
         if self._asked or self._idle:
             with self._lock:
-                self._hear()
+                self._read_answers()
             if not self._warmed.issuperset(large()):
-                self._let_idle_go()  # each would import by itself what the server imports once
+                self._end_idle()  # each would import by itself what the server imports once
         if not self._idle:
             with self._lock:
                 self._request(modules)
-                self._hear()
+                self._read_answers()
         started = self._idle.pop(0)
         self.workers.add(started)
         with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its end is noticed as any other
@@ -101,23 +101,23 @@ class ForkServer:
         finally:
             theirs.close()
 
-    def _hear(self) -> None:
+    def _read_answers(self) -> None:
         """Read the answers about all workers that were asked for."""
         refused = ""
         while self._asked:
             answer, fds = self._answer()
             ours, dump = self._asked.popleft()
             if answer[0] == "forked":
-                self._idle.append(Started(answer[1], fds[0], ours, dump, self.status))
+                self._idle.append(StartedWorker(answer[1], fds[0], ours, dump, self.status))
             else:
                 ours.close()
                 os.close(dump)
                 refused = answer[1]
         if refused:
-            self._let_idle_go()
-            raise Threaded(f"the worker server could not fork: {refused}")
+            self._end_idle()
+            raise ServerHasThreads(f"the worker server could not fork: {refused}")
 
-    def _let_idle_go(self) -> None:
+    def _end_idle(self) -> None:
         while self._idle:
             self._idle.pop().close()  # it ends when its socket does
 
@@ -125,7 +125,7 @@ class ForkServer:
         """How a worker has ended; None if the server does not know, or is gone."""
         try:
             with self._lock:
-                self._hear()
+                self._read_answers()
                 self._send(("status", pid), [])
                 answer, _ = self._answer()
         except OSError:
@@ -133,13 +133,13 @@ class ForkServer:
         return answer[1]  # type: ignore[no-any-return]
 
     def _send(self, question: tuple[Any, ...], fds: list[int]) -> None:
-        with self._whole():
+        with self._close_on_error():
             if self._stopped():
                 raise ConnectionAbortedError("the worker server was stopped")
             socket.send_fds(self.sock, [marshal.dumps(question)], fds)
 
     def _answer(self) -> tuple[Any, list[int]]:
-        with self._whole():
+        with self._close_on_error():
             if not awaited(self.sock, self.process.pid, SILENCE, 0.0, DEADLINE):
                 if self._stopped():
                     raise ConnectionAbortedError("the worker server was stopped")
@@ -150,7 +150,7 @@ class ForkServer:
             return marshal.loads(data), got
 
     @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _close_on_error(self) -> Iterator[None]:
         """A question without its answer: the next answer would be the wrong one. The next need starts a new server."""
         try:
             yield
@@ -168,7 +168,7 @@ class ForkServer:
             ours, dump = self._asked.popleft()
             ours.close()
             os.close(dump)
-        self._let_idle_go()
+        self._end_idle()
 
     def _stopped(self) -> bool:
         return is_stopped(self.process.pid)
@@ -200,11 +200,11 @@ class ForkServers:
         """Modules with which even a new server has threads."""
         self._lock = threading.Lock()
 
-    def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> Started:
+    def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> StartedWorker:
         """A new worker."""
         try:
             return self.running(modules).start(number, shipped, modules, handles)
-        except Threaded:
+        except ServerHasThreads:
             if not self._retire(modules):
                 raise
         except ConnectionAbortedError:
@@ -213,16 +213,16 @@ class ForkServers:
 
     def begin(self) -> None:
         """Start the server, if there is none: it gets ready while the consumer packs the program."""
-        with contextlib.suppress(Threaded, OSError):  # (Whoever asks it for a worker hears what is wrong.)
+        with contextlib.suppress(ServerHasThreads, OSError):  # (Whoever asks it for a worker hears what is wrong.)
             self.running([])
 
     def running(self, modules: list[str]) -> ForkServer:
         with self._lock:
             if frozenset(modules) in self._hopeless:
-                raise Threaded("what the pipe imports starts threads")
+                raise ServerHasThreads("what the pipe imports starts threads")
             if self.now is None or not self.now.alive():
                 self._end(self.now)
-                with signals_wait():
+                with signals_held():
                     self.now = ForkServer()
                     atexit.register(self.now.close)
             return self.now

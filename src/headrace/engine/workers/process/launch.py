@@ -9,7 +9,7 @@ from headrace.engine.program import Program
 from headrace.engine.workers.process import start
 from headrace.engine.workers.process.fork_server import COMMON, ForkServers
 from headrace.engine.workers.process.handles import Handles
-from headrace.engine.workers.process.start import Started
+from headrace.engine.workers.process.start import StartedWorker
 from headrace.memory.arena import anonymous
 
 log = logging.getLogger("headrace")
@@ -45,7 +45,7 @@ class WorkerLauncher:
         with open(self._shipped, "wb", closefd=False) as file:
             file.write(data)
 
-    def start(self, number: int, join: Callable[[int, Started], None], open_here: list[int]) -> None:
+    def start(self, number: int, join: Callable[[int, StartedWorker], None], open_here: list[int]) -> None:
         """Start worker `number` and hand it to `join`; a forked one closes the descriptors `open_here`."""
         if self._servers is not None:
             try:
@@ -56,7 +56,7 @@ class WorkerLauncher:
             else:
                 join(number, started)
                 return
-        with start.signals_wait():
+        with start.signals_held():
             if self._forks:
                 join(number, start.by_fork(number, self._program, self._extra, open_here, COMMON.forget))
             else:

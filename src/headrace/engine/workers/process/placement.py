@@ -70,5 +70,5 @@ class Placement:
         """A result lies in the slot of the ticket's first block, from `start` on."""
         block = ticket.home
         assert block is not None
-        block.given = True
+        block.slot_given_away = True
         self._grows = start < block.end

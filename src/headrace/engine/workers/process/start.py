@@ -1,7 +1,7 @@
 """Starting worker processes: by fork, or as new interpreters. (By a server that forks: `fork_server`.)
 
-A started worker is a `Started`: its pid, a pidfd (readable when it has ended), the consumer's end of its socket, and
-how it ended. Nothing here depends on `multiprocessing`: a worker never imports or runs the user's script.
+A `StartedWorker` has the pid of a worker process, a pidfd (readable when it has ended), the consumer's end of its
+socket, and how it ended. Nothing here depends on `multiprocessing`: a worker never imports or runs the user's script.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from headrace.memory.arena import scratch
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Started:
+class StartedWorker:
     """A worker process, from outside."""
 
     pid: int
@@ -62,7 +62,7 @@ _handlers: dict[signal.Signals, Any] = {}
 
 
 @contextlib.contextmanager
-def signals_wait() -> Iterator[None]:
+def signals_held() -> Iterator[None]:
     """Signals are held back: here, so that whoever was started is known to somebody, and in the new process.
 
     It inherits that Ctrl-C and SIGTERM wait, until it has set its own mind (`child.own_signals`): it would run the
@@ -95,7 +95,7 @@ def _give_back_handlers() -> None:
 
 def by_fork(
     number: int, program: Program, extra: dict[str, Any], inherited: list[int], forget: Callable[[], None]
-) -> Started:
+) -> StartedWorker:
     """Fork this process. The new one closes `inherited`, descriptors of other workers, and calls `forget`."""
     ours, theirs = pair()
     dump = scratch()
@@ -118,17 +118,17 @@ def by_fork(
     pid = child.fork(run)
     theirs.close()
     os.close(consumer)
-    return Started(pid, os.pidfd_open(pid), ours, dump, child.waited)
+    return StartedWorker(pid, os.pidfd_open(pid), ours, dump, child.waited)
 
 
-def by_spawn(number: int, shipped: int, handles: Handles) -> Started:
+def by_spawn(number: int, shipped: int, handles: Handles) -> StartedWorker:
     """A new interpreter."""
     ours, theirs = pair()
     send_start(ours, number, shipped, handles, None)
     dump = scratch()
     with contextlib.closing(theirs):
         process = interpreter("process.child", (theirs.fileno(), dump), _in_main_thread())
-    return Started(process.pid, os.pidfd_open(process.pid), ours, dump, lambda pid: process.wait())
+    return StartedWorker(process.pid, os.pidfd_open(process.pid), ours, dump, lambda pid: process.wait())
 
 
 Surroundings = tuple[str, dict[str, str]]

@@ -25,7 +25,7 @@ from headrace.engine.workers.deaths import at_hand, describe_end, doing, replace
 from headrace.engine.workers.pace import Pace
 from headrace.engine.workers.process.launch import WorkerLauncher
 from headrace.engine.workers.process.placement import Placement
-from headrace.engine.workers.process.start import Started
+from headrace.engine.workers.process.start import StartedWorker
 from headrace.engine.workers.protocol import Busy
 from headrace.engine.workers.remote import RemoteWorker, RemoteWorkers, reply_to
 from headrace.memory.arena import Slot
@@ -43,7 +43,7 @@ class WorkerProcess(RemoteWorker):
 
     __slots__ = ("fd", "forget", "known", "new", "outbox", "queue", "started")
 
-    def __init__(self, number: int, started: Started) -> None:
+    def __init__(self, number: int, started: StartedWorker) -> None:
         super().__init__(number, started.pid)
         self.started = started
         self.fd = started.sock.fileno()
@@ -129,7 +129,7 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
         # Only what is open now: the number of a closed descriptor may already belong to something new.
         self._launcher.start(number, self._join, [self._epoll.fileno(), self._wake, *self._by_fd])
 
-    def _join(self, number: int, started: Started) -> None:
+    def _join(self, number: int, started: StartedWorker) -> None:
         worker = WorkerProcess(number, started)
         if number < len(self._workers):
             self._workers[number] = worker

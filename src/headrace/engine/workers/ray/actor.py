@@ -19,13 +19,13 @@ def actor() -> type:
 
             from headrace.engine.workers.ray.worker import RayWorker
 
-            def tell(watcher: Any, seq: int, position: int, packing: bool) -> None:
+            def report(watcher: Any, seq: int, position: int, packing: bool) -> None:
                 try:
                     ray.get(watcher.note.remote(seq, position, packing))
                 except ray.exceptions.RayActorError:
                     pass  # then nobody will be blamed
 
-            self.worker = RayWorker(tell)
+            self.worker = RayWorker(report)
             self.node = str(ray.get_runtime_context().get_node_id())
 
         def start(self, shipped: Any, number: int) -> Any:
@@ -37,8 +37,8 @@ def actor() -> type:
         def keep(self, ticket: Any, *packs: Any) -> Any:
             return self.worker.keep(ticket, packs)
 
-        def again(self, ticket: Any, count: int) -> Any:
-            return self.worker.again(ticket, count)
+        def remake(self, ticket: Any, count: int) -> Any:
+            return self.worker.remake(ticket, count)
 
     return HeadraceWorker
 
@@ -59,10 +59,10 @@ def watcher() -> type:
     return HeadraceWatcher
 
 
-def look() -> Any:
+def stack_reader() -> Any:
     """A task that runs beside an actor and reads its stack."""
 
-    def headrace_look(path: list[str], pid: int, dump: int) -> str:
+    def headrace_stack(path: list[str], pid: int, dump: int) -> str:
         import os
         import sys
 
@@ -77,4 +77,4 @@ def look() -> Any:
             os.close(pidfd)
             os.close(file)
 
-    return headrace_look
+    return headrace_stack

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.wire.messages import Reply, Ticket
-from headrace.engine.workers.ray.lineage import Remote
+from headrace.engine.workers.ray.lineage import StoredSamples
 from headrace.engine.workers.remote import RemoteWorker
 
 WORTH_A_CALL = 0.004
@@ -30,7 +30,7 @@ class ActorState(RemoteWorker):
     load: int = 0
     """Tickets in calls and in the outbox."""
     gone: bool = False
-    near: bool = False
+    same_node: bool = False
     """It can write into slots of the consumer's."""
     dump: int = -1
     node: str = ""
@@ -50,7 +50,7 @@ class ActorCall:
     ref: object
     tickets: list[Ticket]
     samples: object = None
-    fetch: tuple[Reply, Remote] | None = None
+    fetch: tuple[Reply, StoredSamples] | None = None
     """The reply is known; the samples are on their way to the consumer."""
 
     @property

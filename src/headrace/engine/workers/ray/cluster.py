@@ -98,7 +98,7 @@ def last_seen(by: Any, seq: int) -> At | None:
     return None if told is None else At(*told)
 
 
-def said(ref: object) -> Any:
+def answer_before_end(ref: object) -> Any:
     """The answer of a call to an actor that is dead now, if there is one."""
     try:
         return ray.get(ref) if ray.wait([ref], timeout=0)[0] else None
@@ -110,13 +110,13 @@ def remake(actor: Any, made: Recipe, inputs: list[Any]) -> Any:
     """Where the samples will be that this recipe makes."""
     wire = RayTicket(0, made.stage, made.epoch, made.number, made.payload, made.avoid, None)
     if made.strand:
-        return actor.again.remote(wire, made.count)
+        return actor.remake.remote(wire, made.count)
     return actor.keep.options(num_returns=2).remote(wire, *inputs)[1]
 
 
-def look(node: str, pid: int, dump: int) -> str:
+def stack_of(node: str, pid: int, dump: int) -> str:
     """The stack of a process on a node."""
-    task = ray.remote(ray_actor.look()).options(num_cpus=0, scheduling_strategy=_on(node))
+    task = ray.remote(ray_actor.stack_reader()).options(num_cpus=0, scheduling_strategy=_on(node))
     try:
         return str(ray.get(task.remote(sys.path, pid, dump), timeout=ANSWER))
     except ray.exceptions.RayError as error:

@@ -1,8 +1,8 @@
 """Lineage: samples that stay where they were made, and how to make them again.
 
-A `Remote` stands in a block for samples in somebody else's memory. That memory can go with its machine, long after the
-ticket was answered, so a `Remote` knows its `Recipe`: the ticket that made it, and the recipes of what that ticket
-read. A recipe holds no samples: what is spent is free, and can still be made once more.
+A block whose samples stayed in Ray's object store has `StoredSamples` in their place. The store can be lost with its
+node long after the ticket was answered, so `StoredSamples` have a `Recipe`: the ticket that made them, and the recipes
+of what that ticket read. A recipe holds no samples: their memory can be freed, and they can still be made once more.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Recipe:
 
 
 @dataclass(slots=True, eq=False)
-class Remote:
+class StoredSamples:
     """Samples of a block, in the store."""
 
     ref: Any

@@ -23,12 +23,12 @@ from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap
 from headrace.engine.workers.process.child import _private
 from headrace.engine.workers.ray.answers import PackedSamples, RayAnswer, RayTicket
-from headrace.engine.workers.ray.near import Nearby, Offer
+from headrace.engine.workers.ray.same_node import MappedSlots, SlotAddress
 from headrace.engine.workers.task import Made, Task
 from headrace.memory.arena import HEADER, scratch
 from headrace.op import place
 
-Tell = Callable[[Any, int, int, bool], None]
+Report = Callable[[Any, int, int, bool], None]
 """Tells a watcher, which will outlive this process, at which position a ticket is, and whether it is being packed."""
 StartReport = tuple[int, int, int] | Failed
 """READY, the pid, and the descriptor that stacks are written to."""
@@ -37,10 +37,10 @@ StartReport = tuple[int, int, int] | Failed
 class RayWorker:
     """One worker, from inside."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._nearby = Nearby()
-        self._usual: dict[int, int] = {}
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._slots = MappedSlots()
+        self._image_sizes: dict[int, int] = {}
         """Bytes of results that are in no slot of the consumer's, by stage."""
 
     def start(self, shipped: bytes | memoryview, number: int) -> StartReport:
@@ -64,11 +64,11 @@ class RayWorker:
     # --- tickets ------------------------------------------------------------------------------------------------------
 
     def deliver(
-        self, tickets: list[RayTicket], packs: Sequence[PackedSamples | Failed], lent: Sequence[Offer | None] = ()
+        self, tickets: list[RayTicket], packs: Sequence[PackedSamples | Failed], lent: Sequence[SlotAddress | None] = ()
     ) -> tuple[list[RayAnswer], bool]:
         """Answers with everything in them, or in the slots that were lent; whether this worker asks to be replaced."""
         pairs = zip_longest(tickets, lent)
-        return [self._answer(ticket, packs, offered) for ticket, offered in pairs], self._spent(len(tickets))
+        return [self._answer(ticket, packs, address) for ticket, address in pairs], self._spent(len(tickets))
 
     def keep(
         self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed]
@@ -80,7 +80,7 @@ class RayWorker:
             return (answer, spent), answer.result
         return (answer._replace(image=None), spent), _packed(answer)
 
-    def again(self, ticket: RayTicket, count: int) -> PackedSamples:
+    def remake(self, ticket: RayTicket, count: int) -> PackedSamples:
         """The first `count` samples of a strand from a state on: a block that was lost, made once more.
 
         How many samples a block of a strand holds depends on time, so the number is given. The strand that is open
@@ -102,12 +102,14 @@ class RayWorker:
         return _packed(self._pack(ticket.stage, made, image, _writer(image)))
 
     def _answer(
-        self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed], offered: Offer | None = None
+        self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed], address: SlotAddress | None = None
     ) -> RayAnswer:
         task = self.task
-        task.executor.header = [0, 0, 0] if ticket.watcher is None else _Told(self._tell, ticket.watcher, ticket.seq)
-        slot = self._nearby.find(offered) if offered is not None else None
-        image = np.empty(self._usual.get(ticket.stage, 0) if slot is None else 0, np.uint8)
+        task.executor.header = (
+            [0, 0, 0] if ticket.watcher is None else _ReportedHeader(self._report, ticket.watcher, ticket.seq)
+        )
+        slot = self._slots.find(address) if address is not None else None
+        image = np.empty(self._image_sizes.get(ticket.stage, 0) if slot is None else 0, np.uint8)
         writer = _writer(image) if slot is None else codec.Writer(slot.view, slot.address, HEADER)
         place.allocate = writer.allocate
         try:
@@ -126,7 +128,7 @@ class RayWorker:
         def grow(need: int) -> codec.Writer:
             nonlocal image
             if not made.many:  # (The table of many samples lies at the very end: their image is as large as they are.)
-                self._usual[stage] = need + need // 8
+                self._image_sizes[stage] = need + need // 8
             image = np.empty(need, np.uint8)
             return _writer(image)
 
@@ -142,11 +144,11 @@ class RayWorker:
         return self._recycle_memory is not None and _private() > self._recycle_memory
 
 
-class _Told:
+class _ReportedHeader:
     """An executor's header that is told to a watcher before each sample, and before the reply is packed."""
 
-    def __init__(self, tell: Tell, watcher: object, seq: int) -> None:
-        self._tell = tell
+    def __init__(self, report: Report, watcher: object, seq: int) -> None:
+        self._report = report
         self._watcher = watcher
         self._seq = seq
         self._now = [0, 0, 0]
@@ -157,7 +159,7 @@ class _Told:
     def __setitem__(self, place: int, value: int) -> None:
         self._now[place] = value
         if place == 1 or value == PACKING:
-            self._tell(self._watcher, self._seq, self._now[1], place == 2)
+            self._report(self._watcher, self._seq, self._now[1], place == 2)
 
 
 def _writer(image: Any) -> codec.Writer:
@@ -177,10 +179,10 @@ def _load(packed: PackedSamples | Failed, first: int, stop: int) -> list[Any]:
         raise error
     (offset, size), image = packed
     memory = memoryview(image)
-    return codec.load_many(_Copied(memory), codec.read_table(memory, offset, size), first, stop)
+    return codec.load_many(_CopyOnRead(memory), codec.read_table(memory, offset, size), first, stop)
 
 
-class _Copied:
+class _CopyOnRead:
     """Memory that is only ever copied out of."""
 
     def __init__(self, memory: memoryview) -> None:

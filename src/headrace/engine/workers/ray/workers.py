@@ -6,7 +6,7 @@
                                                that runs the next stage fetches them without passing by here
     wait   <── ray.wait ────────── results of all calls
 
-**An actor on the consumer's node copies nothing**: it makes large results in a slot of the consumer's (`workers.near`).
+**An actor on the consumer's node copies nothing**: it makes large results in a slot of the consumer's (`same_node`).
 What comes from elsewhere is copied once, out of the store into a slot. (Ray's views are read-only, and their memory
 goes to others when the connection ends, though they are still alive; slots are writable, private, and live as long as
 somebody looks.) The store holds nothing but what is on its way.
@@ -27,10 +27,10 @@ from headrace.engine.wire.shipping import ship
 from headrace.engine.workers.deaths import replaced_because
 from headrace.engine.workers.protocol import Busy
 from headrace.engine.workers.ray import cluster as cluster
-from headrace.engine.workers.ray import near
+from headrace.engine.workers.ray import same_node
 from headrace.engine.workers.ray.actors import ActorCall, ActorState, Scheduler
 from headrace.engine.workers.ray.answers import RayAnswer, RayTicket, copied, reply_of
-from headrace.engine.workers.ray.lineage import Recipe, Remote, recipe
+from headrace.engine.workers.ray.lineage import Recipe, StoredSamples, recipe
 from headrace.engine.workers.remote import RemoteWorkers
 from headrace.errors import WorkerDied
 
@@ -111,17 +111,17 @@ class RayWorkers(RemoteWorkers[ActorState]):
         if tickets[0].strand is not None or tickets[0].stage < self._last:
             ref, samples = worker.actor.keep.options(num_returns=2).remote(wires[0], *packs)
         else:
-            lent = [self._lend(ticket) if worker.near else None for ticket in tickets]
+            lent = [self._lend(ticket) if worker.same_node else None for ticket in tickets]
             ref = worker.actor.deliver.remote(wires, lent, *packs)
         worker.calls[ref] = self._calls[ref] = ActorCall(worker, ref, tickets, samples)
 
-    def _lend(self, ticket: Ticket) -> near.Offer | None:
+    def _lend(self, ticket: Ticket) -> same_node.SlotAddress | None:
         """A slot for the result, if it is likely to need one."""
         need = self._need.get(ticket.stage)
         if need is None:
             return None
         ticket.slot = self.arena.lend(need)
-        return near.offer(ticket.slot)
+        return same_node.slot_address(ticket.slot)
 
     def _take_back(self, ticket: Ticket) -> None:
         """A ticket will run again: nobody else gets its slot, because an actor that is lost may still be writing."""
@@ -197,7 +197,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         if isinstance(started, Failed):
             raise remote(*started)
         _, worker.pid, worker.dump = started
-        worker.near = worker.node == self._here
+        worker.same_node = worker.node == self._here
         worker.ready = self._proven = self._fresh = True
 
     def _answered(self, call: ActorCall, answer: Any, replies: list[Reply]) -> None:
@@ -212,7 +212,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         else:
             for ticket, said in zip(call.tickets, body, strict=True):
                 reply, missed = reply_of(ticket, worker.number, said, self.arena)
-                worker.near = worker.near and not missed
+                worker.same_node = worker.same_node and not missed
                 if reply.slot is not None:
                     self._need[ticket.stage] = max(reply.slot.size, self._need.get(ticket.stage, 0))
                 replies.append(reply)
@@ -232,7 +232,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         if ticket.strand is not None:
             payload = self._strands.payload(ticket)
             self._strands.note(ticket, reply.state)
-        reply.outputs = remote = Remote(call.samples, recipe(ticket, payload, reply.count))
+        reply.outputs = remote = StoredSamples(call.samples, recipe(ticket, payload, reply.count))
         self.arena.largest = max(self.arena.largest, reply.bytes)
         if ticket.stage < self._last:
             replies.append(reply)
@@ -273,7 +273,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
             if not call.tickets:
                 del worker.calls[call.ref]
             else:
-                answer = cluster.said(call.ref) if call.in_turn else None
+                answer = cluster.answer_before_end(call.ref) if call.in_turn else None
                 if answer is None:
                     owed.append(call)
                 else:
@@ -325,7 +325,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
 
     def stack(self, number: int) -> str:
         actor = self._scheduler.actors[number]
-        return cluster.look(actor.node, actor.pid, actor.dump) if actor.ready else "it has not started"
+        return cluster.stack_of(actor.node, actor.pid, actor.dump) if actor.ready else "it has not started"
 
     def pids(self) -> list[int]:
         return [worker.pid for worker in self._scheduler.actors if worker.ready]

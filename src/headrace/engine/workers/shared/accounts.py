@@ -136,7 +136,7 @@ class RunningTicket:
 
     asked: PoolRequest
     waiters: list[tuple[ConsumerState, PoolRequest]]
-    told: tuple[Any, ...] = ()
+    answer: tuple[Any, ...] = ()
     """What its worker has answered: the kind of the result, its fields, the worker's number."""
 
     def let_go(self, ticket: Ticket) -> None:

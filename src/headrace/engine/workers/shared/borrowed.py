@@ -18,7 +18,7 @@ class BorrowedArena(Arena):
         self._mapped: dict[int, Slot] = {}
         self._back: list[int] = []
 
-    def meet(self, number: int, fd: int) -> None:
+    def add(self, number: int, fd: int) -> None:
         """A slot of the server's that was not seen before. The descriptor is used up."""
         # Borrowed slots count below zero: slots of this arena's own have the same numbers above it.
         slot = self._mapped[number] = Slot(-number, fd, os.fstat(fd).st_size)
@@ -36,7 +36,7 @@ class BorrowedArena(Arena):
         self.largest = max(self.largest, slot.size)
         return slot
 
-    def own(self, slot: Slot, used: int) -> Slot:
+    def copy_out(self, slot: Slot, used: int) -> Slot:
         """A private copy of the first `used` bytes of a slot; the slot goes back."""
         copy = self.lend(slot.size)
         copy.view[:used] = slot.view[:used]

@@ -8,7 +8,7 @@ consumer -> server   HELLO key            I run the program with this key
                      COUNT | STUCK | STACK worker | REPLACE worker
 server -> consumer   NEED                 send the program
                      OPENED               go on
-                     TOLD replies, slots  (+ the descriptors of slots that are new to you)
+                     REPLIES replies, slots  (+ the descriptors of slots that are new to you)
                      GONE slots           they will not be lent again
                      BROKEN error         the workers are of no use any more, or your message made no sense
                      ANSWER anything
@@ -28,8 +28,8 @@ from headrace.engine.workers.process.start import awaited
 from headrace.errors import WorkerDied, WorkerStuck
 
 HELLO, PROGRAM, ASK, FREE, DROP, COUNT, STUCK, STACK, REPLACE = range(9)
-NEED, OPENED, TOLD, GONE, BROKEN, ANSWER = range(20, 26)
-DROPPED, PAST = 30, 31
+NEED, OPENED, REPLIES, GONE, BROKEN, ANSWER = range(20, 26)
+DROPPED, PAST_END = 30, 31
 """Replies to a ticket that was dropped before it was begun, and to one for a block after the end of its strand."""
 OPENING = 120.0
 """Seconds for the server to open the program; it may have to import large modules first."""

@@ -37,7 +37,7 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         self._address: str = policy.pool.address
         self._same: bool = policy.pool.same
         self._tickets: dict[int, Ticket] = {}
-        self._flying: dict[int, int] = {}
+        self._in_flight: dict[int, int] = {}
         """Tickets at the server, by stage: one that waits there for other consumers must not stop later stages."""
         self._outbox: list[Ticket] = []
         self._epoch = -1
@@ -47,13 +47,13 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         sock = self._sock = channel.connect(self._address)
         self._server = channel.peer(sock)[0]
         key = channel.key_of(program)
-        self._say((channel.HELLO, key))
+        self._send_message((channel.HELLO, key))
         channel.await_word(sock, self.policy.timeout)
-        answer = self._hear()
+        answer = self._receive()
         if answer[0] == channel.NEED:
-            self._say((channel.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
+            self._send_message((channel.PROGRAM, key, ship(program, replace(self.policy, pool=None))[0]))
             channel.await_word(sock, self.policy.timeout)
-            answer = self._hear()
+            answer = self._receive()
         if answer[0] == channel.BROKEN:
             raise remote(*answer[1])
         sock.setblocking(False)
@@ -65,23 +65,23 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
     # --- tickets out --------------------------------------------------------------------------------------------------
 
     def _choose(self, ticket: Ticket) -> socket.socket | None:
-        full = self._flying.get(ticket.stage, 0) >= self.policy.prefetch * self.policy.workers
+        full = self._in_flight.get(ticket.stage, 0) >= self.policy.prefetch * self.policy.workers
         return None if full else self._sock
 
     def _send(self, worker: socket.socket, ticket: Ticket) -> None:
-        self._flying[ticket.stage] = self._flying.get(ticket.stage, 0) + 1
+        self._in_flight[ticket.stage] = self._in_flight.get(ticket.stage, 0) + 1
         self._outbox.append(ticket)
 
     def flush(self) -> None:
         """Send what was submitted, and give back what nobody looks into any more."""
         if back := self.arena.take_back():
-            self._say((channel.FREE, back))
+            self._send_message((channel.FREE, back))
         if self._outbox:
             outbox, self._outbox = self._outbox, []
             for ticket in outbox:
                 self._tickets[ticket.seq] = ticket
                 self._epoch = ticket.epoch
-            self._say((channel.ASK, [self._wire(ticket) for ticket in outbox]))
+            self._send_message((channel.ASK, [self._wire(ticket) for ticket in outbox]))
 
     def _wire(self, ticket: Ticket) -> tuple[Any, ...]:
         payload = self._payload(ticket, lambda block: (-block.slot.number,))
@@ -93,7 +93,7 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         replies: list[Reply] = []
         while True:
             try:
-                message = self._hear()
+                message = self._receive()
             except BlockingIOError:
                 return replies
             if message[0] == channel.BROKEN:
@@ -107,34 +107,34 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
     def _answered(self, told: tuple[Any, ...], replies: list[Reply]) -> None:
         seq, kind, fields, worker, number = told
         ticket = self._tickets.pop(seq)
-        self._flying[ticket.stage] -= 1
+        self._in_flight[ticket.stage] -= 1
         if kind == channel.DROPPED:
             assert ticket.owner is not None
             ticket.owner.let_go(ticket)
             self._fresh = True
             return
-        if kind == channel.PAST:
+        if kind == channel.PAST_END:
             reply = Reply(ticket)
             reply.outputs, reply.ended = [], True
         else:
             slot = None if number is None else self.arena.borrow(number)
             reply = reply_to(ticket, kind, fields, slot, worker)
             if slot is not None:
-                self._make_mine(reply, slot)
+                self._make_private(reply, slot)
         replies.append(reply)
 
-    def _make_mine(self, reply: Reply, slot: Slot) -> None:
+    def _make_private(self, reply: Reply, slot: Slot) -> None:
         """What workers read again stays where it is; what the user gets must be the user's alone."""
         ticket = reply.ticket
         if reply.outputs is not None:
             if self._same:
-                reply.slot = self.arena.own(slot, reply.bytes)
+                reply.slot = self.arena.copy_out(slot, reply.bytes)
         elif (self._same or ticket.strand is not None) and ticket.stage == self._last:
-            reply.slot = self.arena.own(slot, slot.size)
+            reply.slot = self.arena.copy_out(slot, slot.size)
 
     # --- the line -----------------------------------------------------------------------------------------------------
 
-    def _say(self, message: tuple[Any, ...]) -> None:
+    def _send_message(self, message: tuple[Any, ...]) -> None:
         sock = self._sock
         if sock is None:
             raise Closed("this loader is closed; make a new one")
@@ -150,7 +150,7 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
             except (BrokenPipeError, ConnectionResetError):
                 raise WorkerDied(channel.ENDED) from None
 
-    def _hear(self) -> Any:
+    def _receive(self) -> Any:
         assert self._sock is not None
         try:
             data, fds = wire.receive(self._sock)
@@ -159,9 +159,9 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         if not data:
             raise WorkerDied(channel.ENDED)
         message = marshal.loads(data)
-        if message[0] == channel.TOLD:
+        if message[0] == channel.REPLIES:
             for number, fd in zip(message[2], fds, strict=True):
-                self.arena.meet(number, fd)
+                self.arena.add(number, fd)
         return message
 
     # --- looking and ending -------------------------------------------------------------------------------------------
@@ -192,10 +192,10 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         self._outbox = self._without(self._outbox, owner)
         if self._sock is not None:
             with contextlib.suppress(WorkerDied):  # a pool that has ended has forgotten them anyway
-                self._say((channel.DROP, self._epoch))
+                self._send_message((channel.DROP, self._epoch))
 
     def _withdraw(self, ticket: Ticket) -> None:
-        self._flying[ticket.stage] -= 1
+        self._in_flight[ticket.stage] -= 1
 
     def _end(self) -> None:
         if self._sock is None:

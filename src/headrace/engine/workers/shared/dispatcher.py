@@ -50,7 +50,7 @@ class PoolWorkers(ProcessWorkers):
 
     def _reply(self, worker: WorkerProcess, ticket: Ticket, kind: int, result: tuple[object, ...], *rest: Any) -> Reply:
         assert isinstance(ticket.owner, RunningTicket)
-        ticket.owner.told = (kind, result, worker.number)
+        ticket.owner.answer = (kind, result, worker.number)
         return super()._reply(worker, ticket, kind, result, *rest)
 
 
@@ -74,7 +74,7 @@ class Dispatcher:
         self._slots: dict[int, SharedSlot] = {}
         self._running: dict[ResultKey, RunningTicket] = {}
         self._cache: dict[ResultKey, CachedResult] = {}
-        self._again: list[RunningTicket] = []
+        self._lost: list[RunningTicket] = []
         """Blocks of streams whose worker did not know where it was."""
         self._readings = StreamReadings(program.strands, settings.same)
         self.workers = PoolWorkers(replace(policy, workers=settings.workers, kind="process"))
@@ -180,21 +180,21 @@ class Dispatcher:
             self._tidy()
         for reply in self.workers.collect():
             self._answered(reply)
-        self._again = [job for job in self._again if not self._submit_again(job)]
+        self._lost = [job for job in self._lost if not self._submit_again(job)]
         moving = True
         while moving:
             self._turn += 1
             in_turn = [self.consumers[(self._turn + k) % len(self.consumers)] for k in range(len(self.consumers))]
-            moving = any([self._one_of(consumer) for consumer in in_turn])  # noqa: C419 - all of them
+            moving = any([self._serve_next(consumer) for consumer in in_turn])  # noqa: C419 - all of them
         idle = self.consumers and not self.workers.running() and not self._incomplete
         if idle and all(consumer.queue and not consumer.outbox for consumer in self.consumers):
             # Everybody waits for somebody else: their streams are not quite the same.
             last = min(self.consumers, key=lambda consumer: min((asked.epoch, asked.at) for asked in consumer.queue))
-            self._one_of(last, bounded=False)
+            self._serve_next(last, bounded=False)
         self.workers.spread_retired()
         self.workers.flush()
 
-    def _one_of(self, consumer: ConsumerState, bounded: bool = True) -> bool:
+    def _serve_next(self, consumer: ConsumerState, bounded: bool = True) -> bool:
         """The first thing that a consumer wants and can have now."""
         for asked in consumer.queue:
             if self._serve(consumer, asked, bounded):
@@ -208,7 +208,7 @@ class Dispatcher:
     def _serve(self, consumer: ConsumerState, asked: PoolRequest, bounded: bool) -> bool:
         key, reading = asked.key, asked.reading
         if reading is not None and asked.number > reading.last.get(asked.strand, OVER):
-            self._tell(consumer, asked, CachedResult((channel.PAST, (), -1, None)))
+            self._tell(consumer, asked, CachedResult((channel.PAST_END, (), -1, None)))
             return True
         if key is not None:
             if key in self._cache:
@@ -225,7 +225,7 @@ class Dispatcher:
             return False
         others = (memory.read.get(asked.number, consumer) is not consumer for memory in asked.slots)
         if not self.settings.same and any(others):
-            self._tell(consumer, asked, _twice())
+            self._tell(consumer, asked, _asked_twice())
             return True
         job = RunningTicket(asked, [(consumer, asked)])
         if not self._submit(job):
@@ -243,7 +243,7 @@ class Dispatcher:
     def _submit_again(self, job: RunningTicket) -> bool:
         """Blocks that were lost are asked for in their order, each when it is known where it starts."""
         reading, strand = job.asked.reading, job.asked.strand
-        if reading.flying[strand] or not self._submit(job):
+        if reading.in_flight[strand] or not self._submit(job):
             return False
         reading.lost[strand] -= 1
         return True
@@ -262,7 +262,7 @@ class Dispatcher:
         if not self.workers.submit(ticket):
             return False
         if asked.reading is not None:
-            asked.reading.flying[asked.strand] += 1
+            asked.reading.in_flight[asked.strand] += 1
         return True
 
     def _is_needed(self, key: ResultKey) -> bool:
@@ -296,7 +296,7 @@ class Dispatcher:
         for memory in asked.slots:
             self._release(memory)
         if asked.reading is not None and not asked.reading.heard(asked.strand, asked.number, reply):
-            self._again.append(job)
+            self._lost.append(job)
             if reply.slot is not None:
                 self.arena.give_back(reply.slot)
             return
@@ -317,10 +317,10 @@ class Dispatcher:
 
     def _result(self, reply: Reply, job: RunningTicket) -> CachedResult:
         if reply.slot is None:
-            return CachedResult((*job.told, None), ended=reply.error is not None)
+            return CachedResult((*job.answer, None), ended=reply.error is not None)
         number = reply.slot.number
         memory = self._slots[number] = SharedSlot(reply.slot, job.asked.key)
-        return CachedResult((*job.told, number), memory, reply.ended)
+        return CachedResult((*job.answer, number), memory, reply.ended)
 
     def _tell(self, consumer: ConsumerState, asked: PoolRequest, result: CachedResult) -> None:
         if result.memory is not None:
@@ -359,7 +359,7 @@ class Dispatcher:
         }  # fmt: skip
 
 
-def _twice() -> CachedResult:
+def _asked_twice() -> CachedResult:
     error = BadOption(
         "two consumers of a shared pool have asked for the same samples of a stream: give each its own share with "
         "world=World(rank, ranks), or all of them the same stream with SharedPool(same=True)"

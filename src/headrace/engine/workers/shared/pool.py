@@ -19,7 +19,7 @@ import subprocess
 import weakref
 from typing import Any
 
-from headrace.engine.workers.process.start import end, interpreter, signals_wait
+from headrace.engine.workers.process.start import end, interpreter, signals_held
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import PoolSettings
 from headrace.errors import BadOption, WorkerDied, check_whole
@@ -29,7 +29,7 @@ ENDING = 5.0
 _ADDRESS = re.compile(r"headrace-pool-[0-9a-f]+-(\d+)-workers-(\d+)-consumers(-same)?")
 
 
-class Joined:
+class PoolAddress:
     """A pool that somebody else has started."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
@@ -48,7 +48,7 @@ class Joined:
         return f"{type(self).__name__}({self.address!r})"
 
     def __reduce__(self) -> Any:
-        return Joined, (self.address,)
+        return PoolAddress, (self.address,)
 
     def stats(self) -> dict[str, Any]:
         """What the server counts: tickets run and shared, what is kept for slower consumers, pids of the workers."""
@@ -56,12 +56,12 @@ class Joined:
         return counted
 
 
-def joined(pool: object) -> Joined:
+def pool_address(pool: object) -> PoolAddress:
     """The pool that a loader was given, or that has this address."""
-    if isinstance(pool, Joined):
+    if isinstance(pool, PoolAddress):
         return pool
     if isinstance(pool, str | os.PathLike):
-        found = Joined(pool)
+        found = PoolAddress(pool)
         try:
             channel.connect(found.address).close()
         except WorkerDied as error:
@@ -70,7 +70,7 @@ def joined(pool: object) -> Joined:
     raise BadOption(f"pool= takes a SharedPool or its address, not {type(pool).__name__}")
 
 
-class SharedPool(Joined):
+class SharedPool(PoolAddress):
     """A pool that this process has started.
 
     `consumers` is how many are expected: what comes first is kept until they are there, for `wait` seconds at most.
@@ -112,7 +112,7 @@ class SharedPool(Joined):
 
 
 def _start(address: str, control: int, settings: PoolSettings) -> "subprocess.Popen[bytes]":
-    with channel.listen(address) as listener, signals_wait():
+    with channel.listen(address) as listener, signals_held():
         return interpreter("shared.server", (listener.fileno(), control), tuple(settings))
 
 

@@ -45,7 +45,7 @@ class StreamReading:
         self.began: dict[int, Beginning] = {}
         self.next: dict[int, int] = {}
         """By strand: the next block that nobody has asked for."""
-        self.flying: Counter[int] = Counter()
+        self.in_flight: Counter[int] = Counter()
         """By strand: blocks that are being read."""
         self.lost: Counter[int] = Counter()
         """By strand: blocks that have to be asked for again."""
@@ -55,7 +55,7 @@ class StreamReading:
 
     @property
     def alive(self) -> bool:
-        return bool(self.readers) or self.flying.total() + self.lost.total() > 0
+        return bool(self.readers) or self.in_flight.total() + self.lost.total() > 0
 
     def begin(self, strand: int, beginning: Beginning) -> None:
         self.began[strand] = beginning
@@ -68,12 +68,12 @@ class StreamReading:
             # Only a strand that is opened at its start, without a state, may have a number that is not above zero.
             alias = self.serial * APART + number if number else -2 * self.serial
         # With blocks before this one under way, where it starts is not known yet, but its worker will be there.
-        state = None if self.flying[strand] else self._state[strand]
+        state = None if self.in_flight[strand] else self._state[strand]
         return alias, strand + self.serial, (strand, state)
 
     def heard(self, strand: int, number: int, reply: Reply) -> bool:
         """Take note of a block; False if the worker did not have the strand."""
-        self.flying[strand] -= 1
+        self.in_flight[strand] -= 1
         if reply.state == LOST and strand not in self.last:
             self.lost[strand] += 1
             return False
@@ -92,8 +92,8 @@ class StreamReadings:
         self._count = 0
         self._epochs: dict[int, list[StreamReading]] = {}
         self._serials: Counter[int] = Counter()
-        self._mine: dict[ConsumerState, tuple[int, StreamReading]] = {}
-        self._met: dict[ConsumerState, set[int]] = {}
+        self._current: dict[ConsumerState, tuple[int, StreamReading]] = {}
+        self._known: dict[ConsumerState, set[int]] = {}
         """Epochs that a consumer has been in a reading of."""
 
     def of(self, consumer: ConsumerState, epoch: int, strand: int, start: Beginning, there: There) -> StreamReading:
@@ -103,8 +103,8 @@ class StreamReadings:
         if reading is None or (begins and strand in reading.readers[consumer]):
             self.leave(consumer)
             reading = self._join(consumer, epoch, strand, start, there) or self._new(consumer, epoch, start)
-            self._mine[consumer] = (epoch, reading)
-            self._met.setdefault(consumer, set()).add(epoch)
+            self._current[consumer] = (epoch, reading)
+            self._known.setdefault(consumer, set()).add(epoch)
             reading.readers[consumer] = set()
         if strand not in reading.began:
             reading.begin(strand, start)
@@ -114,7 +114,7 @@ class StreamReadings:
     def _join(
         self, consumer: ConsumerState, epoch: int, strand: int, start: Beginning, there: There
     ) -> StreamReading | None:
-        if epoch in self._met.get(consumer, ()) or (start != FRESH and self._strands > 1):
+        if epoch in self._known.get(consumer, ()) or (start != FRESH and self._strands > 1):
             return None  # it has had these samples, and may have written to them; or other strands may begin elsewhere
         for reading in self._epochs.get(epoch, ()):
             if not reading.open or reading.began.get(strand, start) != start:
@@ -129,7 +129,7 @@ class StreamReadings:
         if epoch not in self._serials or others or start != FRESH:
             serial = self._serials[epoch]
             self._serials[epoch] += 1
-        private = epoch in self._met.get(consumer, ()) or (self._same and bool(others))
+        private = epoch in self._known.get(consumer, ()) or (self._same and bool(others))
         if private:
             consumer.apart.add(epoch)
         self._count += 1
@@ -142,12 +142,12 @@ class StreamReadings:
 
     def now(self, consumer: ConsumerState, epoch: int) -> StreamReading | None:
         """The reading of an epoch that a consumer is in."""
-        its, reading = self._mine.get(consumer, (-1, None))
+        its, reading = self._current.get(consumer, (-1, None))
         return reading if its == epoch else None
 
     def leave(self, consumer: ConsumerState) -> None:
         """A consumer needs no more blocks of the epoch at hand."""
-        _, reading = self._mine.pop(consumer, (-1, None))
+        _, reading = self._current.pop(consumer, (-1, None))
         if reading is not None:
             del reading.readers[consumer]
             # Whoever takes its place must not have the samples that it had: they may have been written to.
@@ -155,4 +155,4 @@ class StreamReadings:
 
     def forget(self, consumer: ConsumerState) -> None:
         self.leave(consumer)
-        self._met.pop(consumer, None)
+        self._known.pop(consumer, None)

@@ -59,7 +59,7 @@ class PoolServer:
         self.dispatcher: Dispatcher | None = None
         self.poll = select.epoll()
         self.poll.register(listener, select.EPOLLIN)
-        self.lines: dict[int, Connection] = {}
+        self.connections: dict[int, Connection] = {}
         """By socket, and by pidfd."""
 
     def serve(self, ends: list[int]) -> None:
@@ -72,15 +72,15 @@ class PoolServer:
                     return
                 if fd == self.listener.fileno():
                     self._accept()
-                elif fd in self.lines:
-                    self._event(self.lines[fd], fd, event)
+                elif fd in self.connections:
+                    self._event(self.connections[fd], fd, event)
             if self.dispatcher is not None:
                 self._work(self.dispatcher)
 
     def close(self) -> None:
         if self.dispatcher is not None:
             self.dispatcher.close()
-        for connection in set(self.lines.values()):
+        for connection in set(self.connections.values()):
             connection.close()
 
     def _work(self, dispatcher: Dispatcher) -> None:
@@ -89,9 +89,9 @@ class PoolServer:
         except Exception as error:
             self._break(dispatcher, error)
             return
-        for connection in set(self.lines.values()):
+        for connection in set(self.connections.values()):
             if connection.consumer is not None:
-                self._tell(connection, connection.consumer, dispatcher.workers.gone)
+                self._send_replies(connection, connection.consumer, dispatcher.workers.gone)
         dispatcher.workers.gone.clear()
 
     # --- who comes and goes -------------------------------------------------------------------------------------------
@@ -110,13 +110,13 @@ class PoolServer:
         sock.setblocking(False)
         new = Connection(sock, pid, pidfd)
         for fd in (sock.fileno(), pidfd):
-            self.lines[fd] = new
+            self.connections[fd] = new
             self.poll.register(fd, select.EPOLLIN)
 
     def _leave(self, gone: Connection) -> None:
         for fd in (gone.sock.fileno(), gone.pidfd):
             self.poll.unregister(fd)
-            del self.lines[fd]
+            del self.connections[fd]
         gone.close()
         if gone.consumer is not None and self.dispatcher is not None:
             self.dispatcher.leave(gone.consumer)
@@ -128,7 +128,7 @@ class PoolServer:
             self._leave(from_)
             return
         if event & select.EPOLLOUT:
-            self._push(from_)
+            self._flush(from_)
         while True:
             try:
                 data, fds = wire.receive(from_.sock)
@@ -145,7 +145,7 @@ class PoolServer:
                 self._leave(from_)
                 return
             try:
-                self._heard(from_, marshal.loads(data))
+                self._handle(from_, marshal.loads(data))
             except Exception as error:
                 self._refuse(from_, error)
                 return
@@ -154,15 +154,15 @@ class PoolServer:
         """What it says makes no sense: that is the end of its connection, and nobody else's concern."""
         log.warning("a message of process %d to the shared pool made no sense (%r): it is cut off", from_.pid, error)
         told = ValueError(f"the shared pool could not make sense of a message of this process: {error!r}")
-        self._say(from_, _broken(told))
+        self._send(from_, _broken(told))
         self._leave(from_)
 
-    def _heard(self, from_: Connection, message: tuple[Any, ...]) -> None:
+    def _handle(self, from_: Connection, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind in (channel.HELLO, channel.PROGRAM):
-            self._hello(from_, message)
+            self._admit(from_, message)
         elif kind not in (channel.ASK, channel.FREE, channel.DROP):
-            self._say(from_, (channel.ANSWER, self._answer(kind, *message[1:])))
+            self._send(from_, (channel.ANSWER, self._answer(kind, *message[1:])))
         elif self.dispatcher is None or from_.consumer is None:
             pass  # the workers broke meanwhile: it has not read that yet
         elif kind == channel.ASK:
@@ -173,12 +173,12 @@ class PoolServer:
         else:
             self.dispatcher.drop(from_.consumer, message[1])
 
-    def _hello(self, from_: Connection, message: tuple[Any, ...]) -> None:
+    def _admit(self, from_: Connection, message: tuple[Any, ...]) -> None:
         kind, key, *shipped = message
         if self.dispatcher is None or not self.dispatcher.consumers:
             # The key says nothing of data and functions: what consumers that are gone have left is only for the same.
             if kind == channel.HELLO:
-                self._say(from_, (channel.NEED,))
+                self._send(from_, (channel.NEED,))
                 return
             if self.dispatcher is not None and self.dispatcher.program_bytes != shipped[0]:
                 self._end(self.dispatcher)
@@ -189,10 +189,10 @@ class PoolServer:
                     "this pool runs another pipe, or the same one with another seed, batch size or options"
                 )
         except Exception as error:
-            self._say(from_, _broken(error))
+            self._send(from_, _broken(error))
             return
         from_.consumer = dispatcher.join(from_.pid)
-        self._say(from_, (channel.OPENED,))
+        self._send(from_, (channel.OPENED,))
 
     def _open(self, key: str, shipped: bytes) -> Dispatcher:
         program, policy = unship(shipped)
@@ -217,10 +217,10 @@ class PoolServer:
 
     # --- what is said -------------------------------------------------------------------------------------------------
 
-    def _tell(self, to: Connection, consumer: ConsumerState, gone: list[int]) -> None:
+    def _send_replies(self, to: Connection, consumer: ConsumerState, gone: list[int]) -> None:
         if mine := [number for number in gone if number in consumer.known]:
             consumer.known.difference_update(mine)
-            self._say(to, (channel.GONE, mine))
+            self._send(to, (channel.GONE, mine))
         while consumer.outbox:
             some, consumer.outbox = consumer.outbox[: wire.MOST_FDS], consumer.outbox[wire.MOST_FDS :]
             new: dict[int, int] = {}
@@ -231,13 +231,13 @@ class PoolServer:
                     if number not in consumer.known:
                         consumer.known.add(number)
                         new[number] = os.dup(memory.slot.fd)
-            self._say(to, (channel.TOLD, [body for body, _ in some], list(new)), list(new.values()))
+            self._send(to, (channel.REPLIES, [body for body, _ in some], list(new)), list(new.values()))
 
-    def _say(self, to: Connection, message: tuple[Any, ...], fds: list[int] | None = None) -> None:
+    def _send(self, to: Connection, message: tuple[Any, ...], fds: list[int] | None = None) -> None:
         to.backlog.append((marshal.dumps(message), fds or []))
-        self._push(to)
+        self._flush(to)
 
-    def _push(self, to: Connection) -> None:
+    def _flush(self, to: Connection) -> None:
         """Send as much as the consumer takes now; the rest when it reads again."""
         while to.backlog:
             message, fds = to.backlog[0]
@@ -256,10 +256,10 @@ class PoolServer:
     def _break(self, dispatcher: Dispatcher, error: Exception) -> None:
         """The workers are of no use any more: everybody is told why."""
         self._end(dispatcher)
-        for connection in set(self.lines.values()):
+        for connection in set(self.connections.values()):
             if connection.consumer is not None:
                 connection.consumer = None
-                self._say(connection, _broken(error))
+                self._send(connection, _broken(error))
 
     def _end(self, dispatcher: Dispatcher) -> None:
         self.poll.unregister(dispatcher.fileno())
@@ -277,9 +277,9 @@ def main(starter: int, listener: int, control: int, settings: tuple[Any, ...]) -
     # Every slot that somebody holds is a descriptor here, whoever it is.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    ears = socket.socket(fileno=listener)
-    ears.listen(128)  # from now on those who connect see this process at the other end (`channel.peer`)
-    server = PoolServer(ears, PoolSettings(*settings))
+    sock = socket.socket(fileno=listener)
+    sock.listen(128)  # from now on those who connect see this process at the other end (`channel.peer`)
+    server = PoolServer(sock, PoolSettings(*settings))
     try:
         server.serve([starter, control])
     finally:

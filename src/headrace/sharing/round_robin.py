@@ -1,4 +1,4 @@
-"""Dealing: positions that ranks take in turn, and how what is left is dealt anew when one of them has no more.
+"""RoundRobin: positions that ranks take in turn, and how what is left is dealt anew when one of them has no more.
 
 Behind a filter one rank may run out of samples long before the others: the filter may even reject all that it was
 dealt. Nobody who reads by position has to be left out then: all ranks know from their votes how far each has come, so
@@ -23,7 +23,7 @@ from headrace.plan.turns import RankProgress, Rest, Turns, fold
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
+class RoundRobin:
     """One deal: what was left when it began."""
 
     rest: Rest
@@ -39,7 +39,7 @@ class Dealing:
     """A rank that has no batch left may have samples, too few for one."""
 
     @classmethod
-    def of(cls, at: RunPlace, length: int, group: int, drops: bool) -> "Dealing":
+    def of(cls, at: RunPlace, length: int, group: int, drops: bool) -> "RoundRobin":
         """The deal that a place of a job belongs to."""
         groups, turns = _parts(at)
         return cls(turns.rest, turns.block, length, len(turns.progress), group, groups.number, drops)
@@ -60,7 +60,7 @@ class Dealing:
         ((ticket, part),) = turns.progress
         return ticket, part + groups.offset + at.gone
 
-    def again(self, progress: Sequence[RankProgress], steps: int, moved: bool) -> "Dealing | None":
+    def again(self, progress: Sequence[RankProgress], steps: int, moved: bool) -> "RoundRobin | None":
         """What is left, dealt anew after so many steps from here; None if that would change nothing."""
         rest = fold(self.rest, self.block, progress, self.length)
         left = _size(rest, self.length)
@@ -70,7 +70,7 @@ class Dealing:
 
 
 @dataclass(frozen=True, slots=True)
-class Abreast:
+class Lockstep:
     """Ranks take whole batches in turn, and are abreast unless all samples of a batch have failed on one of them."""
 
     def place(self, progress: Sequence[RankProgress], steps: int, skipped: int) -> EpochPlace:

@@ -12,25 +12,25 @@ from headrace.memory.arena import MappedSlot, Slot
 
 KEPT = 16
 """Slots that an actor keeps mapped: more than are lent to it at a time."""
-Offer = tuple[Any, ...]
+SlotAddress = tuple[Any, ...]
 
 
-def offer(slot: Slot) -> Offer:
+def slot_address(slot: Slot) -> SlotAddress:
     """What an actor has to know of a slot."""
     file = os.fstat(slot.fd)
     return slot.number, f"/proc/{os.getpid()}/fd/{slot.fd}", file.st_dev, file.st_ino
 
 
-class Nearby:
+class MappedSlots:
     """Slots of the consumer, mapped here."""
 
     def __init__(self) -> None:
         self._mapped: dict[int, MappedSlot] = {}
         """By number, the one used last at the end."""
 
-    def find(self, offered: Offer) -> MappedSlot | None:
-        """The slot that was offered, unless it is out of reach."""
-        number, path, *file = offered
+    def find(self, address: SlotAddress) -> MappedSlot | None:
+        """The slot that was address, unless it is out of reach."""
+        number, path, *file = address
         found = self._mapped.pop(number, None) or _opened(path, file)
         if found is not None:
             self._mapped[number] = found

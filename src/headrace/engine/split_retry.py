@@ -1,4 +1,4 @@
-"""Singly: a block of single samples of which one failed, run again sample by sample.
+"""SplitRetry: a block of single samples of which one failed, run again sample by sample.
 
 An error is about one sample. Its good neighbours in the block are delivered, in order: those before it, then the error,
 then those behind it. Only then is it known which one it was, so each is a ticket of its own, one at a time.
@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 log = logging.getLogger("headrace")
 
 
-class Singly:
+class SplitRetry:
     """Of one stage, what is left of a block that failed; it takes the place of the block's ticket."""
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class Singly:
         self.waiting: Ticket | None = None
         """A ticket that nobody has taken yet."""
 
-    def divides(self, feed: Feed, reply: Reply) -> bool:
+    def begins(self, feed: Feed, reply: Reply) -> bool:
         """Whether this error is one of a block, which is run again in parts now."""
         if reply.ticket is self.running or isinstance(reply.error, HeadraceError):
             return False
-        parts = feed.singly(reply.ticket)
+        parts = feed.split(reply.ticket)
         if not parts:
             return False
         self._left.extend(parts)
@@ -39,7 +39,7 @@ class Singly:
         self._next()
         return True
 
-    def goes_on(self, reply: Reply) -> bool:
+    def continues(self, reply: Reply) -> bool:
         """Whether more comes behind this part of a block: that is the next ticket now."""
         if reply.ticket is not self.running:
             return False
