@@ -251,7 +251,7 @@ CURES = [
         "slices of lists in lists in structs",
         f"{RANDOM}[arrow]",
         "tables/convert/from_arrow.py",
-        "return ArrowColumn(unsliced(pa, array), field",
+        "return ArrowColumn(unsliced(array), field",
         "return ArrowColumn(array, field",
     ),
     Cure(

@@ -194,7 +194,7 @@ def test_text_longer_than_a_slot_has_room_for_is_kept_by_each_process(tmp_path: 
 def test_what_is_taken_from_a_slot_does_not_look_into_it(name: str) -> None:
     array = ARRAYS[name] if name in ARRAYS else HOLES[name.removesuffix(" with holes")]
     column = from_arrow(array)
-    if not isinstance(column, ArrowColumn) or ipc.stays_behind(pa, column.array.type):
+    if not isinstance(column, ArrowColumn) or ipc.stays_behind(column.array.type):
         return
     want = column.array.take(pa.array([2, 0, 1])).to_pylist()
     memory = bytearray(ipc.bytes_of({"x": column}))

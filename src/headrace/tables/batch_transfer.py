@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headrace.op import place
 from headrace.tables.convert.from_arrow import is_text, width_of
-from headrace.tables.packages import package
+from headrace.tables.packages import pa, torch
 
 LEAST = 2048
 """Bytes of a column of text: pickle is as fast for less."""
@@ -73,8 +73,6 @@ def arrive(form: str, names: tuple[str, ...], blocks: Blocks, rest: dict[str, An
 
 def _cut(form: str, block: NDArray[Any]) -> Any:
     if form == "torch" and in_torch(block.dtype):
-        import torch
-
         return torch.from_numpy(block).unbind(0)
     return block
 
@@ -139,14 +137,13 @@ def is_sound(array: Any) -> bool:
     """Whether offsets and letters are what they should be: those of text, UTF-8."""
     try:
         array.validate(full=True)
-    except package("pyarrow").ArrowInvalid:
+    except pa.ArrowInvalid:
         return False
     return True
 
 
 def _arrived(kind: str, length: int, buffers: list[Any], listed: bool) -> NDArray[Any] | list[Any]:
     """Pickle calls this by name: the strings."""
-    pa = package("pyarrow")
     array = pa.Array.from_buffers(pa.type_for_alias(kind), length, buffers)
     found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return found.tolist() if listed else found

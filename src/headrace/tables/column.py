@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.op import place
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 
 Ints = NDArray[np.int64]
 UNCHANGING = frozenset(
@@ -126,7 +126,6 @@ def own(values: NDArray[Any]) -> NDArray[Any]:
 def field_of(column: Column) -> Any:
     """The Arrow field that the column came from, or None."""
     if isinstance(column.field, str):
-        pa = package("pyarrow")
         return pa.field("", pa.type_for_alias(column.field)) if column.field else None
     return _unpacked(column.field) if isinstance(column.field, bytes) else column.field
 
@@ -135,10 +134,9 @@ def packed_field(column: Column) -> bytes | str | None:
     """The field in a form that needs no pyarrow to travel: a worker that is never asked for it need not import it."""
     if column.field is None or isinstance(column.field, bytes | str):
         return column.field
-    return package("pyarrow").schema([column.field]).serialize().to_pybytes()  # type: ignore[no-any-return]
+    return pa.schema([column.field]).serialize().to_pybytes()  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=4096)
 def _unpacked(data: bytes) -> Any:
-    pa = package("pyarrow")
     return pa.ipc.read_schema(pa.py_buffer(data)).field(0)

@@ -6,11 +6,10 @@ of Arrow's types are copied by `take`; which are not is said by `stays_behind`.
 
 import struct
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 from headrace.tables.column import ArrowColumn
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 
 LENGTH = struct.Struct("<q")
 ALIGN = 64
@@ -19,7 +18,6 @@ ALIGN = 64
 
 def write_stream(sink: Any, columns: Mapping[str, ArrowColumn]) -> None:
     """The columns as one Arrow stream into a file of pyarrow's."""
-    pa = package("pyarrow")
     batch = pa.record_batch([c.array for c in columns.values()], names=list(columns))
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -27,7 +25,6 @@ def write_stream(sink: Any, columns: Mapping[str, ArrowColumn]) -> None:
 
 def read_stream(memory: memoryview) -> dict[str, Any]:
     """The arrays of a stream; they look into this memory."""
-    pa = package("pyarrow")
     with pa.ipc.open_stream(pa.py_buffer(memory)) as reader:
         batch = reader.read_next_batch()
     return dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -35,7 +32,7 @@ def read_stream(memory: memoryview) -> dict[str, Any]:
 
 def bytes_of(columns: Mapping[str, ArrowColumn]) -> int:
     """Bytes that `store` needs for these columns."""
-    sink = package("pyarrow").MockOutputStream()
+    sink = pa.MockOutputStream()
     write_stream(sink, columns)
     return ALIGN + int(sink.size())
 
@@ -45,7 +42,6 @@ def store(memory: memoryview, columns: Mapping[str, ArrowColumn]) -> None:
     size = bytes_of(columns)
     LENGTH.pack_into(memory, 0, size if size <= len(memory) else 0)
     if size <= len(memory):
-        pa = package("pyarrow")
         with pa.FixedSizeBufferWriter(pa.py_buffer(memory[ALIGN:])) as sink:
             write_stream(sink, columns)
 
@@ -55,11 +51,10 @@ def stored(memory: memoryview) -> dict[str, Any] | None:
     (size,) = LENGTH.unpack_from(memory)
     if not size:
         return None
-    pa = package("pyarrow")
-    return {name: _own_dictionary(pa, array) for name, array in read_stream(memory[ALIGN:size]).items()}
+    return {name: _own_dictionary(array) for name, array in read_stream(memory[ALIGN:size]).items()}
 
 
-def _own_dictionary(pa: ModuleType, array: Any) -> Any:
+def _own_dictionary(array: Any) -> Any:
     """What is taken from categories shares their dictionary: it must not lie in lent memory."""
     if not pa.types.is_dictionary(array.type):
         return array
@@ -68,13 +63,13 @@ def _own_dictionary(pa: ModuleType, array: Any) -> Any:
     return pa.DictionaryArray.from_arrays(array.indices, copied, ordered=array.type.ordered)
 
 
-def stays_behind(pa: ModuleType, kind: Any, outermost: bool = True) -> bool:
+def stays_behind(kind: Any, outermost: bool = True) -> bool:
     """Whether what is taken from an array of this type still looks into it: list views, categories inside others."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return stays_behind(pa, kind.storage_type, outermost)
+        return stays_behind(kind.storage_type, outermost)
     if types.is_list_view(kind) or types.is_large_list_view(kind) or types.is_union(kind):
         return True
     if types.is_dictionary(kind):
-        return not outermost or stays_behind(pa, kind.value_type, False)
-    return any(stays_behind(pa, kind.field(i).type, False) for i in range(kind.num_fields))
+        return not outermost or stays_behind(kind.value_type, False)
+    return any(stays_behind(kind.field(i).type, False) for i in range(kind.num_fields))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headrace.errors import BadOption
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
 from headrace.tables.join_keys import Keys
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 from headrace.tables.table import Table, check_names
 
 BYTES = 64 << 20
@@ -106,7 +106,7 @@ class Lookup:
 def _nothing(column: Column, rows: int) -> Column:
     """As many missing values of the type of a column that has no rows."""
     if isinstance(column, ArrowColumn):
-        return replace(column, array=package("pyarrow").nulls(rows, column.array.type), may_miss=True)
+        return replace(column, array=pa.nulls(rows, column.array.type), may_miss=True)
     if column.values.dtype.hasobject:
         return replace(column, values=np.full((rows, *column.values.shape[1:]), None, object), mask=None)
     return replace(
@@ -122,7 +122,6 @@ def _with_holes(column: Column, absent: NDArray[np.bool_]) -> Column:
             return replace(column, values=values)
         mask = absent if column.mask is None else column.mask | absent.reshape(-1, *[1] * (column.mask.ndim - 1))
         return replace(column, mask=mask)
-    pa = package("pyarrow")
     rows = pa.array(np.arange(len(absent)), mask=absent)
     return replace(column, array=column.array.take(rows), may_miss=True)
 

@@ -7,7 +7,7 @@ import numpy as np
 from headrace.errors import BadOption
 from headrace.tables.column import ArrowColumn, Ints
 from headrace.tables.convert.to_arrow import to_arrow
-from headrace.tables.packages import package
+from headrace.tables.packages import ds, pa
 from headrace.tables.table import Table
 
 
@@ -19,7 +19,6 @@ def reason(error: Exception) -> str:
 
 def matching(table: Table, expression: object) -> Ints:
     """The rows for which the expression is true; where it cannot be told, because a value is missing, it is not."""
-    pa, dataset = package("pyarrow"), package("pyarrow.dataset")
     arrays, left_out = {}, []
     for name, column in table.columns.items():
         try:
@@ -27,7 +26,7 @@ def matching(table: Table, expression: object) -> Ints:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             left_out.append(name)  # Arrow has no such type: nothing can be said of it, but of the others
     try:
-        answer = dataset.dataset(pa.table(arrays)).to_table(columns={"keep": expression}, use_threads=False).column(0)
+        answer = ds.dataset(pa.table(arrays)).to_table(columns={"keep": expression}, use_threads=False).column(0)
         keep = answer.fill_null(False).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         shown = ", ".join(table.names[:20])

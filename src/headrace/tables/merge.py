@@ -15,7 +15,7 @@ from headrace.op import place
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn, field_of
 from headrace.tables.convert.from_arrow import from_arrow
 from headrace.tables.convert.to_arrow import to_arrow, type_of
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 from headrace.tables.table import Table
 
 
@@ -81,7 +81,7 @@ def _merged(length: int, name: str, parts: Sequence[tuple[Ints, Table]]) -> Colu
     first = columns[0]
     if any(isinstance(c, ArrowColumn) for c in columns):
         places = np.concatenate([p for p, _ in parts])
-        joined = package("pyarrow").chunked_array([to_arrow(c) for c in columns])
+        joined = pa.chunked_array([to_arrow(c) for c in columns])
         whole = from_arrow(joined, field_of(first)).take(np.argsort(places, kind="stable"))
         return replace(whole, dtype=first.dtype)
     plain = [c for c in columns if isinstance(c, NumpyColumn)]

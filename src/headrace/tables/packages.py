@@ -1,4 +1,9 @@
-"""Optional packages of this folder, imported when a frame of theirs is met or asked for."""
+"""Optional packages of this folder: imported when something of them is first used.
+
+from headrace.tables.packages import pa
+
+pa.array([1, 2])  # imports pyarrow; where it is not installed, the error names the extra that brings it
+"""
 
 import os
 import sys
@@ -9,6 +14,29 @@ from headrace.sources.extra import need
 
 EXTRAS = {"pyarrow": "arrow", "pandas": "frames", "polars": "frames", "torch": "torch", "jax": "jax"}
 
+
+class LazyPackage:
+    """Has what the package has."""
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["_name"] = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        name: str = self.__dict__["_name"]
+        found = getattr(need(EXTRAS[name.partition(".")[0]], name), attribute)
+        self.__dict__[attribute] = found  # from now on it costs no more than with an import
+        return found
+
+
+pa: Any = LazyPackage("pyarrow")
+pc: Any = LazyPackage("pyarrow.compute")
+ds: Any = LazyPackage("pyarrow.dataset")
+fs: Any = LazyPackage("pyarrow.fs")
+pq: Any = LazyPackage("pyarrow.parquet")
+pandas: Any = LazyPackage("pandas")
+polars: Any = LazyPackage("polars")
+torch: Any = LazyPackage("torch")
+jax: Any = LazyPackage("jax")
 
 THREADED = ("polars", "lance", "array_record")
 """Packages with threads of their own, which do not come along when a process is forked: the next call waits forever."""
@@ -33,8 +61,3 @@ def check_threads(name: str) -> None:
             else f"a forked worker cannot read through {name}: it was loaded before the fork and lost its threads in "
             "it; use start_method='server' or 'spawn', or kind='thread'"
         )
-
-
-def package(name: str) -> Any:
-    """The package, imported; a missing one is named with the extra that brings it."""
-    return need(EXTRAS[name.partition(".")[0]], name)

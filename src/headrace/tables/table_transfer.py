@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headrace.memory.segment import LINUX, Segment, SegmentWriter, reopen
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, packed_field
 from headrace.tables.ipc import ALIGN, read_stream, write_stream
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 from headrace.tables.records import RecordLayout
 from headrace.tables.table import Table
 
@@ -72,7 +72,7 @@ def _write_records(writer: SegmentWriter, table: Table, columns: dict[str, Numpy
 def _write_arrow(writer: SegmentWriter, columns: dict[str, ArrowColumn]) -> Any:
     if not columns:
         return None
-    sink = package("pyarrow").BufferOutputStream()
+    sink = pa.BufferOutputStream()
     write_stream(sink, columns)
     data = sink.getvalue()
     return writer.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype, c.may_miss) for n, c in columns.items()}

@@ -12,7 +12,6 @@ What a form cannot hold is refused with the column and its type. Nothing is cast
 
 import sys
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +23,7 @@ from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
 from headrace.tables.convert.from_arrow import deliver as as_numpy
 from headrace.tables.convert.from_arrow import from_arrow
 from headrace.tables.convert.to_arrow import to_arrow
-from headrace.tables.packages import check_threads, package
+from headrace.tables.packages import check_threads, jax, pa, pandas, pc, polars, torch
 from headrace.tables.table import Table
 
 SHOWN = 8
@@ -85,7 +84,6 @@ def _numpy(table: Table) -> dict[str, NDArray[Any]]:
 
 
 def _torch(table: Table) -> dict[str, Any]:
-    torch = package("torch")
     found: dict[str, Any] = {}
     for names, block in table.blocks:
         if in_torch(block.dtype):
@@ -135,7 +133,6 @@ _FILL = "fill them in before: map(lambda c: {{**c, {name!r}: c[{name!r}].filled(
 
 
 def _torch_objects(torch: Any, name: str, column: ArrowColumn) -> Any:
-    pa = package("pyarrow")
     types, kind = pa.types, column.array.type
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -162,7 +159,6 @@ def _mask_of(values: NDArray[Any]) -> NDArray[np.bool_] | None:
 
 
 def _jax(table: Table) -> dict[str, Any]:
-    jax = package("jax")
     found = {}
     for name, column in table.columns.items():
         values = as_numpy(column)
@@ -185,7 +181,6 @@ def _jax(table: Table) -> dict[str, Any]:
 
 def arrow_array(name: str, column: Column, form: str) -> Any:
     """The column as an Arrow array on its way to a form, or the refusal with its name."""
-    pa = package("pyarrow")
     try:
         return to_arrow(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -200,7 +195,6 @@ def check_arrow(columns: Mapping[str, Column], form: str) -> None:
 
 
 def _arrow(table: Table, form: str = "arrow") -> Any:
-    pa = package("pyarrow")
     arrays, fields = [], []
     for name, column in table.columns.items():
         array = arrow_array(name, column, form)
@@ -213,35 +207,34 @@ def _arrow(table: Table, form: str = "arrow") -> Any:
 
 def _polars(table: Table) -> Any:
     check_threads("polars")
-    polars, pa = package("polars"), package("pyarrow")
     made = _arrow(table, "polars")
     for field, column in zip(made.schema, made.columns, strict=True):
-        if not _in_polars(pa, field.type):
+        if not _in_polars(field.type):
             refuse(field.name, table.columns[field.name], "polars")
-        if "[s" in str(field.type) and not all(_in_milliseconds(pa, chunk) for chunk in column.chunks):
+        if "[s" in str(field.type) and not all(_in_milliseconds(chunk) for chunk in column.chunks):
             refuse(field.name, table.columns[field.name], "polars", "some of it is too far away for its milliseconds")
     return polars.from_arrow(made)
 
 
-def _in_milliseconds(pa: ModuleType, array: Any) -> bool:
+def _in_milliseconds(array: Any) -> bool:
     """Whether seconds can be counted in milliseconds, which is what polars does without looking."""
     types, kind = pa.types, array.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _in_milliseconds(pa, array.storage)
+        return _in_milliseconds(array.storage)
     if types.is_dictionary(kind):
-        return _in_milliseconds(pa, array.dictionary)
+        return _in_milliseconds(array.dictionary)
     if types.is_map(kind):
-        return _in_milliseconds(pa, array.keys) and _in_milliseconds(pa, array.items)
+        return _in_milliseconds(array.keys) and _in_milliseconds(array.items)
     if types.is_nested(kind):
         inside = array.flatten()
-        return all(_in_milliseconds(pa, part) for part in (inside if types.is_struct(kind) else [inside]))
+        return all(_in_milliseconds(part) for part in (inside if types.is_struct(kind) else [inside]))
     if not (types.is_timestamp(kind) or types.is_duration(kind)) or kind.unit != "s":
         return True
-    ends = package("pyarrow.compute").min_max(array.view(pa.int64())).as_py()
+    ends = pc.min_max(array.view(pa.int64())).as_py()
     return all(end is None or abs(end) < (1 << 63) // 1000 for end in ends.values())
 
 
-def _in_polars(pa: ModuleType, kind: Any, inside: bool = False) -> bool:
+def _in_polars(kind: Any, inside: bool = False) -> bool:
     """Whether polars has this type: it is asked before, because polars panics where it has not."""
     types = pa.types
     short = "decimal32" in str(kind) or "decimal64" in str(kind)  # which it widens, but not in there:
@@ -255,16 +248,15 @@ def _in_polars(pa: ModuleType, kind: Any, inside: bool = False) -> bool:
     inner = [kind.field(i).type for i in range(kind.num_fields)]
     if types.is_dictionary(kind):
         inner = [kind.value_type]
-    return all(_in_polars(pa, i, True) for i in inner)
+    return all(_in_polars(i, True) for i in inner)
 
 
 def _pandas(table: Table) -> Any:
-    pandas = package("pandas")
-    series = {name: _pandas_column(pandas, name, column) for name, column in table.columns.items()}
+    series = {name: _pandas_column(name, column) for name, column in table.columns.items()}
     return pandas.DataFrame(series, index=pandas.RangeIndex(table.length), copy=False)
 
 
-def _pandas_column(pandas: Any, name: str, column: Column) -> Any:
+def _pandas_column(name: str, column: Column) -> Any:
     if isinstance(column, NumpyColumn) and column.dtype is None and _in_pandas(column):
         # Told to pandas, or it would look for another dtype; bytes of a fixed length it has as objects only.
         objects = column.values.dtype == object or column.values.dtype.kind == "S"
@@ -279,7 +271,7 @@ def _pandas_column(pandas: Any, name: str, column: Column) -> Any:
         if hasattr(dtype, "__from_arrow__"):
             return dtype.__from_arrow__(array)
         return pandas.Series(as_numpy(column), dtype=dtype, copy=False)
-    return pandas.arrays.ArrowExtensionArray(package("pyarrow").chunked_array([array]))
+    return pandas.arrays.ArrowExtensionArray(pa.chunked_array([array]))
 
 
 def _in_pandas(column: NumpyColumn) -> bool:
@@ -291,7 +283,7 @@ def _in_pandas(column: NumpyColumn) -> bool:
     field = field_of(column)
     if field is None:
         return np.datetime_data(column.values.dtype) in (("s", 1), ("ms", 1), ("us", 1), ("ns", 1))
-    types, kind = package("pyarrow").types, field.type
+    types, kind = pa.types, field.type
     return types.is_duration(kind) or (types.is_timestamp(kind) and kind.tz is None)
 
 
@@ -309,7 +301,7 @@ def form_of(batch: object) -> str | None:
     """The form that an object is in, or None if it is none of them; nothing is imported to find out."""
     top = type(batch).__module__.partition(".")[0]
     if top == "pyarrow":
-        return "arrow" if isinstance(batch, sys.modules["pyarrow"].Table) else None
+        return "arrow" if isinstance(batch, pa.Table) else None
     if top in ("pandas", "polars"):
         return top if isinstance(batch, sys.modules[top].DataFrame) else None
     if not isinstance(batch, dict):

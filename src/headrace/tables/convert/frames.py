@@ -13,7 +13,6 @@ What an object is is told by the module of its type: no package is imported to f
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from headrace.errors import BadOption
 from headrace.tables.column import Column, NumpyColumn
 from headrace.tables.convert.from_arrow import from_arrow
 from headrace.tables.convert.objects import arrow_field
-from headrace.tables.packages import package
+from headrace.tables.packages import pa, pandas, polars
 from headrace.tables.table import Table
 
 
@@ -36,9 +35,9 @@ def table_of(data: Any) -> Table | None:
     if "numpy" in sys.modules and isinstance(data, np.ndarray):
         return _from_records(data) if data.dtype.names is not None and data.ndim == 1 else None
     top = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
-    if "pandas" in top and isinstance(data, sys.modules["pandas"].DataFrame):
+    if "pandas" in top and isinstance(data, pandas.DataFrame):
         return _from_pandas(data)
-    if "polars" in top and isinstance(data, sys.modules["polars"].LazyFrame):
+    if "polars" in top and isinstance(data, polars.LazyFrame):
         raise BadOption("a polars LazyFrame has no rows yet: call collect() on it, or give Pipe.parquet() the files")
     if "pyarrow" in top and type(data).__name__ == "InMemoryDataset":
         return _from_arrow(data.to_table())
@@ -89,7 +88,6 @@ def _from_records(data: NDArray[Any]) -> Table:
 
 
 def _from_arrow(data: object) -> Table:
-    pa = package("pyarrow")
     _check_polars(data)
     whole = data if isinstance(data, pa.Table) else pa.table(data)
     _check_unique(whole.schema.names)
@@ -100,20 +98,19 @@ def _from_arrow(data: object) -> Table:
 
 def _check_polars(data: object) -> None:
     """polars gives objects away as addresses, which mean nothing to anybody else."""
-    polars: Any = sys.modules.get("polars")
-    if polars is None or not isinstance(data, polars.DataFrame):
+    if "polars" not in sys.modules or not isinstance(data, polars.DataFrame):
         return
     for name, dtype in data.schema.items():
-        if "Object" in str(dtype) and _holds_objects(polars, dtype):
+        if "Object" in str(dtype) and _holds_objects(dtype):
             raise BadOption(
                 f"column {name!r} is {dtype}, which only polars can read: give it as a list of Python objects "
                 f"({{{name!r}: np.array(frame[{name!r}].to_list(), object)}}), or cast or drop it"
             )
 
 
-def _holds_objects(polars: ModuleType, dtype: Any) -> bool:
+def _holds_objects(dtype: Any) -> bool:
     inner = [field.dtype for field in getattr(dtype, "fields", ())] or [getattr(dtype, "inner", None)]
-    return dtype == polars.Object or any(_holds_objects(polars, part) for part in inner if part is not None)
+    return dtype == polars.Object or any(_holds_objects(part) for part in inner if part is not None)
 
 
 def _from_pandas(frame: Any) -> Table:
@@ -136,13 +133,12 @@ def _from_objects(values: NDArray[Any]) -> Column:
     field = arrow_field(values)
     if field not in ("string", "binary"):
         return NumpyColumn(values, None, field)
-    return replace(from_arrow(package("pyarrow").array(values.tolist(), field)), dtype="object")
+    return replace(from_arrow(pa.array(values.tolist(), field)), dtype="object")
 
 
 def _from_series(name: str, series: Any) -> Column:
-    if isinstance(series.dtype, sys.modules["pandas"].SparseDtype):
+    if isinstance(series.dtype, pandas.SparseDtype):
         return NumpyColumn(series.sparse.to_dense().to_numpy(), None, None, _named(series.dtype))
-    pa = package("pyarrow")
     try:
         array = pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -156,7 +152,6 @@ def _from_series(name: str, series: Any) -> Column:
 
 def _named(dtype: object) -> Any:
     """The name of a pandas dtype, where that is enough: a worker that is never asked for it need not import pandas."""
-    pandas = sys.modules["pandas"]
     if isinstance(dtype, pandas.CategoricalDtype):
         return "category"  # the categories and their order are in the Arrow column
     try:

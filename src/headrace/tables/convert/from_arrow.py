@@ -17,7 +17,6 @@ Missing values are a mask over numbers (numpy.ma) and None among objects. The wa
 
 from collections.abc import Callable
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,57 +24,55 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn
-from headrace.tables.packages import package
+from headrace.tables.packages import pa, pc
 
 
 def from_arrow(array: Any, field: Any = None) -> Column:
     """A pyarrow array, or a chunked one, as a column; numbers are not copied unless they lie in several chunks."""
-    pa = package("pyarrow")
-    array = _one_piece(pa, array)
+    array = _one_piece(array)
     if pa.types.is_run_end_encoded(array.type):
-        array = package("pyarrow.compute").run_end_decode(array)
+        array = pc.run_end_decode(array)
         field = None if field is None else field.with_type(array.type)
     field = field if field is not None else pa.field("", array.type)
-    array = _without_null_entries(pa, _without_views(pa, array))
-    found = _plain(pa, array)
+    array = _without_null_entries(_without_views(array))
+    found = _plain(array)
     if found is None:
-        return ArrowColumn(unsliced(pa, array), field, None, _may_miss(pa, array))
+        return ArrowColumn(unsliced(array), field, None, _may_miss(array))
     return NumpyColumn(found[0], found[1], field)
 
 
-def unsliced(pa: ModuleType, array: Any) -> Any:
+def unsliced(array: Any) -> Any:
     """A copy where lists of one size lie in each other: of a slice of those, pyarrow takes and filters other rows."""
-    return pa.concat_arrays([array, array.slice(0, 0)]) if _is_twice_listed(pa, array.type) else array
+    return pa.concat_arrays([array, array.slice(0, 0)]) if _is_twice_listed(array.type) else array
 
 
 def unsliced_columns(table: Any) -> Any:
     """The same for the columns of a pyarrow table."""
-    pa = package("pyarrow")
     for number, field in enumerate(table.schema):
-        if _is_twice_listed(pa, field.type):
-            chunks = [unsliced(pa, chunk) for chunk in table.column(number).chunks]
+        if _is_twice_listed(field.type):
+            chunks = [unsliced(chunk) for chunk in table.column(number).chunks]
             table = table.set_column(number, field, pa.chunked_array(chunks, field.type))
     return table
 
 
-def _is_twice_listed(pa: ModuleType, kind: Any) -> bool:
+def _is_twice_listed(kind: Any) -> bool:
     if pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
         return True
-    return any(_is_twice_listed(pa, kind.field(i).type) for i in range(kind.num_fields))
+    return any(_is_twice_listed(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _may_miss(pa: ModuleType, array: Any) -> bool:
+def _may_miss(array: Any) -> bool:
     """Whether values are missing; of what does not count them (unions) it is taken for granted."""
     return bool(array.null_count) or pa.types.is_union(array.type) or pa.types.is_null(array.type)
 
 
-def _one_piece(pa: ModuleType, array: Any) -> Any:
+def _one_piece(array: Any) -> Any:
     if not isinstance(array, pa.ChunkedArray):
         return array
     if array.num_chunks == 1:
         return array.chunk(0)
     if pa.types.is_dictionary(array.type):
-        array = _one_dictionary(pa, array)
+        array = _one_dictionary(array)
     try:
         whole = array.combine_chunks()
     except pa.ArrowNotImplementedError:
@@ -85,13 +82,13 @@ def _one_piece(pa: ModuleType, array: Any) -> Any:
     except pa.ArrowInvalid:
         whole = array
     if isinstance(whole, pa.ChunkedArray):  # more text than 32-bit offsets can count
-        whole = array.cast(_large(pa, array.type)).combine_chunks()
+        whole = array.cast(_large(array.type)).combine_chunks()
     return whole
 
 
-def _one_dictionary(pa: ModuleType, array: Any) -> Any:
+def _one_dictionary(array: Any) -> Any:
     """The chunks with one dictionary for all; where pyarrow cannot unite them, encoded anew."""
-    array = pa.chunked_array([_without_null_entries(pa, chunk) for chunk in array.chunks], array.type)
+    array = pa.chunked_array([_without_null_entries(chunk) for chunk in array.chunks], array.type)
     try:
         return array.unify_dictionaries()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -101,7 +98,7 @@ def _one_dictionary(pa: ModuleType, array: Any) -> Any:
         ) from None
 
 
-def _without_null_entries(pa: ModuleType, array: Any) -> Any:
+def _without_null_entries(array: Any) -> Any:
     """A dictionary may hold null as a value: rows that mean it are simply missing."""
     if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
         return array
@@ -114,31 +111,31 @@ def _without_null_entries(pa: ModuleType, array: Any) -> Any:
     return pa.DictionaryArray.from_arrays(indices, kept, ordered=array.type.ordered)
 
 
-def _without_views(pa: ModuleType, array: Any) -> Any:
+def _without_views(array: Any) -> Any:
     """pyarrow cannot take from views of text: inside, the same values lie one after another."""
-    kind = _viewless(pa, array.type)
+    kind = _viewless(array.type)
     return array if kind == array.type else array.cast(kind)
 
 
-def _viewless(pa: ModuleType, kind: Any) -> Any:
+def _viewless(kind: Any) -> Any:
     types = pa.types
     if types.is_string_view(kind):
         return pa.large_string()
     if types.is_binary_view(kind):
         return pa.large_binary()
     if types.is_map(kind):
-        key, item = (f.with_type(_viewless(pa, f.type)) for f in (kind.key_field, kind.item_field))
+        key, item = (f.with_type(_viewless(f.type)) for f in (kind.key_field, kind.item_field))
         return pa.map_(key, item, keys_sorted=kind.keys_sorted)
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_viewless(pa, field.type)) for field in kind])
+        return pa.struct([field.with_type(_viewless(field.type)) for field in kind])
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        field = kind.value_field.with_type(_viewless(pa, kind.value_type))
+        field = kind.value_field.with_type(_viewless(kind.value_type))
         made = pa.large_list(field) if types.is_large_list(kind) else pa.list_(field, getattr(kind, "list_size", -1))
         return kind if field.type == kind.value_type else made
     return kind
 
 
-def _large(pa: ModuleType, kind: Any) -> Any:
+def _large(kind: Any) -> Any:
     if pa.types.is_string(kind):
         return pa.large_string()
     if pa.types.is_binary(kind):
@@ -149,14 +146,14 @@ def _large(pa: ModuleType, kind: Any) -> Any:
 # --- to numpy ---------------------------------------------------------------------------------------------------------
 
 
-def _plain(pa: ModuleType, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+def _plain(array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
     """The values and the mask, or None if this type has no numpy dtype."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _plain_extension(pa, array)
+        return _plain_extension(array)
     if pa.types.is_fixed_size_list(kind):
-        return _plain_list(pa, array, kind.list_size)
-    dtype = numpy_dtype(pa, kind)
+        return _plain_list(array, kind.list_size)
+    dtype = numpy_dtype(kind)
     if dtype is None:
         return None
     mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
@@ -172,7 +169,7 @@ def _plain(pa: ModuleType, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] 
     return raw.view(dtype), mask
 
 
-def numpy_dtype(pa: ModuleType, kind: Any) -> "np.dtype[Any] | None":
+def numpy_dtype(kind: Any) -> "np.dtype[Any] | None":
     """The dtype of a plain column of this Arrow type."""
     types = pa.types
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
@@ -189,23 +186,23 @@ def numpy_dtype(pa: ModuleType, kind: Any) -> "np.dtype[Any] | None":
     return None
 
 
-def _plain_list(pa: ModuleType, array: Any, size: int) -> tuple[NDArray[Any], None] | None:
+def _plain_list(array: Any, size: int) -> tuple[NDArray[Any], None] | None:
     if array.null_count:
         return None
     # Cut by hand: what flatten() makes of a slice with lists inside is then nobody's question.
-    inner = _plain(pa, array.values.slice(array.offset * size, len(array) * size))
+    inner = _plain(array.values.slice(array.offset * size, len(array) * size))
     if inner is None or inner[1] is not None:
         return None
     return inner[0].reshape(len(array), size, *inner[0].shape[1:]), None
 
 
-def _plain_extension(pa: ModuleType, array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+def _plain_extension(array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
     name = array.type.extension_name
     if name == "arrow.bool8":
-        values, mask = _plain(pa, array.storage)  # type: ignore[misc]
+        values, mask = _plain(array.storage)  # type: ignore[misc]
         return values.astype(np.bool_), mask
     if name == "arrow.fixed_shape_tensor":
-        found = _plain_list(pa, array.storage, array.type.storage_type.list_size)
+        found = _plain_list(array.storage, array.type.storage_type.list_size)
         return None if found is None else (_shaped(array.type, found[0]), None)
     return None
 
@@ -218,7 +215,6 @@ def _shaped(kind: Any, flat: NDArray[Any]) -> NDArray[Any]:
 
 def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
     """The values of an array that has no plain form, as numpy objects (of a dictionary: as its values become)."""
-    pa = package("pyarrow")
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _decoded(array, may_miss)
@@ -246,7 +242,6 @@ def width_of(text: Any) -> int:
 
 @cache
 def _text_types() -> dict[int, int]:
-    pa = package("pyarrow")
     return {pa.string().id: 4, pa.binary().id: 4, pa.large_string().id: 8, pa.large_binary().id: 8}
 
 

@@ -14,14 +14,13 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import MissingExtra
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 
 TYPES: dict[type, str] = {
     str: "string",
@@ -50,8 +49,7 @@ def arrow_field(values: NDArray[Any]) -> Any:
     if kind not in NESTED:
         return UNTYPED
     try:
-        pa = package("pyarrow")
-        return pa.field("", exactly(pa, values.tolist()).type)
+        return pa.field("", exactly(values.tolist()).type)
     except (MissingExtra, ValueError, TypeError, NotImplementedError, OverflowError):  # (of ints in lists or dicts)
         return UNTYPED
 
@@ -72,7 +70,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def exactly(pa: ModuleType, values: Sequence[Any]) -> Any:
+def exactly(values: Sequence[Any]) -> Any:
     """An Arrow array that gives back exactly these objects; ValueError if there is none."""
     array = pa.array(values)
     for row, (given, got) in enumerate(zip(values, array.to_pylist(), strict=True)):

@@ -4,7 +4,6 @@ Nothing is converted on the way. What Arrow has no type for (`datetime64[10us]`,
 kind, which the caller makes into a refusal with the name of the column.
 """
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
 from headrace.tables.convert.objects import UNTYPED, exactly
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 
 UNITS = {"M": ("D", "s", "ms", "us", "ns"), "m": ("s", "ms", "us", "ns")}
 """Units of time that Arrow has, for instants and for spans."""
@@ -24,12 +23,11 @@ def to_arrow(column: Column) -> Any:
         field = field_of(column)
         kind = column.array.type if field is None else field.type
         return column.array if column.array.type == kind else column.array.cast(kind)
-    pa = package("pyarrow")
     if column.values.dtype.hasobject:
-        return _objects(pa, column)
+        return _objects(column)
     field = field_of(column)
-    kind = _inferred(pa, column.values, column.mask is not None) if field is None else field.type
-    return _array(pa, kind, column.values, column.mask if field is not None else _with_nat(column))
+    kind = _inferred(column.values, column.mask is not None) if field is None else field.type
+    return _array(kind, column.values, column.mask if field is not None else _with_nat(column))
 
 
 def type_of(column: Column) -> Any:
@@ -39,9 +37,8 @@ def type_of(column: Column) -> Any:
         return field.type
     if isinstance(column, ArrowColumn):
         return column.array.type
-    pa = package("pyarrow")
     try:
-        return None if column.values.dtype.hasobject else _inferred(pa, column.values, column.mask is not None)
+        return None if column.values.dtype.hasobject else _inferred(column.values, column.mask is not None)
     except pa.ArrowNotImplementedError:
         return None
 
@@ -57,24 +54,24 @@ def _with_nat(column: NumpyColumn) -> NDArray[np.bool_] | None:
     return nat if mask is None else mask | nat
 
 
-def _array(pa: ModuleType, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
+def _array(kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
     """An array of this type; a mask of more than one dimension is for the elements."""
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.bool8":
             return pa.ExtensionArray.from_storage(kind, pa.array(values.view(np.int8), mask=mask))
-        return pa.ExtensionArray.from_storage(kind, _array(pa, kind.storage_type, _stored(kind, values), mask))
+        return pa.ExtensionArray.from_storage(kind, _array(kind.storage_type, _stored(kind, values), mask))
     if pa.types.is_fixed_size_list(kind):
-        return _lists(pa, kind, values, mask)
+        return _lists(kind, values, mask)
     if values.dtype.kind in "SU":  # as Python has them: pyarrow ends each at the first NUL
         return pa.array(values.tolist(), kind, mask=mask)
     if pa.types.is_boolean(kind):
         return pa.array(values, kind, mask=mask)
     if values.dtype.itemsize * 8 != kind.bit_width:
-        values = _narrowed(pa, values.astype(np.int64), mask)
-    return pa.Array.from_buffers(kind, len(values), [_valid(pa, mask), pa.py_buffer(np.ascontiguousarray(values))])
+        values = _narrowed(values.astype(np.int64), mask)
+    return pa.Array.from_buffers(kind, len(values), [_valid(mask), pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _narrowed(pa: ModuleType, wide: NDArray[np.int64], mask: NDArray[np.bool_] | None) -> NDArray[np.int32]:
+def _narrowed(wide: NDArray[np.int64], mask: NDArray[np.bool_] | None) -> NDArray[np.int32]:
     """Days and short times of day, which Arrow keeps in 32 bits."""
     values = wide.astype(np.int32)
     if np.any((values != wide) & (True if mask is None else ~mask)):
@@ -82,11 +79,11 @@ def _narrowed(pa: ModuleType, wide: NDArray[np.int64], mask: NDArray[np.bool_] |
     return values
 
 
-def _lists(pa: ModuleType, kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
+def _lists(kind: Any, values: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
     rows, inner = len(values), (len(values) * values.shape[1], *values.shape[2:])
     elements = None if mask is None or mask.ndim == 1 else mask.reshape(inner)
-    child = _array(pa, kind.value_type, values.reshape(inner), elements)
-    valid = _valid(pa, mask if elements is None else None)
+    child = _array(kind.value_type, values.reshape(inner), elements)
+    valid = _valid(mask if elements is None else None)
     # Not from_arrays(type=): it divides by the size of the lists, and one of 0 ends the process.
     return pa.Array.from_buffers(kind, rows, [valid], children=[child])
 
@@ -98,13 +95,13 @@ def _stored(kind: Any, values: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(laid).reshape(len(values), kind.storage_type.list_size)
 
 
-def _valid(pa: ModuleType, mask: NDArray[np.bool_] | None) -> Any:
+def _valid(mask: NDArray[np.bool_] | None) -> Any:
     return None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little"))
 
 
-def _inferred(pa: ModuleType, values: NDArray[Any], masked: bool) -> Any:
+def _inferred(values: NDArray[Any], masked: bool) -> Any:
     """The Arrow type of a numpy array."""
-    kind = _scalar(pa, values.dtype)
+    kind = _scalar(values.dtype)
     if values.ndim == 1:
         return kind
     if values.ndim == 2 or masked or 0 in values.shape[1:]:  # a tensor cannot have missing elements
@@ -114,7 +111,7 @@ def _inferred(pa: ModuleType, values: NDArray[Any], masked: bool) -> Any:
     return pa.fixed_shape_tensor(kind, values.shape[1:])
 
 
-def _scalar(pa: ModuleType, dtype: "np.dtype[Any]") -> Any:
+def _scalar(dtype: "np.dtype[Any]") -> Any:
     if dtype.kind in "mM":
         unit, count = np.datetime_data(dtype)
         if unit not in UNITS[dtype.kind] or count != 1:
@@ -131,7 +128,7 @@ def _scalar(pa: ModuleType, dtype: "np.dtype[Any]") -> Any:
     return pa.from_numpy_dtype(dtype)
 
 
-def _objects(pa: ModuleType, column: NumpyColumn) -> Any:
+def _objects(column: NumpyColumn) -> Any:
     values = column.values.tolist() if column.mask is None else np.ma.MaskedArray(column.values, column.mask).tolist()
     if column.field == UNTYPED:
         kinds = sorted({type(v).__name__ for v in values})[:5]
@@ -142,6 +139,6 @@ def _objects(pa: ModuleType, column: NumpyColumn) -> Any:
     if field is not None:
         return pa.array(values, field.type)
     try:
-        return exactly(pa, values)
+        return exactly(values)
     except (ValueError, TypeError, OverflowError) as error:
         raise pa.ArrowTypeError(f"no Arrow type keeps these Python objects as they are: {error}") from None

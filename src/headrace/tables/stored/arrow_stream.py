@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.errors import BadPipe
 from headrace.sources.stored.form import FileState
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 
 MAGIC = b"ARROW1"
 """What an Arrow file begins with; a stream does not."""
@@ -22,7 +22,6 @@ class ArrowStream:
     """A stream in a local file, asked like pyarrow's `RecordBatchFileReader`. Nothing is open between two batches."""
 
     def __init__(self, path: str, size: int) -> None:
-        pa = package("pyarrow")
         self.path = path
         self._starts: list[int] = []
         """The first byte of each record batch."""
@@ -51,7 +50,6 @@ class ArrowStream:
             raise BadPipe(f"{self.path} has lost batches since the pipe was made: make it again")
         if self._batches is not None:
             return self._batches[number]
-        pa = package("pyarrow")
         with pa.memory_map(self.path) as file:
             file.seek(self._starts[number])
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(file), self.schema)

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.tables.convert.from_arrow import unsliced_columns
-from headrace.tables.packages import package
+from headrace.tables.packages import ds, pa
 from headrace.tables.source import FromTable, Tabular
 from headrace.tables.stored.files import counted, scanned
 from headrace.tables.stored.footers import look_into, look_through
@@ -43,7 +43,6 @@ class Fragments(Stored):
 
 def from_dataset(dataset: Any) -> Tabular:
     """A pyarrow Dataset."""
-    pa = package("pyarrow")
     schema = dataset.schema.remove_metadata()
     pieces: list[Any] = []
     rows: list[int] = []
@@ -83,7 +82,7 @@ def from_dataset(dataset: Any) -> Tabular:
 
 def _known(fragment: Any, name: str) -> bool:
     """Whether the folder of a fragment says what is in this column."""
-    return name in package("pyarrow.dataset").get_partition_keys(fragment.partition_expression)
+    return name in ds.get_partition_keys(fragment.partition_expression)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

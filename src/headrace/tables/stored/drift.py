@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.errors import BadOption
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 from headrace.tables.stored.data_files import DataFile, Value, folder_columns
 from headrace.tables.stored.footers import Look
 from headrace.tables.table import check_names
@@ -34,7 +34,6 @@ def agree(files: Sequence[DataFile], looks: Sequence[Look], columns: Sequence[st
     """What these files have in common under the policy, as far as `columns` (all, if None) are asked for."""
     if drift not in POLICIES:
         raise BadOption(f"drift= is one of {', '.join(map(repr, POLICIES))}, not {drift!r}")
-    pa = package("pyarrow")
     folders, types = folder_columns(files)
     fields: dict[str, Any] = {}
     wrong: dict[str, str] = {}

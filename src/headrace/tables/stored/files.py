@@ -15,7 +15,7 @@ from headrace.observe.meter import files
 from headrace.sources.open import is_remote, local
 from headrace.sources.stored.form import FileState
 from headrace.tables.column import Ints
-from headrace.tables.packages import package
+from headrace.tables.packages import ds, fs, pa
 from headrace.tables.stored.data_files import DataFile, Value
 from headrace.tables.stored.drift import agree
 from headrace.tables.stored.footers import open_arrow, open_parquet
@@ -67,7 +67,7 @@ class TableFiles(Stored):
         constants = self.constants[self.files[unit]]
         if batch is not None and constants.keys().isdisjoint(columns):
             return batch
-        pa, schema = package("pyarrow"), self.schema()
+        schema = self.schema()
         fields = [schema.field(name) for name in columns]
         arrays = [
             pa.repeat(pa.scalar(constants[f.name], f.type), rows) if f.name in constants else batch.column(f.name)
@@ -91,7 +91,7 @@ class ArrowFiles(TableFiles):
             batch = file.get_batch(number)
             files.read(batch.nbytes)  # (of a mapped file, what will be looked at)
         completed = self.completed(batch, unit, self.schema().names, batch.num_rows)
-        return package("pyarrow").Table.from_batches([completed])
+        return pa.Table.from_batches([completed])
 
 
 class ParquetFiles(TableFiles):
@@ -119,21 +119,20 @@ class ParquetFiles(TableFiles):
                 yield self.completed(batch, unit, columns, batch.num_rows)
 
     def _fragment(self, unit: int) -> Any:
-        dataset = package("pyarrow.dataset")
         path, number = self.place(unit)
         files, inside = filesystem_of(path)
         known = None
         for name, value in self.constants[self.files[unit]].items():
-            column = dataset.field(name)
+            column = ds.field(name)
             same = column.is_null() if value is None else column == value
             known = same if known is None else known & same
-        return dataset.ParquetFileFormat().make_fragment(inside, files, partition_expression=known, row_groups=[number])
+        return ds.ParquetFileFormat().make_fragment(inside, files, partition_expression=known, row_groups=[number])
 
 
 def _next(batches: Iterator[Any], path: str, group: int, columns: list[str]) -> Any:
     try:
         return next(batches, None)
-    except package("pyarrow").ArrowInvalid as error:
+    except pa.ArrowInvalid as error:
         # Also files that pyarrow writes and does not read: https://github.com/apache/arrow/issues/35692
         raise BadPipe(
             f"row group {group} of {path} cannot be read ({error}): write the file anew, or choose other columns than "
@@ -187,7 +186,6 @@ def read_footer(
 
 def filesystem_of(path: str) -> tuple[Any, str]:
     """The pyarrow file system of a path or URL."""
-    fs = package("pyarrow.fs")
     if not is_remote(path):
         return fs.LocalFileSystem(), os.path.abspath(local(path))
     from headrace.sources.open import filesystem

@@ -10,7 +10,7 @@ from headrace.observe.meter import files, planned
 from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
 from headrace.sources.stored.form import FileState
-from headrace.tables.packages import package
+from headrace.tables.packages import pa, pq
 from headrace.tables.stored.arrow_stream import MAGIC, arrow_stream
 
 READERS = 16
@@ -47,7 +47,7 @@ def _told(format: str, look: Callable[[str], Look], path: str) -> Look:
         found = look(path)
         planned.note()
         return found
-    except package("pyarrow").ArrowInvalid as error:
+    except pa.ArrowInvalid as error:
         raise BadOption(
             f"{path} is not a file of the format {format} ({error}); choose the right ones, for example with a pattern "
             f"such as 'folder/*.{format}'"
@@ -79,7 +79,6 @@ def look_into(metadata: Any, schema: Any) -> Look:
 
 def _chunks(kind: Any) -> int:
     """In how many columns of a Parquet file a column of this type is kept: as many as it has leaves."""
-    pa = package("pyarrow")
     if isinstance(kind, pa.BaseExtensionType):
         return _chunks(kind.storage_type)
     if pa.types.is_dictionary(kind):
@@ -106,7 +105,7 @@ def look_through(schema: Any, batches: Iterable[Any]) -> Look:
 
 def _hollow(column: Any) -> bool:
     """Something is missing inside a value, or in a way that the column does not count."""
-    types = package("pyarrow").types
+    types = pa.types
     if types.is_run_end_encoded(column.type):
         return bool(column.values.null_count)
     return bool(types.is_fixed_size_list(column.type)) and bool(column.flatten().null_count)
@@ -114,16 +113,14 @@ def _hollow(column: Any) -> bool:
 
 def open_parquet(path: str) -> Any:
     """The file, opened by pyarrow."""
-    parquet = package("pyarrow.parquet")
     if not is_remote(path):
-        counted = package("pyarrow").PythonFile(CountedFile(local(path)), mode="r")
-        return parquet.ParquetFile(counted, pre_buffer=False)
-    return parquet.ParquetFile(open_path(path), pre_buffer=True)
+        counted = pa.PythonFile(CountedFile(local(path)), mode="r")
+        return pq.ParquetFile(counted, pre_buffer=False)
+    return pq.ParquetFile(open_path(path), pre_buffer=True)
 
 
 def open_arrow(path: str) -> Any:
     """An Arrow file, or a file that holds an Arrow stream."""
-    pa = package("pyarrow")
     if is_remote(path):
         return pa.ipc.open_file(open_path(path))
     files.opened()

@@ -19,7 +19,7 @@ from headrace.observe.meter import planned
 from headrace.sources import lock
 from headrace.sources.open import is_remote, local, open_path
 from headrace.sources.whole import whole
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 from headrace.tables.stored.footers import Look, State, look_at
 
 VERSION = 1
@@ -139,7 +139,6 @@ def _load(target: str, format: str) -> dict[str, Look]:
 
 def _unpacked(data: bytes, format: str, target: str) -> dict[str, Look]:
     digest, _, text = data.partition(b"\n")
-    pa = package("pyarrow")
     try:
         if digest != _digest(text):
             raise ValueError("its check sum differs")

@@ -16,7 +16,7 @@ from headrace.memory.cache import UnitCache
 from headrace.tables.batch_transfer import is_sound
 from headrace.tables.column import ArrowColumn, Ints
 from headrace.tables.convert.from_arrow import width_of
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 from headrace.tables.stored.text_gather import TextGather
 
 UNKNOWN = -1
@@ -93,10 +93,10 @@ class _TextPlaces:
         if parts is None:
             return None
         valid = self._validity(units, rows) if self._may_miss else None
-        return package("pyarrow").Array.from_buffers(self._kind, len(rows), [valid, *parts])
+        return pa.Array.from_buffers(self._kind, len(rows), [valid, *parts])
 
     def _validity(self, units: Ints, rows: Ints) -> Any:
         at = self._valid[units]
         known = at != UNKNOWN
         bits = self._bytes[np.where(known, at + (rows >> 3), 0)] >> (rows & 7).astype(np.uint8)
-        return package("pyarrow").py_buffer(np.packbits((bits & 1).astype(np.bool_) | ~known, bitorder="little"))
+        return pa.py_buffer(np.packbits((bits & 1).astype(np.bool_) | ~known, bitorder="little"))

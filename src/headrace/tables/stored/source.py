@@ -22,7 +22,7 @@ from headrace.op import Here, Indexed
 from headrace.plan.units import Units, arranged
 from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching, reason
-from headrace.tables.packages import package
+from headrace.tables.packages import pa
 from headrace.tables.source import Pick, Tabular, hashed
 from headrace.tables.stored.unit_table import UnitTable
 from headrace.tables.table import Table, check_names, renamed
@@ -51,7 +51,6 @@ class Stored:
     """Bytes that the footers of all files take in memory while they are open."""
 
     def schema(self) -> Any:
-        pa = package("pyarrow")
         return pa.ipc.read_schema(pa.py_buffer(self.packed))
 
     def bytes_of(self, names: set[str]) -> int:
@@ -63,7 +62,7 @@ class Stored:
         """How many rows of each unit an expression keeps."""
         try:
             return np.array([self.count_in(unit, expression) for unit in range(len(self.rows))], np.int64)
-        except package("pyarrow").ArrowInvalid as error:
+        except pa.ArrowInvalid as error:
             raise BadOption(f"filter({expression}) does not fit these columns: {reason(error)}") from None
 
     def count_in(self, unit: int, expression: object) -> int:
@@ -183,7 +182,6 @@ class FromUnits(Tabular):
 
     def table(self) -> UnitTable:
         if self.opened.table is None:
-            pa = package("pyarrow")
             schema = self.stored.schema()
             chosen = pa.schema([schema.field(inner).with_name(outer) for inner, outer in self.names])
             masked = frozenset(outer for inner, outer in self.names if inner in self.stored.masked)

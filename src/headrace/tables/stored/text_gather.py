@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.tables.column import Ints
-from headrace.tables.packages import package
+from headrace.tables.packages import pa, pc
 
 LONGEST = 2**31 - 1
 """Bytes that offsets of 32 bits can count."""
@@ -61,7 +61,6 @@ class TextGather:
         return views
 
     def _plain(self, views: NDArray[Any]) -> tuple[Any, Any]:
-        pa = package("pyarrow")
         if not self._buffers:
             memory = self._memory
             self._buffers = [pa.py_buffer(memory[at : at + LONGEST]) for at in range(0, len(memory), STEP)]
@@ -70,7 +69,7 @@ class TextGather:
         return offsets, letters
 
     def _sliced(self, starts: Ints, sizes: NDArray[Any]) -> tuple[Any, Any]:
-        pa, memory = package("pyarrow"), self._memory
+        memory = self._memory
         ends = np.zeros(len(sizes) + 1, self._offset)
         np.cumsum(sizes, out=ends[1:])
         # Slices of a view are not copied before they are joined.
@@ -97,14 +96,12 @@ def plain(lying: Any, width: int) -> Any:
 @cache
 def _cast(width: int) -> tuple[Any, Any]:
     """Looked up once, as every batch needs it."""
-    pa, compute = package("pyarrow"), package("pyarrow.compute")
-    return compute.get_function("cast"), compute.CastOptions.safe(pa.binary() if width == 4 else pa.large_binary())
+    return pc.get_function("cast"), pc.CastOptions.safe(pa.binary() if width == 4 else pa.large_binary())
 
 
 @cache
 def sees_views() -> bool:
     """Whether this pyarrow makes plain text of views: versions before 18 or so have the type and little more."""
-    pa = package("pyarrow")
     try:
         view = views_of(np.array([1]), np.array([13]))
         lying = pa.Array.from_buffers(pa.binary_view(), 1, [None, *map(pa.py_buffer, (view, b"-one that is far-"))])

@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
 from headrace.tables.convert.from_arrow import from_arrow, is_text
 from headrace.tables.gather import GatherPlan, fetched, scratch
 from headrace.tables.ipc import ALIGN, bytes_of, stays_behind, store, stored
-from headrace.tables.packages import package
+from headrace.tables.packages import pa, pc
 from headrace.tables.records import RecordLayout
 from headrace.tables.stored.cache import Cache
 from headrace.tables.stored.resident import KeptUnits
@@ -77,8 +76,7 @@ class UnitTable:
         self._template = np.zeros(2, self.layout.dtype)
         self._fields = self.layout.columns(self._template)
         self._plans: dict[tuple[str, ...], GatherPlan] = {}
-        pa = package("pyarrow")
-        self._own = [name for name, column in self._arrow.items() if stays_behind(pa, column.array.type)]
+        self._own = [name for name, column in self._arrow.items() if stays_behind(column.array.type)]
         self._shared = [name for name in self._arrow if name not in self._own]
         self.text_sizes = self._measured(text_bytes) if text_sizes is None else text_sizes
         """Bytes that a row takes in the columns without a fixed size: in slots, and in each process."""
@@ -176,7 +174,7 @@ class UnitTable:
         units, offsets, back = self._grouped(positions, owners)
         rows = scratch(len(positions), self.layout.dtype.itemsize)
         texts: dict[str, list[Any]] = {name: [None] * len(units) for name in names}
-        chosen = package("pyarrow").array(offsets) if texts else None
+        chosen = pa.array(offsets) if texts else None
         absent = self.slots.touch(unit for unit, _, _ in units)
         # Those that are there come first. Where fewer fit than are open, what is read then takes the place of one that
         # was used; in the order of the batch it would take that of the next, and so on: all would be read anew.
@@ -318,7 +316,6 @@ class UnitTable:
 
 def _empty(field: Any, masked: bool) -> Column:
     """A column without rows: plain if every row of this field will be, with a mask if some may be missing."""
-    pa = package("pyarrow")
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType):
         empty = pa.ExtensionArray.from_storage(kind, pa.array([], kind.storage_type))
@@ -349,15 +346,13 @@ def _taken(array: Any, rows: Any) -> Any:
 @cache
 def _take() -> tuple[Any, Any]:
     """Looked up once: a batch takes from every row group that it meets."""
-    compute = package("pyarrow.compute")
-    return compute.get_function("array_take"), compute.TakeOptions(boundscheck=False)
+    return pc.get_function("array_take"), pc.TakeOptions(boundscheck=False)
 
 
 def _joined(parts: list[Any], field: Any) -> Any:
     """Pieces of one column as one array: lists of one size stay lists, though nothing may be missing in them."""
-    pa = package("pyarrow")
     kind = parts[0].type
-    if not _is_view(pa, kind) and not pa.types.is_dictionary(kind):
+    if not _is_view(kind) and not pa.types.is_dictionary(kind):
         try:
             return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -366,5 +361,5 @@ def _joined(parts: list[Any], field: Any) -> Any:
     return whole.array if isinstance(whole, ArrowColumn) else pa.concat_arrays(parts)
 
 
-def _is_view(pa: ModuleType, kind: Any) -> bool:
+def _is_view(kind: Any) -> bool:
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
