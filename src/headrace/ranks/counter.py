@@ -109,7 +109,8 @@ def gather(store: RankStore, key: str, ranks: int, timeout: float, what: str) ->
 
 def find_store(world: World, given: RankStore | None = None, timeout: float = TIMEOUT) -> tuple[RankStore, bool]:
     """A store that all ranks share, and whether it lives in this process and was made here."""
-    if (store := given or default_store()) is not None:
+    store = default_store() if given is None else given
+    if store is not None:
         return store, False
     if world.ranks == 1:
         return LocalStore(), False

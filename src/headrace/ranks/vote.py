@@ -28,6 +28,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.errors import Closed, RanksDisagree, WorkerStuck
+from headrace.ranks.agree import HALF
 
 GRACE = 2.0
 EPOCHS = 2**63
@@ -35,7 +36,6 @@ EPOCHS = 2**63
 SERVING: set[int] = set()
 """The threads of this process that cast votes."""
 UNKNOWN = -1
-HALF = 2**32
 
 Rows = list[list[int]]
 Judge = Callable[[Rows], bool]
@@ -65,10 +65,6 @@ class PendingVote:
 
     def fail(self, error: BaseException) -> None:
         self._given.put(error)
-
-    @property
-    def there(self) -> bool:
-        return not self._given.empty()
 
     def wait(self) -> tuple[Rows, list[bytes]]:
         _check_owner(self._owner)
@@ -154,7 +150,7 @@ class VoteThread:
     def first(self, number: int) -> int:
         """What rank 0 gives. All ranks ask between two epochs; one that is still inside an epoch is told of others."""
         self._next = self._upcoming()
-        rows, _ = self._next.cast([number // HALF, number % HALF], b"", _never, _never).wait()
+        rows, _ = self._next.cast([*divmod(number, HALF)], b"", _never, _never).wait()
         return rows[0][0] * HALF + rows[0][1]
 
     def _upcoming(self) -> EpochVotes:

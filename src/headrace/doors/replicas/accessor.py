@@ -4,12 +4,13 @@ A thin front: the loader's workers, window and shared memory do the work. So wha
 held and may change its shape and type from item to item, and an error arrives as the exception that was raised.
 """
 
-from headrace.doors.replicas.feed import EpochLoader, LoadingJob, Prefetching, SharingStrategy, one_by_one
+from headrace.doors.replicas.feed import EpochLoader, LoadPlan, Prefetching, SharingStrategy, one_by_one
 from headrace.doors.replicas.loader import DataLoader, DataLoaderMode
 from headrace.doors.replicas.tensors import AsTorchHasIt
 from headrace.doors.replicas.tree import spread
 from headrace.errors import BadOption, NoLength
 from headrace.pipe.graph import Pipe
+from headrace.plan.share import Share
 
 
 class AsynchronousDataAccessor(EpochLoader):
@@ -26,15 +27,15 @@ class AsynchronousDataAccessor(EpochLoader):
         rebatched_size: int | None = None,
     ) -> None:
         ahead = Prefetching(buffer_size, miss_sleep_time_in_ms, load_indefinitely, early_preload, sharing_strategy)
-        super().__init__(_job(dataset, rebatched_size), ahead.policy(1), ahead)
+        super().__init__(_plan(dataset, rebatched_size), ahead.policy(1), ahead)
 
     def __len__(self) -> int:
-        if self._job.steps is None:
+        if self._steps is None:
             raise NoLength("the length of this accessor is not known: what it reads has no len(), or is rebatched")
-        return self._job.steps
+        return self._steps
 
 
-def _job(dataset: object, rebatched_size: int | None) -> LoadingJob:
+def _plan(dataset: object, rebatched_size: int | None) -> LoadPlan:
     if isinstance(dataset, AsynchronousDataAccessor) or (
         isinstance(dataset, DataLoader) and dataset.mode is not DataLoaderMode.Sync
     ):
@@ -44,10 +45,10 @@ def _job(dataset: object, rebatched_size: int | None) -> LoadingJob:
     if isinstance(dataset, DataLoader):
         if rebatched_size is not None:
             raise BadOption("rebatched_size: a DataLoader's batches have the size of a step already; leave it out")
-        return dataset._job
+        return dataset._plan
     pipe = Pipe.of(dataset)
     if rebatched_size is not None:
-        return LoadingJob(pipe.flatmap(spread).batch(rebatched_size).collate(), AsTorchHasIt())
+        return LoadPlan(pipe.flatmap(spread).batch(rebatched_size).collate(), AsTorchHasIt())
     if pipe.indexed(0, 0) is not None:
-        return LoadingJob(one_by_one(pipe), steps=pipe.length(), certain=True)
-    return LoadingJob(pipe, steps=pipe.length())
+        return LoadPlan(one_by_one(pipe), share=Share(len(pipe), 1))
+    return LoadPlan(pipe)

@@ -86,69 +86,68 @@ class Prefetching:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LoadingJob:
-    """What is loaded, whoever loads it."""
+class LoadPlan:
+    """What is loaded: a pipe of whole batches, and what is known about them."""
 
     pipe: Pipe[Any]
     finish: Callable[[Any], Any] | None = None
-    """The last touch on a batch, in the user's process."""
-    steps: int | None = None
-    """Batches of an epoch, if that can be known."""
-    certain: bool = False
-    """Whether it is exactly so many: a stream may not deliver what its len() says."""
-    inputs: int | None = None
-    """What one of these batches is made of: samples, or pieces that were loaded by themselves."""
+    """Applied to each batch in the user's process."""
     share: Share | None = None
-    """Of a data set with random access: the arithmetic of its batches."""
+    """The arithmetic of the batches, where the data set has random access."""
+    inputs: int | None = None
+    """How many inputs make a batch: samples, or pieces that workers loaded one by one."""
     left_out: LeftOut | None = None
     stream: bool = False
-    """The data set is iterable, and read in one place."""
+    """The data set is iterable, and read by one worker."""
     options: Mapping[str, Any] = field(default_factory=lambda: {"world": World()})
-    """Of the Loader: the world, how an epoch ends, the seed."""
+    """Options of the Loader: the world, how an epoch ends, the seed."""
     synthetic: bool = False
+
+    @property
+    def steps(self) -> int | None:
+        """Batches of an epoch, if that is known; a stream may deliver fewer than its len() says."""
+        return self.pipe.length() if self.share is None else self.share.steps
 
 
 class EpochLoader:
-    """What the replica-aware loader and the accessor have in common; `loader` is the Loader that runs inside.
+    """What the replica-aware loader and the accessor have in common.
 
     `ahead` is None where loading waits for the training loop.
     """
 
-    def __init__(self, job: LoadingJob, policy: dict[str, Any], ahead: Prefetching | None = None) -> None:
-        self.loader = Loader(job.pipe, **job.options, **policy)
+    def __init__(self, plan: LoadPlan, policy: dict[str, Any], ahead: Prefetching | None = None) -> None:
+        self.loader = Loader(plan.pipe, **plan.options, **policy)
         """The loader that runs: for `headrace.observe.profile` and whatever else takes a Loader."""
+        self._plan = plan
+        self._steps = plan.steps
+        self._finish = plan.finish or (lambda batch: batch)
+        self._onwards = ahead is not None and ahead.load_indefinitely
+        """The next epoch begins as soon as the last batch of this one is handed out."""
         self._taken = 0
-        """Batches handed out in the epoch at hand."""
-        self._job = job
-        self._steps = job.steps if job.certain else None
-        self._finish = job.finish or (lambda batch: batch)
-        self._ahead = ahead
-        self._begun: Epoch[Any] | None = None
+        """Batches of the present epoch that were handed out."""
+        self._begun: tuple[Epoch[Any], list[Any]] | None = None
+        """An epoch that runs and that nobody iterates yet, with the batches that were taken from it."""
+        self._before_first: dict[str, Any] | None = None
+        """The state before the batch that the constructor has loaded, until that batch is handed out."""
         self._closed = False
-        self._first: list[Any] = []
-        """The batch that the constructor loaded, until an iterator takes it."""
-        self._before: dict[str, Any] | None = None
-        """The place before that batch, until it is handed out."""
         # (A snapshot that is written by itself must not count a batch that nobody has been given.)
         if ahead is not None and policy.get("autosave") is None:
             self._load_first()
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, self._begun = self._begun, None
-        first, self._first = self._first, []
-        done = 0
-        if epoch is None:
-            done = (self.loader.resumed or 0) // self._job.inputs if self._job.inputs else 0
-            epoch, self._before = self._open(), None
-        return self._batches(epoch, first, done)
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            return self._batches(*begun, done=0)
+        resumed, self._before_first = self.loader.resumed or 0, None
+        return self._batches(self._open(), [], resumed // self._plan.inputs if self._plan.inputs else 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch stands, as plain data, the same on every process; loads with any mode and `num_workers`."""
-        return self.loader.state_dict() if self._before is None else self._before
+        return self.loader.state_dict() if self._before_first is None else self._before_first
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on where the snapshot was taken."""
-        self._forget()
+        self._begun = self._before_first = None
         self.loader.load_state_dict(state)
 
     def stats(self) -> Stats:
@@ -162,27 +161,23 @@ class EpochLoader:
     def terminate(self) -> None:
         """Stop the workers; iterating again is an error. Calling it twice is not."""
         self._closed = True
-        self._forget()
+        self._begun = self._before_first = None
         self.loader.close()
 
-    def _forget(self) -> None:
-        """Leave what was begun and not handed out."""
-        self._begun = self._before = None
-        self._first = []
-
     def _batches(self, epoch: Epoch[Any], first: list[Any], done: int) -> Iterator[Any]:
-        self._taken, steps = done, self._steps
-        if self._job.synthetic and steps:
+        self._taken, share = done, self._plan.share
+        steps = None if share is None else share.steps
+        if self._plan.synthetic and steps:
             batch = self._finish(first[0] if first else next(epoch))
             epoch.close()
             for self._taken in range(done + 1, steps + 1):
                 yield batch
             return
-        onwards = self._ahead is not None and self._ahead.load_indefinitely
+        onwards = self._onwards
         with WORDS:
             for batch in chain(first, epoch):
                 self._taken += 1
-                self._before = None
+                self._before_first = None
                 if onwards and self._taken == steps:
                     # This was the last one: end the epoch now, so that its workers are free for the next.
                     surplus = list(epoch)
@@ -194,13 +189,14 @@ class EpochLoader:
             self._begin()
 
     def _load_first(self) -> None:
-        """An asynchronous loader loads its first batch when it is made: a data set that is broken is told there."""
-        self._before = self.loader.state_dict()
+        """Load the first batch now, so that a broken data set is reported when the loader is made."""
+        self._before_first = self.loader.state_dict()
         self._begin()
         assert self._begun is not None
+        epoch, taken = self._begun
         try:
             with WORDS:
-                self._first = [next(self._begun)]
+                taken.append(next(epoch))
         except StopIteration:
             self.terminate()
             raise BadOption("the data set is empty: an asynchronous loader needs at least one batch") from None
@@ -212,8 +208,9 @@ class EpochLoader:
     def _begin(self) -> None:
         """Begin the next epoch now: the first tickets go to the workers, and nothing is waited for."""
         if self._begun is None and not self._closed:
-            self._begun = self._open()
-            self._begun.start()
+            epoch = self._open()
+            self._begun = epoch, []
+            epoch.start()
 
     def _open(self) -> Epoch[Any]:
         with WORDS:

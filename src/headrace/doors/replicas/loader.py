@@ -98,7 +98,7 @@ class DataLoader(EpochLoader):
             "drop" if drop_last else ends or "short", self._seed(), self.shuffle, sampler, batch_sampler, collate_fn,
             rebatched_worker_size, options.synthetic_data,
         )  # fmt: skip
-        job = request.planned()
+        plan = request.planned()
         self.combinedBatchSize: int | None = request.combined
         """Samples of one step; None where a batch_sampler without `batch_size`, or the data set, decides that."""
         policy: dict[str, Any] = {"workers": num_workers} if ahead is None else ahead.policy(max(1, num_workers))
@@ -106,29 +106,29 @@ class DataLoader(EpochLoader):
             # An iterable data set is read by a single worker, whichever that is: to its code that one is number 0 of 1,
             # so that code that takes its worker's part takes everything.
             context = WorkerContext(
-                dataset, collate_fn or list, worker_init_fn, request.seed, 1 if job.stream else num_workers
+                dataset, collate_fn or list, worker_init_fn, request.seed, 1 if plan.stream else num_workers
             )
-            policy["worker_init"] = _AsNumberZero(context) if job.stream else WorkerSetup(context)
-        super().__init__(job, policy | _policy(others), ahead)
+            policy["worker_init"] = _AsNumberZero(context) if plan.stream else WorkerSetup(context)
+        super().__init__(plan, policy | _policy(others), ahead)
         self._report()
 
     def __len__(self) -> int:
         """Steps of one epoch, the same on every process."""
-        if self._job.steps is None:
+        if self._steps is None:
             unknown = self.dataset if self.batch_sampler is None else self.batch_sampler
             raise NoLength(f"the length of this loader is not known: '{type(unknown).__name__}' has no len()")
-        return self._job.steps
+        return self._steps
 
     @property
     def left_out(self) -> LeftOut | None:
         """What an epoch leaves out over all processes; None when that is not known in advance."""
-        return self._job.left_out
+        return self._plan.left_out
 
     @property
     def mask(self) -> list[bool] | None:
         """Of the batch handed out last: True for a sample, False for one that only fills the batch up. None for data
         sets without random access, whose batches are never filled up."""
-        share, taken = self._job.share, self._taken
+        share, taken = self._plan.share, self._taken
         return None if share is None or not taken else share.block(taken - 1).mask()
 
     def _seed(self) -> int:

@@ -13,7 +13,7 @@ new object, from JSON in the environment (`DEFAULTS`).
 import enum
 import sys
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from headrace.doors.replicas import calls as replicas_calls
 from headrace.errors import BadOption
@@ -34,44 +34,27 @@ class CommGroupType(enum.StrEnum):
     NoGrouping = "NoGrouping"
 
 
-T = TypeVar("T")
-
-
-class OptionValue(Generic[T]):
-    """A value of the options: read as an attribute, changed by its setter alone."""
-
-    def __init__(self, default: T) -> None:
-        self.default = default
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, options: "Options", owner: type) -> T:
-        value: T = options._values.get(self.name, self.default)
-        return value
-
-    def __set__(self, options: "Options", value: T) -> None:
-        raise AttributeError(f"{self.name} is changed by its setter: options.{self.name} cannot be assigned")
-
-
 class Options:
-    """How a step is made up. `world` says which process this is; None asks the launcher."""
+    """How a step is made up. `world` says which process this is; None asks the launcher.
+
+    Every value is an attribute that only its setter changes.
+    """
 
     _called: ClassVar[str] = "headrace.replicas.Options"
     _owned: ClassVar[frozenset[str]] = frozenset()
     """Setters whose values belong to the launcher."""
 
-    device_iterations = OptionValue(1)
-    gradient_accumulation = OptionValue(1)
-    replication_factor = OptionValue(1)
-    input_group_size = OptionValue(1)
-    input_group_type = OptionValue(CommGroupType.Consecutive)
-    random_seed = OptionValue[int | None](None)
-    synthetic_data = OptionValue(False)
-    world = OptionValue(World())
+    device_iterations: int = 1
+    gradient_accumulation: int = 1
+    replication_factor: int = 1
+    input_group_size: int = 1
+    input_group_type: CommGroupType = CommGroupType.Consecutive
+    random_seed: int | None = None
+    synthetic_data: bool = False
+    world: World
 
     def __init__(self, *, world: World | None = None) -> None:
-        self._values: dict[str, Any] = {"world": detect() if world is None else world}
+        self.__dict__["world"] = detect() if world is None else world
         self._frozen = False
         self.Training = Training(self)
         self.Distributed = Distributed(self)
@@ -158,22 +141,30 @@ class Options:
 
     def toDict(self) -> dict[str, Any]:
         """Every value by its name, as plain data; a seed that was not set is left out."""
-        plain = {name: getattr(self, name) for name, value in vars(Options).items() if isinstance(value, OptionValue)}
+        plain = {name: getattr(self, name) for name in _VALUES}
         world = plain.pop("world")
         if plain["random_seed"] is None:
             del plain["random_seed"]
         plain["input_group_type"] = str(plain["input_group_type"])
         return plain | {"num_distributed_processes": world.share_ranks, "distributed_process_id": world.share_rank}
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _VALUES:
+            raise AttributeError(f"{name} is changed by its setter: options.{name} cannot be assigned")
+        super().__setattr__(name, value)
+
     def _set(self, setter: str, **values: Any) -> Self:
         if setter in self._owned:
             raise RuntimeError(f"Cannot call `{setter}` with {self._called}")
         self.checkIsFrozen()
-        self._values = self._values | values
+        self.__dict__.update(values)
         return self
 
     def __repr__(self) -> str:
         return f"{self._called}({', '.join(f'{name}={value}' for name, value in self.toDict().items())})"
+
+
+_VALUES = [name for name in Options.__annotations__ if not name.startswith("_")]
 
 
 class LaunchedOptions(Options):
@@ -186,15 +177,15 @@ class LaunchedOptions(Options):
 
     def __init__(self, *, world: World | None = None) -> None:
         super().__init__(world=world)
-        told = env.replicas()
-        if told is None:
+        launched = env.replicas()
+        if launched is None:
             return
-        if told.total != told.local * self.world.ranks:
+        if launched.total != launched.local * self.world.ranks:
             raise BadOption(
-                f"the launcher gives {told.local} of {told.total} replicas to this process, but there are "
+                f"the launcher gives {launched.local} of {launched.total} replicas to this process, but there are "
                 f"{self.world.ranks} processes: all must drive equally many; start them with one launcher"
             )
-        self._values["replication_factor"] = told.local
+        self.__dict__["replication_factor"] = launched.local
 
 
 class Training:

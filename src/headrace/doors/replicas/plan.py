@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.doors.replicas.feed import LoadingJob, one_by_one
+from headrace.doors.replicas.feed import LoadPlan, one_by_one
 from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.partition import ContiguousShards, HandOn, LeftOut, share_of
 from headrace.doors.replicas.tensors import AsTorchHasIt, MicroBatches
@@ -75,7 +75,7 @@ class Request:
     def drop_last(self) -> bool:
         return self.policy == "drop"
 
-    def planned(self) -> LoadingJob:
+    def planned(self) -> LoadPlan:
         """What is to be loaded."""
         if self.batch_sampler is not None:
             return self._batch_sampled()
@@ -93,11 +93,11 @@ class Request:
             raise BadOption("shuffle=True needs a data set with len() and [i]; an iterable one shuffles itself")
         return replace(self._counted(pipe), stream=True)
 
-    def _partitioned(self, pipe: Pipe[Any]) -> LoadingJob:
+    def _partitioned(self, pipe: Pipe[Any]) -> LoadPlan:
         seed = self.seed if self.shuffle else None
         if self.combined is None:
             items = pipe.then(ContiguousShards(1, 1, "short", 0, seed)) if self.shuffle else pipe
-            return self._job(self._finished(one_by_one(items)), LeftOut(0, 0, 0))
+            return self._plan(self._finished(one_by_one(items)), LeftOut(0, 0, 0))
         world, samples = self.world, len(pipe)
         share = share_of(samples, self.combined, world.share_ranks, world.share_rank, self.policy)
         piece = self._piece(share)
@@ -110,7 +110,7 @@ class Request:
         else:
             steps = pipe.batch(self.combined, self.drop_last)
         inputs = self.combined // piece if piece else self.combined
-        return self._job(self._collated(steps), self._left_out(share), share, inputs)
+        return self._plan(self._collated(steps), self._left_out(share), share, inputs)
 
     def _piece(self, share: Share) -> int | None:
         """How many samples a worker takes at a time: the most that divide a step evenly. Ends that are dealt out
@@ -121,18 +121,18 @@ class Request:
         fitting = next(size for size in range(self.piece, 0, -1) if share.batch % size == 0)
         return fitting if fitting < share.batch else None
 
-    def _counted(self, pipe: Pipe[Any], fetch: "SamplesByNumber | None" = None) -> LoadingJob:
+    def _counted(self, pipe: Pipe[Any], fetch: "SamplesByNumber | None" = None) -> LoadPlan:
         """Numbers of a sampler, or samples of a stream: all of it, in the order in which it comes."""
         if self.combined is None:
             items = pipe if fetch is None else pipe.map(fetch.one)
-            return self._job(self._finished(items), LeftOut(0, 0, 0))
+            return self._plan(self._finished(items), LeftOut(0, 0, 0))
         known = pipe.length()
         share = None if known is None else share_of(known, self.combined, 1, 0, self.policy)
         pipe = pipe.batch(self.combined, self.drop_last)
         left_out = None if share is None else self._left_out(share)
-        return self._job(self._collated(pipe if fetch is None else pipe.map(fetch)), left_out)
+        return self._plan(self._collated(pipe if fetch is None else pipe.map(fetch)), left_out)
 
-    def _batch_sampled(self) -> LoadingJob:
+    def _batch_sampled(self) -> LoadPlan:
         batches: Pipe[Any] = Pipe.of(self.batch_sampler)
         known, together = batches.length(), self.layout.micro_batches
         left_out = None
@@ -140,9 +140,9 @@ class Request:
             left_out = LeftOut(known % together if self.drop_last else 0, 0, None)
         dataset, steps = _map_style(self.dataset, "batch_sampler"), batches.batch(together, self.drop_last)
         if self.collate_fn is not None:
-            return self._job(steps.map(MicroBatches(dataset, self.collate_fn)), left_out)
+            return self._plan(steps.map(MicroBatches(dataset, self.collate_fn)), left_out)
         # Stacking all samples of a step gives what stacking and joining would.
-        return self._job(steps.map(SamplesByNumber(dataset, nested=True)).collate(), left_out)
+        return self._plan(steps.map(SamplesByNumber(dataset, nested=True)).collate(), left_out)
 
     def _collated(self, pipe: Pipe[Any]) -> Pipe[Any]:
         return pipe.collate() if self.collate_fn is None else pipe.collate(self.collate_fn)
@@ -154,20 +154,12 @@ class Request:
         assert self.batch_size is not None
         return LeftOut(*divmod(share.left_out, self.batch_size), share.left_out)
 
-    def _job(
+    def _plan(
         self, pipe: Pipe[Any], left_out: LeftOut | None, share: Share | None = None, inputs: int | None = None
-    ) -> LoadingJob:
-        return LoadingJob(
-            pipe,
-            finish=AsTorchHasIt() if self.collate_fn is None else None,
-            steps=pipe.length() if share is None else share.steps,
-            certain=share is not None,
-            inputs=inputs,
-            share=share,
-            left_out=left_out,
-            options={"world": self.world, "ends": self.policy, "seed": self.seed},
-            synthetic=self.synthetic,
-        )
+    ) -> LoadPlan:
+        finish = AsTorchHasIt() if self.collate_fn is None else None
+        options = {"world": self.world, "ends": self.policy, "seed": self.seed}
+        return LoadPlan(pipe, finish, share, inputs, left_out, options=options, synthetic=self.synthetic)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
