@@ -12,10 +12,11 @@ loader waits for the training loop. The two alike: the training loop waits for t
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from headrace.doors.swift.log import timestamp
 
@@ -23,12 +24,12 @@ UNIT = "batches/s"
 COLLECT, COLLATE, SERIALIZE = "collect batch data", "collate batch data", "serialize batch data"
 DECODE, TRANSFER, INJECTION, CONSUMPTION = "decode batch data", "transfer to device", "injection", "consumption"
 
-Write = Callable[[dict[str, Any]], None]
+Write = Callable[[dict[str, Any]], object]
 
 
 @dataclass(slots=True)
 class Figure:
-    """One step, since the start."""
+    """How many batches a step was done for, and how long it took."""
 
     batches: int = 0
     seconds: float = 0.0
@@ -47,6 +48,7 @@ class Figures:
         self._consumer = consumer
         self._write = write
         self._now: dict[tuple[str, int | None], Figure] = {}
+        """By step and worker, of the window that is not full yet."""
         self.total: dict[str, Figure] = {}
         """By step, of all workers, since the start."""
         self._asked = 0.0
@@ -69,7 +71,7 @@ class Figures:
         self._asked = time.perf_counter()
 
     def give(self) -> None:
-        """It gets one."""
+        """The training loop receives a batch."""
         now = time.perf_counter()
         self.add(INJECTION, now - self._asked)
         if self._given is not None:
@@ -81,23 +83,21 @@ class Figures:
         self._given = None
 
     def _line(self, task: str, worker: int | None, figure: Figure) -> dict[str, Any]:
-        return {
+        line = {
             "benchmark_task": task,
             "value": round(figure.value, 2),
             "unit": figure.unit,
             "batches": figure.batches,
             "seconds": round(figure.seconds, 9),
             "consumer": self._consumer,
-            **({} if worker is None else {"worker": worker}),
         }
+        return line if worker is None else {**line, "worker": worker}
 
 
-def figure_file(path: str | Path) -> IO[bytes]:
-    """The end of a file that several processes may write to at once."""
+@contextmanager
+def figure_file(path: str | Path) -> Iterator[Write]:
+    """Writes lines to the end of a file that several processes may write to at once."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     # Without a buffer each line is one write with O_APPEND: lines of different processes never mix.
-    return open(path, "ab", buffering=0)
-
-
-def write_line(file: IO[bytes], line: dict[str, Any]) -> None:
-    file.write((json.dumps({**line, "timestamp": timestamp(time.time())}) + "\n").encode())
+    with open(path, "ab", buffering=0) as file:
+        yield lambda line: file.write((json.dumps({**line, "timestamp": timestamp(time.time())}) + "\n").encode())

@@ -23,7 +23,7 @@ from headrace.doors.swift.options import Options, names_checked
 from headrace.doors.swift.running import Running
 from headrace.doors.swift.work import validate as dry_run
 from headrace.engine.tuning import available
-from headrace.errors import BadOption, Closed, HeadraceError
+from headrace.errors import BadOption, Closed, HeadraceError, check_whole
 from headrace.loader import Loader, Stats
 from headrace.plan.world import World
 
@@ -178,8 +178,7 @@ class SwiftLoader(Iterator[Any]):
     def set_epoch(self, epoch: int) -> None:
         """The next batch is the first of this epoch."""
         self._open()
-        if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
-            raise BadOption(f"epoch must be a whole number >= 0, not {epoch!r}")
+        check_whole("epoch", epoch)
         if self._running is not None and (epoch, 0) != (self._epoch, self._at):
             self._running.begin(epoch)
         self._epoch, self._at = epoch, 0

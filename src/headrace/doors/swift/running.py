@@ -2,8 +2,8 @@
 
     Loader over positions ──> received ──> decoded (in threads, if asked for) ──> moved to the device ──> next()
 
-The stream has no end; whoever reads it counts `length` batches to an epoch. A call that fails costs the batch it was
-for, no more: the next call gives the next batch.
+The stream has no end; the SwiftLoader counts `length` batches to an epoch. A call of `next` that fails loses its own
+batch only: the call after it gives the batch after it.
 """
 
 import time
@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
-from headrace.device import AheadIterator, transfer_to
+from headrace.device import AheadIterator, Transfer, transfer_to
 from headrace.doors.swift import figures
 from headrace.doors.swift.figures import Figures
 from headrace.doors.swift.log import Log
 from headrace.doors.swift.options import Options
-from headrace.doors.swift.work import WORDS, Packet, Prepare, Workshop, decode
+from headrace.doors.swift.work import WORDS, BatchMaker, MakeBatch, Packet, decode
 from headrace.engine.epoch import Epoch
 from headrace.errors import RanksDisagree
 from headrace.loader import Loader
@@ -50,9 +49,7 @@ class Running:
             self.figures = self._figures()
             self.loader = self._loader()
             self._closing.callback(self.loader.close)
-            self._threads = self._decode_threads()
-            self._device, self._to_device = device, to_device
-            self._transfer = None if device is None or to_device is not None else transfer_to(device)
+            self._steps = self._batch_steps(device, to_device)
             self._stream: Epoch[Packet] | None = None
             self.begin(epoch)
         except BaseException:
@@ -67,10 +64,9 @@ class Running:
         return log
 
     def _figures(self) -> Figures:
-        write: Callable[[dict[str, Any]], None] | None = None
+        write: figures.Write | None = None
         if self.options.benchmark_file is not None:
-            file = self._closing.enter_context(figures.figure_file(self.options.benchmark_file))
-            write = partial(figures.write_line, file)
+            write = self._closing.enter_context(figures.figure_file(self.options.benchmark_file))
         elif self.options.logger is not None:
             write = self._log_figure
         return Figures(self.options.data_queue_size if self.options.benchmark else None, self.consumer, write)
@@ -85,9 +81,9 @@ class Running:
         self._manager = self._log(f"WorkerManager-{self.consumer}")
         numbers = range(self.consumer * workers, (self.consumer + 1) * workers)
         self._parents = [self._log(f"Worker-{k}", f"Worker-{k}-parent") for k in numbers]
-        workshop = Workshop(replace(options, batch_decoder=None), self.consumer)
+        maker = BatchMaker(replace(options, batch_decoder=None), self.consumer)
         return Loader(
-            Pipe.of(range(ENDLESS)).batch(1).then(Prepare(workshop)),
+            Pipe.of(range(ENDLESS)).batch(1).then(MakeBatch(maker)),
             workers=workers,
             kind="process",
             world=World(),  # which consumer this is has been said already
@@ -96,7 +92,7 @@ class Running:
             window=workers * options.window,
             # Long queues are meant: the memory that batches may take grows with them.
             memory=MEMORY * -(-options.data_queue_size // 10),
-            worker_init=workshop.enter,
+            worker_init=maker.enter,
             restarts=RESTARTS,
             # A worker reads its own arc and nothing else, so that neighbours in a file are read by one process.
             stealing=False,
@@ -104,40 +100,34 @@ class Running:
             randomness="carried",
         )
 
-    def _decode_threads(self) -> ThreadPoolExecutor | None:
+    def _batch_steps(self, device: object, to_device: ToDevice | None) -> "list[tuple[BatchStep, int]]":
+        """What is done to a batch after it was received, and for how many batches ahead of the training loop."""
+        steps, options = [], self.options
+        if options.batch_decoder is not None:
+            steps.append((self._decoding(options.batch_decoder), options.decode_threads))
+        if device is not None:
+            steps.append((self._moving(device, to_device), options.max_nb_batch_on_device))
+        return steps
+
+    def _decoding(self, decoder: Callable[[Any], Any]) -> "BatchStep":
         if not self.options.decode_threads:
-            return None
+            return BatchStep(
+                lambda packed: (self._counted(figures.DECODE, *_timed(decode, packed, decoder)), None), _unchanged
+            )
         threads = ThreadPoolExecutor(self.options.decode_threads, f"swift-decode-{self.consumer}")
         self._closing.callback(threads.shutdown, wait=False, cancel_futures=True)
-        return threads
-
-    def _stages(self) -> Iterator[Any]:
-        """The batches all the way to the training loop; nothing is on its way yet."""
-        batches: Iterator[Any] = Received(self)
-        if self.options.batch_decoder is not None:
-            decoding = BatchStep(self._begin_decoding, lambda result, _: self._counted(figures.DECODE, *result()))
-            batches = AheadIterator(batches, decoding, self.options.decode_threads, eager=True)
-        if self._device is not None:
-            batches = AheadIterator(batches, self._moving(), self.options.max_nb_batch_on_device, eager=True)
-        return batches
-
-    def _begin_decoding(self, packed: object) -> tuple[Callable[[], tuple[float, Any]], None]:
-        if self._threads is not None:
-            return self._threads.submit(_timed, decode, packed, self.options.batch_decoder).result, None
-        decoded = _timed(decode, packed, self.options.batch_decoder)
-        return lambda: decoded, None
-
-    def _moving(self) -> "BatchStep":
-        transfer, to_device = self._transfer, self._to_device
-        if transfer is not None:
-            return BatchStep(
-                lambda batch: self._counted(figures.TRANSFER, *_timed(transfer.begin, batch)), transfer.finish
-            )
-        assert to_device is not None
         return BatchStep(
-            lambda batch: (self._counted(figures.TRANSFER, *_timed(to_device, batch, self._device)), None),
-            lambda batch, _: batch,
+            lambda packed: (threads.submit(_timed, decode, packed, decoder), None),
+            lambda decoded, _: self._counted(figures.DECODE, *decoded.result()),
         )
+
+    def _moving(self, device: object, to_device: ToDevice | None) -> "BatchStep":
+        transfer: BatchStep | Transfer
+        if to_device is None:
+            transfer = transfer_to(device)
+        else:
+            transfer = BatchStep(lambda batch: (to_device(batch, device), None), _unchanged)
+        return BatchStep(lambda batch: self._counted(figures.TRANSFER, *_timed(transfer.begin, batch)), transfer.finish)
 
     # --- the stream ---------------------------------------------------------------------------------------------------
 
@@ -155,7 +145,10 @@ class Running:
         for answer in answers:
             self._check(answer)
         self.length = self.options.plan.batches(self.samples, self.consumer)
-        self._batches = self._stages()
+        batches: Iterator[Any] = Received(self)
+        for step, ahead in self._steps:
+            batches = AheadIterator(batches, step, ahead, eager=True)
+        self._batches = batches
 
     def next(self) -> Any:
         self.figures.ask()
@@ -200,8 +193,12 @@ def _timed(work: Callable[..., Any], *arguments: object) -> tuple[float, Any]:
     return time.perf_counter() - started, result
 
 
+def _unchanged(batch: object, _: object) -> Any:
+    return batch
+
+
 class Received(Iterator[Any]):
-    """Batches as the workers sent them, without an end; one that failed costs itself, no more."""
+    """Batches as the workers sent them, without an end. (A generator would end with the first error.)"""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -211,7 +208,7 @@ class Received(Iterator[Any]):
 
 
 class BatchStep(NamedTuple):
-    """A step on a batch's way that is begun before its result is asked for: a transfer of `AheadIterator`."""
+    """Something done to a batch that is begun before its result is asked for: a transfer of `AheadIterator`."""
 
     begin: Callable[[Any], tuple[Any, Any]]
     finish: Callable[[Any, Any], Any]

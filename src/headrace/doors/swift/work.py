@@ -1,24 +1,23 @@
 """What a worker of a SwiftLoader does: build the dataset once, then make batch after batch.
 
-    position < workers    the roll call: the worker builds its dataset and answers with its length
-    position onwards      the batches of the epochs, one after the other without a gap
+    position < workers    each worker builds its dataset and answers with the length of it
+    later positions       the batches of the epochs, one after the other without a gap
 
-So the consumer learns the length from its workers, never builds the dataset, and sends each worker nothing but numbers:
-which samples make up a batch, every worker works out by itself. The loader's epoch is the first epoch of the stream.
+So the consumer learns the length from its workers and never builds the dataset. It sends a worker positions only: the
+worker computes by itself which samples make up a batch. The epoch of the Loader is the first epoch of the stream.
 
-A batch travels as a `Packet`; what a `batch_encoder` returns travels beside the name of its type, so that the decoder
-gets what the encoder gave.
+A batch travels as a `Packet`. What a `batch_encoder` returns travels with the name of its type, so that the decoder
+gets an object of the type that the encoder returned.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from headrace.doors.swift.log import Log
 from headrace.doors.swift.options import Options
-from headrace.doors.swift.plan import ArcPlan
 from headrace.engine.wire import codec
 from headrace.engine.wire.words import Words
 from headrace.op import Each, Here, place
@@ -27,16 +26,18 @@ from headrace.plan.seed import BorrowedGlobals, key, seed_globals
 
 
 class Packet(NamedTuple):
-    """What a worker sends: who made it from how large a dataset, what each step took, and the batch."""
+    """What a worker sends."""
 
     length: int
+    """Of its dataset."""
     worker: int
     seconds: tuple[float, float, float] | None
+    """What collecting, collating and serializing took."""
     batch: Any
 
 
 class NamedStep:
-    """Names the step that failed, in a note of the error."""
+    """A step of making a batch: `with NamedStep("collate"):` adds the name of the step to an error raised in it."""
 
     __slots__ = ("index", "name")
 
@@ -55,7 +56,7 @@ class NamedStep:
         sample = "" if self.index is None else f", sample {self.index}"
         note = f"headrace: SwiftLoader failed at stage '{self.name}'{sample}"
         if isinstance(error, StopIteration):
-            # Left as it is, it would end the epoch of whoever reads the stream.
+            # Left as it is, it would end the epoch of the training loop.
             named = RuntimeError(f"StopIteration was raised at stage '{self.name}'{sample}")
             named.add_note(note)
             raise named from error
@@ -76,27 +77,26 @@ WORDS = Words(
 )
 
 
-@dataclass(slots=True)
-class Workshop:
-    """Everything that a worker needs; made by the consumer, filled in the worker."""
+class BatchMaker:
+    """Builds the dataset of one worker and makes its batches; created by the consumer, which never builds a dataset.
 
-    options: Options
-    """Without the decoder, which stays in the consumer."""
-    consumer: int
-    plan: ArcPlan = field(init=False)
-    number: int = field(init=False, default=-1)
-    """Of this worker, among the workers of all consumers."""
-    _log: Log | None = field(init=False, default=None)
-    _dataset: Any = field(init=False, default=None)
-    _length: int | None = field(init=False, default=None)
-    _here: Here | None = field(init=False, default=None)
+    `options` come without the decoder, which stays in the consumer.
+    """
 
-    def __post_init__(self) -> None:
-        self.plan = self.options.plan
+    def __init__(self, options: Options, consumer: int) -> None:
+        self.options = options
+        self.consumer = consumer
+        self.plan = options.plan
+        self.number = -1
+        """Of this worker, among the workers of all consumers."""
+        self._log: Log | None = None
+        self._dataset: Any = None
+        self._length: int | None = None
+        self._here: Here | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was filled in here stays here: a profile runs it in the consumer, which may start workers after that.
-        return Workshop, (self.options, self.consumer)
+        # Without the dataset: a profile builds one in the consumer, which may start workers after that.
+        return BatchMaker, (self.options, self.consumer)
 
     def enter(self, worker: int) -> None:
         """The first call in a worker process."""
@@ -104,19 +104,19 @@ class Workshop:
         self._log = Log(self.options.logger, f"Worker-{self.number}", f"Worker-{self.number}-child")
 
     def make(self, position: int, here: Here) -> Packet:
+        """The batch at a position of the stream; at the first positions, the length of the dataset without a batch."""
         length = self.length()
-        first = self.plan.workers
         batches = self.plan.batches(length, self.consumer)
-        if position < first or not batches:
+        if position < self.plan.workers or not batches:
             return Packet(length, self.number, None, None)
-        epochs, batch = divmod(position - first, batches)
+        epochs, batch = divmod(position - self.plan.workers, batches)
         return self._make(length, here.epoch + epochs, batch, here)
 
     def length(self) -> int:
         """The length of the dataset, which is built now if it is not there yet."""
         if self._length is None:
             started = time.perf_counter()
-            # The same in every worker: a dataset that draws at its making is the same dataset everywhere.
+            # The same in every worker: a dataset that draws random values when it is made is the same everywhere.
             seed_globals(key(self.plan.seed, "swift", "construct"))
             with NamedStep("construct"):
                 self._dataset = self.options.dataset_class(**self.options.dataset_kwargs)
@@ -167,19 +167,19 @@ class Workshop:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepare(Each[list[int], Packet]):
-    """Make the batch whose position in the stream is given."""
+class MakeBatch(Each[list[int], Packet]):
+    """Positions in the stream of batches to the batches themselves."""
 
-    workshop: Workshop
+    maker: BatchMaker
     user = True
 
     def apply(self, sample: list[int]) -> Packet:
         here = place.spot.here
         assert here is not None
-        return self.workshop.make(sample[0], here)
+        return self.maker.make(sample[0], here)
 
     def describe(self) -> str:
-        return f"SwiftLoader({self.workshop.options.dataset_class.__qualname__})"
+        return f"SwiftLoader({self.maker.options.dataset_class.__qualname__})"
 
 
 def sample_key(seed: int, epoch: int) -> int:
@@ -216,10 +216,10 @@ def validate(options: Options) -> None:
     spot = place.spot
     try:
         with BorrowedGlobals():
-            workshop = Workshop(options, 0)
-            if size := min(options.batch_size, workshop.length()):
+            maker = BatchMaker(options, 0)
+            if size := min(options.batch_size, maker.length()):
                 here = Here(sample_key(options.seed, 0), 0, 0)
-                batch, _ = workshop.put_together(range(size), here, here, 0)
+                batch, _ = maker.put_together(range(size), here, here, 0)
                 _travel(batch, options.batch_decoder)
     finally:
         place.spot = spot
