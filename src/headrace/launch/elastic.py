@@ -18,8 +18,7 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -30,14 +29,12 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from headrace.launch import hosts as launch_hosts
-from headrace.launch.job import Job, tied
+from headrace.launch.job import Job, stop_signals, tied
 from headrace.launch.output import Screen
 from headrace.launch.pump import Pump
 from headrace.launch.sweep import end_sessions
 from headrace.ranks import env
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _RENDEZVOUS_SECONDS = 900
 
 
@@ -47,7 +44,7 @@ def run(job: Job, screen: Screen) -> int:
     screen.on_broken = lambda: os.kill(os.getpid(), signal.SIGTERM)
     pump = Pump(screen)
     try:
-        with _signals_raise(), _fresh_stores(job):
+        with stop_signals(_raise), _fresh_stores(job):
             pipes = Pipes(job, pump)
             spec = _spec(job)
             agent = Agent(spec, pipes, job, pump)
@@ -84,28 +81,15 @@ def _fresh_stores(job: Job) -> AbstractContextManager[None]:
     return env.with_variable(env.OWN_STORE, "1") if again else nullcontext()
 
 
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Signals before and after the time when torch itself handles them end the job in the same way."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise SignalException(f"got signal {number}", signal.Signals(number))
-
-    before = {number: signal.signal(number, stop) for number in _STOPPING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _raise(number: int, frame: FrameType | None) -> None:
+    """What torch's own handler does: signals before and after the time of that end the job in the same way."""
+    raise SignalException(f"got signal {number}", signal.Signals(number))
 
 
 def _spec(job: Job) -> WorkerSpec:
     lowest, highest = job.nodes
-    address = None
-    if job.host_subnet:
-        address = launch_hosts.interface(launch_hosts.network(job.host_subnet))[1]
-    elif highest == 1:
-        address = "localhost"  # asking the network for our own name may take seconds, or fail
+    # Asking the network for our own name may take seconds, or fail.
+    address = job.interface[1] if job.interface else "localhost" if highest == 1 else None
     endpoint = job.endpoint
     fixed = job.node_rank is not None
     handler = get_rendezvous_handler(
@@ -148,10 +132,7 @@ class Pipes(LogsSpecs):
         self._job = job
         self._pump = pump
         self._writing: list[int] = []
-        self._extra: dict[str, str] = {}
-        if job.host_subnet:
-            name, _ = launch_hosts.interface(launch_hosts.network(job.host_subnet))
-            self._extra = dict.fromkeys(env.INTERFACES, name)
+        self._extra = dict.fromkeys(env.INTERFACES, job.interface[0]) if job.interface else {}
 
     @property
     def root_log_dir(self) -> str:

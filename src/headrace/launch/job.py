@@ -16,12 +16,15 @@ rank dies with its launcher.
 
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO
+from types import FrameType
+from typing import IO, Any
 
 from headrace.errors import BadOption, missing
 from headrace.launch import hosts
@@ -151,6 +154,11 @@ class Job:
         return bounds
 
     @property
+    def interface(self) -> tuple[str, str] | None:
+        """Name and address of this machine's network interface in --host-subnet, if that is given."""
+        return hosts.interface(hosts.network(self.host_subnet)) if self.host_subnet else None
+
+    @property
     def local_instances(self) -> int:
         return self.num_instances // max(len(self.hosts), self.nodes[1])
 
@@ -194,6 +202,18 @@ class Job:
         return given
 
 
+@contextmanager
+def stop_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Inside, `handler` is called for each signal that asks the launcher to end."""
+    stopping = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.signal(number, handler) for number in stopping}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
 def tied(parent: int, death: int) -> list[str]:
     """What comes before a program (and before its NUMA place) so that it gets signal `death` when `parent` ends."""
     return [sys.executable, "-I", "-S", str(first_moments.__file__), str(parent), str(int(death))]
@@ -225,7 +245,7 @@ def launch(job: Job, out: IO[bytes], err: IO[bytes]) -> int:
     finally:
         screen.forget()
     if isinstance(screen.broken, BrokenPipeError):
-        return 128 + 13  # as if SIGPIPE had ended us: the reader of our output has gone
+        return 128 + signal.SIGPIPE  # as if SIGPIPE had ended us: the reader of our output has gone
     if screen.broken:
         raise screen.broken
     return code

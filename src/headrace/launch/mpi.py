@@ -23,12 +23,11 @@ from contextlib import contextmanager
 
 from headrace.errors import BadOption
 from headrace.launch import hosts as launch_hosts
-from headrace.launch.job import Job, tied
+from headrace.launch.job import Job, stop_signals, tied
 from headrace.launch.output import Screen
 from headrace.launch.sweep import end_sessions
 from headrace.ranks import env
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _GRACE_SECONDS = 30.0
 _CHUNK = 1 << 16
 _PIECE = re.compile(rb"<(stdout|stderr|stddiag)\b([^>]*)>([^<]*)</\1>\n?")
@@ -111,9 +110,8 @@ def mpirun_command(job: Job) -> list[str]:
 
 def _first_address(job: Job) -> str:
     """Where rank 0 listens."""
-    if job.host_subnet and job.hosts[0] in {"localhost", socket.gethostname()}:
-        return launch_hosts.interface(launch_hosts.network(job.host_subnet))[1]
-    return job.hosts[0]
+    here = job.hosts[0] in {"localhost", socket.gethostname()}
+    return job.interface[1] if here and job.interface else job.hosts[0]
 
 
 @contextmanager
@@ -122,16 +120,12 @@ def _signals_wake() -> Iterator[socket.socket]:
     wake, woken = socket.socketpair()
     wake.setblocking(False)
     woken.setblocking(False)
-    before = {number: signal.signal(number, lambda *_: None) for number in _STOPPING}
-    old = signal.set_wakeup_fd(wake.fileno())
-    try:
-        yield woken
-    finally:
-        signal.set_wakeup_fd(old)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        wake.close()
-        woken.close()
+    with wake, woken, stop_signals(lambda *_: None):
+        old = signal.set_wakeup_fd(wake.fileno())
+        try:
+            yield woken
+        finally:
+            signal.set_wakeup_fd(old)
 
 
 def _carry(process: "subprocess.Popen[bytes]", woken: socket.socket, screen: Screen) -> tuple[int, str]:
