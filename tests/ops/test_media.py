@@ -109,7 +109,7 @@ def test_rows_below_the_box_are_not_decoded_and_change_nothing(monkeypatch: pyte
         side = int(rng.integers(5, 200))
         top, left = (int(rng.integers(0, edge)) for edge in (height, width))
         box = Box(top, left, int(rng.integers(1, height - top + 1)), int(rng.integers(1, width - left + 1)))
-        monkeypatch.setattr(images, "chosen", lambda *_, box=box: box)
+        monkeypatch.setattr(images, "crop_box", lambda *_, box=box: box)
         decode = Images("rgb8" if mode == "RGB" else "l8", (side, side))
         fast, slow = decode("jpg", out.getvalue()), by_pillow(partial(decode, "jpg", out.getvalue()))
         assert np.array_equal(fast, slow), (case, box)
@@ -121,7 +121,7 @@ def test_a_jpeg_that_is_damaged_above_or_cut_off_below_the_box_is_an_error(
     monkeypatch: pytest.MonkeyPatch, by_pillow: Any
 ) -> None:
     pytest.importorskip("simplejpeg")
-    monkeypatch.setattr(images, "chosen", lambda *_: Box(0, 0, 20, 20))
+    monkeypatch.setattr(images, "crop_box", lambda *_: Box(0, 0, 20, 20))
     whole, decode = picture(), Images(size=(20, 20))
     damaged = bytearray(whole)
     start = whole.index(b"\xff\xda") + 40

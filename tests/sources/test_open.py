@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import MissingExtra
 from headrace.pipe.graph import Pipe
 from headrace.sources import extra
-from headrace.sources.open import is_remote, open_fsspec, open_path, opened
+from headrace.sources.open import is_remote, open_fsspec, open_path, open_stream
 from headrace.sources.retry import Retry
 from tests.ops.file_laws import everything
 
@@ -55,7 +55,7 @@ def test_other_protocols_go_through_fsspec(memory: Any) -> None:
 
 
 def test_a_remote_stream_travels_by_being_opened_again(memory: Any) -> None:
-    with opened("memory://d/a.txt") as stream:
+    with open_stream("memory://d/a.txt") as stream:
         stream.read(5)
         with pickle.loads(pickle.dumps(stream)) as copy:
             assert copy.read() == stream.read() == b"zwei\n"
@@ -107,9 +107,9 @@ def test_reading_and_writing_at_once_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingExtra, match=r"no_such_package is not installed.*headrace\[remote\]"):
-        extra.need("remote", "no_such_package")
+        extra.import_extra("remote", "no_such_package")
     with pytest.raises(MissingExtra, match=r"headrace\[rar\]"):
-        extra.demand("rar", "no_such_package")
+        extra.require("rar", "no_such_package")
     monkeypatch.setattr(extra.importlib.util, "find_spec", lambda name: None)
     for verb in ("read_from_http", "list_files_by_fsspec", "open_files_by_fsspec", "load_parquet", "load_from_rar"):
         with pytest.raises(ModuleNotFoundError, match="pip install 'headrace"):

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from headrace.sources.http import open_http
-from headrace.sources.open import open_path, opened
-from headrace.sources.retry import FileChanged, Resuming, Retry, may_pass
+from headrace.sources.open import open_path, open_stream
+from headrace.sources.retry import FileChanged, ResumingFile, Retry, is_transient
 from tests.sources.faulty import serving
 
 DATA = bytes(range(256)) * 4000
@@ -96,7 +96,7 @@ def test_a_url_opens_as_text_and_bytes_through_the_one_door() -> None:
     with serving({"x": "grün\nblau\n".encode()}, [("cut", 3)]) as server:
         with open_path(f"{server.url}/x", "r", retry=QUICK) as file:
             assert list(file) == ["grün\n", "blau\n"]
-        with opened(f"{server.url}/x") as stream:
+        with open_stream(f"{server.url}/x") as stream:
             assert stream.read() == "grün\nblau\n".encode()
 
 
@@ -121,7 +121,7 @@ def test_closing_ends_a_pause() -> None:
             raw._stop.set()
             raise ConnectionError("down")
 
-    raw = Resuming(Refusing(), "x", Retry(9, 1000, 1000))
+    raw = ResumingFile(Refusing(), "x", Retry(9, 1000, 1000))
     raw._stop.set()  # as close() does from another thread
     with pytest.raises(ValueError, match="closed"):
         raw.read(1)
@@ -140,4 +140,4 @@ def test_closing_ends_a_pause() -> None:
     ],
 )
 def test_only_what_may_pass_is_tried_again(error: Exception, passes: bool) -> None:
-    assert may_pass(error) is passes
+    assert is_transient(error) is passes

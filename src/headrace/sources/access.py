@@ -1,4 +1,4 @@
-"""Access: the samples of a pipe with random access, asked for from outside an opened graph.
+"""RandomAccess: the samples of a pipe with random access, asked for from outside an opened graph.
 
 Random choices are those of epoch 0. Each thread has its own way in, and what `rng()` says inside the pipe does not
 depend on who asks.
@@ -11,7 +11,7 @@ from headrace.errors import BadPipe
 from headrace.op import Indexed, Spot, place
 
 
-class Access:
+class RandomAccess:
     """`get(key)` and `length` of a pipe."""
 
     def __init__(self, pipe: Any) -> None:
@@ -19,7 +19,7 @@ class Access:
         self._local = threading.local()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Access, (self._pipe,))
+        return (RandomAccess, (self._pipe,))
 
     def get(self, key: Any) -> Any:
         indexed, spot = self._opened()

@@ -43,12 +43,12 @@ class DiskCache:
         """The file called `name`, open for reading; `fetch()` opens its source when there is no copy."""
         os.makedirs(self.folder, exist_ok=True)
         target = self.path(name)
-        if (found := _use(target)) is not None:
+        if (found := _open_copy(target)) is not None:
             return found
         part = f"{target}.part"
         fd = lock.acquire(part, self.timeout)
         try:
-            if (found := _use(target)) is not None:  # another process was quicker
+            if (found := _open_copy(target)) is not None:  # another process was quicker
                 os.unlink(part)
                 return found
             source = fetch()
@@ -61,7 +61,7 @@ class DiskCache:
                 return fetch()
             os.fsync(fd)
             _touch(fd)
-            with self._alone():
+            with self._folder_lock():
                 os.replace(part, target)
             os.lseek(fd, 0, os.SEEK_SET)
             return os.fdopen(os.dup(fd), "rb")  # not by name: the copy may be removed again at any moment
@@ -81,10 +81,10 @@ class DiskCache:
 
     def size(self) -> int:
         """Bytes in the folder now, fetches under way included."""
-        with self._alone():
+        with self._folder_lock():
             return sum(size for _, _, size in self._files())
 
-    def _alone(self) -> AbstractContextManager[None]:
+    def _folder_lock(self) -> AbstractContextManager[None]:
         """Held while files are counted, grow, or change their names: a folder that changes cannot be counted."""
         return lock.hold(os.path.join(self.folder, LOCK), self.timeout)
 
@@ -109,7 +109,7 @@ class DiskCache:
 
     def _reserve(self, fd: int, part: str, size: int) -> bool:
         """Grow the .part file to `size` bytes after removing what was used longest ago; False if there is no room."""
-        with self._alone():
+        with self._folder_lock():
             others = [(used, path, have) for used, path, have in self._files() if path != part]
             total = sum(have for _, _, have in others) + size
             finished = sorted(f for f in others if not f[1].endswith(".part"))
@@ -133,14 +133,14 @@ class DiskCache:
                 try:
                     if entry.name.endswith(".part") and lock.sweep(entry.path):
                         continue
-                    told = entry.stat()
+                    stat = entry.stat()
                 except FileNotFoundError:
                     continue
-                found.append((told.st_mtime_ns, entry.path, told.st_size))
+                found.append((stat.st_mtime_ns, entry.path, stat.st_size))
         return found
 
 
-def _use(path: str) -> Any:
+def _open_copy(path: str) -> Any:
     """The copy, open and marked as used now; None if there is none."""
     try:
         file = open(path, "rb")  # noqa: SIM115 - the caller closes it

@@ -1,7 +1,7 @@
 """Optional packages: imported where they are used, asked for where the pipe is described.
 
-`demand` is cheap (nothing is imported) and belongs in a constructor, so that a missing package is known before any work
-starts. `need` imports.
+`require` is cheap (nothing is imported) and belongs in a constructor, so that a missing package is known before any
+work starts. `import_extra` imports.
 """
 
 import importlib
@@ -11,14 +11,14 @@ from typing import Any
 from headrace.errors import missing
 
 
-def demand(extra: str, *packages: str) -> None:
+def require(extra: str, *packages: str) -> None:
     """Raise MissingExtra if a package is not installed."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise missing(extra, package)
 
 
-def need(extra: str, package: str) -> Any:
+def import_extra(extra: str, package: str) -> Any:
     """The package, imported."""
     try:
         return importlib.import_module(package)

@@ -9,7 +9,7 @@ from html import unescape
 from typing import Any
 from urllib.parse import urlencode
 
-from headrace.sources.extra import need
+from headrace.sources.extra import import_extra
 from headrace.sources.http import get
 
 PAGE = 1 << 20
@@ -18,13 +18,13 @@ PAGE = 1 << 20
 
 def resolve(url: str, timeout: float | None, options: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """The file's name, its URL, and what has to be sent along."""
-    with need("remote", "requests").Session() as session:
+    with import_extra("remote", "requests").Session() as session:
         for _ in range(2):
             with get(url, timeout, {}, options, session) as response:
                 response.raise_for_status()
-                told = response.headers.get("Content-Disposition")
-                if told is not None:
-                    return _file_name(told, url), url, {"cookies": session.cookies.get_dict()}
+                disposition = response.headers.get("Content-Disposition")
+                if disposition is not None:
+                    return _file_name(disposition, url), url, {"cookies": session.cookies.get_dict()}
                 page = response.raw.read(PAGE, decode_content=True).decode("utf-8", "replace")
             if "Quota exceeded" in page:
                 raise RuntimeError(f"Google drive link {url} is currently unavailable, because the quota was exceeded.")
@@ -50,8 +50,8 @@ def _confirmed(url: str, page: str, cookies: dict[str, str]) -> str | None:
     return f"{unescape(form.group(1))}?{urlencode({unescape(k): unescape(v) for k, v in hidden})}"
 
 
-def _file_name(told: str, url: str) -> str:
-    found = re.search(r'filename="([^"]+)"', told)
+def _file_name(disposition: str, url: str) -> str:
+    found = re.search(r'filename="([^"]+)"', disposition)
     if found is None:
-        raise RuntimeError(f"Google drive link {url} does not tell a file name: {told!r}")
+        raise RuntimeError(f"Google drive link {url} does not tell a file name: {disposition!r}")
     return found.group(1)

@@ -6,8 +6,8 @@ its first reply. A server that ignores ranges is read again up to that byte.
 
 from typing import Any
 
-from headrace.sources.extra import need
-from headrace.sources.retry import Body, FileChanged, RemoteStream, Resuming, Retry, read_past
+from headrace.sources.extra import import_extra
+from headrace.sources.retry import Body, FileChanged, RemoteStream, ResumingFile, Retry, read_past
 
 TIMEOUT = 60.0
 """Seconds without a single byte after which a connection counts as broken, when the caller gives none."""
@@ -48,11 +48,11 @@ def open_http(url: str, timeout: float | None = None, retry: Retry | None = None
         length = headers.get("Content-Length", "")
         return int(length) if length.isdecimal() and not headers.get("Content-Encoding") else None
 
-    return RemoteStream(Resuming(connect, url, retry))
+    return RemoteStream(ResumingFile(connect, url, retry))
 
 
 def get(url: str, timeout: float | None, headers: dict[str, str], options: dict[str, Any], session: Any = None) -> Any:
     """One GET whose body is not read yet; `timeout` None is `TIMEOUT`."""
-    asker = session if session is not None else need("remote", "requests")
+    asker = session if session is not None else import_extra("remote", "requests")
     asked = {**options, "headers": {**headers, **(options.get("headers") or {})}}
     return asker.get(url, **{"timeout": TIMEOUT if timeout is None else timeout, "stream": True, **asked})

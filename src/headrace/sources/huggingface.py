@@ -17,7 +17,7 @@ from typing import Any
 from headrace.errors import MissingExtra
 from headrace.op import Here, Source, place
 
-OFTEN = 256
+STATE_EVERY = 256
 """Samples between two states: taking one costs about as much as several samples."""
 
 
@@ -46,7 +46,7 @@ class HuggingFaceStream(Source[Any]):
 
     def flow(self, here: Here) -> Iterator[Any]:
         # A copy: a data set keeps its state in itself, and several strands may read it in one process.
-        return read_on(copy.deepcopy(self.data), here)
+        return resumed_samples(copy.deepcopy(self.data), here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class HuggingFace(Source[Any]):
         loaded = importlib.import_module("datasets").load_dataset(
             path=self.path, **{"streaming": True, **dict(self.options)}
         )
-        return read_on(loaded, here)
+        return resumed_samples(loaded, here)
 
 
-def read_on(data: Any, here: Here) -> Iterator[Any]:
+def resumed_samples(data: Any, here: Here) -> Iterator[Any]:
     """The samples of this strand, from where `here` says it was."""
     stream = data if is_stream(data) and not _has_buffer(data) and states_are_exact() else None
     state, before = (None, 0) if here.note is None else here.note
@@ -83,7 +83,7 @@ def read_on(data: Any, here: Here) -> Iterator[Any]:
         if number % here.strands == here.strand:
             place.at(here, number)
             yield sample
-        if stream is not None and (number + 1) % OFTEN == 0:
+        if stream is not None and (number + 1) % STATE_EVERY == 0:
             here.rest([stream.state_dict(), number + 1])
 
 

@@ -25,7 +25,7 @@ class Pinned(NamedTuple):
 
 
 @runtime_checkable
-class ListOfItems(Protocol):
+class ItemsByEpoch(Protocol):
     """A list of its own for each epoch."""
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:
@@ -33,10 +33,10 @@ class ListOfItems(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listing(Source[T]):
+class ListedItems(Source[T]):
     """What `items` lists in the training process."""
 
-    items: ListOfItems | Iterable[T]
+    items: ItemsByEpoch | Iterable[T]
     listed = True
     verb = "listed"
 
@@ -45,12 +45,12 @@ class Listing(Source[T]):
             raise BadOption(
                 "listed() takes what can be iterated again each epoch, not an iterator: give the list itself"
             )
-        if not isinstance(self.items, ListOfItems | Iterable):
+        if not isinstance(self.items, ItemsByEpoch | Iterable):
             raise BadOption(f"listed() takes a list, a sampler or any other iterable, not {type(self.items).__name__}")
 
     def open(self, epoch: int, number: int) -> Iterator[T]:
         """The items of an epoch, from this number on."""
-        if isinstance(self.items, ListOfItems):
+        if isinstance(self.items, ItemsByEpoch):
             return self.items.open(epoch, number)
         return islice(self.items, number, None)
 
@@ -67,10 +67,10 @@ class Listing(Source[T]):
         return "the list is iterated again, nothing of it is read"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Listing, (Elsewhere(),)
+        return ListedItems, (ItemsLeftBehind(),)
 
 
-class Elsewhere:
+class ItemsLeftBehind:
     """Stands for the list in other processes."""
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:

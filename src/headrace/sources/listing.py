@@ -58,23 +58,23 @@ def _refuse(error: OSError) -> None:
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def meant(text: str) -> Sequence[str]:
+def matching_files(text: str) -> Sequence[str]:
     """Every file that a name, a pattern (`*`, `?`, `[]`, `**`, `{000..009}`) or a folder means, patterns sorted."""
     found: list[str] = []
-    for name in braces(text) if RANGE.search(text) and not os.path.exists(text) else [text]:
+    for name in expand_ranges(text) if RANGE.search(text) and not os.path.exists(text) else [text]:
         found += _remote_names(name) if is_remote(name) else _local_names(local(name))
     return found
 
 
-def expand(paths: Paths, files: Callable[[str], Sequence[str]] = meant) -> list[str]:
+def expand(paths: Paths, files: Callable[[str], Sequence[str]] = matching_files) -> list[str]:
     """Every file that these texts mean; `files` says it of one."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found = [(text, files(text)) for text in (os.fspath(path) for path in given)]
-    tell_repeats(found)
+    warn_of_repeats(found)
     return [name for _, names in found for name in names]
 
 
-def tell_repeats(meant: Sequence[tuple[str, Sequence[str]]]) -> None:
+def warn_of_repeats(meant: Sequence[tuple[str, Sequence[str]]]) -> None:
     """A line of log if two different texts mean one file: it is read twice, and nothing else would show it.
 
     The same text given twice is left alone: whoever writes that wants the file twice.
@@ -108,18 +108,18 @@ def _remote_names(name: str) -> list[str]:
     if not glob.has_magic(name.partition("?")[0] if name.startswith("http") else name):
         return [name]
     files, path = filesystem(name)
-    names = sorted(prefixed(files, found) for found in files.glob(path))
+    names = sorted(with_protocol(files, found) for found in files.glob(path))
     if not names:
         raise FileNotFoundError(f"no file fits {name!r}")
     return names
 
 
-def prefixed(files: Any, path: str) -> str:
+def with_protocol(files: Any, path: str) -> str:
     """A path of an fsspec file system with its protocol, unless it carries one already."""
     return path if "://" in path else str(files.unstrip_protocol(path))
 
 
-def braces(spec: str) -> list[str]:
+def expand_ranges(spec: str) -> list[str]:
     """`x-{000..002}.tar` as its names; several ranges multiply."""
     found = re.search(r"\{([^{}]*)\}", spec)
     if found is None:
@@ -135,7 +135,7 @@ def braces(spec: str) -> list[str]:
     if int(low) > int(high):
         raise ValueError(f"shard_expand: bad range in in shard spec {spec}.")
     width = len(low) if len(low) == len(high) else 0
-    return [name for i in range(int(low), int(high) + 1) for name in braces(f"{front}{i:0{width}d}{back}")]
+    return [name for i in range(int(low), int(high) + 1) for name in expand_ranges(f"{front}{i:0{width}d}{back}")]
 
 
 def list_fsspec(root: str, masks: Masks = "", **options: object) -> Iterator[str]:
@@ -146,4 +146,4 @@ def list_fsspec(root: str, masks: Masks = "", **options: object) -> Iterator[str
         return
     for found in sorted(files.ls(path, detail=False)):
         if matches(found, masks):
-            yield prefixed(files, found) if is_remote(root) or "://" in root else found
+            yield with_protocol(files, found) if is_remote(root) or "://" in root else found

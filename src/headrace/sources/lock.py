@@ -21,7 +21,7 @@ def hold(path: str, timeout: float) -> Iterator[None]:
         yield
     finally:
         # Removed while still held: whoever waits on this file sees that its name is gone, and starts again.
-        if _is(fd, path):
+        if _is_same_file(fd, path):
             os.unlink(path)
         release(fd)
 
@@ -47,7 +47,7 @@ def open_locked(path: str, timeout: float, lock: Callable[[int, int], None] = fc
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
         _wait(fd, path, deadline, lock)
-        if _is(fd, path):
+        if _is_same_file(fd, path):
             return fd
         release(fd)
 
@@ -64,7 +64,7 @@ def sweep(path: str) -> bool:
         os.close(fd)
         return False
     # Removed while held: a process that opened it meanwhile sees that its name is gone, and starts again.
-    if _is(fd, path):
+    if _is_same_file(fd, path):
         os.unlink(path)
     release(fd)
     return True
@@ -85,7 +85,7 @@ def owner(path: str) -> str:
         return "?"
 
 
-def _is(fd: int, path: str) -> bool:
+def _is_same_file(fd: int, path: str) -> bool:
     try:
         named = os.stat(path)
     except FileNotFoundError:

@@ -40,26 +40,26 @@ class FromSequence(Source[T]):
 
     def get(self, position: int) -> T:
         sample = self.data[position]
-        if type(sample) in ATOMS or not holds(type(self.data)):
+        if type(sample) in ATOMS or not keeps_samples(type(self.data)):
             return sample
-        return lent(sample)  # type: ignore[no-any-return]
+        return copy_for_reader(sample)  # type: ignore[no-any-return]
 
     def getter(self) -> Callable[[int], T]:
-        return self.get if holds(type(self.data)) else self._plain()
+        return self.get if keeps_samples(type(self.data)) else self._plain()
 
     def _plain(self) -> Callable[[int], T]:
         found: Callable[..., Any] = partial(getitem, self.data)
         return found
 
     def as_kept(self) -> Source[T]:
-        return KeptSequence(self.data)
+        return UncopiedSequence(self.data)
 
     def describe(self) -> str:
         return f"of({brief(self.data)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeptSequence(FromSequence[T]):
+class UncopiedSequence(FromSequence[T]):
     """The same, with samples as they are: nobody changes one before it is copied."""
 
     def get(self, position: int) -> T:
@@ -85,11 +85,11 @@ class FromIterable(Source[T]):
         data = self.data() if callable(self.data) and not hasattr(self.data, "__iter__") else self.data
         samples = iter(data)
         kind: Any = type(data)
-        held = holds(kind)
+        kept = keeps_samples(kind)
         position = -1
         for position, sample in enumerate(islice(samples, here.strand, None, here.strands)):
             place.at(here, position)
-            yield lent(sample) if held else sample
+            yield copy_for_reader(sample) if kept else sample
         if position < 0 and here.epoch != 0 and samples is self.data:
             raise BadPipe(
                 f"the source is an iterator ({type(self.data).__name__}) that an earlier epoch has used up; give "
@@ -112,7 +112,7 @@ def known_length(data: Any) -> int | None:
 
 
 @lru_cache(maxsize=256)
-def holds(kind: type) -> bool:
+def keeps_samples(kind: type) -> bool:
     """Whether data of this class keeps its samples, so that a reader who changes one changes it for the next reader.
 
     (Asked for every sample, and answered for every class once.)
@@ -137,5 +137,5 @@ def _array(array: Any) -> Any:
     return view
 
 
-lent = copier(_array, lambda tensor: tensor.clone())
+copy_for_reader = copier(_array, lambda tensor: tensor.clone())
 """The sample for a reader who may change it."""

@@ -16,9 +16,9 @@ from typing import Any
 from headrace.errors import MissingExtra, missing
 from headrace.sources.cache import DiskCache
 from headrace.sources.counted import CountedFile
-from headrace.sources.extra import need
+from headrace.sources.extra import import_extra
 from headrace.sources.http import open_http
-from headrace.sources.retry import Body, RemoteStream, Resuming, Retry, read_past
+from headrace.sources.retry import Body, RemoteStream, ResumingFile, Retry, read_past
 from headrace.sources.stream import StreamWrapper, reopenable
 
 Path = str | os.PathLike[str]
@@ -63,7 +63,9 @@ def open_path(
     return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8")
 
 
-def opened(path: Path, mode: str = "rb", encoding: str | None = None, cache: DiskCache | None = None) -> StreamWrapper:
+def open_stream(
+    path: Path, mode: str = "rb", encoding: str | None = None, cache: DiskCache | None = None
+) -> StreamWrapper:
     """A file as a stream that closes once and can travel: as what opens it again elsewhere."""
     return reopenable(partial(open_path, os.fspath(path), mode, encoding, cache), os.fspath(path))
 
@@ -91,13 +93,13 @@ def open_fsspec(
         size = getattr(body, "size", None)
         return body, size if sized and isinstance(size, int) else None
 
-    binary = RemoteStream(Resuming(connect, url, retry))
+    binary = RemoteStream(ResumingFile(connect, url, retry))
     return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8")
 
 
 def filesystem(url: str, **options: object) -> tuple[Any, str]:
     """The fsspec file system of a URL, and the path in it."""
-    core = need("remote", "fsspec.core")
+    core = import_extra("remote", "fsspec.core")
     try:
         files, path = core.url_to_fs(url, **options)
     except ImportError as absent:

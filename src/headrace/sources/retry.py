@@ -65,7 +65,7 @@ class Retry:
         return longest * (0.5 + key("pause", what, os.getpid(), failures) % 1024 / 2048)
 
 
-def may_pass(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed a moment later."""
     status = getattr(getattr(error, "response", None), "status_code", None) or getattr(error, "status", None)
     if isinstance(status, int):
@@ -78,7 +78,7 @@ def may_pass(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in ("urllib3", "aiohttp", "http", "botocore")
 
 
-class Resuming(RawFile):
+class ResumingFile(RawFile):
     """The raw bytes of the remote file `path`, read through as many connections as it takes."""
 
     def __init__(self, connect: Connect, path: str, retry: Retry | None = None) -> None:
@@ -133,7 +133,7 @@ class Resuming(RawFile):
             except Exception as error:
                 self._disconnect()
                 failures += 1
-                if not may_pass(error):
+                if not is_transient(error):
                     raise
                 if failures >= self._retry.attempts:
                     error.add_note(f"gave up on {self.path} at byte {self.position} after {failures} attempts")
@@ -155,7 +155,7 @@ class RemoteStream(io.BufferedReader):
 
     sequential = True
 
-    def __init__(self, raw: Resuming) -> None:
+    def __init__(self, raw: ResumingFile) -> None:
         super().__init__(raw, BUFFER)
 
     @property

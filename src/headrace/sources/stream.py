@@ -40,7 +40,7 @@ class StreamWrapper:
     ) -> None:
         # First: __del__ runs even when the constructor refuses its arguments.
         self._open = [True]
-        self.become(file_obj)
+        self.replace_file(file_obj)
         self.parent_stream: StreamWrapper | None = None
         self.child_counter = 0
         self.close_on_last_child = False
@@ -55,7 +55,7 @@ class StreamWrapper:
         if StreamWrapper.debug_unclosed_streams:
             StreamWrapper.session_streams[self] = 1
 
-    def become(self, file_obj: Any) -> None:
+    def replace_file(self, file_obj: Any) -> None:
         """Stand for another file from now on; the old one is the caller's."""
         self.file_obj = _FILES[id(self)] = file_obj
 
@@ -163,7 +163,7 @@ class StreamWrapper:
             raise TypeError(f"{self!r} cannot travel to another process: use it in the place where it is made")
         rest = read()
         self.file_obj.close()
-        self.become(io.StringIO(rest) if isinstance(rest, str) else io.BytesIO(rest))
+        self.replace_file(io.StringIO(rest) if isinstance(rest, str) else io.BytesIO(rest))
 
 
 def reopenable(reopen: Callable[[], Any], name: str | None, position: int = 0) -> StreamWrapper:

@@ -15,7 +15,7 @@ from headrace.errors import BadOption
 from headrace.op import Source
 from headrace.ops.copies import own
 from headrace.ops.shape.in_memory_cache import weight
-from headrace.sources.access import Access
+from headrace.sources.access import RandomAccess
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ def _pair(sample: Any) -> tuple[Any, Any]:
     return key, value
 
 
-class Kept:
+class SampleCache:
     """What has been made in this process; travels empty."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Kept:
         self.lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Kept, ())
+        return (SampleCache, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,15 +87,15 @@ class CachedTable(Source[Any]):
 
     pipe: Any
     limit: int | None = None
-    kept: Kept = field(default_factory=Kept, repr=False)
-    access: Access = field(init=False, repr=False)
+    kept: SampleCache = field(default_factory=SampleCache, repr=False)
+    access: RandomAccess = field(init=False, repr=False)
     user = True
     verb = "in_memory_cache"
 
     def __post_init__(self) -> None:
         if self.limit is not None and not self.limit > 0:
             raise BadOption(f"in_memory_cache(size=) needs a number of megabytes > 0, not {self.limit!r}")
-        object.__setattr__(self, "access", Access(self.pipe))
+        object.__setattr__(self, "access", RandomAccess(self.pipe))
 
     def size(self) -> int:
         return self.access.length

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-class TarEnds(tarfile.ReadError):
+class UncleanEnd(tarfile.ReadError):
     """The archive ends here, and something is to be said about how."""
 
 
@@ -28,7 +28,7 @@ class TarHeader(tarfile.TarInfo):
         except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
             if at == 0 or archive.offset != at:  # nothing at all, or nothing behind a header that announces another
                 raise
-            raise TarEnds("has no end-of-archive: it may have been cut short") from None
+            raise UncleanEnd("has no end-of-archive: it may have been cut short") from None
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
             _check_end(archive.fileobj, at)
             raise
@@ -44,7 +44,7 @@ def _check_end(file: Any, at: int) -> None:
     if second.strip(b"\0"):
         raise tarfile.ReadError(f"byte {at}: a header of zeros, and more behind it")
     if at and file.read(tarfile.BLOCKSIZE).strip(b"\0"):
-        raise TarEnds("holds more after its end-of-archive, which is not read: unpack it with `tar -i`")
+        raise UncleanEnd("holds more after its end-of-archive, which is not read: unpack it with `tar -i`")
 
 
 def open_tar(file: object, mode: str, path: str) -> tarfile.TarFile:
@@ -61,7 +61,7 @@ def headers(archive: tarfile.TarFile, path: str) -> Iterator[tarfile.TarInfo]:
         archive.tarinfo = TarHeader  # somebody else has opened it
     try:
         yield from archive
-    except TarEnds as remark:
+    except UncleanEnd as remark:
         warnings.warn(f"{path} {remark}", stacklevel=2)
     except tarfile.TarError as error:
         text = str(error)

@@ -23,14 +23,14 @@ NOT_COPIED = (
 )
 
 
-class Once:
+class ReadFlag:
     """Whether an iterator has been given out."""
 
     def __init__(self) -> None:
         self.taken = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Once, ())
+        return (ReadFlag, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class WrappedIterable(Source[T]):
 
     data: Any
     deepcopy: bool = True
-    once: Once = field(default_factory=Once, repr=False)
+    once: ReadFlag = field(default_factory=ReadFlag, repr=False)
     user = True
     verb = "wrapped"
 

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from headrace.errors import BadPipe
-from headrace.sources.extra import need
+from headrace.sources.extra import import_extra
 
 EXTRAS = {"pyarrow": "arrow", "pandas": "frames", "polars": "frames", "torch": "torch", "jax": "jax"}
 
@@ -23,7 +23,7 @@ class LazyPackage:
 
     def __getattr__(self, attribute: str) -> Any:
         name: str = self.__dict__["_name"]
-        found = getattr(need(EXTRAS[name.partition(".")[0]], name), attribute)
+        found = getattr(import_extra(EXTRAS[name.partition(".")[0]], name), attribute)
         self.__dict__[attribute] = found  # from now on it costs no more than with an import
         return found
 

@@ -17,7 +17,7 @@ import pytest
 from headrace import Loader, Pipe
 from headrace.errors import BadOption
 from headrace.sources.stored import index, packed, source
-from headrace.sources.stored.form import DamagedFile, Spans
+from headrace.sources.stored.format import DamagedFile, Spans
 from headrace.sources.stored.litdata import open_chunk
 from headrace.sources.stored.packed import Members
 from tests.depth import depth
@@ -72,7 +72,7 @@ def test_the_members_of_a_file_are_units_and_read_once(tmp_path: Path, monkeypat
     path.write_bytes(in_members(gzip.compress, 40))
     pipe = Pipe.stored(path).shuffle(parts=6)
     assert pipe.inputs[0].op.units().count == 40  # type: ignore[attr-defined]
-    packed._pieces.__init__(packed.HELD)  # type: ignore[misc]
+    packed._pieces.__init__(packed.MEMORY)  # type: ignore[misc]
     with Loader(pipe.batch(10)) as loader:
         assert sorted(row["n"] for batch in loader for row in batch) == list(range(300))
         assert loader.stats().reads.bytes <= 1.3 * path.stat().st_size

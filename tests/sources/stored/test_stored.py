@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption, SnapshotRefused
+from headrace.sources.stored import formats, jsonl, source
 from headrace.sources.stored import index as kept
-from headrace.sources.stored import jsonl, known, source
-from headrace.sources.stored.form import DamagedFile
+from headrace.sources.stored.format import DamagedFile
 from headrace.sources.stored.jsonl import _newlines
 from tests.conftest import RunScript
 from tests.depth import depth
@@ -155,7 +155,7 @@ def test_a_scan_that_was_killed_goes_on(tmp_path: Path, run_script: RunScript, w
     program = """
         import os, signal, sys
         from headrace.sources.stored import index, jsonl
-        jsonl.PIECE, index.OFTEN = 1000, 4000
+        jsonl.PIECE, index.SAVE_EVERY = 1000, 4000
         write, left = index._write_at, [int(sys.argv[2])]
         def dying(*given):
             write(*given)
@@ -166,7 +166,7 @@ def test_a_scan_that_was_killed_goes_on(tmp_path: Path, run_script: RunScript, w
         print(len(index.spans_of(sys.argv[1], jsonl.JsonLines()).starts))
     """
     assert run_script(program, path, writes).returncode == -signal.SIGKILL
-    before = kept._about((tmp_path / "a.jsonl.index").read_bytes()[: kept.HEAD], "it").upto
+    before = kept._parsed_header((tmp_path / "a.jsonl.index").read_bytes()[: kept.HEAD], "it").upto
     assert 0 < before < path.stat().st_size
     done = run_script(program, path, 10**6)
     assert (done.returncode, done.stdout) == (0, "5000\n"), done.stderr
@@ -304,7 +304,7 @@ def test_arrays_of_mds_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_units_end_where_files_end_and_are_not_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "UNIT", 500)
     first, second = writers.jsonl(tmp_path / "a.jsonl", ROWS), writers.jsonl(tmp_path / "b.jsonl", ROWS[:7])
-    made = known.stored([first, second], None, None, False)
+    made = formats.stored([first, second], None, None, False)
     ends = made.units().ends.tolist()
     assert ends == sorted(set(ends))
     assert {60, 67} <= set(ends)

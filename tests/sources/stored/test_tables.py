@@ -12,7 +12,7 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption, BadPipe, HeadraceError
-from headrace.sources.stored.form import DamagedFile
+from headrace.sources.stored.format import DamagedFile
 from tests.depth import depth
 
 pa = pytest.importorskip("pyarrow", reason="not installed")

@@ -22,7 +22,7 @@ from headrace.op import Indexed, Op
 from headrace.ops.shape.batch import DataChunk as DataChunk
 from headrace.pipe.graph import Pipe
 from headrace.pipe.verbs.keyed import Keyed
-from headrace.sources.access import Access
+from headrace.sources.access import RandomAccess
 from headrace.sources.table import CachedTable, KeyedTable
 from headrace.sources.wrapped import Sampled
 
@@ -177,7 +177,7 @@ class MapDataPipe(DataPipe[T]):
             raise NotImplementedError(f"{type(self).__name__} must define __getitem__()")
         found = self.__dict__.get("_access")
         if found is None:
-            found = self.__dict__["_access"] = Access(_lowered(self))
+            found = self.__dict__["_access"] = RandomAccess(_lowered(self))
         return found.get(index)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[T]:

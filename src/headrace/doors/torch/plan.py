@@ -25,7 +25,7 @@ from headrace.ops.shape.batch import Batch
 from headrace.ops.shape.collate import Collate
 from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
-from headrace.sources.listed import Listing, ListOfItems
+from headrace.sources.listed import ItemsByEpoch, ListedItems
 
 
 def is_iterable(loader: Any) -> bool:
@@ -105,7 +105,7 @@ def context_of(
 
 
 def build(
-    loader: Any, context: WorkerContext, items: ListOfItems, epoch: int, autosave: Autosave | None = None
+    loader: Any, context: WorkerContext, items: ItemsByEpoch, epoch: int, autosave: Autosave | None = None
 ) -> Loader[Any]:
     """The loader of one iterator; `items` lists batches of indices."""
     strands = max(1, context.count) if is_iterable(loader) and loader.shard is None else None
@@ -116,12 +116,12 @@ def build(
     )  # fmt: skip
 
 
-def pipe(loader: Any, context: WorkerContext, items: ListOfItems) -> Pipe[Any]:
+def pipe(loader: Any, context: WorkerContext, items: ItemsByEpoch) -> Pipe[Any]:
     """The pipe of one iterator."""
     if not is_iterable(loader):
         return Pipe(
             Fetch(context.dataset, context.collate_fn, loader._auto_collation, keeps_state(loader)),
-            Pipe(Listing(items)),
+            Pipe(ListedItems(items)),
         )
     size, drop_last, window, keyed = loader.batch_size, loader.drop_last, loader.shuffle_window, loader.reproducible
     if loader.shard is None and window is None:

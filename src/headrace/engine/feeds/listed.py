@@ -30,10 +30,10 @@ class Item(Place):
         return self.number
 
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
-        from headrace.sources.listed import Listing
+        from headrace.sources.listed import ListedItems
 
         listing = setting.program.head.op
-        assert isinstance(listing, Listing)
+        assert isinstance(listing, ListedItems)
         pinned = not setting.policy.stealing
         return Listed(listing.open(setting.epoch, self.number), setting.epoch, self.number, pinned=pinned)
 

@@ -9,7 +9,7 @@ import zipfile
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.ops.files.per_file import EachFile, pathname_stream, unpacking
+from headrace.ops.files.per_file import EachFile, path_and_binary_stream, unpacking
 from headrace.sources.stream import StreamWrapper
 from headrace.sources.tar import open_tar
 
@@ -51,7 +51,7 @@ class Decompress(EachFile[tuple[str, StreamWrapper]]):
             object.__setattr__(self, "file_type", CompressionType(self.file_type.lower()))
 
     def apply(self, sample: object) -> tuple[str, StreamWrapper]:
-        path, stream = pathname_stream(sample)
+        path, stream = path_and_binary_stream(sample)
         try:
             kind = self.file_type or by_name(path)
             return path, StreamWrapper(_OPENERS[kind](stream.file_obj), stream, path)  # type: ignore[index]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.ops.files.per_file import PerFile, taken_out, unpacking
-from headrace.sources.extra import demand, need
+from headrace.ops.files.per_file import PerFile, archive_members, unpacking
+from headrace.sources.extra import import_extra, require
 from headrace.sources.stream import StreamWrapper
 
 
@@ -15,12 +15,12 @@ class LoadFromRar(PerFile[tuple[str, StreamWrapper]]):
     known: int = -1
 
     def __post_init__(self) -> None:
-        demand("rar", "rarfile")
+        require("rar", "rarfile")
 
     def spread(self, sample: object) -> Iterator[tuple[str, StreamWrapper]]:
-        rarfile = need("rar", "rarfile")
+        rarfile = import_extra("rar", "rarfile")
         with unpacking(sample, "rarfile", (rarfile.Error,)) as (path, stream):
             if isinstance(stream.file_obj, rarfile.RarExtFile):
                 raise ValueError(f"Nested RAR archive is not supported by load_from_rar: {path}")
             archive = StreamWrapper(rarfile.RarFile(stream.file_obj), stream, path)
-            yield from taken_out(archive, (info for info in archive.infolist() if info.is_file()), path)
+            yield from archive_members(archive, (info for info in archive.infolist() if info.is_file()), path)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.ops.files.per_file import PerFile, member, unpacking
+from headrace.ops.files.per_file import PerFile, member_path, unpacking
 from headrace.sources.slice import FileSlice, open_slice
 from headrace.sources.stream import StreamWrapper, in_memory
 from headrace.sources.tar import content, headers, open_tar
@@ -40,7 +40,7 @@ def entries(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tup
         for info in headers(archive, path):
             if not info.isfile():
                 continue
-            name = member(path, info.name)
+            name = member_path(path, info.name)
             if plain is not None and info.sparse is None:
                 part = FileSlice(plain, info.offset_data, info.size, stream.file_obj)
                 again = partial(open_slice, plain, info.offset_data, info.size)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.ops.files.per_file import PerFile, pathname_stream
+from headrace.ops.files.per_file import PerFile, path_and_binary_stream
 from headrace.sources.tfrecord import features, records
 
 Spec = Mapping[str, tuple[tuple[int, ...] | None, Any] | None]
@@ -28,26 +28,26 @@ class LoadFromTfrecord(PerFile[dict[str, Any]]):
                 raise RuntimeError("Shape can contain at most one dynamic dimension (-1).")
 
     def spread(self, sample: object) -> Iterator[dict[str, Any]]:
-        path, stream = pathname_stream(sample)
+        path, stream = path_and_binary_stream(sample)
         try:
             for record in records(stream, path):
-                yield self._chosen(features(record))
+                yield self._selected(features(record))
         except RuntimeError as error:
             warnings.warn(f"Unable to read from corrupted tfrecord stream {path} due to: {error}, abort!", stacklevel=2)
             raise
         finally:
             stream.close()
 
-    def _chosen(self, example: dict[str, Any]) -> dict[str, Any]:
+    def _selected(self, example: dict[str, Any]) -> dict[str, Any]:
         if self.spec is None:
             return example
         lacking = [name for name in self.spec if name not in example]
         if lacking:
             raise RuntimeError(f"Example is missing some required keys: {', '.join(sorted(lacking))}")
-        return {name: _formed(example[name], *(form or (None, None))) for name, form in self.spec.items()}
+        return {name: _shaped(example[name], *(form or (None, None))) for name, form in self.spec.items()}
 
 
-def _formed(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> Any:
+def _shaped(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> Any:
     """A feature in its shape and type; the features of a sequence are one array then, and have one shape together."""
     if isinstance(value, list) and value and hasattr(value[0], "reshape"):
         if shape is None and dtype is None:
@@ -55,11 +55,11 @@ def _formed(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> Any:
         value = _stacked(value)
     if isinstance(value, list):
         flat = [part for step in value for part in (step if isinstance(step, list) else [step])]
-        return value if shape is None else _nested(flat, _whole(shape, len(flat)))
+        return value if shape is None else _nested(flat, _full_shape(shape, len(flat)))
     if value is None:
         return None
     if shape is not None:
-        value = value.reshape(_whole(shape, value.size))
+        value = value.reshape(_full_shape(shape, value.size))
     return value if dtype is None else value.astype(_numpy_name(dtype))
 
 
@@ -71,7 +71,7 @@ def _stacked(features: list[Any]) -> Any:
     return np.stack(features)
 
 
-def _whole(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
+def _full_shape(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
     """The shape with its open dimension filled in."""
     rest = math.prod(n for n in shape if n != -1)
     full = tuple(count // rest if n == -1 and rest else n for n in shape)

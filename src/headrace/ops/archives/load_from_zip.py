@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shutil import copyfileobj
 from typing import Any
 
-from headrace.ops.files.per_file import PerFile, taken_out, unpacking
+from headrace.ops.files.per_file import PerFile, archive_members, unpacking
 from headrace.sources.stream import StreamWrapper
 
 
@@ -22,7 +22,7 @@ class LoadFromZip(PerFile[tuple[str, StreamWrapper]]):
             archive = stream
             if not isinstance(stream.file_obj, zipfile.ZipFile):
                 archive = StreamWrapper(zipfile.ZipFile(_seekable(stream)), stream, path)
-            yield from taken_out(archive, (info for info in archive.infolist() if not info.is_dir()), path)
+            yield from archive_members(archive, (info for info in archive.infolist() if not info.is_dir()), path)
 
 
 def _seekable(stream: StreamWrapper) -> Any:
@@ -33,6 +33,6 @@ def _seekable(stream: StreamWrapper) -> Any:
     copy = tempfile.TemporaryFile()  # noqa: SIM115 - the archive owns it
     copyfileobj(file, copy)
     copy.seek(0)
-    stream.become(copy)
+    stream.replace_file(copy)
     file.close()
     return copy

@@ -41,7 +41,7 @@ class WebDataset(Op[tuple[str, Any], Grouped]):
                 sample = next(samples)
             except StopIteration:
                 break
-            found = split(sample[0])
+            found = split_name(sample[0])
             if found is None:
                 continue
             prefix, suffix = found
@@ -49,7 +49,7 @@ class WebDataset(Op[tuple[str, Any], Grouped]):
                 if key is not None:
                     yield {"__key__": key, **group}
                 key, group = prefix, {}
-            add(group, prefix, suffix, sample[1])
+            add_file(group, prefix, suffix, sample[1])
         if key is not None:
             yield {"__key__": key, **group}
 
@@ -75,7 +75,7 @@ class LoadShards(PerFile[Grouped]):
                     continue
                 group.setdefault("__key__", prefix)
                 try:
-                    add(group, prefix, suffix, inner.read())
+                    add_file(group, prefix, suffix, inner.read())
                 except ValueError as error:
                     skip(error)
                     group, broken = {}, prefix
@@ -89,13 +89,13 @@ def key_and_ending(name: str) -> tuple[str, str] | None:
     return None if found is None or _META.match(name) else (found.group(1), found.group(2).lower())
 
 
-def split(path: str) -> tuple[str, str] | None:
+def split_name(path: str) -> tuple[str, str] | None:
     """A path cut at the first dot of its last part; None if there is none."""
     found = _NAME.match(path.replace("\\", "/"))
     return None if found is None else (found.group(1), found.group(2))
 
 
-def add(group: Grouped, prefix: str, suffix: str, data: object) -> None:
+def add_file(group: Grouped, prefix: str, suffix: str, data: object) -> None:
     if suffix in group:
         raise ValueError(f"the sample {prefix!r} has two files that end in {suffix!r}")
     group[suffix] = data

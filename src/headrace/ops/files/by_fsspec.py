@@ -9,7 +9,7 @@ from headrace.errors import BadOption
 from headrace.op import Flat
 from headrace.ops.files.per_file import EachFile, Keywords
 from headrace.ops.files.save_to_disk import writing
-from headrace.sources.extra import demand
+from headrace.sources.extra import require
 from headrace.sources.listing import Masks, list_fsspec
 from headrace.sources.open import filesystem, open_fsspec
 from headrace.sources.stream import StreamWrapper, reopenable
@@ -23,7 +23,7 @@ class ListFilesByFsspec(Flat[str, str]):
     kwargs: Keywords = ()
 
     def __post_init__(self) -> None:
-        demand("remote", "fsspec")
+        require("remote", "fsspec")
 
     def spread(self, sample: str) -> Iterator[str]:
         yield from list_fsspec(sample, self.masks, **dict(self.kwargs))
@@ -38,7 +38,7 @@ class OpenFilesByFsspec(EachFile[tuple[str, StreamWrapper]]):
     kwargs: Keywords = ()
 
     def __post_init__(self) -> None:
-        demand("remote", "fsspec")
+        require("remote", "fsspec")
         if "+" in self.mode:
             raise BadOption(f"mode {self.mode!r} reads and writes; open the file for one of the two")
         if set(self.mode) & set("wax"):
@@ -60,7 +60,7 @@ class SaveByFsspec(EachFile[str]):
     user = True
 
     def __post_init__(self) -> None:
-        demand("remote", "fsspec")
+        require("remote", "fsspec")
         object.__setattr__(self, "mode", writing(self.mode))
 
     def apply(self, sample: tuple[str, Any]) -> str:

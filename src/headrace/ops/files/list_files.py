@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.op import Flat
-from headrace.sources.listing import Masks, braces, walk
+from headrace.sources.listing import Masks, expand_ranges, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +34,4 @@ class ShardExpand(Flat[str, str]):
     """`x-{000..009}` as ten names."""
 
     def spread(self, sample: str) -> Iterator[str]:
-        yield from braces(sample)
+        yield from expand_ranges(sample)

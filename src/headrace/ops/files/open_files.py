@@ -7,7 +7,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.ops.files.per_file import EachFile
 from headrace.sources.cache import DiskCache
-from headrace.sources.open import opened
+from headrace.sources.open import open_stream
 from headrace.sources.stream import StreamWrapper
 
 MODES = ("b", "t", "rb", "rt", "r")
@@ -32,7 +32,7 @@ class OpenFiles(EachFile[tuple[str, StreamWrapper]]):
         if not isinstance(sample, str | os.PathLike):
             raise TypeError(f"Expected string type for pathname, but got {type(sample)}")
         mode = self.mode if self.mode.startswith("r") else f"r{self.mode}"
-        return os.fspath(sample), opened(sample, mode, self.encoding, self.cache)
+        return os.fspath(sample), open_stream(sample, mode, self.encoding, self.cache)
 
     def identity(self) -> tuple[Any, ...]:
         return ("open_files",)  # how a file is opened changes neither order nor number of the samples

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from headrace.op import Each, Flat
-from headrace.sources.open import opened
+from headrace.sources.open import open_stream
 from headrace.sources.stream import StreamWrapper
 
 Out = TypeVar("Out")
@@ -35,7 +35,7 @@ class PerFile(Flat[Any, Out]):
         raise NotImplementedError(f"{type(self).__name__} must define read()")
 
     def spread(self, sample: object) -> Iterator[Out]:
-        path, stream = reading(sample)
+        path, stream = path_and_stream(sample)
         try:
             yield from self.read(path, stream)
         finally:
@@ -56,10 +56,10 @@ class EachFile(Each[Any, Out]):
         return self.known if self.known >= 0 else inputs[0]
 
 
-def reading(sample: object) -> tuple[str, Any]:
+def path_and_stream(sample: object) -> tuple[str, Any]:
     """A sample as path and stream; a path alone is opened."""
     if isinstance(sample, str | os.PathLike):
-        return os.fspath(sample), opened(sample)
+        return os.fspath(sample), open_stream(sample)
     if not isinstance(sample, tuple | list) or len(sample) != 2:
         raise TypeError(
             f"expected a path or a (path, stream) pair, not {type(sample).__name__}: put open_files() before this op"
@@ -68,7 +68,7 @@ def reading(sample: object) -> tuple[str, Any]:
     return path, StreamWrapper.of(stream, str(path))
 
 
-def pathname_stream(sample: object) -> tuple[str, StreamWrapper]:
+def path_and_binary_stream(sample: object) -> tuple[str, StreamWrapper]:
     """A sample as path and binary stream; anything else is refused with what is wrong about it."""
     if not isinstance(sample, tuple):
         raise TypeError(f"pathname binary data should be tuple type, but it is type {type(sample)}")
@@ -91,7 +91,7 @@ def pathname_stream(sample: object) -> tuple[str, StreamWrapper]:
 @contextmanager
 def unpacking(sample: object, called: str, errors: tuple[type[Exception], ...]) -> Iterator[tuple[str, StreamWrapper]]:
     """The path and stream of a sample, while files are taken out of it: these may be read later, and end it then."""
-    path, stream = pathname_stream(sample)
+    path, stream = path_and_binary_stream(sample)
     try:
         yield path, stream
     except errors as error:
@@ -103,17 +103,17 @@ def unpacking(sample: object, called: str, errors: tuple[type[Exception], ...]) 
         stream.autoclose()
 
 
-def taken_out(archive: StreamWrapper, files: Iterable[Any], path: str) -> Iterator[tuple[str, StreamWrapper]]:
+def archive_members(archive: StreamWrapper, files: Iterable[Any], path: str) -> Iterator[tuple[str, StreamWrapper]]:
     """These of the files that an opened archive lists, each under its path below the archive's own."""
     try:
         for info in files:
-            name = member(path, info.filename)
+            name = member_path(path, info.filename)
             yield name, StreamWrapper(archive.open(info), archive, name)
     finally:
         archive.autoclose()
 
 
-def member(archive: str, name: str) -> str:
+def member_path(archive: str, name: str) -> str:
     """The path of an archive's member: below the archive's own path, or refused."""
     inner = os.path.normpath(name.replace("\\", "/").lstrip("/"))
     if inner == ".." or inner.startswith("../") or os.path.isabs(inner):

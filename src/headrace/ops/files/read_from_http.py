@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from headrace.op import Each, Flat, as_input
 from headrace.ops.files.per_file import EachFile, Keywords
-from headrace.sources.extra import demand
+from headrace.sources.extra import require
 from headrace.sources.gdrive import resolve
 from headrace.sources.http import open_http
 from headrace.sources.stream import StreamWrapper, reopenable
@@ -25,7 +25,7 @@ class ReadFromHttp(EachFile[tuple[str, StreamWrapper]]):
     kwargs: Keywords = ()
 
     def __post_init__(self) -> None:
-        demand("remote", "requests")
+        require("remote", "requests")
 
     def apply(self, sample: str) -> tuple[str, StreamWrapper]:
         return sample, _stream(sample, sample, self.timeout, dict(self.kwargs))

@@ -1,7 +1,7 @@
 """Save to disk: content into files, and the paths of those files.
 
-A file appears under its name only when it is complete, and a killed writer leaves nothing (`sources.whole`). Writing it
-again, after a resume or in another worker, gives the same file.
+A file appears under its name only when it is complete, and a killed writer leaves nothing (`sources.atomic`). Writing
+it again, after a resume or in another worker, gives the same file.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.ops.files.per_file import EachFile
-from headrace.sources.whole import whole
+from headrace.sources.atomic import atomic_write
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def inside(folder: str, path: str) -> str:
 
 def write_file(path: str, data: Any, mode: str) -> None:
     """Write bytes, text, or all that a stream holds (it is closed then), and only then give the file its name."""
-    with whole(path, mode) as file:
+    with atomic_write(path, mode) as file:
         if hasattr(data, "read"):
             try:
                 copyfileobj(data, file, 1 << 20)

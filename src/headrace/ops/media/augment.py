@@ -54,10 +54,10 @@ class RandomFlip(Each[Any, Any]):
             raise BadOption(f"random_flip() takes a probability from 0 to 1, not {self.p!r}")
 
     def apply(self, sample: Any) -> Any:
-        return on_images(_turned, sample) if place.rng().random() < self.p else sample
+        return on_images(_flipped, sample) if place.rng().random() < self.p else sample
 
 
-def _turned(pixels: Any) -> Any:
+def _flipped(pixels: Any) -> Any:
     return mirrored(pixels, place.row(pixels.shape, "u1"))
 
 

@@ -66,7 +66,7 @@ def center(height: int, width: int, size: tuple[int, int]) -> Box:
     return Box((height - h) / 2, (width - w) / 2, h, w)
 
 
-def chosen(crop: "str | RandomBox", height: int, width: int, size: tuple[int, int], draws: Sequence[float]) -> Box:
+def crop_box(crop: "str | RandomBox", height: int, width: int, size: tuple[int, int], draws: Sequence[float]) -> Box:
     """The box of an image: in the middle, at random, or ("stretch") all of it."""
     if isinstance(crop, RandomBox):
         return crop.box(height, width, size, draws)

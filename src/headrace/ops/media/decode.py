@@ -7,9 +7,9 @@ from typing import Any
 
 from headrace.errors import BadPipe
 from headrace.op import place
-from headrace.ops.files.per_file import EachFile, reading
+from headrace.ops.files.per_file import EachFile, path_and_stream
 from headrace.ops.media.boxes import RandomBox
-from headrace.ops.media.decoders import Decoder, extension_of, run, standard
+from headrace.ops.media.decoders import Decoder, decode_with, extension_of, standard_decoders
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Decode(EachFile[Any]):
         self._standard()
 
     def _standard(self) -> tuple[Decoder, ...]:
-        return standard(self.images, self.size, self.crop, self.flip, self.frames, self.pick, self.resize)
+        return standard_decoders(self.images, self.size, self.crop, self.flip, self.frames, self.pick, self.resize)
 
     def takes_flip(self) -> bool:
         """Whether a `random_flip()` behind this op can be done while images are resized."""
@@ -61,7 +61,7 @@ class Decode(EachFile[Any]):
 def _file(sample: Any) -> tuple[Any, Any]:
     """Path and data; a path alone is opened, anything else is refused."""
     if isinstance(sample, str | os.PathLike):
-        return reading(sample)
+        return path_and_stream(sample)
     if not isinstance(sample, tuple | list) or len(sample) != 2:
         raise BadPipe(
             f"decode() takes (path, data) pairs, dicts of files, or paths, and got {type(sample).__name__}; write "
@@ -74,7 +74,7 @@ def _file(sample: Any) -> tuple[Any, Any]:
 def _decoded(decoders: tuple[Decoder, ...], name: object, extension: str, data: Any) -> Any:
     """The value in `data`. An error gets a note with the name of the file, which decoders do not know."""
     try:
-        return run(decoders, extension, data)
+        return decode_with(decoders, extension, data)
     except Exception as error:
         hint = ""
         if isinstance(error, UnicodeDecodeError):
@@ -92,8 +92,8 @@ class RoutedDecode(EachFile[tuple[str, Any]]):
     user = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "handlers", tuple(self.handlers) or standard())
+        object.__setattr__(self, "handlers", tuple(self.handlers) or standard_decoders())
 
     def apply(self, sample: Any) -> tuple[str, Any]:
         path, data = sample
-        return path, run(self.handlers, self.key_fn(path), data)
+        return path, decode_with(self.handlers, self.key_fn(path), data)

@@ -19,7 +19,7 @@ import numpy as np
 from headrace.ops.media.boxes import RandomBox
 from headrace.ops.media.images import Images
 from headrace.ops.media.video import Videos
-from headrace.sources.extra import need
+from headrace.sources.extra import import_extra
 
 Decoder = Callable[[str, Any], Any]
 
@@ -53,7 +53,7 @@ def decode_audio(extension: str, data: Any) -> Any:
         return None
     if extension == "wav" and (pcm := _wave(data)) is not None:
         return pcm
-    return need("media", "soundfile").read(io.BytesIO(data), dtype="float32", always_2d=True)
+    return import_extra("media", "soundfile").read(io.BytesIO(data), dtype="float32", always_2d=True)
 
 
 def _wave(data: bytes) -> Any:
@@ -76,7 +76,7 @@ def _wave(data: bytes) -> Any:
 
 
 @cache
-def standard(
+def standard_decoders(
     images: str = "rgb8",
     size: tuple[int, int] | None = None,
     crop: str | RandomBox = "center",
@@ -89,7 +89,7 @@ def standard(
     return (decode_basic, Images(images, size, crop, flip, resize), decode_audio, Videos(frames, pick))
 
 
-def run(decoders: tuple[Decoder, ...], extension: str, data: Any) -> Any:
+def decode_with(decoders: tuple[Decoder, ...], extension: str, data: Any) -> Any:
     """The first answer; the data itself if no decoder has one. Streams are read and closed."""
     if hasattr(data, "read"):
         stream = data

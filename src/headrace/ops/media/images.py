@@ -5,7 +5,7 @@ straight into an array: into the image's place in the batch, where the engine ha
 (CMYK, damaged files, grey out of colour) is left to Pillow.
 
 With `size`, an image is decoded at 1/2, 1/4 or 1/8 where the box that is kept has pixels enough, then cut and resized.
-What is below the box is not decoded (`_above`).
+What is below the box is not decoded (`_decode_upper_rows`).
 """
 
 import importlib
@@ -22,9 +22,9 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.op import place
-from headrace.ops.media.boxes import DRAWS, Box, RandomBox, chosen, reduction
+from headrace.ops.media.boxes import DRAWS, Box, RandomBox, crop_box, reduction
 from headrace.ops.media.pixels import check_resize, mirrored, resized
-from headrace.sources.extra import need
+from headrace.sources.extra import import_extra
 
 IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))
 KINDS = ("JPEG", "PNG", "PPM", "BMP", "GIF", "TIFF")
@@ -33,7 +33,7 @@ which it starts another program. (WEBP too, where Pillow was built with it.)"""
 CROPS = ("center", "random", "stretch")
 _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
 _CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
-_REST = re.compile(r"extraneous bytes before marker 0xd[0-9]\b")
+_UNREAD_DATA = re.compile(r"extraneous bytes before marker 0xd[0-9]\b")
 """What the decoder says of data behind the last row that the header tells of, before a restart or the end."""
 log = logging.getLogger("headrace")
 
@@ -98,12 +98,12 @@ class Images:
                 out = self._out((height, width), mode)
                 turbo.decode_jpeg(data, colorspace=space, buffer=out)
                 return out
-            pixels = _above(turbo, data, box, by, shape, space)
+            pixels = _decode_upper_rows(turbo, data, box, by, shape, space)
         except ValueError:
             return None  # damaged: Pillow says what is wrong
         if pixels is None:
             return None
-        return self._kept(pixels if mode == "RGB" else pixels[..., 0], box, by, mode)
+        return self._cropped(pixels if mode == "RGB" else pixels[..., 0], box, by, mode)
 
     def _by_pillow(self, data: Any, mode: str) -> Any:
         with _opened(data) as opened:
@@ -112,17 +112,17 @@ class Images:
             if by > 1 and opened.draft(None, (opened.width // by, opened.height // by)) is None:
                 by = 1
             pixels = np.asarray(opened.convert(mode))
-        return pixels if box is None else self._kept(pixels, box, by, mode)
+        return pixels if box is None else self._cropped(pixels, box, by, mode)
 
     def _box(self, height: int, width: int) -> tuple[Box | None, int]:
         """What is kept of an image, and how many times smaller it may be decoded."""
         if self.size is None:
             return None, 1
         draws: Sequence[float] = place.rng().random(DRAWS).tolist() if isinstance(self.crop, RandomBox) else ()
-        box = chosen(self.crop, height, width, self.size, draws)
+        box = crop_box(self.crop, height, width, self.size, draws)
         return box, reduction(box, self.size)
 
-    def _kept(self, pixels: Any, box: Box, by: int, mode: str) -> Any:
+    def _cropped(self, pixels: Any, box: Box, by: int, mode: str) -> Any:
         assert self.size is not None
         small = Box(*(edge / by for edge in box))
         out = self._out(self.size, mode)
@@ -135,7 +135,7 @@ class Images:
         return place.row(shape, "u1") if self.form.endswith("8") else np.empty(shape, np.uint8)
 
 
-def _above(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int], space: str) -> Any:
+def _decode_upper_rows(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int], space: str) -> Any:
     """An image at 1 / `by` of its size, or only its upper rows: those of the box, and none below. None if it cannot.
 
     A JPEG whose header tells of fewer rows is decoded so far, which costs as much less. The decoder complains of what
@@ -153,7 +153,7 @@ def _above(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int]
     try:
         turbo.decode_jpeg(cut, colorspace=space, min_height=upper.shape[0], min_width=upper.shape[1], buffer=upper)
     except ValueError as error:
-        if not _REST.search(str(error)):
+        if not _UNREAD_DATA.search(str(error)):
             raise
     return upper
 
@@ -169,7 +169,7 @@ def _baseline_size(data: Any) -> int | None:
 
 
 def _opened(data: Any) -> Any:
-    return need("media", "PIL.Image").open(io.BytesIO(data), formats=_kinds())
+    return import_extra("media", "PIL.Image").open(io.BytesIO(data), formats=_kinds())
 
 
 @cache
@@ -183,4 +183,4 @@ def _turbo() -> Any:
 
 @cache
 def _kinds() -> tuple[str, ...]:
-    return (*KINDS, "WEBP") if need("media", "PIL.features").check("webp") else KINDS
+    return (*KINDS, "WEBP") if import_extra("media", "PIL.features").check("webp") else KINDS

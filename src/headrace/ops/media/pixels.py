@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.ops.media.boxes import Box
-from headrace.sources.extra import need
+from headrace.sources.extra import import_extra
 
 RESIZERS = ("pillow", "torch")
 
@@ -31,9 +31,9 @@ def resized(pixels: Any, box: Box, size: tuple[int, int], out: Any, resize: str)
     if part.shape[:2] == size:
         out[...] = part
     elif resize == "torch" and part.shape[2:] != (4,):  # (What is transparent has no weight: Pillow's.)
-        _by_torch(need("torch", "torch"), part, size, out)
+        _by_torch(import_extra("torch", "torch"), part, size, out)
     else:
-        image = need("media", "PIL.Image")
+        image = import_extra("media", "PIL.Image")
         picture = image.fromarray(np.ascontiguousarray(part))
         out[...] = np.asarray(picture.resize((size[1], size[0]), image.Resampling.BILINEAR))
     return out

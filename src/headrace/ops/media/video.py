@@ -19,7 +19,7 @@ import numpy as np
 
 from headrace.errors import BadOption
 from headrace.op import place
-from headrace.sources.extra import need
+from headrace.sources.extra import import_extra
 
 CONTAINER = {
     **dict.fromkeys(("mp4", "m4v", "mov"), "mov"),
@@ -85,7 +85,7 @@ class Videos:
             stream = container.streams.video[0]
             packets = sorted((p.pts, p.is_keyframe) for p in container.demux(stream) if p.pts is not None)
             if not packets:
-                return _nothing(stream)
+                return _no_frames(stream)
             keys = [pts for pts, is_key in packets if is_key]
             targets = [packets[i][0] for i in self.chosen(len(packets))]
             out: Any = None
@@ -110,10 +110,10 @@ def _all(extension: str, data: Any) -> Any:
     with _container(extension, data) as container:
         stream = container.streams.video[0]
         frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
-        return (np.stack(frames), _rate(stream)) if frames else _nothing(stream)
+        return (np.stack(frames), _rate(stream)) if frames else _no_frames(stream)
 
 
-def _nothing(stream: Any) -> Any:
+def _no_frames(stream: Any) -> Any:
     return np.zeros((0, 0, 0, 3), np.uint8), _rate(stream)
 
 
@@ -123,7 +123,7 @@ def _rate(stream: Any) -> float | None:
 
 @contextmanager
 def _container(extension: str, data: Any) -> Iterator[Any]:
-    av = need("media", "av")
+    av = import_extra("media", "av")
     kind = "mpegts" if CONTAINER[extension] == "mpeg" and data[:1] == b"G" else CONTAINER[extension]
     try:
         with av.open(io.BytesIO(data), format=kind, options={"protocol_whitelist": "none"}) as container:

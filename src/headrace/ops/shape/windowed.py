@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from headrace.op import Here, Indexed, Op, is_count
 from headrace.ops.counts import positive
-from headrace.sources.memory import lent
+from headrace.sources.memory import copy_for_reader
 
 T = TypeVar("T")
 APART = 1000
@@ -53,7 +53,7 @@ class SlidingWindow(Op[T, list[T]]):
             if read > start:
                 held.append(sample)
             if len(held) == size:
-                window = list(held) if step >= size else [lent(one) for one in held]
+                window = list(held) if step >= size else [copy_for_reader(one) for one in held]
                 start += step
                 for _ in range(min(step, size)):
                     held.popleft()

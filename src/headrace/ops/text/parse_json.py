@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.context import skipper
-from headrace.ops.files.per_file import EachFile, Keywords, PerFile, reading
+from headrace.ops.files.per_file import EachFile, Keywords, PerFile, path_and_stream
 from headrace.ops.text.text_lines import TextLines
 
 
@@ -17,7 +17,7 @@ class ParseJsonFiles(EachFile[tuple[str, Any]]):
     kwargs: Keywords = ()
 
     def apply(self, sample: object) -> tuple[str, Any]:
-        path, stream = reading(sample)
+        path, stream = path_and_stream(sample)
         try:
             return path, json.loads(stream.read(), **dict(self.kwargs))
         except json.JSONDecodeError as error:

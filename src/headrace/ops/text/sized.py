@@ -24,7 +24,7 @@ from headrace.op import Each, Here, Indexed, Lengths, place
 from headrace.ops.text.numbered import NumberedOp
 from headrace.ops.text.rows import tokens_of
 from headrace.ops.text.windows import gather_lists
-from headrace.sources.whole import whole
+from headrace.sources.atomic import atomic_write
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
@@ -67,7 +67,7 @@ class Measurement:
         return Measurement, (self.counts, self.lengths, self.pipe)
 
     def save(self, path: str) -> None:
-        with whole(path, "wb") as file:
+        with atomic_write(path, "wb") as file:
             np.savez(file, counts=_small(self.counts), lengths=_small(self.lengths), pipe=np.array(self.pipe))
 
     @classmethod

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption
+from headrace.sources.atomic import atomic_write
 from headrace.sources.stored.megatron import HEAD, MAGIC, TYPES
-from headrace.sources.whole import whole
 
 VERSION = 1
 WIDTHS = {"uint16": 8, "int32": 4}
@@ -81,7 +81,7 @@ class TokenWriter:
             file.flush()
             os.fsync(file.fileno())
         said = {"about": self._about, "tokens": self.tokens, "documents": self.documents, "place": place}
-        with whole(self._path(".progress"), "wt") as progress:
+        with atomic_write(self._path(".progress"), "wt") as progress:
             json.dump(said, progress)
 
     def finish(self) -> str:
@@ -92,7 +92,7 @@ class TokenWriter:
         count = len(lengths)
         code = WIDTHS[self._dtype.name]
         assert np.dtype(TYPES[code]) == self._dtype.newbyteorder("<")
-        with whole(self._path(".idx"), "wb") as index:
+        with atomic_write(self._path(".idx"), "wb") as index:
             head = MAGIC + (1).to_bytes(8, "little") + bytes([code])
             index.write(head + count.to_bytes(8, "little") + (count + 1).to_bytes(8, "little"))
             assert index.tell() == HEAD

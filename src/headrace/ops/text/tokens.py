@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Lengths, Source
-from headrace.sources.stored.form import DamagedFile, FileState, Ints
+from headrace.sources.stored.format import DamagedFile, FileState, Ints
 from headrace.sources.stored.megatron import HEAD, index_of, token_type
 
 

@@ -85,7 +85,7 @@ class FileVerbs(RemoteVerbs):
         So `shuffle()` is exact and resuming costs nothing. The format is told by the ending, or given. Where finding
         the samples means reading the files, that is done once and kept beside them, or in the folder `index`.
         """
-        from headrace.sources.stored.known import stored
+        from headrace.sources.stored.formats import stored
 
         return start(stored(paths, format, index, trust))
 

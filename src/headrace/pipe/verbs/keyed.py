@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from headrace.pipe.graph import Pipe
-from headrace.sources.access import Access
+from headrace.sources.access import RandomAccess
 
 T = TypeVar("T", covariant=True)
 
@@ -15,7 +15,7 @@ class Keyed(Pipe[T]):
 
     def __getitem__(self, key: object) -> T:
         if not hasattr(self, "_access"):
-            object.__setattr__(self, "_access", Access(Pipe(self.op, *self.inputs)))
+            object.__setattr__(self, "_access", RandomAccess(Pipe(self.op, *self.inputs)))
         return self._access.get(key)  # type: ignore[attr-defined, no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:

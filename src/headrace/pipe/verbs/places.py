@@ -8,7 +8,7 @@ from headrace.pipe.verbs.growing import function, grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
-    from headrace.sources.listed import ListOfItems
+    from headrace.sources.listed import ItemsByEpoch
 
 MULTIPROCESSING = 3
 """The sharding group of worker processes."""
@@ -20,14 +20,14 @@ class PlaceVerbs:
     __slots__ = ()
 
     @staticmethod
-    def listed(items: "ListOfItems | Iterable[Any]") -> "Pipe[Any]":
+    def listed(items: "ItemsByEpoch | Iterable[Any]") -> "Pipe[Any]":
         """Items that the training process lists itself, each epoch anew: indices of a sampler, names, prompts.
 
         Workers get one at a time, and whatever the list draws or holds stays where the loader is.
         """
-        from headrace.sources.listed import Listing
+        from headrace.sources.listed import ListedItems
 
-        return start(Listing(items))
+        return start(ListedItems(items))
 
     def prefetch(self, buffer_size: int = 10) -> "Pipe[Any]":
         """A mark: reading ahead is done by the engine in every graph."""

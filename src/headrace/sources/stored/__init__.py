@@ -1,8 +1,9 @@
 """Stored formats: files that others have written, read by position.
 
-form      the contract: where samples stand in a file, and what their bytes mean
-finding   what formats find spans with: tables, walks
+format    the contract: where the samples of a file stand, and what their bytes mean
+spans     what formats find their samples with: tables at the start of a file, scans
 index     what a scan of a file has found, kept beside the file
-source    many files of one form, as a source with random access
-others    one form a file
+source    many files of one format, as a source with random access
+formats   the list of all formats, and which one a path means
+others    one format a file
 """

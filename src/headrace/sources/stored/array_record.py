@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from headrace.observe.meter import files
-from headrace.sources.extra import demand, need
-from headrace.sources.stored.form import DamagedFile, FileState, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.extra import import_extra, require
+from headrace.sources.stored.format import DamagedFile, FileState, Ints, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.packed import PiecesFile
 from headrace.tables.packages import check_threads
 
@@ -33,7 +33,7 @@ class ArrayRecords(StoredFormat):
     scanned = packable = False
 
     def __post_init__(self) -> None:
-        demand("arrayrecord", "array_record")
+        require("arrayrecord", "array_record")
 
     def open(self, path: str) -> OpenFile:
         return ArrayRecordFile(path)
@@ -55,9 +55,9 @@ class ArrayRecordFile(PiecesFile):
         self.size = int(reader.num_records())
         found = re.search(r"group_size:(\d+)", reader.writer_options_string() or "")
         self._group = int(found[1]) if found else 1
-        self.held = 0 if self._group == 1 else self._group * self.bytes // max(1, self.size)
+        self.unit_memory = 0 if self._group == 1 else self._group * self.bytes // max(1, self.size)
 
-    def cuts(self, step: int) -> Ints:
+    def unit_ends(self, step: int) -> Ints:
         records = max(1, step * self.size // max(1, self.bytes) // self._group) * self._group
         return np.arange(records, self.size + records, records)
 
@@ -93,7 +93,7 @@ class ArrayRecordFile(PiecesFile):
         reader = self._readers.get(key)
         if reader is None:
             check_threads("array_record")  # (a forked process ends by a signal, or waits forever, in the constructor)
-            module = need("arrayrecord", "array_record.python.array_record_module")
+            module = import_extra("arrayrecord", "array_record.python.array_record_module")
             try:
                 reader = module.ArrayRecordReader(self.path, OPTIONS)
                 if not reader.ok() or (reader.writer_options_string() is None and not reader.num_records()):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.sources.stored.finding import spans_between
-from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.spans import spans_between
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans, StoredFormat
 
 PIECE = 1 << 20
 """Bytes that are looked at together: few enough that they stay in the processor's cache."""
@@ -38,7 +38,7 @@ class JsonLines(StoredFormat):
         piece, marks = memoryview(bytearray(PIECE)), np.empty(PIECE, bool)
         while at < file.size:
             data = piece[: file.size - at]
-            file.fill(at, data)
+            file.read_into(at, data)
             letters = np.frombuffer(data, np.uint8)
             ends = _newlines(letters, marks)
             if at + len(data) == file.size and data[-1] != NEWLINE:

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.extra import need
+from headrace.sources.extra import import_extra
 from headrace.sources.slice import FileSlice
-from headrace.sources.stored.finding import counted_table, spans_between
-from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.packed import ZSTD, PiecesFile, UnpackedFile, unpack
 from headrace.sources.stored.pickles import load_trusted
+from headrace.sources.stored.spans import counted_table, spans_between
 
 NUMPY = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "?")
 TORCH = (
@@ -252,7 +252,7 @@ class RowsChunk(PiecesFile):
         super().__init__(path)
         self.bytes, self.size = size, rows
         self._lock = Lock()
-        arrow = need("arrow", "pyarrow")
+        arrow = import_extra("arrow", "pyarrow")
         self._damage = arrow.ArrowException, OSError
         try:
             # (A file of its own: Arrow holds on to it, so it has to know nobody who holds Arrow's.)
@@ -262,9 +262,9 @@ class RowsChunk(PiecesFile):
             raise DamagedFile(f"{path} is damaged: its table cannot be read ({error})") from None
         if -(-rows // max(1, self._each)) != self._table.num_record_batches and rows:
             raise DamagedFile(f"{path} is damaged: its table has other than {rows} rows")
-        self.held = self.piece(0).nbytes if rows else 0
+        self.unit_memory = self.piece(0).nbytes if rows else 0
 
-    def cuts(self, step: int) -> Ints:
+    def unit_ends(self, step: int) -> Ints:
         """Units are batches: each is unpacked whole."""
         return np.arange(self._each, self.size + self._each, self._each)
 

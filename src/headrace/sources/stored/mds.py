@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.stored.finding import counted_table, spans_between
-from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import DamagedFile, FileState, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.packed import is_packed
 from headrace.sources.stored.pickles import load_trusted
+from headrace.sources.stored.spans import counted_table, spans_between
 
 DTYPES = {
     8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8",
@@ -78,10 +78,10 @@ def shards(folder: str) -> tuple[str, ...]:
     for path, _ in found:
         if path.parent.resolve() not in (Path(folder).resolve(), *path.parents) or ".." in path.parts:
             raise DamagedFile(f"{index} names a file outside its folder: {path}")
-    return tuple(str(_there(path, packed)) for path, packed in found)
+    return tuple(str(_existing(path, packed)) for path, packed in found)
 
 
-def _there(path: Path, packed: Any) -> Path:
+def _existing(path: Path, packed: Any) -> Path:
     """A shard, or its compressed form where it is there in no other."""
     if not packed or path.exists():
         return path

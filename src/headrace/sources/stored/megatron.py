@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.sources.stored.form import DamagedFile, FileState, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import DamagedFile, FileState, OpenFile, Spans, StoredFormat
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEAD = 34
@@ -31,7 +31,7 @@ class Megatron(StoredFormat):
     def open(self, path: str) -> OpenFile:
         return TokensFile(path, index_of(path))
 
-    def beside(self, path: str) -> str:
+    def sidecar(self, path: str) -> str:
         return index_of(path)
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
@@ -49,21 +49,21 @@ class TokensFile(OpenFile):
     def __init__(self, path: str, index: str) -> None:
         super().__init__(path)
         self._index = index
-        beside = FileState.of(index)
-        self.state = self.state._replace(beside=beside)
-        self.dtype, self._count = token_type(index, beside)
+        sidecar = FileState.of(index)
+        self.state = self.state._replace(sidecar=sidecar)
+        self.dtype, self._count = token_type(index, sidecar)
 
     def check(self, state: FileState) -> None:
         super().check(state)
-        if state.beside is not None and self.state.beside is not None:
-            state.beside.check(self._index, self.state.beside)
+        if state.sidecar is not None and self.state.sidecar is not None:
+            state.sidecar.check(self._index, self.state.sidecar)
 
     def sequences(self) -> Spans:
         """Where they stand."""
         count = self._count
         with OpenFile(self._index) as index:
-            if self.state.beside is not None:
-                index.check(self.state.beside)
+            if self.state.sidecar is not None:
+                index.check(self.state.sidecar)
             if index.size < HEAD + 12 * count:
                 raise DamagedFile(f"{self._index} is cut off: {count} sequences need more than its {index.size} bytes")
             sizes = np.frombuffer(index.read(HEAD, 4 * count), "<i4") * np.int64(np.dtype(self.dtype).itemsize)
@@ -75,7 +75,7 @@ class TokensFile(OpenFile):
 
 
 def index_of(path: str) -> str:
-    """The file beside a `.bin`."""
+    """The index beside a `.bin`."""
     return path.removesuffix(".bin") + ".idx"
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from headrace.sources.extra import need
-from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.extra import import_extra
+from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans, StoredFormat
 from headrace.tables.stored.cache import Cache
 
-HELD = 256 << 20
+MEMORY = 256 << 20
 """Bytes of unpacked pieces that a process keeps."""
 LARGEST = 512 << 20
 """Bytes that a member may have unpacked."""
@@ -75,7 +75,7 @@ class Members(StoredFormat):
 
 
 class PiecesFile(OpenFile):
-    """A file that is unpacked in pieces. Those that were used last are kept, at most HELD bytes in all files."""
+    """A file that is unpacked in pieces. Those that were used last are kept, at most MEMORY bytes in all files."""
 
     def load(self, number: int) -> tuple[Any, int]:
         """A piece, and its bytes in memory."""
@@ -85,7 +85,7 @@ class PiecesFile(OpenFile):
         return _pieces.get((self.path, self.state, number), 0, lambda _: self.load(number))
 
 
-_pieces: Cache[Any] = Cache(HELD)
+_pieces: Cache[Any] = Cache(MEMORY)
 
 
 class UnpackedFile(PiecesFile):
@@ -100,15 +100,15 @@ class UnpackedFile(PiecesFile):
             sizes = [self._unpacked_size(*span) for span in spans]
         self._ends: Ints = np.cumsum(np.array(sizes, np.int64)) if sizes else np.zeros(0, np.int64)
         self.size = self.bytes = sum(sizes)
-        self.held = max(sizes, default=0)
-        if self.held > LARGEST:
+        self.unit_memory = max(sizes, default=0)
+        if self.unit_memory > LARGEST:
             raise DamagedFile(
-                f"{path} is compressed in one piece of {self.held} bytes, so no sample of it can be read by itself: "
-                "decompress it, compress it in smaller members (bgzip), or read it as a stream with "
+                f"{path} is compressed in one piece of {self.unit_memory} bytes, so no sample of it can be read by "
+                "itself: decompress it, compress it in smaller members (bgzip), or read it as a stream with "
                 "Pipe.files(...).open_files().decompress()"
             )
 
-    def cuts(self, step: int) -> Ints:
+    def unit_ends(self, step: int) -> Ints:
         ends = self._ends
         # Small members are one unit together.
         return ends[np.flatnonzero(np.diff(ends // step, append=-1))] if len(ends) else ends
@@ -128,7 +128,7 @@ class UnpackedFile(PiecesFile):
             start, size, number = start + len(part), size - len(part), number + 1
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def fill(self, start: int, room: memoryview) -> None:
+    def read_into(self, start: int, room: memoryview) -> None:
         room[:] = self.read(start, len(room))
 
     def load(self, number: int) -> tuple[bytes, int]:
@@ -159,14 +159,14 @@ def unpack(data: bytes, path: str, start: int) -> bytes:
     """What is packed into these bytes, a member of the file `path` that begins at byte `start`."""
     try:
         if path.lower().endswith(BROTLI):
-            return bytes(need("mds", "cramjam").brotli.decompress(data))
+            return bytes(import_extra("mds", "cramjam").brotli.decompress(data))
         if path.lower().endswith(SNAPPY):
-            return bytes(need("mds", "cramjam").snappy.decompress_raw(data))
+            return bytes(import_extra("mds", "cramjam").snappy.decompress_raw(data))
         if data.startswith(GZIP):
             return zlib.decompress(data, 31)
         if data.startswith(BZIP2):
             return bz2.decompress(data)
-        found: bytes = need("zstd", "zstandard").ZstdDecompressor().decompressobj().decompress(data)
+        found: bytes = import_extra("zstd", "zstandard").ZstdDecompressor().decompressobj().decompress(data)
         return found
     except Exception as error:
         # (Errors of packages that may be absent go by their names.)

@@ -20,9 +20,9 @@ from headrace.errors import BadOption
 from headrace.observe.meter import planned
 from headrace.op import Here, Indexed, Source
 from headrace.plan.units import Units, arranged
-from headrace.sources.stored.form import FileState, Ints, OpenFile, Spans, StoredFormat
-from headrace.sources.stored.index import opened, spans_in
-from headrace.sources.stored.packed import HELD
+from headrace.sources.stored.format import FileState, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.index import open_stored, spans_in
+from headrace.sources.stored.packed import MEMORY
 
 UNIT = 4 << 20
 """Bytes that are cheap to read together: large files are cut into units of about so many. Part of the order."""
@@ -45,7 +45,7 @@ class StoredFiles(Source[Any]):
         if not self.paths:
             raise BadOption(f"no {self.form.name} files: give at least one path")
         if not self.states:
-            states = (FileState.of(path, self.form.beside(path)) for path in self.paths)
+            states = (FileState.of(path, self.form.sidecar(path)) for path in self.paths)
             object.__setattr__(self, "states", tuple(states))
 
     def size(self) -> int:
@@ -70,23 +70,23 @@ class StoredFiles(Source[Any]):
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         found = Source.index(self, inputs, here)
         assert found is not None
-        self._check_beside()
+        self._check_sidecars()
         found.units = self.units()
         return found
 
-    def _check_beside(self) -> None:
+    def _check_sidecars(self) -> None:
         """An error if a file that says where samples stand has changed. (Samples are found by what it said before.)"""
         for path, state in zip(self.paths, self.states, strict=True):
-            if state.beside is None:
+            if state.sidecar is None:
                 return
-            beside = self.form.beside(path)
-            assert beside is not None
-            state.beside.check(beside, FileState.of(beside))
+            sidecar = self.form.sidecar(path)
+            assert sidecar is not None
+            state.sidecar.check(sidecar, FileState.of(sidecar))
 
     def units(self) -> Units:
         """Stretches of about UNIT bytes. A unit never crosses files."""
         catalog = self._catalog
-        hold = HELD // catalog.largest if catalog.largest else len(catalog.unit_ends)
+        hold = MEMORY // catalog.largest if catalog.largest else len(catalog.unit_ends)
         return Units(catalog.unit_ends, hold, catalog.total, catalog.largest, "stretches of files")
 
     def settle(self) -> None:
@@ -130,11 +130,11 @@ def _catalog(paths: tuple[str, ...], states: tuple[FileState, ...], form: Stored
     unit_ends = [np.zeros(0, np.int64)]
     first = total = largest = 0
     for path, state in zip(paths, states, strict=True):
-        with opened(path, form, folder) as file:
+        with open_stored(path, form, folder) as file:
             file.check(state)
             found = spans_in(file, form, folder)
-            inside = np.searchsorted(found.starts, file.cuts(UNIT))
-            total, largest = total + file.bytes, max(largest, file.held)
+            inside = np.searchsorted(found.starts, file.unit_ends(UNIT))
+            total, largest = total + file.bytes, max(largest, file.unit_memory)
         unit_ends.append(first + np.unique(inside[inside > 0]))
         spans.append(found)
         first += len(found.starts)
@@ -146,6 +146,6 @@ def _catalog(paths: tuple[str, ...], states: tuple[FileState, ...], form: Stored
 @lru_cache(maxsize=OPEN)
 def _open_file(path: str, state: FileState, form: StoredFormat, folder: str | None) -> OpenFile:
     """The files that were read last, kept open: one is closed when nobody reads it any more."""
-    file = opened(path, form, folder)
+    file = open_stored(path, form, folder)
     file.check(state)
     return file

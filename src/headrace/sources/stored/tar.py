@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headrace.ops.archives.webdataset import add, key_and_ending
-from headrace.sources.stored.finding import ForwardReader, in_lots
-from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.ops.archives.webdataset import add_file, key_and_ending
+from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.spans import ForwardReader, in_batches
 
 BLOCK = 512
 EMPTY = bytes(BLOCK)
@@ -60,7 +60,7 @@ class TarShards(StoredFormat):
                 f"{file.path} is compressed, so no sample of it can be read by itself: unpack it once, or read it as a "
                 "stream with Pipe.shards(...)"
             )
-        return in_lots(_samples(file, start))
+        return in_batches(_samples(file, start))
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
@@ -72,7 +72,7 @@ class TarShards(StoredFormat):
             found = key_and_ending(member.name)
             if found is not None:
                 sample.setdefault("__key__", found[0])
-                add(sample, found[0], found[1], data[member.data : member.data + member.size])
+                add_file(sample, found[0], found[1], data[member.data : member.data + member.size])
         return sample
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.sources.crc32c import crc32c, masked
-from headrace.sources.stored.finding import ForwardReader, in_lots
-from headrace.sources.stored.form import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.spans import ForwardReader, in_batches
 from headrace.sources.tfrecord import features
 
 HEAD, TAIL = 12, 4
@@ -22,7 +22,7 @@ class TfRecords(StoredFormat):
     endings = (".tfrecord", ".tfrecords")
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
-        return in_lots(_records(file, start))
+        return in_batches(_records(file, start))
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
         record, said = data[:-TAIL], data[-TAIL:]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadOption
-from headrace.ops.files.per_file import PerFile, reading
-from headrace.sources.extra import demand, need
+from headrace.ops.files.per_file import PerFile, path_and_stream
+from headrace.sources.extra import import_extra, require
 from headrace.sources.stream import StreamWrapper
 
 FORMS = ("rows", "columns", "table", "pandas")
@@ -24,7 +24,7 @@ class LoadParquet(PerFile[Any]):
     use_threads: bool = False
 
     def __post_init__(self) -> None:
-        demand("arrow", "pyarrow")
+        require("arrow", "pyarrow")
         if self.form not in FORMS:
             raise BadOption(f"load_parquet(form=) is one of {', '.join(FORMS)}, not {self.form!r}")
         if self.columns is not None:
@@ -34,10 +34,10 @@ class LoadParquet(PerFile[Any]):
         only = None
         if isinstance(sample, tuple) and len(sample) == 2 and isinstance(sample[1], int):
             sample, only = sample
-        _, stream = reading(sample)
+        _, stream = path_and_stream(sample)
         try:
             inner = stream.file_obj if isinstance(stream, StreamWrapper) else stream
-            with need("arrow", "pyarrow.parquet").ParquetFile(inner) as file:
+            with import_extra("arrow", "pyarrow.parquet").ParquetFile(inner) as file:
                 for group in range(file.num_row_groups) if only is None else (only,):
                     wanted = list(self.columns) if self.columns is not None else None
                     yield from self._formed(file.read_row_group(group, wanted, use_threads=self.use_threads))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.errors import BadPipe
-from headrace.sources.stored.form import FileState
+from headrace.sources.stored.format import FileState
 from headrace.tables.packages import pa
 
 MAGIC = b"ARROW1"

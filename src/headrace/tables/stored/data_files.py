@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from headrace.errors import BadOption
-from headrace.sources.listing import expand, tell_repeats
+from headrace.sources.listing import expand, warn_of_repeats
 from headrace.sources.open import is_remote, local
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -45,7 +45,7 @@ def data_files(paths: Paths, hive: bool | None = None) -> list[DataFile]:
             inside = os.path.relpath(name, folder) if folder is not None else name
             if folder is None or not any(map(_is_note, inside.split(os.sep))):
                 found.append(DataFile(name, _folders(inside) if hive or (hive is None and folder) else {}))
-    tell_repeats(meant)
+    warn_of_repeats(meant)
     return found
 
 

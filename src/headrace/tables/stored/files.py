@@ -13,7 +13,7 @@ import numpy as np
 from headrace.errors import BadOption, BadPipe
 from headrace.observe.meter import files
 from headrace.sources.open import is_remote, local
-from headrace.sources.stored.form import FileState
+from headrace.sources.stored.format import FileState
 from headrace.tables.column import Ints
 from headrace.tables.packages import ds, fs, pa
 from headrace.tables.stored.data_files import DataFile, Value

@@ -9,7 +9,7 @@ from headrace.errors import BadOption
 from headrace.observe.meter import files, planned
 from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
-from headrace.sources.stored.form import FileState
+from headrace.sources.stored.format import FileState
 from headrace.tables.packages import pa, pq
 from headrace.tables.stored.arrow_stream import MAGIC, arrow_stream
 

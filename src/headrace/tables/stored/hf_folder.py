@@ -14,7 +14,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.op import Source
 from headrace.sources.memory import FromSequence
-from headrace.sources.stored.form import DamagedFile
+from headrace.sources.stored.format import DamagedFile
 from headrace.tables.stored.data_files import DataFile
 from headrace.tables.stored.files import read_footer
 from headrace.tables.stored.source import from_units

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import BadOption
-from headrace.sources.extra import need
-from headrace.sources.stored.form import DamagedFile, FileState
+from headrace.sources.extra import import_extra
+from headrace.sources.stored.format import DamagedFile, FileState
 from headrace.tables.column import Ints
 from headrace.tables.packages import check_threads
 from headrace.tables.stored.source import FromUnits, Stored, from_units
@@ -63,7 +63,7 @@ def is_lance(path: str) -> bool:
 
 def from_lance(path: str) -> FromUnits:
     """The rows of a Lance data set as it is now."""
-    lance = need("lance", "lance")
+    lance = import_extra("lance", "lance")
     check_threads("lance")
     try:
         with _panics_told(path):
@@ -127,7 +127,7 @@ def _masked(dataset: Any, schema: Any, sizes: tuple[tuple[str, int], ...], count
 def _opened(process: int, path: str, version: int, versions: FileState) -> Any:
     try:
         with _panics_told(path):
-            return need("lance", "lance").dataset(path, version=version).get_fragments()
+            return import_extra("lance", "lance").dataset(path, version=version).get_fragments()
     except (OSError, ValueError) as error:
         raise DamagedFile(f"version {version} of {path} cannot be opened any more ({error})") from None
 

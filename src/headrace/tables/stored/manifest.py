@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from headrace.errors import BadOption
 from headrace.observe.meter import planned
 from headrace.sources import lock
+from headrace.sources.atomic import atomic_write
 from headrace.sources.open import is_remote, local, open_path
-from headrace.sources.whole import whole
 from headrace.tables.packages import pa
 from headrace.tables.stored.footers import Look, State, look_at
 
@@ -61,7 +61,7 @@ def looks(format: str, paths: list[str], manifest: Manifest | None) -> list[Look
             for path, look in zip(missing, look_at(format, missing), strict=True):
                 known[path] = look._replace(state=now[path])
             known = {path: known[path] for path in paths}
-            with whole(target, "wb") as stream:
+            with atomic_write(target, "wb") as stream:
                 stream.write(_packed(format, known))
     return [known[path] for path in paths]
 

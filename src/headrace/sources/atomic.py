@@ -1,6 +1,6 @@
 """Whole: a file that appears under its name only when it is complete, whatever happens to who writes it.
 
-    with whole("out/a.jpg", "wb") as file:
+    with atomic_write("out/a.jpg", "wb") as file:
         file.write(data)
 
 It is written into a file without a name and linked at the end, so a killed writer leaves nothing. Where the file system
@@ -27,7 +27,7 @@ _NAMELESS = getattr(os, "O_TMPFILE", 0)
 
 
 @contextmanager
-def whole(path: str, mode: str) -> Iterator[IO[Any]]:
+def atomic_write(path: str, mode: str) -> Iterator[IO[Any]]:
     """A file to write (mode w, wb or wt); it becomes `path` when the block ends without an error."""
     folder, name = os.path.split(path)
     folder = folder or "."

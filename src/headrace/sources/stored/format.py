@@ -41,13 +41,13 @@ class FileState(NamedTuple):
     """The time of its last change, in nanoseconds."""
     inode: int
     """Another file under the same name has another one: what a process keeps of a file, it keeps under all of these."""
-    beside: "FileState | None" = None
+    sidecar: "FileState | None" = None
     """Of the file beside it that says where its samples stand, where there is one."""
 
     @staticmethod
-    def of(path: str | int, beside: str | None = None) -> "FileState":
+    def of(path: str | int, sidecar: str | None = None) -> "FileState":
         about = os.stat(path)
-        other = None if beside is None else FileState.of(beside)
+        other = None if sidecar is None else FileState.of(sidecar)
         return FileState(about.st_size, about.st_mtime_ns, about.st_ino, other)
 
     def check(self, path: str, now: "FileState") -> None:
@@ -72,10 +72,10 @@ class OpenFile:
         self.bytes = self.size
         """Bytes of all of it, as they lie in memory."""
 
-    held = 0
+    unit_memory = 0
     """Bytes that stay in memory while a unit of it is read."""
 
-    def cuts(self, step: int) -> Ints:
+    def unit_ends(self, step: int) -> Ints:
         """Where units of about `step` bytes end."""
         return np.arange(step, self.size + step, step)
 
@@ -104,7 +104,7 @@ class OpenFile:
             data += more
         return data
 
-    def fill(self, start: int, room: memoryview) -> None:
+    def read_into(self, start: int, room: memoryview) -> None:
         """The bytes that begin at `start`, into `room`: whoever scans a file needs no new memory for each piece."""
         count = os.preadv(self._fd, [room], start)
         files.read(count)
@@ -147,7 +147,7 @@ class StoredFormat(ABC):
         """A file of this format, to be read at any place."""
         return OpenFile(path)
 
-    def beside(self, path: str) -> str | None:
+    def sidecar(self, path: str) -> str | None:
         """The file beside this one that says where its samples stand: it must stay as it is, like the file itself."""
         return None
 

@@ -12,7 +12,7 @@ from headrace.sources.open import is_remote
 from headrace.sources.stored import litdata, mds
 from headrace.sources.stored.array_record import ArrayRecords
 from headrace.sources.stored.bag import Bag
-from headrace.sources.stored.form import StoredFormat
+from headrace.sources.stored.format import StoredFormat
 from headrace.sources.stored.jsonl import JsonLines
 from headrace.sources.stored.litdata import LitData
 from headrace.sources.stored.mds import Mds
@@ -70,13 +70,13 @@ def _folder(paths: Paths, format: str | None) -> Source[Any] | None:
 
 
 def _files(paths: Paths) -> tuple[str, ...]:
-    found = tuple(expand(paths, _meant))
+    found = tuple(expand(paths, _data_files))
     if not found:
         raise BadOption(f"no file is found at {paths!r}")
     return found
 
 
-def _meant(path: str) -> Sequence[str]:
+def _data_files(path: str) -> Sequence[str]:
     """The files that are meant; a folder with an index of MDS shards or LitData chunks stands for those."""
     if is_remote(path):
         raise BadOption(f"{path} is not a local file: samples are read by their place in it; fetch it first")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.sources import whole as room
-from headrace.sources.whole import whole
+from headrace.sources import atomic as room
+from headrace.sources.atomic import atomic_write
 from tests.conftest import RunScript
 
 WAYS = ["without a name", "beside its place", "cannot be linked"]
@@ -30,7 +30,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_it_appears_when_it_is_complete_and_replaces_what_was_there(way: str, tmp_path: Path, no_new_fds: Any) -> None:
     path = tmp_path / "new" / "x"
     for text in ("first", "an older one is replaced"):
-        with whole(str(path), "w") as file:
+        with atomic_write(str(path), "w") as file:
             file.write(text)
             file.flush()
             assert not path.exists() or path.read_text() == "first"
@@ -40,7 +40,7 @@ def test_it_appears_when_it_is_complete_and_replaces_what_was_there(way: str, tm
 
 def test_an_error_leaves_the_old_file_and_nothing_else(way: str, tmp_path: Path, no_new_fds: Any) -> None:
     (tmp_path / "x").write_text("old")
-    with pytest.raises(TypeError), whole(str(tmp_path / "x"), "wb") as file:
+    with pytest.raises(TypeError), atomic_write(str(tmp_path / "x"), "wb") as file:
         file.writelines([b"new", "not bytes"])  # type: ignore[list-item]
     assert (os.listdir(tmp_path), (tmp_path / "x").read_text()) == (["x"], "old")
 
@@ -48,7 +48,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(way: str, tmp_path: Path,
 KILLED = """
     import os, signal, sys
     from headrace import Pipe
-    from headrace.sources import whole
+    from headrace.sources import atomic
 
     class Deadly:
         parts = [b"some", b"more"]
@@ -58,7 +58,7 @@ KILLED = """
             os.kill(os.getpid(), signal.SIGKILL)
 
     if sys.argv[1] == "beside":
-        whole._NAMELESS = 0
+        atomic._NAMELESS = 0
     if sys.argv[2] == "save_to_disk":
         list(Pipe.of([("out/x", Deadly())]).save_to_disk("wb"))
     else:
@@ -77,7 +77,7 @@ def test_what_a_killed_writer_left_is_removed_at_the_next_start(tmp_path: Path, 
     assert run_script(KILLED, "beside", "save_to_disk").returncode == -9
     (left,) = os.listdir(tmp_path / "out")
     (tmp_path / "out" / ".mine.part").write_text("a file of the user's")
-    with whole(str(tmp_path / "out" / "y"), "w") as file:
+    with atomic_write(str(tmp_path / "out" / "y"), "w") as file:
         file.write("y")
     assert left not in os.listdir(tmp_path / "out")
     assert sorted(os.listdir(tmp_path / "out")) == [".mine.part", "y"]
@@ -85,9 +85,9 @@ def test_what_a_killed_writer_left_is_removed_at_the_next_start(tmp_path: Path, 
 
 def test_a_part_that_is_being_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_NAMELESS", 0)
-    with whole(str(tmp_path / "x"), "w") as file:
+    with atomic_write(str(tmp_path / "x"), "w") as file:
         file.write("x")
         room._swept.clear()
-        with whole(str(tmp_path / "y"), "w") as other:
+        with atomic_write(str(tmp_path / "y"), "w") as other:
             other.write("y")
     assert sorted(os.listdir(tmp_path)) == ["x", "y"]

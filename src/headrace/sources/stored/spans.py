@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from headrace.sources.stored.form import DamagedFile, Ints, OpenFile, Spans
+from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans
 
 PIECE = 1 << 18
 OFTEN = 1 << 14
@@ -29,7 +29,7 @@ class ForwardReader:
         return self._data[inside : inside + size]
 
 
-def in_lots(found: Iterable[tuple[int, int]]) -> Iterator[Spans]:
+def in_batches(found: Iterable[tuple[int, int]]) -> Iterator[Spans]:
     """The first byte and the size of one sample after the other, a good many at a time."""
     left = iter(found)
     while some := list(islice(left, OFTEN)):
