@@ -57,41 +57,34 @@ class DataLoader2(Generic[T]):
         autosave: str | os.PathLike[str] | None = None,
         every: int = 1000,
     ) -> None:
-        self._adapters: list[Callable[[Any], Any]] = (
-            [] if datapipe_adapter_fn is None
-            else list(datapipe_adapter_fn) if isinstance(datapipe_adapter_fn, Iterable)
-            else [datapipe_adapter_fn]
-        )  # fmt: skip
-        self.datapipe = None if datapipe is None else self._adapted(datapipe)
+        self.datapipe = None if datapipe is None else _copied(datapipe)
+        adapters = datapipe_adapter_fn or []
+        for adapter in adapters if isinstance(adapters, Iterable) else [adapters]:
+            self.datapipe = None if datapipe is None else adapter(self.datapipe)
         self.reading_service: Any = copy.copy(reading_service)
         self._next_epoch: int | None = None
-        """The epoch that begins next, if it is not the one that the loader counts to."""
+        """The number of the next epoch, if it is not the one that the loader counts to."""
         self._seeded = False
         self._running: Any = None
+        """The graph that runs: what the reading service made of `datapipe`."""
         self._loader: Loader[Any] | IterableLoader | None = None
         self._settings = ReadSettings(autosave=autosave, every=every)
-        self._begun = self._resumed = False
+        self._begun = False
+        """An epoch has begun."""
+        self._resumed = False
+        """The epoch at hand began in the middle."""
         self._samples: Any = None
+        """The iterator of the epoch at hand."""
         self._fresh = False
         """An iterator was made and nothing was read from it yet."""
         self._iterator_id = 0
-        self._paused = False
-        self._closed = False
+        self._paused = self._closed = False
         self._loaded_state: dict[str, Any] | None = None
-
-    def _adapted(self, datapipe: Any) -> Any:
-        if is_table(datapipe):
-            datapipe = MapToIterConverter(datapipe)
-        graph = clone(datapipe) if is_pipe(datapipe) else wrap(datapipe, deepcopy=False)
-        for adapter in self._adapters:
-            graph = adapter(graph)
-        return graph
+        """The state that the next epoch goes on from."""
 
     # --- iterating ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> "DataLoader2Iterator[T]":
-        if self.datapipe is None:
-            raise RuntimeError("Please provide datapipe or use load_state_dict to load datapipe from state")
         if self._closed:
             raise RuntimeError("Cannot iterate over the DataLoader as it has already been shut down")
         if not self._fresh:
@@ -104,16 +97,10 @@ class DataLoader2(Generic[T]):
         self._end_epoch()
         self._paused = False
         loader = self._get_loader()
-        resumed = (
-            self._loaded_state["running"]
-            if self._loaded_state is not None
-            else not self._begun and loader.resumed is not None
-        )
+        loaded = self._loaded_state
+        resumed = loaded["running"] if loaded is not None else not self._begun and loader.resumed is not None
         number = loader.epoch if resumed else self._choose_epoch(loader)
-        service = self.reading_service
-        change = None
-        if hasattr(service, "initialize_iteration"):
-            change = service.initialize_iteration(SeedGenerator(key(number, "services")))
+        change = self._notify("initialize_iteration", SeedGenerator(key(number, "services")))
         if change is not None and (changed := change(self._running)) is not self._running:
             self._running = changed
             loader.close()
@@ -135,13 +122,15 @@ class DataLoader2(Generic[T]):
         number = loader.epoch if number is None else number
         if self._settings.agree is None:
             return number
-        # Ranks that vote settle it by a vote: one that is still inside an epoch that others have left is told so.
+        # Ranks that vote on each step vote on this too: a rank that is still inside an epoch gets an error.
         if isinstance(loader, Loader) and loader.world.ranks > 1:
             return loader.agree(number)
         return self._settings.agree(number)
 
     def _get_loader(self) -> Loader[Any] | IterableLoader:
-        """The graph, as the services want it, ready to run; made once."""
+        """The loader of the graph that the services prepared; made when it is first asked for."""
+        if self.datapipe is None:
+            raise RuntimeError("Please provide datapipe or use load_state_dict to load datapipe from state")
         if self._loader is None:
             service = self.reading_service
             saved = None if self._loaded_state is None else self._loaded_state["service"]
@@ -157,13 +146,13 @@ class DataLoader2(Generic[T]):
         return self._loader
 
     def _build_loader(self) -> Loader[Any] | IterableLoader:
-        service, loaded = self.reading_service, self._loaded_state
+        service, loaded, settings = self.reading_service, self._loaded_state, self._settings
+        runs_graphs = service is None or hasattr(service, "settings")
         if hasattr(service, "settings"):
-            self._settings = service.settings(
-                ReadSettings(autosave=self._settings.autosave, every=self._settings.every)
-            )
-        if (service is not None and not hasattr(service, "settings")) or not is_pipe(self._running):
-            loader: Loader[Any] | IterableLoader = IterableLoader(self._running)
+            self._settings = service.settings(ReadSettings(autosave=settings.autosave, every=settings.every))
+        loader: Loader[Any] | IterableLoader
+        if not runs_graphs or not is_pipe(self._running):
+            loader = IterableLoader(self._running)
         else:
             if loaded is not None:
                 self._settings = replace(self._settings, strands=loaded["strands"], sharding=loaded["sharding"])
@@ -202,7 +191,7 @@ class DataLoader2(Generic[T]):
         return samples.take() if isinstance(samples, Epoch) else next(samples)  # type: ignore[no-any-return]
 
     def _end_epoch(self) -> None:
-        """The epoch at hand is over, read to its end or not."""
+        """Leave the epoch at hand, read to its end or not."""
         if self._samples is not None:
             samples, self._samples = self._samples, None
             if isinstance(self._loader, Loader):
@@ -211,8 +200,6 @@ class DataLoader2(Generic[T]):
 
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) of one epoch on this rank."""
-        if self.datapipe is None:
-            raise RuntimeError("Please provide datapipe or use load_state_dict to load datapipe from state")
         return len(self._get_loader())
 
     def mask(self) -> list[bool] | None:
@@ -236,13 +223,9 @@ class DataLoader2(Generic[T]):
         self._paused = False
         self._notify("_resume")
 
-    def _limit(self, num_batches: int | None) -> None:
-        self._notify("_limit", num_batches)
-
-    def _notify(self, what: str, *about: object) -> None:
-        """Call a method of the service, if it has it."""
-        if hasattr(self.reading_service, what):
-            getattr(self.reading_service, what)(*about)
+    def _notify(self, method: str, *args: object) -> Any:
+        """Call a method of the reading service, if it has it."""
+        return getattr(self.reading_service, method)(*args) if hasattr(self.reading_service, method) else None
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -347,6 +330,13 @@ class DataLoader2(Generic[T]):
         return getattr(pipe, name)
 
 
+def _copied(datapipe: Any) -> Any:
+    """A copy of the user's graph; other data as a graph."""
+    if is_table(datapipe):
+        datapipe = MapToIterConverter(datapipe)
+    return clone(datapipe) if is_pipe(datapipe) else wrap(datapipe, deepcopy=False)
+
+
 class DataLoader2Iterator(Iterator[T]):
     """One epoch of a DataLoader2."""
 
@@ -386,7 +376,7 @@ class DataLoader2Iterator(Iterator[T]):
         if num_batches is not None and (not isinstance(num_batches, int) or num_batches < 1):
             raise BadOption(f"limit(num_batches) needs a whole number > 0 or None, not {num_batches!r}")
         self.limit_counter, self.limit_threshold = 0, num_batches
-        self.dataloader._limit(num_batches)
+        self.dataloader._notify("_limit", num_batches)
 
     def resume(self) -> None:
         """Go on after a limit."""

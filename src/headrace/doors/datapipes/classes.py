@@ -1,7 +1,7 @@
 """How a class of pipes is made out of a verb.
 
-`Mapper(dp, fn)` is `dp.map(fn)`. A verb returns plain pipes; `typed_node` turns what it made, down to the pipes it was
-given, into nodes of the classes that users know, so that a graph can be searched and edited by class.
+`Mapper(dp, fn)` is `dp.map(fn)`. A verb returns plain pipes; `typed_node` turns the pipes that the verb made, down to
+its arguments, into nodes of the classes that users know, so that a graph can be searched and edited by class.
 """
 
 import inspect
@@ -12,22 +12,23 @@ from headrace.doors.datapipes.nodes import READS_BY_ITSELF, SOURCE_NAMES, DataPi
 from headrace.pipe.graph import Pipe
 
 CLASS_OF: dict[type, type[DataPipe[Any]]] = {}
-"""Which class shows an op that a verb put between others."""
+"""The classes of ops that a verb of several steps puts between its first and its last one."""
 
 
-ORIGINAL = {
+ORIGINAL_NAMES = {
     "Flattener": "FlattenIterDataPipe", "GDriveReader": "GDriveReaderDataPipe", "HttpReader": "HTTPReaderIterDataPipe",
     "ParquetDataFrameLoader": "ParquetDFLoaderIterDataPipe", "SampleMultiplexer": "SampleMultiplexerDataPipe",
     "Slicer": "SliceIterDataPipe",
 }  # fmt: skip
+"""What TorchData calls classes inside, where that does not follow from their public names."""
 
 
 class InnerStep(IterDataPipe[Any]):
-    """A step inside a verb that is made of several."""
+    """A step of a verb that has several, if no class is listed in `CLASS_OF` for it."""
 
 
-def typed_node(made: Pipe[Any], cls: type[DataPipe[Any]], given: dict[str, Any], memo: dict[int, Any]) -> Any:
-    """A plain pipe as a node of a class."""
+def typed_node(made: Pipe[Any], cls: type[DataPipe[Any]], args: dict[str, Any], memo: dict[int, Any]) -> Any:
+    """A plain pipe as a node of a class, with the arguments of its constructor."""
     if isinstance(made, TorchPipe):
         return made.pipe
     if isinstance(made, DataPipe):
@@ -40,7 +41,7 @@ def typed_node(made: Pipe[Any], cls: type[DataPipe[Any]], given: dict[str, Any],
             for source in below
             if isinstance(source, Pipe)
         )
-        memo[id(made)] = cls.built(made.op, sources, given)
+        memo[id(made)] = cls.built(made.op, sources, args)
     return memo[id(made)]
 
 
@@ -80,7 +81,7 @@ def make_class(
             f"{name} cannot be subclassed; subclass IterDataPipe or MapDataPipe and take a pipe as argument"
         )
 
-    original = ORIGINAL.get(name) or f"{name}{'Map' if module.endswith('.map') else 'Iter'}DataPipe"
+    original = ORIGINAL_NAMES.get(name) or f"{name}{'Map' if module.endswith('.map') else 'Iter'}DataPipe"
     made_class: Any = type(
         name, (*mixins, base), {"__module__": module, "__doc__": documented(make, verb), "original": original}
     )
@@ -95,7 +96,7 @@ def make_class(
 
 
 def documented(make: Callable[..., Any], verb: str) -> str:
-    """What a function says about itself, the name of the verb, its arguments, and how it is called."""
+    """The docstring of a class or method: that of the function, the name of the verb, its arguments, an example."""
     text = inspect.cleandoc(make.__doc__ or "")
     if not verb:
         return text

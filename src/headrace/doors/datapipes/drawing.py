@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headrace.doors.datapipes.classes import InnerStep
 from headrace.doors.datapipes.graph import list_dps, traverse_dps
 from headrace.doors.datapipes.lowering import op_of
 from headrace.doors.datapipes.nodes import DataPipe, is_user_object, sources_of
@@ -55,11 +56,9 @@ def to_graph(dp: object, *, debug: bool = False) -> Any:
 
 
 def _group(node: object) -> str:
-    """Branches of one node have one name."""
-    if isinstance(node, DataPipe) and not is_user_object(node) and "instance_id" in node._constructor_args:
-        (source, *_) = sources_of(node)
-        return f"{type(node).__name__} of {id(source)}"
-    return str(id(node))
+    """The name of a node in the drawing: one for all branches of a fork."""
+    is_branch = isinstance(node, DataPipe) and not is_user_object(node) and "instance_id" in node._constructor_args
+    return f"{type(node).__name__} of {id(sources_of(node)[0])}" if is_branch else str(id(node))
 
 
 def _label(node: Any) -> str:
@@ -69,7 +68,5 @@ def _label(node: Any) -> str:
     if not isinstance(node, DataPipe):
         return str(node.op.describe())
     described = op_of(node).describe()
-    if name == "InnerStep":
-        return described
-    arguments = described[described.index("(") :] if "(" in described else ""
-    return name + arguments
+    _, bracket, arguments = described.partition("(")
+    return described if isinstance(node, InnerStep) else name + bracket + arguments

@@ -1,7 +1,7 @@
 """FullSync by vote: all ranks of a job stop after the same number of samples, though each reads a stream of its own.
 
-Ranks pull a few samples each and vote on how many all of them have; the first vote that is short is the last. A rank
-that fails delivers what it had before, then raises; the others end.
+Each rank reads a few samples ahead, and the ranks vote on how many all of them have; the first vote that is short is
+the last. A rank whose stream fails delivers what it had read, then raises; the others end.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
 
 SAMPLES_PER_VOTE = 8
-"""Samples that are voted on together."""
+"""How many samples a rank reads before each vote."""
 
 
 class PrefetchTimeoutError(WorkerStuck):
-    """Another rank has not come to a vote in time."""
+    """Another rank did not vote in time."""
 
     def __init__(self, timeout: float) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class PrefetchTimeoutError(WorkerStuck):
 
 @dataclass(frozen=True, slots=True)
 class FullSyncVote(Op[Any, Any]):
-    """Runs where the training loop runs."""
+    """`fullsync()` at work; it runs where the training loop runs."""
 
     timeout: float = 1800
     consumer = True
@@ -77,12 +77,11 @@ class FullSyncVote(Op[Any, Any]):
         return ("fullsync",)
 
 
-Make = Callable[[Pipe[Any], list[Pipe[Any]]], Pipe[Any]]
-"""An old node and the new ones that feed it -> what stands in its place."""
+def rewritten(pipe: Pipe[Any], make: Callable[[Pipe[Any], list[Pipe[Any]]], Pipe[Any]]) -> dict[int, Pipe[Any]]:
+    """A plain graph made anew, sources first: the new nodes, by the ids of the old ones.
 
-
-def rewritten(pipe: Pipe[Any], make: Make) -> dict[int, Pipe[Any]]:
-    """A plain graph made anew, node by node: what has become of each, by its id."""
+    `make` gets an old node and the new nodes that feed it, and returns the node for its place.
+    """
     made: dict[int, Pipe[Any]] = {}
     for node in pipe.nodes():
         made[id(node)] = make(node, [made[id(source)] for source in node.inputs])

@@ -1,8 +1,8 @@
 """Functions over a graph of pipes: look at it, search it, change it, seed it, check it.
 
-A graph is written as nested dicts, `{id(pipe): (pipe, graph of its sources)}`, with one pipe at the top. A pipe that is
-reached on two ways appears on both; a way that comes back to where it was is cut there. `replace_dp` and `remove_dp`
-change the pipes themselves (DataLoader2 works on a copy of the user's graph).
+A graph is written as nested dicts, `{id(pipe): (pipe, graph of its sources)}`, with one pipe at the top. A pipe that
+feeds two others appears below both; a cycle is cut where it comes back. `replace_dp` and `remove_dp` change the pipes
+themselves (DataLoader2 works on a copy of the user's graph).
 """
 
 import inspect
@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.doors.datapipes.iter import ShardingFilter, ShardPoint
-from headrace.doors.datapipes.nodes import DataPipe, is_pipe, is_user_object, sources_of
+from headrace.doors.datapipes.iter import ShardingFilter
+from headrace.doors.datapipes.nodes import DataPipe, built_op, is_pipe, is_user_object, sources_of
 from headrace.doors.datapipes.user import by_id, relink
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.order.shuffle import Shuffle
@@ -62,7 +62,7 @@ def find_dps(graph: Graph, dp_type: type) -> list[Any]:
 
 
 def list_dps(graph: Graph, exclude_dps: object = None) -> list[Any]:
-    """Every pipe once, from the end to the sources; those given, and all that feeds them, are left out."""
+    """Every pipe once, from the end to the sources; `exclude_dps`, and all that feeds them, are left out."""
     out: set[int] = set()
     if exclude_dps is not None:
         for excluded in exclude_dps if isinstance(exclude_dps, Sequence) else [exclude_dps]:
@@ -115,7 +115,7 @@ def _feed(node: Any, old: object, new: object) -> None:
 
 
 def set_datapipes_seed(datapipes: Iterable[Any], seed_generator: Any, distributed_shared: bool) -> None:
-    """Tell every random pipe among these a seed of its own."""
+    """Give every random pipe among these a seed of its own."""
     for node in datapipes:
         if callable(getattr(node, "set_seed", None)):
             shared = seed_generator.generate_shared_seed if distributed_shared else seed_generator.generate_seed
@@ -123,45 +123,44 @@ def set_datapipes_seed(datapipes: Iterable[Any], seed_generator: Any, distribute
 
 
 def set_graph_random_seed(datapipe: object, seed_generator: object) -> Any:
-    """Tell every random pipe its seed: the same in all processes before a shard point, another in each after it."""
+    """Give every random pipe its seed: the same in all processes before a shard point, another in each after it."""
     graph = traverse_dps(datapipe)
-    marks = find_dps(graph, ShardingFilter)
-    done: dict[int, Any] = {}
-    for mark in marks:
-        before = [node for node in list_dps(traverse_dps(mark)) if id(node) not in done]
-        set_datapipes_seed(before, seed_generator, distributed_shared=True)
-        done.update({id(node): node for node in before})
-    set_datapipes_seed(list_dps(graph, exclude_dps=marks), seed_generator, distributed_shared=False)
+    points = find_dps(graph, ShardingFilter)
+    before = {id(node): node for point in points for node in list_dps(traverse_dps(point))}
+    set_datapipes_seed(before.values(), seed_generator, distributed_shared=True)
+    set_datapipes_seed(list_dps(graph, exclude_dps=points), seed_generator, distributed_shared=False)
     return datapipe
 
 
 def apply_sharding(datapipe: object, num_of_instances: int, instance_id: int, sharding_group: int = 1) -> Any:
-    """Give every shard point its share; two of them on one way would lose data and are refused."""
+    """Give every shard point its share; one that feeds another would lose data and is refused."""
 
     def visit(part: Graph, above: object) -> None:
         node: Any
         for node, below in part.values():
-            mark = above
-            if isinstance(node, ShardPoint) or (
-                is_user_object(node) and callable(getattr(node, "apply_sharding", None))
-            ):
+            point = above
+            if _takes_share(node):
                 if above is not None:
                     raise RuntimeError(
                         "Sharding twice on a single pipeline is likely unintended and will cause data loss. "
                         f"Sharding already applied to {above!r} while trying to apply to {node!r}"
                     )
-                mark = node
+                point = node
                 give_share(node, num_of_instances, instance_id, sharding_group)
-            visit(below, mark)
+            visit(below, point)
 
     visit(traverse_dps(datapipe), None)
     return datapipe
 
 
 def give_share(node: Any, count: int, number: int, group: int) -> None:
-    """Tell a shard point its share; those of old take no group."""
-    more = (group,) if len(inspect.signature(node.apply_sharding).parameters) > 2 else ()
-    node.apply_sharding(count, number, *more)
+    """Give a shard point its share; classes written for older versions of TorchData take no group."""
+    takes_group = len(inspect.signature(node.apply_sharding).parameters) > 2
+    node.apply_sharding(count, number, *([group] if takes_group else []))
+
+
+def _takes_share(node: object) -> bool:
+    return callable(getattr(node, "apply_sharding", None))
 
 
 # --- shuffling, and what to look for ----------------------------------------------------------------------------------
@@ -174,43 +173,38 @@ def is_shuffle(node: object) -> bool:
 
 def is_shard_point(node: Any) -> bool:
     """Whether work is divided at this pipe."""
-    if is_user_object(node):
-        return callable(getattr(node, "apply_sharding", None))
-    return isinstance(node.op if not isinstance(node, DataPipe) else node._built, Sharding)
+    return isinstance(built_op(node), Sharding) or _takes_share(node)
 
 
 def shuffled_before_sharding(datapipe: object) -> bool:
-    """Whether there is a shuffle on every way to every shard point."""
-    marks = [node for node in list_dps(traverse_dps(datapipe)) if is_shard_point(node)]
+    """Whether there is a shuffle between every source and every shard point that it feeds."""
 
     def shuffled(node: object) -> bool:
         sources = sources_of(node)
         return _shuffles(node) or (bool(sources) and all(map(shuffled, sources)))
 
-    return all(map(shuffled, marks))
+    return all(shuffled(node) for node in list_dps(traverse_dps(datapipe)) if is_shard_point(node))
 
 
 def _shuffles(node: Any) -> bool:
-    """Whether a pipe changes the order of a whole stream; inside batches everybody may shuffle where they like."""
+    """Whether a pipe changes the order of a whole stream; a shuffle inside batches is good in any place."""
     if is_user_object(node):
         return is_shuffle(node)
-    if not isinstance(node, DataPipe):
-        return isinstance(node.op, Shuffle)
-    return isinstance(node._built, Shuffle) and not node.__dict__.get("_off")
+    return isinstance(built_op(node), Shuffle) and not getattr(node, "_off", False)
 
 
 def lint(datapipe: object, workers: int) -> list[str]:
     """What is likely not meant, each with what to write instead."""
     found = []
     nodes = list_dps(traverse_dps(datapipe))
-    if workers > 1 and not any(is_shard_point(node) for node in nodes):
+    points = [node for node in nodes if is_shard_point(node)]
+    if workers > 1 and not points:
         found.append(
             f"the graph has no sharding_filter(): {workers} workers deliver each sample once all the same. "
             "Say where work is divided: put .sharding_filter() after .shuffle(); for a copy of the data per worker ask "
             "for MultiProcessingReadingService(..., sharding='per-worker')"
         )
-    marks = [node for node in nodes if is_shard_point(node)]
-    early = all(any(map(_shuffles, list_dps(traverse_dps(mark)))) for mark in marks)
+    early = all(any(map(_shuffles, list_dps(traverse_dps(point)))) for point in points)
     if workers and any(map(_shuffles, nodes)) and not early:
         found.append(
             "a shuffle stands after sharding_filter(), where it sees only what the workers have made: "

@@ -29,21 +29,21 @@ MODULE = "headrace.datapipes.iter"
 
 
 class SHARDING_PRIORITIES(IntEnum):
-    """Who shares the samples."""
+    """Among whom the samples are divided."""
 
     DEFAULT = 1
     DISTRIBUTED = 2
     MULTIPROCESSING = 3
 
 
-# --- what some classes can do besides being a verb --------------------------------------------------------------------
+# --- mixins: methods and lengths of some classes ----------------------------------------------------------------------
 
 
 class Seeded:
-    """A pipe that draws by chance: it can be told its seed."""
+    """A random pipe, whose seed can be set."""
 
     def set_seed(self, seed: int) -> Any:
-        """The next iteration without a loader uses this seed; those after it draw their own again."""
+        """The next iteration without a loader uses this seed; later ones draw new seeds."""
         self.__dict__["_hand_set_seed"] = int(seed)
         return self
 
@@ -53,7 +53,7 @@ class Seeded:
 
 
 class RandomOrder(Seeded):
-    """A pipe whose order is random: it can be switched off, too."""
+    """A pipe whose order is random; that can be switched off."""
 
     def set_shuffle(self, shuffle: bool = True) -> Any:
         """Switch the shuffling on or off."""
@@ -67,7 +67,7 @@ class RandomOrder(Seeded):
 
 
 class ShardPoint:
-    """A shard point that can be told by hand which share to take."""
+    """A shard point, whose share can be set by hand."""
 
     def apply_sharding(
         self, num_of_instances: int, instance_id: int, sharding_group: int = SHARDING_PRIORITIES.DEFAULT
@@ -115,29 +115,33 @@ class LimitedLength(DataPipe[Any]):
 
 
 class FromFunction:
-    """A pipe whose function decides how many samples there are."""
+    """A pipe whose length depends on what its function returns."""
 
     length_text: ClassVar[str] = "{name}'s length relies on the output of its function."
 
 
 class NeverSized:
-    """A pipe that never knows."""
+    """A pipe that never has a length."""
 
     length_text = "object of type '{name}' has no len()"
 
 
 class FlattensLists(RandomOrder, FromFunction, DataPipe[Any]):
-    """Without a function, as long as all its lists together."""
+    """A shuffled flatmap: without a function, it is as long as all its lists together."""
 
     def __len__(self) -> int:
         return super().__len__() if self._constructor_args["fn"] is not None else sum(map(len, self._sources[0]))
 
 
 class Endless:
+    """A pipe without end."""
+
     length_text = "This {name} instance cycles forever, and therefore doesn't have valid length"
 
 
 class LengthOnceRead(DataPipe[Any]):
+    """A cache, which knows its length when it has been read."""
+
     length_text = "{name} instance doesn't have valid length until the cache is loaded."
 
     def __len__(self) -> int:
@@ -150,10 +154,10 @@ class LengthOnceRead(DataPipe[Any]):
 
 
 class Pausable:
-    """A pipe that had a thread of its own; reading ahead is the engine's now, and nothing has to stop."""
+    """A pipe that has a thread in TorchData, which can be paused; here the engine reads ahead."""
 
     def pause(self) -> None:
-        """Nothing is read until somebody asks."""
+        """Does nothing."""
 
     resume = shutdown = pause
 
@@ -166,10 +170,10 @@ class InTrainingProcess(Pausable):
 
 
 class DecodeHandlers(DataPipe[Any]):
-    """A pipe to which ways of decoding can be added."""
+    """A pipe that decodes by handlers, of which more can be added."""
 
     def add_handler(self, *handler: Callable[..., Any]) -> None:
-        """Ask these, too, after those that there are."""
+        """Try these after the handlers that there are."""
         self._built = replace(self._built, handlers=(*self._built.handlers, *handler))
 
 
@@ -190,11 +194,11 @@ LEFT_OUT: dict[str, str] = {
     "S3FileLister": "it was a compiled part of torchdata: use list_files_by_fsspec() with an s3:// URL",
     "S3FileLoader": "it was a compiled part of torchdata: use open_files_by_fsspec() with an s3:// URL",
 }
-"""Classes of services and libraries that are gone, and what to use instead."""
+"""Classes for services and libraries that no longer exist, and what to use instead."""
 
 
 def _stream(name: str, verb: str = "", *mixins: type, make: Callable[..., Any] | None = None) -> Any:
-    """The class that is a verb: that of Pipe, or `make` where the arguments are not those of Pipe."""
+    """The class of a verb: the verb of Pipe with this name, or `make` where the arguments differ from it."""
     make = _with_pipe(make or getattr(Pipe, verb))
     return make_class(name, make, IterDataPipe, MODULE, mixins, verb, IterDataPipe)
 
@@ -210,7 +214,7 @@ def _left_out(name: str) -> Any:
 
 
 def _with_pipe(make: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb, for a first argument that need not be a pipe yet; a verb without `self` sees to its arguments."""
+    """The verb, for a first argument that may be any data; a function without `self` wraps its arguments itself."""
     if "self" not in inspect.signature(make).parameters:
         return make
 

@@ -1,7 +1,7 @@
 """Lowering: a graph of DataPipes as plain Pipes, which the engine runs.
 
-An object of the user's becomes an op: inside a worker that op runs on a copy of the object whose pipes are replaced by
-what they deliver. So the user's own object is never touched, and any number of iterators may read the same graph.
+A user object becomes an op, which runs a copy of the object with its pipes replaced by what they deliver. So the user's
+object itself never changes, and any number of iterators may read the same graph.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from headrace.sources.wrapped import WrappedIterable
 
 Memo = dict[int, Pipe[Any] | None]
 RANDOM = (InBatchShuffle, Mix, SampleMux, Shuffle, ShuffledFlatmap)
-"""Ops whose order is drawn by chance."""
+"""Ops whose order is random."""
 
 
 def lowered(
@@ -53,7 +53,7 @@ def lowered(
         return lowered(node.pipe, hand_seeds, memo, loaded)
     memo[id(node)] = None
     streams = () if is_table(node) and is_user_object(node) else streams_of(node)
-    # A pipe that can be reached from itself: the way back is left to the user's object, as it is.
+    # A cycle ends here: the user's object keeps the pipe that leads back to itself.
     streams = tuple(s for s in streams if id(s) not in memo or memo[id(s)] is not None)
     below = [] if _branches(node) else [lowered(source, hand_seeds, memo, loaded) for source in streams]
     if is_user_object(node):
@@ -80,17 +80,17 @@ def op_of(node: Any) -> Op[Any, Any]:
 
 
 def user_op(node: Any, streams: tuple[Pipe[Any], ...], seeded: bool) -> Op[Any, Any]:
-    """An object of the user's, or one that torch has made, as an op."""
+    """A user object, of our classes or of torch's, as an op."""
     if is_table(node):
         return UserTable(node)
     if _branches(node):
         return WrappedIterable(node, deepcopy=False)
     if is_torchs_shard(node) and not node.groups:
         return Sharding(node.sharding_group_filter)
-    holes = {id(source): Placeholder(i) for i, source in enumerate(streams)}
+    placeholders = {id(source): Placeholder(i) for i, source in enumerate(streams)}
     replicable = getattr(node, "is_replicable", None)
     stays = callable(replicable) and not replicable()
-    return UserStream(relinked(node, by_id(holes)), len(streams), seeded, consumer=stays)
+    return UserStream(relinked(node, by_id(placeholders)), len(streams), seeded, consumer=stays)
 
 
 def is_torchs_shard(node: object) -> bool:
@@ -107,20 +107,16 @@ def opened(node: DataPipe[Any]) -> Iterator[Any]:
     """The samples of a graph that is iterated without a loader."""
     hand_seeds: dict[int, int] = {}
     pipe = lowered(node, hand_seeds, loaded=False)
-    number = None
-    if any(
-        isinstance(n.op, RANDOM) and getattr(n.op, "seed", None) is None and id(n) not in hand_seeds
-        for n in pipe.nodes()
-    ):
-        number = drawn_seed()
+    random = [n for n in pipe.nodes() if isinstance(n.op, RANDOM) and getattr(n.op, "seed", None) is None]
+    number = None if all(id(n) in hand_seeds for n in random) else drawn_seed()
     if number is None:
         number = node.__dict__["_passes"] = node.__dict__.get("_passes", -1) + 1
-    # The number stands where a loader has its epoch: each pass has a new order.
+    # The number is in the place of a loader's epoch, so each pass has a new order.
     return DirectCursor(SeededOpening(hand_seeds, pipe.ordinals(), 0, number), pipe, None, 0)
 
 
 class SeededOpening(Opening):
-    """A graph in which nodes, by their ids, were given seeds by hand."""
+    """An opened graph in which the user set the seeds of some nodes by hand: `hand_seeds`, by the nodes' ids."""
 
     def __init__(self, hand_seeds: dict[int, int], *about: Any, **more: Any) -> None:
         super().__init__(*about, **more)

@@ -1,4 +1,4 @@
-"""The classes of `headrace.datapipes.map`: tables, made from the same kind of table."""
+"""The classes of `headrace.datapipes.map`: tables, whose samples are asked for by key."""
 
 import warnings
 from collections.abc import Callable
@@ -15,7 +15,7 @@ MODULE = "headrace.datapipes.map"
 
 
 class ReadsWhole(MapDataPipe[Any]):
-    """A table whose length may be known only when all of its source has been read."""
+    """A table whose length is known only when all of its source has been read."""
 
     def __len__(self) -> int:
         if self._map is None and lowered(self._sources[0]).length() is None:

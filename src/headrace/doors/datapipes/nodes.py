@@ -4,11 +4,11 @@
     MapDataPipe     the same with __getitem__ and __len__; `headrace.datapipes.map`
 
 Both are Pipes: every verb works on them, and a graph may mix them with plain pipes. A node of such a graph is either
-*built* by a verb or class (it has an op and sources), or *the user's own*: an object, of our classes or of torch's of
-the same names, whose pipes are found by looking at its attributes, also inside lists, tuples, sets and dicts. Payloads
-are never looked into and never pickled to find them.
+*built* by a verb or class (it has an op and sources), or *a user object*: an instance of a class that extends ours, or
+torch's of the same names. The sources of a user object are the pipes in its attributes, also inside lists, tuples, sets
+and dicts; data is never searched or pickled to find them.
 
-Nothing here runs: see `lowering`.
+Nothing runs here: `lowering` makes plain pipes of a graph, which the engine runs.
 """
 
 import functools
@@ -28,22 +28,22 @@ from headrace.sources.wrapped import Sampled
 
 T = TypeVar("T", covariant=True)
 SOURCE_NAMES = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
-"""What the first argument of a class of pipes is called."""
+"""Names of the first argument of the classes, which users give by keyword."""
 READS_BY_ITSELF: dict[type, str] = {KeyedTable: "source", CachedTable: "pipe", Sampled: "data"}
-"""Ops that are no part of the opened graph: they hold their source in this field, and read it when they need it."""
+"""Ops that have no input for the engine: they read their source themselves, which they hold in this field."""
 ASK_FIRST = {
     f"{name}IterDataPipe" for name in (
         "Batcher", "Collator", "Concater", "Cycler", "Mapper", "Multiplexer", "MultiplexerLongest", "Prefetcher",
         "Repeater", "Shuffler", "ThreadPoolMapper", "Zipper", "ZipperLongest",
     )
 }  # fmt: skip
-"""Classes that say themselves that they have no length where their source has no `len` at all."""
+"""Classes whose error says that they have no length, where the source's class has no `len` at all."""
 _THIS_PROCESS_ONLY = ("_access", "_passes")
-"""What a node knows of this process only."""
+"""Attributes of a node that are not pickled."""
 
 
 class _Computed:
-    """An attribute that is worked out when it is asked for, unless the user's object has one of that name."""
+    """A property that an attribute of the same name, set by a user's class, replaces."""
 
     def __init__(self, work_out: Callable[[Any], Any]) -> None:
         self._work_out = work_out
@@ -59,7 +59,7 @@ class DataPipe(Pipe[T]):
     original: ClassVar[str] = ""
     """What TorchData calls this class inside: texts that programs look for have that name."""
 
-    # Of a built node: what it does, the pipes that feed it, and the arguments that its constructor was given.
+    # Only built nodes have these: the op, the pipes that feed it, and the arguments of the constructor.
     _built: Any
     _sources: tuple[Pipe[Any], ...]
     _constructor_args: dict[str, Any]
@@ -76,13 +76,12 @@ class DataPipe(Pipe[T]):
     def __getattr__(self, name: str) -> Any:
         """The constructor's arguments of a built pipe, by name."""
         if name[:2] != "__":
-            given = self.__dict__.get("_constructor_args", {})
-            if name in given:
-                return given[name]
-            is_branch = name == "main_datapipe" and (
-                "instance_id" in given or not given
-            )  # what branches of a fork read
-            if self.__dict__.get("_sources") and (name in SOURCE_NAMES or is_branch):
+            args = self.__dict__.get("_constructor_args", {})
+            if name in args:
+                return args[name]
+            # (What the branches of a fork read is called main_datapipe.)
+            is_branch = "instance_id" in args or not args
+            if self.__dict__.get("_sources") and (name in SOURCE_NAMES or (name == "main_datapipe" and is_branch)):
                 return self.__dict__["_sources"][0]
             if (verb := torchs_verb(self, name)) is not None:
                 return functools.partial(verb, self)
@@ -98,14 +97,14 @@ class DataPipe(Pipe[T]):
         return (_blank, (type(self),), {k: v for k, v in self.__dict__.items() if k not in _THIS_PROCESS_ONLY})
 
     @classmethod
-    def built(cls, op: Op[Any, Any], sources: tuple[Pipe[Any], ...], given: dict[str, Any]) -> Any:
-        """A node of this class that is not the user's own."""
+    def built(cls, op: Op[Any, Any], sources: tuple[Pipe[Any], ...], args: dict[str, Any]) -> Any:
+        """A built node of this class."""
         node = _blank(cls)
-        node.__dict__.update(_built=op, _sources=sources, _constructor_args=given)
+        node.__dict__.update(_built=op, _sources=sources, _constructor_args=args)
         return node
 
     def current_op(self, op: Op[Any, Any]) -> Op[Any, Any]:
-        """The op that a built node uses now: some can be switched off."""
+        """The op that a built node runs now: a shuffle that is switched off runs another."""
         return op
 
     def __iter__(self) -> Iterator[T]:
@@ -113,7 +112,7 @@ class DataPipe(Pipe[T]):
 
         return opened(self)
 
-    # What verbs ask about the pipe that they grow on: of the plain graph, where no name of the user's is in the way.
+    # What verbs ask about their pipe, the plain graph answers: a user's class may use these names for attributes.
 
     def length(self) -> int | None:
         return _lowered(self).length()
@@ -132,12 +131,10 @@ class DataPipe(Pipe[T]):
             return known
         if is_user_object(self):
             raise NoLength(f"object of type '{type(self).__name__}' has no len()")
-        sources = self._sources
-        # (Some are told by the user, some never know.)
-        told = "length" in self._constructor_args or self.length_text.startswith("object of type")
-        if pipe.inputs and not told and pipe.op.length((1,) * len(pipe.inputs)) is not None:
-            for source in sources:  # the one whose length is missing says so
-                if not (self.original in ASK_FIRST and not _is_sized(source)):
+        from_sources = "length" not in self._constructor_args and _is_sized(self)
+        if pipe.inputs and from_sources and pipe.op.length((1,) * len(pipe.inputs)) is not None:
+            for source in self._sources:  # the source without a length raises its own error
+                if self.original not in ASK_FIRST or _is_sized(source):
                     len(source)
         raise NoLength(self.length_text.format(name=self.original or type(self).__name__))
 
@@ -185,16 +182,16 @@ class MapDataPipe(DataPipe[T]):
 
 
 for _class in (DataPipe, IterDataPipe, MapDataPipe):
-    # Whoever unpickles one of them imports the module in which their verbs have been put on them too.
+    # So unpickling one of them imports the module that puts the verbs on them.
     _class.__module__ = "headrace.doors.datapipes.names"
 
 
 # --- the graph --------------------------------------------------------------------------------------------------------
 
 
-def is_pipe(thing: object) -> bool:
-    """Whether a thing is a node of a graph: of ours, or of torch's classes."""
-    return isinstance(thing, Pipe) or is_torchs(thing)
+def is_pipe(value: object) -> bool:
+    """Whether a value is a node of a graph: of our classes, or of torch's."""
+    return isinstance(value, Pipe) or is_torchs(value)
 
 
 def is_table(node: object) -> bool:
@@ -203,8 +200,15 @@ def is_table(node: object) -> bool:
 
 
 def is_user_object(node: object) -> bool:
-    """Whether a node is an object of the user's class, or one that torch has made."""
+    """Whether a node is an object of a user's class, or of one of torch's classes."""
     return "_built" not in node.__dict__ if isinstance(node, DataPipe) else not isinstance(node, Pipe)
+
+
+def built_op(node: Any) -> Op[Any, Any] | None:
+    """The op that a node was built with; None for a user object."""
+    if is_user_object(node):
+        return None
+    return node._built if isinstance(node, DataPipe) else node.op  # type: ignore[no-any-return]
 
 
 def sources_of(node: Any) -> tuple[Pipe[Any], ...]:
@@ -227,7 +231,7 @@ def _collect(value: Any, found: dict[int, Pipe[Any]]) -> None:
 
 
 def streams_of(node: object) -> tuple[Pipe[Any], ...]:
-    """The pipes that the engine has to open for a node: tables inside an object of the user's answer for themselves."""
+    """The sources that the engine opens for a node: all but the tables of a user object, which it reads by key."""
     sources = sources_of(node)
     return (
         tuple(s for s in sources if not is_table(s) and not isinstance(s, Keyed)) if is_user_object(node) else sources
@@ -235,8 +239,8 @@ def streams_of(node: object) -> tuple[Pipe[Any], ...]:
 
 
 def engine_inputs(node: object) -> tuple[Pipe[Any], ...]:
-    """The inputs of a node that is run as it is, without being lowered."""
-    inputs = () if not is_user_object(node) and type(node.__dict__["_built"]) in READS_BY_ITSELF else streams_of(node)
+    """The inputs of a node that a plain `Loader` runs."""
+    inputs = () if type(built_op(node)) in READS_BY_ITSELF else streams_of(node)
     for foreign in inputs:
         if not isinstance(foreign, Pipe):
             raise BadPipe(
@@ -265,7 +269,7 @@ def _is_sized(node: object) -> bool:
 
 
 class TorchPipe(IterDataPipe[Any]):
-    """A pipe of torch's class where a verb needs a Pipe; in the graph that the verb makes stands the pipe itself."""
+    """A pipe of torch's class where a verb needs a Pipe; the graph that the verb makes has the pipe itself."""
 
     def __init__(self, pipe: object) -> None:
         self.pipe = pipe
@@ -275,7 +279,7 @@ class TorchPipe(IterDataPipe[Any]):
 
 
 def register(cls: type[DataPipe[Any]], name: str, function: Callable[..., Any]) -> None:
-    """Put a verb on a class of pipes; a name that is taken by somebody else is refused."""
+    """Put a verb on a class of pipes; a name that another function has already is refused."""
     taken = getattr(cls, name, None)
     if taken is not None and _origin(taken) != _origin(function):
         raise Exception(f"Unable to add DataPipe function name {name} as it is already taken")

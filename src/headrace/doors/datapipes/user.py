@@ -1,7 +1,7 @@
-"""Objects of the user's classes, as ops.
+"""User objects as ops: instances of classes that users write.
 
-An object of an `IterDataPipe` subclass travels with holes where its pipes were. When it runs, a fresh copy of it gets
-its pipes back: not the graph, but `Upstream`s, which iterate what the graph delivers at this place.
+An object of an `IterDataPipe` subclass is sent to a worker with placeholders where its pipes were. When it runs, a
+fresh copy of it gets an `Upstream` for each placeholder, which iterates what the graph delivers at this place.
 """
 
 import inspect
@@ -16,46 +16,46 @@ from headrace.pipe.cursor import Cursor
 from headrace.plan.seed import key
 
 LARGEST = 1000
+"""Containers with more items than this are taken for data, and not searched for pipes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """Where pipe number `number` of an object was."""
+    """Stands for pipe number `number` of an object."""
 
     number: int
 
 
 Swap = Callable[[Any], Any]
-"""A thing as it is, or what stands in its place from now on."""
+"""Returns what to put in the place of a value: another, or the value itself."""
 
 
-def relinked(thing: object, swap: Swap) -> Any:
-    """A shallow copy of an object, in which things are swapped, also inside its containers."""
-    twin = object.__new__(type(thing))
-    for name, value in thing.__dict__.items():
-        if name != "_access":  # what a table has found out about the old graph
-            twin.__dict__[name] = _swapped(value, swap)
-    for cls in type(thing).__mro__:
+def relinked(node: object, swap: Swap) -> Any:
+    """A shallow copy of an object, in which values are swapped, also inside its containers."""
+    copied = object.__new__(type(node))
+    copied.__dict__.update(node.__dict__)
+    for cls in type(node).__mro__:
         for name in getattr(cls, "__slots__", ()):
-            if name not in ("__weakref__", "__dict__", "op", "inputs") and hasattr(thing, name):
-                object.__setattr__(twin, name, _swapped(getattr(thing, name), swap))
-    return twin
+            if name not in ("__weakref__", "__dict__", "op", "inputs") and hasattr(node, name):
+                object.__setattr__(copied, name, _swapped(getattr(node, name), swap))
+    relink(copied, swap)
+    return copied
 
 
-def relink(thing: object, swap: Swap) -> None:
-    """The same, in the object itself."""
-    thing.__dict__.pop("_access", None)
-    for name, value in list(thing.__dict__.items()):
-        thing.__dict__[name] = _swapped(value, swap)
+def relink(node: object, swap: Swap) -> None:
+    """Swap values in the object itself, also inside its containers."""
+    node.__dict__.pop("_access", None)  # what a table has found out about the old graph
+    for name, value in list(node.__dict__.items()):
+        node.__dict__[name] = _swapped(value, swap)
 
 
-def by_id(things: Mapping[int, Any]) -> Swap:
-    """The things that stand for others, by the ids of those."""
-    return lambda value: things.get(id(value), value)
+def by_id(replacements: Mapping[int, Any]) -> Swap:
+    """Swaps the values whose ids are given."""
+    return lambda value: replacements.get(id(value), value)
 
 
 def contents(value: object) -> list[Any]:
-    """What is directly in a container, keys included, unless it is so large that it must be somebody's data."""
+    """What is directly in a container, keys included; nothing for other values, and for large containers (data)."""
     if not isinstance(value, dict | list | tuple | set | frozenset) or len(value) > LARGEST:
         return []
     return [part for pair in value.items() for part in pair] if isinstance(value, dict) else list(value)
@@ -74,7 +74,7 @@ def _swapped(value: object, swap: Swap) -> Any:
 
 
 class UserObject:
-    """An op that is an object of the user's: known by its class."""
+    """An op that runs a user object; in texts and snapshots it has the name of the user's class."""
 
     __slots__ = ()
     pipe: Any
@@ -88,11 +88,12 @@ class UserObject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UserStream(UserObject, Op[Any, Any]):
-    """An object with `__iter__` of the user's."""
+    """A user object with `__iter__`."""
 
     pipe: Any
-    """The object, with holes."""
+    """The object, with placeholders."""
     count: int = 0
+    """How many pipes feed it."""
     seeded: bool = True
     """Whether an object with set_seed() gets its seed from the loader."""
     consumer: bool = False
@@ -100,30 +101,29 @@ class UserStream(UserObject, Op[Any, Any]):
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         *cursors, here = inputs
-        where = _Where(here)
-        twin = self._filled([Upstream(c, where) for c in cursors])
-        if self.seeded and callable(getattr(twin, "set_seed", None)):
-            twin.set_seed(key(here.seed, "user"))
-        return self._samples(twin, where, here)
+        at_work = _AtWork(here)
+        pipe = self._filled([Upstream(c, at_work) for c in cursors])
+        if self.seeded and callable(getattr(pipe, "set_seed", None)):
+            pipe.set_seed(key(here.seed, "user"))
+        return self._samples(pipe, at_work, here)
 
-    def _samples(self, twin: Any, where: "_Where", here: Here) -> Iterator[Any]:
-        reset = getattr(twin, "reset", None)
-        if callable(reset):
+    def _samples(self, pipe: Any, at_work: "_AtWork", here: Here) -> Iterator[Any]:
+        if callable(reset := getattr(pipe, "reset", None)):
             reset()
-        samples = iter(twin)
+        samples = iter(pipe)
         if not self.count and here.strands > 1:
             samples = islice(samples, here.strand, None, here.strands)
         while True:
-            where.here()
+            at_work.mark()
             try:
                 sample = next(samples)
             except StopIteration:
                 return
-            where.number += 1
+            at_work.number += 1
             yield sample
 
     def _filled(self, pipes: Sequence[object]) -> Any:
-        """A copy of the object with these in its holes."""
+        """A copy of the object with these in the place of its placeholders."""
         return relinked(self.pipe, lambda value: pipes[value.number] if isinstance(value, Placeholder) else value)
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
@@ -137,7 +137,7 @@ class UserStream(UserObject, Op[Any, Any]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UserTable(UserObject, Source[Any]):
-    """An object with `__getitem__` and `__len__` of the user's; the pipes inside it answer for themselves."""
+    """A user object with `__getitem__` and `__len__`; it reads the pipes inside it by itself."""
 
     pipe: Any
     user = True
@@ -153,11 +153,14 @@ class UserTable(UserObject, Source[Any]):
 
 
 class Upstream:
-    """A pipe of the user's object, at work: every `iter()` reads it from the start, the first one where it stands."""
+    """What a running user object has in the place of one of its pipes.
 
-    def __init__(self, cursor: Cursor, where: "_Where") -> None:
+    The first `iter()` goes on where the cursor stands (after a resume, in the middle); others read from the start.
+    """
+
+    def __init__(self, cursor: Cursor, at_work: "_AtWork") -> None:
         self._cursor = cursor
-        self._where = where
+        self._at_work = at_work
         self._opened = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -171,7 +174,7 @@ class Upstream:
 
     def _samples(self, cursor: Any) -> Iterator[Any]:
         for sample in cursor:
-            self._where.here()  # back in the user's code: an error, or rng(), belongs to this op
+            self._at_work.mark()  # back in the user's code: an error, or rng(), belongs to this op
             yield sample
 
     def __next__(self) -> Any:
@@ -182,23 +185,23 @@ class Upstream:
         return len(self._cursor.node)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("_cursor", "_where", "_opened"):
+        if name.startswith("__") or name in ("_cursor", "_at_work", "_opened"):
             raise AttributeError(name)
         op = self._cursor.node.op
-        for thing in (getattr(op, "pipe", op), self._cursor.node):
-            if hasattr(thing, name):
-                return getattr(thing, name)
+        for owner in (getattr(op, "pipe", op), self._cursor.node):
+            if hasattr(owner, name):
+                return getattr(owner, name)
         raise AttributeError(f"the pipe {op.describe()} has no attribute {name!r}")
 
 
-class _Where:
-    """The place of the user's code."""
+class _AtWork:
+    """Says that the user's code runs now, and makes sample number `number`."""
 
     def __init__(self, here: Here) -> None:
         self._here = here
         self.number = 0
 
-    def here(self) -> None:
+    def mark(self) -> None:
         place.at(self._here, self.number)
 
 
