@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.loader import Loader
-from headrace.observe.drawing import curve, flame, timeline
 from headrace.observe.profile import Profile, profile
+from headrace.observe.profile.drawing import curve, flame, timeline
 from headrace.pipe.graph import Pipe
 from tests.observe.planted import plain, slow_map
 from tests.programs import needs_chromium
@@ -64,7 +64,7 @@ def test_every_ticket_and_every_turn_has_a_box(seen: Profile) -> None:
     assert boxes.count("stage0") == len(seen.record.recorder.spans)
     assert boxes.count("step") == 40
     assert boxes.count("start") == 1
-    assert boxes.count("wait") == sum(turn.waited > 0 for turn in seen.record.turns[1:])
+    assert boxes.count("wait") == sum(batch.waited > 0 for batch in seen.record.batches[1:])
 
 
 def test_curves_without_anything_in_them_are_left_out() -> None:

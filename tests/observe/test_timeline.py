@@ -1,6 +1,6 @@
 """The timeline of a profile: everything until the first batch is start-up, and only later waits are waits."""
 
-from headrace.observe.drawing import WIDTH, timeline
+from headrace.observe.profile.drawing import WIDTH, timeline
 
 
 def test_all_until_the_first_batch_is_one_band_of_start_up() -> None:

@@ -1,6 +1,6 @@
-"""Proofs: what `headrace verify` reads and compares.
+"""What `headrace verify` reads and compares.
 
-    in place    what a source holds is the same after a reading; said only when it is not
+    in place    what a source holds is the same after a reading; reported only when it is not
     repeat      read twice inline: equal. If not, the pipe is no function of (seed, epoch), and nothing else can hold
     once        every position of the epoch is fetched once, counted in the tickets that a reading really answered
     workers     with so many workers of a kind: the same batches in the same order
@@ -13,15 +13,15 @@ What is compared are digests of batches, so that an epoch of any size fits in me
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
 from headrace.cli.subject import Subject
-from headrace.engine.epoch import Epoch
-from headrace.engine.pool import Pool
 from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.observe.digest import digest
+from headrace.observe.lineage import read_epoch
 from headrace.observe.meter import Meter
 from headrace.op import Spot, place
 from headrace.pipe.cursor import Opening
@@ -80,12 +80,12 @@ class Reading(NamedTuple):
     positions: Positions
 
 
-def prove(subject: Subject, plan: ProofOptions) -> Iterator[Proof]:
+def prove(subject: Subject, options: ProofOptions) -> Iterator[Proof]:
     """One proof after the other."""
     with subject.loader(workers=0) as inline:
         held = _held(inline.pipe)
-        first = read(inline, plan)
-        again = read(inline, plan)
+        first = read(inline, options)
+        again = read(inline, options)
         yield from _changed(inline.pipe, held)
         known = inline.program.indexed and len(inline.program.stages) == 1
         repeat = _compare("repeat", first.digests, again.digests, f"{len(first.digests)} batches, read twice inline")
@@ -96,22 +96,19 @@ def prove(subject: Subject, plan: ProofOptions) -> Iterator[Proof]:
         if not first.digests:
             yield Proof("empty", None, "the epoch has no batches, so there is nothing to compare")
             return
-        yield _once("once, inline", inline, first, plan) if known else _counted(inline, first, plan)
-    yield from _workers(subject, plan, first, known)
-    yield from _resume(subject, plan, first.digests)
-    if plan.ranks > 1:
-        yield from _ranks(subject, plan)
+        yield _once("once, inline", inline, first, options) if known else _counted(inline, first, options)
+    yield from _workers(subject, options, first, known)
+    yield from _resume(subject, options, first.digests)
+    if options.ranks > 1:
+        yield from _ranks(subject, options)
 
 
-def read(loader: Loader[Any], plan: ProofOptions) -> Reading:
+def read(loader: Loader[Any], options: ProofOptions) -> Reading:
     """An epoch, or the front of it, with what was fetched for it."""
     positions = Positions()
-    pool = Pool(loader.program, loader.policy)
-    try:
-        epoch: Epoch[Any] = Epoch(pool, positions, plan.epoch, loader.world, ends=loader.ends)
-        return Reading([digest(batch) for batch in islice(epoch, plan.batches)], positions)
-    finally:
-        pool.close()
+    epoch = read_epoch(loader.program, loader.policy, options.epoch, loader.world, loader.ends, meter=positions)
+    with closing(epoch) as batches:
+        return Reading([digest(batch) for batch in islice(batches, options.batches)], positions)
 
 
 # --- changes in place -------------------------------------------------------------------------------------------------
@@ -159,11 +156,11 @@ def _changed(pipe: Pipe[Any], held: dict[int, list[bytes]]) -> Iterator[Proof]:
 # --- every position once ----------------------------------------------------------------------------------------------
 
 
-def _once(name: str, loader: Loader[Any], reading: Reading, plan: ProofOptions) -> Proof:
+def _once(name: str, loader: Loader[Any], reading: Reading, options: ProofOptions) -> Proof:
     wanted, left_out = _expected(loader)
     seen = reading.positions.seen
     twice = [p for p, n in seen.items() if n > wanted.get(p, 0)]
-    lost = [] if plan.batches is not None else [p for p, n in wanted.items() if seen[p] < n]
+    lost = [] if options.batches is not None else [p for p, n in wanted.items() if seen[p] < n]
     if twice or lost:
         return Proof(name, False, f"fetched too often: {_few(twice)}; never fetched: {_few(lost)}")
     rest = f"; {left_out} are left out, as drop_last or ends= say" if left_out else ""
@@ -185,11 +182,11 @@ def _expected(loader: Loader[Any]) -> tuple[Counter[int], int]:
     return Counter(p for step in range(share.steps) for p in share.block(step).positions()), share.left_out
 
 
-def _counted(loader: Loader[Any], reading: Reading, plan: ProofOptions) -> Proof:
+def _counted(loader: Loader[Any], reading: Reading, options: ProofOptions) -> Proof:
     """A stream has no positions to count: the graph read without the engine must have as many samples."""
-    if loader.world.share_ranks > 1 or plan.batches is not None:
+    if loader.world.share_ranks > 1 or options.batches is not None:
         return Proof("once", None, "a stream, read in part: what is compared below is all that can be")
-    plain = sum(1 for _ in Opening(loader.pipe.ordinals(), loader.seed, plan.epoch).open(loader.pipe))
+    plain = sum(1 for _ in Opening(loader.pipe.ordinals(), loader.seed, options.epoch).open(loader.pipe))
     if plain != len(reading.digests):
         return Proof("once", False, f"{len(reading.digests)} delivered, but the graph by itself gives {plain}")
     return Proof("once", True, f"{plain} delivered, as many as the graph gives by itself")
@@ -198,20 +195,20 @@ def _counted(loader: Loader[Any], reading: Reading, plan: ProofOptions) -> Proof
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 
-def _workers(subject: Subject, plan: ProofOptions, first: Reading, known: bool) -> Iterator[Proof]:
-    kinds = plan.kinds or ("process", "thread")
+def _workers(subject: Subject, options: ProofOptions, first: Reading, known: bool) -> Iterator[Proof]:
+    kinds = options.kinds or ("process", "thread")
     for kind in kinds:
-        for workers in plan.workers if plan.kinds or kind == "process" else plan.workers[-1:]:
+        for workers in options.workers if options.kinds or kind == "process" else options.workers[-1:]:
             with subject.loader(workers=workers, kind=kind) as loader:
-                reading = read(loader, plan)
+                reading = read(loader, options)
                 name = f"workers={workers}, {kind}"
                 same = _compare(name, first.digests, reading.digests, "the same batches in the same order as inline")
-                if kind == "thread" and not plan.kinds and not same.holds:
+                if kind == "thread" and not options.kinds and not same.holds:
                     remark = "threads do not seed global generators: draw from headrace.rng() to be the same there too"
                     same = Proof(name, None, f"{same.detail}; {remark}")
                 yield same
                 if known:
-                    yield _once(f"once, {name}", loader, reading, plan)
+                    yield _once(f"once, {name}", loader, reading, options)
 
 
 def _compare(name: str, want: list[bytes], got: list[bytes], detail: str) -> Proof:
@@ -233,17 +230,17 @@ def cuts(length: int, count: int) -> list[int]:
     return sorted({round(k * length / (count - 1)) for k in range(count)})
 
 
-def _resume(subject: Subject, plan: ProofOptions, whole: list[bytes]) -> Iterator[Proof]:
-    most = max(plan.workers)
-    kind = plan.kinds[0] if plan.kinds else "process"
+def _resume(subject: Subject, options: ProofOptions, whole: list[bytes]) -> Iterator[Proof]:
+    most = max(options.workers)
+    kind = options.kinds[0] if options.kinds else "process"
     ways: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"workers": 0}, {"workers": most, "kind": kind}),
         ({"workers": most, "kind": kind}, {"workers": 0}),
         ({"workers": 1, "kind": kind}, {"workers": most, "kind": kind}),
     ]
-    for number, cut in enumerate(cuts(len(whole), plan.cuts)):
+    for number, cut in enumerate(cuts(len(whole), options.cuts)):
         before, after = ways[number % len(ways)]
-        with subject.loader(**before, epoch=plan.epoch) as loader:
+        with subject.loader(**before, epoch=options.epoch) as loader:
             epoch = iter(loader)
             front = [digest(batch) for batch in islice(epoch, cut)]
             saved = json.dumps(loader.state_dict())
@@ -251,7 +248,7 @@ def _resume(subject: Subject, plan: ProofOptions, whole: list[bytes]) -> Iterato
         with subject.loader(**after, epoch=0) as loader:
             try:
                 loader.load_state_dict(json.loads(saved))
-                rest = [digest(b) for b in islice(loader, len(whole) - cut if plan.batches is not None else None)]
+                rest = [digest(b) for b in islice(loader, len(whole) - cut if options.batches is not None else None)]
             except SnapshotRefused as refused:
                 yield Proof(f"resume after {cut}", False, f"its own snapshot is refused: {refused}")
                 continue
@@ -262,30 +259,30 @@ def _resume(subject: Subject, plan: ProofOptions, whole: list[bytes]) -> Iterato
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
-def _ranks(subject: Subject, plan: ProofOptions) -> Iterator[Proof]:
+def _ranks(subject: Subject, options: ProofOptions) -> Iterator[Proof]:
     seen: Counter[int] = Counter()
     wanted: Counter[int] = Counter()
     steps: list[int] = []
-    for rank in range(plan.ranks):
-        with subject.loader(workers=0, world=World(rank=rank, ranks=plan.ranks)) as loader:
+    for rank in range(options.ranks):
+        with subject.loader(workers=0, world=World(rank=rank, ranks=options.ranks)) as loader:
             if not (loader.program.countable and loader.program.indexed and len(loader.program.stages) == 1):
                 remark = (
                     "not checked: how many batches each rank gets shows only while all of them run; start "
-                    f"`headrace run --num-instances {plan.ranks} python YOUR_PROGRAM` and compare what arrives"
+                    f"`headrace run --num-instances {options.ranks} python YOUR_PROGRAM` and compare what arrives"
                 )
                 yield Proof("ranks", None, remark)
                 return
-            reading = read(loader, plan)
+            reading = read(loader, options)
             seen += reading.positions.seen
             wanted += _expected(loader)[0]
             steps.append(len(reading.digests))
     if len(set(steps)) > 1:
         yield Proof("ranks", False, f"steps differ: {steps}")
-    elif plan.batches is None and seen != wanted:
+    elif options.batches is None and seen != wanted:
         wrong = [p for p in wanted | seen if wanted[p] != seen[p]]
         yield Proof("ranks", False, f"{len(wrong)} positions come too often or not at all: {_few(wrong)}")
     else:
-        yield Proof("ranks", True, f"{plan.ranks} ranks, {steps[0]} steps each, {len(seen)} positions among them")
+        yield Proof("ranks", True, f"{options.ranks} ranks, {steps[0]} steps each, {len(seen)} positions among them")
 
 
 def _few(positions: list[int]) -> str:

@@ -1,7 +1,7 @@
-"""Replay: the samples of a quarantine file, run again one ticket at a time.
+"""`headrace verify --quarantine FILE`: runs the samples of a quarantine file again, one ticket at a time.
 
-An entry holds when its sample fails again, in the same op with the same error. Where positions are arithmetic, only the
-tickets that hold such samples are run; otherwise the epoch is read again.
+An entry holds when its sample fails again, in the same op with the same error. Where arithmetic says which ticket a
+sample belongs to, only the tickets of these samples are run; otherwise the epoch is read again.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,11 @@ from typing import Any
 
 from headrace.cli.proofs import Proof
 from headrace.cli.subject import Subject
-from headrace.engine.epoch import Epoch
-from headrace.engine.pool import Pool
 from headrace.engine.program import Program
 from headrace.engine.snapshot import VERSION, check
 from headrace.errors import BadOption, SnapshotRefused
 from headrace.loader import Loader
-from headrace.observe.lineage import rerun
+from headrace.observe.lineage import inline, read_epoch, rerun
 from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, QuarantinedSample, read
 from headrace.plan.share import Share
@@ -30,28 +28,31 @@ Failures = dict[tuple[int, str, int | None], str]
 def replay(subject: Subject, file: Path) -> Iterator[Proof]:
     loader = subject.loader(workers=0)
     runs = read(file)
-    mine = {about: entries for about, entries in runs.items() if _refusal(about, subject, loader) is None}
-    if not mine:
+    fitting = {about: entries for about, entries in runs.items() if _refusal(about, subject, loader) is None}
+    if not fitting:
         *_, last = runs
         raise BadOption(f"{file}: {_refusal(last, subject, loader)}")
-    for about, entries in mine.items():
+    for about, entries in fitting.items():
         yield from _run(loader, World(rank=about.rank, ranks=about.ranks), entries)
-    if not any(mine.values()):
+    if not any(fitting.values()):
         yield Proof("quarantine", None, f"{file} names no samples")
 
 
 def _run(loader: Loader[Any], world: World, entries: list[QuarantinedSample]) -> Iterator[Proof]:
     program = replace(loader.program, skips=True)
     for epoch in sorted({entry.epoch for entry in entries}):
-        these = [entry for entry in entries if entry.epoch == epoch]
+        of_epoch = [entry for entry in entries if entry.epoch == epoch]
+        meter = Meter()
         if program.indexed and program.countable and len(program.stages) == 1:
-            now: Failures = {}
-            for ticket in sorted({_ticket(program, world, loader.ends, entry) for entry in these}):
-                now |= {(p, op, index): error for p, op, error, index in rerun(program, epoch, *ticket)}
+            for ticket in sorted({_ticket(program, world, loader.ends, entry) for entry in of_epoch}):
+                meter.skips += rerun(program, epoch, *ticket)[0].skipped
         else:
-            now = _whole(program, loader, world, epoch)
-        for entry in these:
-            yield _judge(entry, now)
+            policy = replace(inline(loader.policy), on_error="skip")
+            for _ in read_epoch(program, policy, epoch, world, loader.ends, meter=meter):
+                pass
+        failures = {(position, op, index): error for position, op, error, index in meter.skips}
+        for entry in of_epoch:
+            yield _judge(entry, failures)
 
 
 def _refusal(about: About, subject: Subject, loader: Loader[Any]) -> str | None:
@@ -85,20 +86,9 @@ def _ticket(
     return step * ranks + rank, share.block(step).payload()
 
 
-def _whole(program: Program, loader: Loader[Any], world: World, epoch: int) -> Failures:
-    policy = replace(loader.policy, workers=0, kind="inline", start_method=None, on_error="skip")
-    pool, meter = Pool(program, policy), Meter()
-    try:
-        for _ in Epoch(pool, meter, epoch, world, ends=loader.ends):
-            pass
-    finally:
-        pool.close()
-    return {(position, op, index): error for position, op, error, index in meter.skips}
-
-
-def _judge(entry: QuarantinedSample, now: Failures) -> Proof:
+def _judge(entry: QuarantinedSample, failures: Failures) -> Proof:
     name = f"position {entry.position}"
-    error = now.get((entry.position, entry.op, entry.index))
+    error = failures.get((entry.position, entry.op, entry.index))
     if error is None:
         return Proof(name, False, f"does not fail any more in {entry.op} (it was {entry.error}); was it repaired?")
     if error != entry.error:

@@ -1,4 +1,4 @@
-"""Lineage: which samples a past batch was made of, and the batch again, bit by bit.
+"""Which samples a past batch was made of, and the batch again, bit by bit.
 
     Lineage(program, policy, epoch=3, step=1000).positions    nothing is run: arithmetic
     ....batch()                                               the batch itself
@@ -10,8 +10,8 @@ out after errors) the epoch is read again, in this process, up to the batch. Ste
 after a snapshot was loaded, from where it went on.
 """
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -24,7 +24,7 @@ from headrace.engine.places import RunPlace
 from headrace.engine.policy import Policy
 from headrace.engine.pool import Pool
 from headrace.engine.program import Program
-from headrace.engine.wire.messages import Skip, Ticket
+from headrace.engine.wire.messages import Ticket
 from headrace.errors import BadOption, check_whole
 from headrace.observe.meter import Meter
 from headrace.op import Op, Source, Spot
@@ -70,7 +70,7 @@ class Lineage:
         self.epoch = epoch
         self.step = step
         self.positions: tuple[int, ...] | None = None
-        """Of its samples, in the epoch's order; None when only reading the epoch again can tell."""
+        """Of its samples, in the epoch's order; None where only reading the epoch again can tell."""
         self.mask: tuple[bool, ...] = ()
         """False for samples that only fill the batch (ends="pad" or "repeat")."""
         self._policy, self._world, self._ends, self._at = policy, world or World(), ends, at
@@ -93,7 +93,7 @@ class Lineage:
     # --- arithmetic ---------------------------------------------------------------------------------------------------
 
     def _work_out(self) -> tuple[Ticket, int] | None:
-        """The ticket that the batch came of, and which of its outputs it is."""
+        """The ticket that made the batch, and which of its outputs the batch is; None where arithmetic cannot say."""
         program, start = self.program, _start(self._at)
         if start is None or not program.indexed or not program.countable or len(program.stages) > 1:
             return None
@@ -117,33 +117,28 @@ class Lineage:
 
     def _run(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
         if self._done is None:
-            self._done = self._again() if self._redo is None else self._rerun(*self._redo)
+            self._done = self._from_start() if self._redo is None else self._from_ticket(*self._redo)
         return self._done
 
-    def _rerun(self, ticket: Ticket, output: int) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
-        executor, spot = tracing(self.program)
-        with BorrowedGlobals() if self.program.keyed else nullcontext():
-            outputs = executor.run(0, self.epoch, ticket.number, ticket.payload)
+    def _from_ticket(self, ticket: Ticket, output: int) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
+        executor, outputs = rerun(self.program, self.epoch, ticket.number, ticket.payload)
         assert self.positions is not None
-        places = {position: tuple(origins) for position, origins in spot.origins(self.program)}
+        assert isinstance(executor.spot, TracingSpot)
+        places = {position: tuple(origins) for position, origins in executor.spot.origins(self.program)}
         return outputs[output], tuple(places.get(position, ()) for position in self.positions)
 
-    def _again(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
-        inline = replace(self._policy, workers=0, kind="inline", start_method=None)
-        pool = Pool(self.program, inline)
-        try:
-            batches: Iterator[Any] = Epoch(
-                pool, Meter(), self.epoch, self._world, ends=self._ends, start=Start(self._at)
-            )
+    def _from_start(self) -> tuple[Any, tuple[tuple[Origin, ...], ...]]:
+        epoch = read_epoch(
+            self.program, inline(self._policy), self.epoch, self._world, self._ends, start=Start(self._at)
+        )
+        with closing(epoch) as batches:
             for batch in islice(batches, self.step, None):
                 return batch, ()
-        finally:
-            pool.close()
         raise BadOption(f"step {self.step}: epoch {self.epoch} ends before it on this rank")
 
 
 def _start(at: RunPlace | None) -> int | None:
-    """The position at which an epoch began, where a position is all there is to it."""
+    """The position at which an epoch began; None where a position alone does not say it."""
     if at is None or at.place is None:
         return 0
     if at.ops or not isinstance(at.place, Position):
@@ -151,21 +146,46 @@ def _start(at: RunPlace | None) -> int | None:
     return at.place.position + at.gone * at.place.ranks
 
 
-# --- looking over an executor's shoulder ------------------------------------------------------------------------------
+def inline(policy: Policy) -> Policy:
+    """The policy without workers: everything runs in this process."""
+    return replace(policy, workers=0, kind="inline", start_method=None)
 
 
-def tracing(program: Program) -> tuple[Executor, "TracingSpot"]:
-    """An executor, and what it visits."""
+def read_epoch(
+    program: Program,
+    policy: Policy,
+    epoch: int,
+    world: World,
+    ends: str,
+    *,
+    meter: Meter | None = None,
+    start: Start | None = None,
+) -> Generator[Any, None, None]:
+    """The batches of an epoch, with workers of their own that end when the generator is closed."""
+    pool = Pool(program, policy)
+    try:
+        yield from Epoch(pool, meter or Meter(), epoch, world, ends=ends, start=start)
+    finally:
+        pool.close()
+
+
+# --- one ticket again, with a note of every place that is read --------------------------------------------------------
+
+
+def rerun(program: Program, epoch: int, number: int, payload: object) -> tuple[Executor, list[Any]]:
+    """A ticket of positions once more: its outputs, and the executor, which knows what failed (`skipped`) and, in its
+    `TracingSpot`, what was read."""
     executor = Executor(program, seeds=True)
     spot = TracingSpot()
     spot.leave_out = executor.spot.leave_out  # what was left out of a row or a window is so again
     executor.spot = spot
     executor.header = PositionRecorder(spot)
-    return executor, spot
+    with BorrowedGlobals() if program.keyed else nullcontext():
+        return executor, executor.run(0, epoch, number, payload)
 
 
 class PositionRecorder(list[int]):
-    """The header of a slot: the position at hand is written here before each sample."""
+    """Stands in for the header of a slot, where the executor writes the position of each sample before it is made."""
 
     def __init__(self, spot: "TracingSpot") -> None:
         super().__init__((0, 0, 0))
@@ -178,7 +198,7 @@ class PositionRecorder(list[int]):
 
 
 class TracingSpot(Spot):
-    """A spot that remembers where it has been."""
+    """A spot that remembers which op was asked for which position."""
 
     def __init__(self) -> None:
         self.visits: list[tuple[int, list[tuple[int, int]]]] = []
@@ -191,6 +211,7 @@ class TracingSpot(Spot):
             self.visits[-1][1].append((self.here.ordinal, value))
 
     def origins(self, program: Program) -> Iterator[tuple[int, list[Origin]]]:
+        """For each sample, its position and the places in sources that it was read from."""
         nodes = program.pipe.nodes()
         for position, calls in self.visits:
             places = dict.fromkeys((ordinal, at) for ordinal, at in calls if not nodes[ordinal].inputs)
@@ -200,11 +221,3 @@ class TracingSpot(Spot):
 def _origin(source: Op[Any, Any], position: int) -> Origin:
     where = source.locate(position) if isinstance(source, Source) else None
     return Origin(source.describe(), position, where)
-
-
-def rerun(program: Program, epoch: int, number: int, payload: object) -> list[Skip]:
-    """A ticket of positions once more: its samples that fail."""
-    executor, _ = tracing(program)
-    with BorrowedGlobals() if program.keyed else nullcontext():
-        executor.run(0, epoch, number, payload)
-    return list(executor.skipped)

@@ -16,14 +16,12 @@ from collections.abc import Iterator
 from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 from headrace.loader import Loader, Stats
-from headrace.observe.units import count, group_of, op_of
+from headrace.observe.units import WAITING, count, group_of, op_of
 
 T = TypeVar("T")
 EVERY = 0.25
 NAME = 40
 """Columns for the name of an op."""
-WAITING = 0.15
-"""A training loop that waits for less of its time than this sets the pace itself."""
 
 
 class ProgressLine(Protocol):

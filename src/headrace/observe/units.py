@@ -1,6 +1,9 @@
-"""Numbers in words: seconds, rates, bytes; and how many samples a batch of a pipe has."""
+"""Numbers as text: seconds, counts, bytes; and how many samples a batch of a pipe has."""
 
 from typing import Any
+
+WAITING = 0.15
+"""A training loop that waits for less of its time than this sets the pace itself."""
 
 
 def group_of(pipe: Any) -> int:

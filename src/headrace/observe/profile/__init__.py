@@ -1,4 +1,4 @@
-"""Profile: where the time of a loader goes, what holds it up, and what more workers would give.
+"""Where the time of a loader goes, what limits its speed, and what more workers would give.
 
     from headrace.observe.profile import profile
     print(profile(Loader(pipe, workers=4), consumer=train_step).text())
@@ -14,12 +14,13 @@ from typing import Any
 
 from headrace.engine.tuning import available
 from headrace.loader import Loader
-from headrace.observe.html import page
 from headrace.observe.profile.breakdown import Breakdown, break_down
+from headrace.observe.profile.page import page
 from headrace.observe.profile.predict import Forecast, forecast
+from headrace.observe.profile.record import Record
 from headrace.observe.profile.trace import events
 from headrace.observe.profile.verdict import Verdict, judge
-from headrace.observe.profile.watch import Record, Watch, run
+from headrace.observe.profile.watch import Watch
 from headrace.observe.units import count, duration, size
 
 __all__ = ["Breakdown", "Forecast", "Profile", "Record", "Verdict", "Watch", "profile"]
@@ -33,7 +34,12 @@ def profile(
     batches: int | None = None,
 ) -> "Profile":
     """Run `loader` for so long, or for so many batches, and say where the time went."""
-    return Profile(run(Watch(loader, seconds=seconds, batches=batches), consumer))
+    with Watch(loader, seconds=seconds, batches=batches) as watched:
+        for batch in watched:
+            if consumer is not None:
+                consumer(batch)
+            del batch  # not held while the next one is fetched: its slot is free
+    return Profile(watched.record)
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,8 @@ class Profile:
             "workers": breakdown.workers,
             "kind": breakdown.kind,
             "batches": breakdown.batches,
-            "batches/s": 1 / breakdown.wall if breakdown.wall else 0.0,
-            "samples/s": breakdown.samples / breakdown.wall if breakdown.wall else 0.0,
+            "batches/s": breakdown.rate,
+            "samples/s": breakdown.samples * breakdown.rate,
             "waiting": breakdown.waiting,
             "start-up": breakdown.start,
             "bytes a batch": breakdown.bytes,
@@ -80,19 +86,21 @@ class Profile:
     def text(self) -> str:
         """A few lines for a terminal."""
         breakdown = self.breakdown
-        lines = [
-            self.verdict.text(),
-            "",
-            f"{count(breakdown.batches)} batches, {_rate(breakdown)}, the training loop waits {breakdown.waiting:.0%} "
-            f"of the time; the first batch came after {duration(breakdown.start)}",
-            f"workers={breakdown.workers} ({breakdown.kind}), {size(breakdown.bytes)} a batch",
-            "",
-            "a batch takes",
-        ]
         parts = sorted(breakdown.parts, key=lambda part: -part.seconds)
-        lines += [f"  {duration(part.seconds):>9}  {part.room:10}{part.name}" for part in parts]
-        lines += ["", *self._advice()]
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                self.verdict.text(),
+                "",
+                f"{count(breakdown.batches)} batches, {_rate(breakdown)}, the training loop waits "
+                f"{breakdown.waiting:.0%} of the time; the first batch came after {duration(breakdown.start)}",
+                f"workers={breakdown.workers} ({breakdown.kind}), {size(breakdown.bytes)} a batch",
+                "",
+                "a batch takes",
+                *(f"  {duration(part.seconds):>9}  {part.room:10}{part.name}" for part in parts),
+                "",
+                *self._advice(),
+            ]
+        )
 
     def _advice(self) -> list[str]:
         found, take = self.forecasts
@@ -108,31 +116,15 @@ class Profile:
 
     def html(self) -> str:
         """One page that needs nothing else."""
-        return page(self.data(), pictures(self.record, self.breakdown))
+        return page(self.data(), self.verdict, self.record, self.breakdown)
 
     def trace(self) -> dict[str, Any]:
         """For ui.perfetto.dev or chrome://tracing."""
         return events(self.record)
 
 
-def pictures(record: Record, breakdown: Breakdown) -> dict[str, Any]:
-    """What the page draws, in seconds from the first event."""
-    origin = record.began
-    return {
-        "tickets": [
-            (s.worker, s.stage, s.number, s.began - origin, s.ended - origin, s.bytes) for s in record.recorder.spans
-        ],
-        "turns": [
-            (turn.asked - origin, turn.waited, turn.got - origin, over - origin) for turn, over in record.steps()
-        ],
-        "levels": [(level.when - origin, level.bytes, level.slots, level.waiting) for level in record.levels],
-        "parts": [(part.room, part.name, part.seconds) for part in breakdown.parts],
-        "end": record.ended - origin,
-    }
-
-
 def _rate(breakdown: Breakdown) -> str:
     if not breakdown.wall:
         return "no rate"
-    rate = f"{1 / breakdown.wall:.1f} batches/s"
-    return rate if breakdown.samples == 1 else f"{rate} ({breakdown.samples / breakdown.wall:.0f} samples/s)"
+    rate = f"{breakdown.rate:.1f} batches/s"
+    return rate if breakdown.samples == 1 else f"{rate} ({breakdown.samples * breakdown.rate:.0f} samples/s)"

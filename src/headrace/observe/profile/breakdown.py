@@ -1,9 +1,9 @@
-"""Breakdown: where the seconds of a batch go, worked out of a record.
+"""Where the seconds of a batch go, worked out of a record.
 
     head          ops that run in one place, for a stream
     work          ops that any worker runs on any ticket
-    transport     what workers spend beside the ops (packing, memory), and the consumer on decoding
-    tail          ops that run in the consumer
+    transport     what workers spend beside the ops (packing, memory), and the training process on decoding
+    tail          ops that run in the training process
     step          the training loop itself
 
 All of it in seconds per batch, so that parts can be compared whatever runs at the same time.
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from headrace.observe.meter import RUN
-from headrace.observe.profile.record import Span, Turn
-from headrace.observe.profile.watch import Record
+from headrace.observe.profile.record import Record, Span
 from headrace.observe.units import group_of
 
 
 @dataclass(frozen=True, slots=True)
 class TimedPart:
-    """One op, or one thing that is no op."""
+    """One op, or something beside the ops that takes time."""
 
     room: str
     """head, work, transport, tail or step."""
@@ -28,10 +27,15 @@ class TimedPart:
     seconds: float
     ordinal: int | None = None
 
+    @property
+    def in_consumer(self) -> bool:
+        """Whether it runs in the training process; everything else runs in workers."""
+        return self.room in ("tail", "step") or self.name.endswith("in the consumer")
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoad:
-    """One worker."""
+    """What one worker did."""
 
     number: int
     tickets: int
@@ -53,32 +57,34 @@ class Breakdown:
     parts: tuple[TimedPart, ...]
     loads: tuple[WorkerLoad, ...]
     bytes: float
-    """That came from workers."""
+    """Of a batch, that came from workers."""
     workers: int
     kind: str
     busy: float | None
+    """As `Record.busy`."""
 
     @property
     def waiting(self) -> float:
-        """Of the time, the part in which the training loop waits."""
+        """The part of the time in which the training loop waits."""
         return min(1.0, self.waited / self.wall) if self.wall else 0.0
 
-    def total(self, *rooms: str) -> float:
-        return sum(part.seconds for part in self.parts if part.room in rooms)
+    @property
+    def rate(self) -> float:
+        """Batches a second."""
+        return 1 / self.wall if self.wall else 0.0
 
 
 def break_down(record: Record) -> Breakdown:
-    turns = record.turns
-    steady = turns[1:] or turns
-    count = len(steady)
-    wall = (record.ended - (turns[0].got if len(turns) > 1 else record.began)) / count if turns else 0.0
+    batches = record.batches
+    steady = batches[1:] or batches
+    began = batches[0].got if len(batches) > 1 else record.began
     return Breakdown(
-        batches=len(turns),
+        batches=len(batches),
         samples=group_of(record.program.pipe),
-        wall=wall,
-        start=turns[0].got - record.began if turns else 0.0,
-        waited=sum(turn.waited for turn in steady) / max(1, count),
-        parts=_parts(record, steady),
+        wall=(record.ended - began) / len(steady) if steady else 0.0,
+        start=batches[0].got - record.began if batches else 0.0,
+        waited=sum(batch.waited for batch in steady) / max(1, len(steady)),
+        parts=_parts(record),
         loads=_loads(record.recorder.spans),
         bytes=record.recorder.payload * _per_batch(record),
         workers=record.policy.workers,
@@ -89,7 +95,7 @@ def break_down(record: Record) -> Breakdown:
 
 def _per_batch(record: Record) -> float:
     """What to multiply a sum over all answered tickets with to get a batch's share."""
-    batches = len(record.turns)
+    batches = len(record.batches)
     if not batches:
         return 0.0
     last = record.program.last
@@ -98,7 +104,7 @@ def _per_batch(record: Record) -> float:
     return 1.0 / max(made, batches)
 
 
-def _parts(record: Record, steady: list[Turn]) -> tuple[TimedPart, ...]:
+def _parts(record: Record) -> tuple[TimedPart, ...]:
     program, recorder = record.program, record.recorder
     nodes = program.pipe.nodes()
     scale = _per_batch(record)
@@ -110,55 +116,41 @@ def _parts(record: Record, steady: list[Turn]) -> tuple[TimedPart, ...]:
         parts.append(TimedPart(room, nodes[ordinal].op.describe(), spent * scale, ordinal))
     if record.policy.kind != "inline":
         parts.append(TimedPart("transport", "packing, in workers", max(0.0, busy - sum(ops.values())) * scale))
-    count = max(1, len(steady))
-    every = max(1, len(record.turns))
+    every = max(1, len(record.batches))
     tail = sorted((o, s) for o, s in recorder.tail.items() if o != RUN)
     parts += [TimedPart("tail", nodes[ordinal].op.describe(), spent / every, ordinal) for ordinal, spent in tail]
-    own = sum(turn.got - turn.asked - turn.waited - turn.tail for turn in steady) / count
-    parts.append(TimedPart("transport", "decoding and dealing out, in the consumer", max(0.0, own)))
-    parts.append(TimedPart("step", "the training loop", _step(record)))
+    decoding = [b.got - b.asked - b.waited - b.tail for b in record.batches[1:] or record.batches]
+    parts.append(TimedPart("transport", "decoding and dealing out, in the consumer", max(0.0, _mean(decoding))))
+    steps = [max(0.0, over - batch.got) for batch, over in record.steps()]
+    parts.append(TimedPart("step", "the training loop", _mean(steps)))
     return tuple(parts)
+
+
+def _mean(seconds: list[float]) -> float:
+    return sum(seconds) / max(1, len(seconds))
 
 
 def _in_workers(record: Record) -> tuple[float, dict[int, float]]:
     """Seconds of all tickets, and of each op in them."""
     busy, ops = 0.0, dict[int, float]()
-    for stage, answered in record.recorder.answered.items():
-        spans = warm([span for span in record.recorder.spans if span.stage == stage])
+    for stage, spans in record.recorder.spans_by_stage().items():
         for span in spans:
-            busy += (span.ended - span.began) * answered / len(spans)
+            share = record.recorder.answered[stage] / len(spans)
+            busy += span.seconds * share
             for ordinal, spent in (span.ops or {}).items():
-                ops[ordinal] = ops.get(ordinal, 0.0) + spent * answered / len(spans)
+                ops[ordinal] = ops.get(ordinal, 0.0) + spent * share
     return busy, ops
-
-
-def warm(spans: list[Span]) -> list[Span]:
-    """Without the first ticket of each worker, which imports modules and opens files for all that follow."""
-    seen: set[int] = set()
-    rest = []
-    for span in spans:
-        if span.worker in seen:
-            rest.append(span)
-        seen.add(span.worker)
-    return rest or spans
-
-
-def _step(record: Record) -> float:
-    steps = [max(0.0, over - turn.got) for turn, over in record.steps()]
-    return sum(steps) / len(steps) if steps else 0.0
 
 
 def _loads(spans: list[Span]) -> tuple[WorkerLoad, ...]:
     by_stage: dict[int, float] = {}
     for span in spans:
-        by_stage[span.stage] = by_stage.get(span.stage, 0.0) + span.ended - span.began
-    if not by_stage:
-        return ()
-    main = max(by_stage, key=by_stage.__getitem__)
+        by_stage[span.stage] = by_stage.get(span.stage, 0.0) + span.seconds
+    costliest = max(by_stage, key=by_stage.__getitem__, default=None)
     loads = []
     for number in sorted({span.worker for span in spans}):
-        mine = [span for span in spans if span.worker == number]
-        usual = [span.ended - span.began for span in mine if span.stage == main]
-        busy = sum(span.ended - span.began for span in mine)
-        loads.append(WorkerLoad(number, len(mine), busy, median(usual) if usual else 0.0))
+        tickets = [span for span in spans if span.worker == number]
+        usual = [span.seconds for span in tickets if span.stage == costliest]
+        busy = sum(span.seconds for span in tickets)
+        loads.append(WorkerLoad(number, len(tickets), busy, median(usual) if usual else 0.0))
     return tuple(loads)

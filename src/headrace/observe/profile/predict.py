@@ -1,8 +1,8 @@
-"""Predict: what another number of workers, or a wider window, would give.
+"""What another number of workers, or a wider window, would give: a simulation.
 
-The recorded tickets are dealt out again on paper: `workers` take them in order, at most `window` are issued and not
-delivered, batches are delivered in order, the consumer takes as long as it took. Work that computes cannot use more
-cores than there are, which sets a floor.
+The recorded tickets are dealt out again: `workers` take them in order, at most `window` are issued and not delivered,
+batches are delivered in order, the training step takes as long as it took. Work that computes cannot use more cores
+than there are, which sets a floor.
 """
 
 import heapq
@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from headrace.engine.tuning import available
-from headrace.observe.profile.breakdown import Breakdown, warm
-from headrace.observe.profile.watch import Record
+from headrace.observe.profile.breakdown import Breakdown
+from headrace.observe.profile.record import Record
 
 TICKETS = 2000
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 GOOD = 0.95
-"""Of the best, what is good enough to be recommended with fewer workers."""
-
+"""Fewer workers that reach this part of the best rate are recommended."""
 FILLED = 0.8
-"""Of what the cores can do, what counts as all of it."""
+"""Workers that use this part of the cores count as using all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +31,26 @@ class Forecast:
 
 
 def forecast(record: Record, breakdown: Breakdown, cores: int | None = None) -> tuple[list[Forecast], Forecast | None]:
-    """Forecasts for several numbers of workers, and the one to take: None when there is nothing to go by."""
+    """Forecasts for several numbers of workers, and the one to take: None where no work was recorded."""
     work = _durations(record, breakdown)
     if not work:
         return [], None
-    head = breakdown.total("head")
-    consumer = sum(p.seconds for p in breakdown.parts if p.room in ("tail", "step") or p.name.endswith("consumer"))
+    head = sum(part.seconds for part in breakdown.parts if part.room == "head")
+    consumer = sum(part.seconds for part in breakdown.parts if part.in_consumer)
     cores = cores or available()
     busy = 1.0 if breakdown.busy is None else breakdown.busy
     mean = sum(work) / len(work)
-    # All that computes shares the cores, whoever asks for it.
+    # All that computes shares the cores: workers, head and training process.
     floor = (busy * (mean + head) + consumer) / cores
     now = max(1, breakdown.workers)
     pairs = sorted([(workers, 8 * workers) for workers in {*COUNTS, now}] + [(now, 32 * now)])
-    on_paper = {pair: max(simulate(work, *pair, consumer, head), floor) for pair in pairs}
-    if on_paper[now, 32 * now] > GOOD * on_paper[now, 8 * now]:
-        del on_paper[now, 32 * now]  # a wider window gives nothing: not worth a line
-    # The same rules, applied to how it is run now, say how far paper and truth are apart.
-    usual = mean + head + consumer if breakdown.kind == "inline" else on_paper[now, 8 * now]
-    found = [Forecast(*pair, wall * breakdown.wall / usual) for pair, wall in on_paper.items()]
-    # Workers that fill the cores wait for each other, not for a disk: whatever part of the time they compute.
+    simulated = {pair: max(simulate(work, *pair, consumer, head), floor) for pair in pairs}
+    if simulated[now, 32 * now] > GOOD * simulated[now, 8 * now]:
+        del simulated[now, 32 * now]  # a wider window gives nothing: not worth a line
+    # The simulation of how it is run now, beside what was measured, says how far the two are apart.
+    usual = mean + head + consumer if breakdown.kind == "inline" else simulated[now, 8 * now]
+    found = [Forecast(*pair, wall * breakdown.wall / usual) for pair, wall in simulated.items()]
+    # Workers that fill the cores wait for each other, not for a disk, whatever `busy` says.
     filled = busy * now >= FILLED * cores
     most = cores if filled or not busy else max(cores, int(cores / busy))
     helpful = [f for f in found if f.workers <= most]
@@ -77,15 +76,14 @@ def simulate(work: Sequence[float], workers: int, window: int, consumer: float, 
 
 
 def _durations(record: Record, breakdown: Breakdown) -> list[float]:
-    """What each batch costs workers: as uneven as the tickets of the costliest stage, with the others' share."""
-    stages = [warm([s for s in record.recorder.spans if s.stage == n]) for n in record.recorder.answered]
-    spans = max(([s.ended - s.began for s in stage] for stage in stages), key=sum, default=[])
+    """The seconds that each batch costs workers: as uneven as the tickets of the stage that costs most, scaled up to
+    the work of all stages."""
+    stages = record.recorder.spans_by_stage().values()
+    spans = max(([span.seconds for span in stage] for stage in stages), key=sum, default=[])
     parallel = sum(
-        p.seconds for p in breakdown.parts if p.room == "work" or (p.room == "transport" and p.name.endswith("workers"))
+        part.seconds for part in breakdown.parts if part.room in ("work", "transport") and not part.in_consumer
     )
-    if not spans or parallel <= 0:
+    if sum(spans) <= 0 or parallel <= 0:
         return []
-    mean = sum(spans) / len(spans)
-    if mean <= 0:
-        return []
-    return [seconds * parallel / mean for seconds in islice(cycle(spans), TICKETS)]
+    scale = parallel * len(spans) / sum(spans)
+    return [seconds * scale for seconds in islice(cycle(spans), TICKETS)]

@@ -1,16 +1,18 @@
-"""Record: what happened while a loader ran under the profiler, as plain events.
+"""What happened while a loader ran under the profiler, as plain events.
 
-    Span         one ticket in one worker: from when to when, how long each op took, how many bytes came of it
-    Turn         one batch from the training loop's side: asked, got, and how much of that was waiting
-    MemoryLevel  shared memory at one moment
+    Span          one ticket in one worker: when it began and ended, the seconds of each op, the bytes of its result
+    BatchTiming   one batch as the training loop saw it: when it asked, when it got it, how long it waited
+    MemoryLevel   how much shared memory there was at one moment
 
-`Recorder` is a meter, so that the engine fills it without knowing: it is given to an epoch in place of a plain one. All
-times are of `time.perf_counter`, which all processes of one machine share.
+`Recorder` is a meter: an epoch that is given it in place of a plain `Meter` fills it, and the engine needs to know
+nothing of profiling. All times are of `time.perf_counter`, which all processes of one machine share.
 """
 
-import time
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from headrace.engine.policy import Policy
+from headrace.engine.program import Program
 from headrace.observe.meter import Meter
 from headrace.op import Clock
 
@@ -24,19 +26,22 @@ class Span(NamedTuple):
     number: int
     began: float
     ended: float
-    received: float
     bytes: int
     ops: dict[int, float] | None
     """Seconds by op, counted from the sources."""
 
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
 
-class Turn(NamedTuple):
+
+class BatchTiming(NamedTuple):
     asked: float
     got: float
     waited: float
-    """Seconds of it in which nothing was to be done but wait."""
+    """Seconds between `asked` and `got` in which the training process waited for workers."""
     tail: float
-    """Seconds of it in ops that run in the consumer."""
+    """Seconds between `asked` and `got` in ops that run in the training process."""
 
 
 class MemoryLevel(NamedTuple):
@@ -48,7 +53,7 @@ class MemoryLevel(NamedTuple):
 
 
 class Recorder(Meter):
-    """A meter that remembers."""
+    """A meter that also keeps a Span for each ticket."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,8 +74,39 @@ class Recorder(Meter):
         self.payload += reply.bytes
         if not reply.seconds or len(self.spans) >= MOST:
             return
-        now = time.perf_counter()
-        seconds, ops, *clock = reply.seconds
-        # Clocks of other machines tell other times: what began there is put where it was seen.
-        began = clock[0] if clock else now - seconds
-        self.spans.append(Span(reply.worker, stage, reply.ticket.number, began, began + seconds, now, reply.bytes, ops))
+        seconds, ops, began, _ = reply.seconds
+        self.spans.append(Span(reply.worker, stage, reply.ticket.number, began, began + seconds, reply.bytes, ops))
+
+    def spans_by_stage(self) -> dict[int, list[Span]]:
+        """The spans of each stage, without the first ticket of each worker: it imports modules and opens files.
+
+        A stage in which no worker has had a second ticket keeps its first ones.
+        """
+        warm: dict[int, list[Span]] = {}
+        for stage in self.answered:
+            spans = [span for span in self.spans if span.stage == stage]
+            first = {span.worker: span for span in reversed(spans)}
+            warm[stage] = [span for span in spans if span is not first[span.worker]] or spans
+        return warm
+
+
+@dataclass(slots=True)
+class Record:
+    """All that the profiler saw of one run."""
+
+    program: Program
+    policy: Policy
+    recorder: Recorder
+    began: float
+    batches: list[BatchTiming] = field(default_factory=list)
+    levels: list[MemoryLevel] = field(default_factory=list)
+    ended: float = 0.0
+    """When the last step of the training loop was over."""
+    retries: int = 0
+    busy: float | None = None
+    """The part of the pipe's working time in which it computes; the rest is waiting, for a disk or a network."""
+
+    def steps(self) -> list[tuple[BatchTiming, float]]:
+        """Every batch, and when the training step on it was over."""
+        over = [batch.asked for batch in self.batches[1:]] + [self.ended]
+        return list(zip(self.batches, over, strict=False))

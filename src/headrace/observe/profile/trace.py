@@ -1,8 +1,8 @@
-"""Trace: a record as Chrome trace events, which ui.perfetto.dev and chrome://tracing open."""
+"""A record as Chrome trace events, which ui.perfetto.dev and chrome://tracing open."""
 
 from typing import Any
 
-from headrace.observe.profile.watch import Record
+from headrace.observe.profile.record import Record
 
 CONSUMER = 0
 """The thread number of the consumer; worker k is k + 1."""
@@ -41,11 +41,11 @@ def _workers(record: Record) -> list[dict[str, Any]]:
 
 def _consumer(record: Record) -> list[dict[str, Any]]:
     found = []
-    for number, (turn, then) in enumerate(record.steps()):
-        found.append(_event(record, CONSUMER, "next batch", turn.asked, turn.got, number=number))
-        if turn.waited > 0:
-            found.append(_event(record, CONSUMER, "waiting", turn.asked, turn.asked + turn.waited))
-        found.append(_event(record, CONSUMER, "step", turn.got, then))
+    for number, (batch, over) in enumerate(record.steps()):
+        found.append(_event(record, CONSUMER, "next batch", batch.asked, batch.got, number=number))
+        if batch.waited > 0:
+            found.append(_event(record, CONSUMER, "waiting", batch.asked, batch.asked + batch.waited))
+        found.append(_event(record, CONSUMER, "step", batch.got, over))
     return found
 
 

@@ -1,18 +1,15 @@
-"""Verdict: what holds a run up, in one sentence, and what to do about it."""
+"""What limits the speed of a run, in one sentence, and what to do about it."""
 
 from dataclasses import dataclass
 from statistics import median
 
 from headrace.observe.profile.breakdown import Breakdown, TimedPart, WorkerLoad
+from headrace.observe.units import WAITING
 
-WAITING = 0.15
-"""A training loop that waits for less of its time than this sets the pace itself."""
-SLOW = 2.0
-"""A worker that takes so many times as long as the others is called slow."""
+SLOW, LOST = 2.0, 0.2
+"""A worker is called slow that takes so many times as long as the others, if this part of all work is lost by it."""
 SMALL = 64 * 1024
-"""Bytes of a batch below which its size is not what its way costs."""
-LOST = 0.2
-"""... if what it loses is at least this part of all work."""
+"""Bytes of a batch below which its size is not what makes transport costly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +20,7 @@ class Verdict:
     """head, work, transport, tail, step, or worker."""
     name: str
     share: float
-    """Of the seconds that set the pace, the part that this takes."""
+    """The part that this takes of the seconds that set the pace."""
     advice: str
 
     def text(self) -> str:
@@ -35,20 +32,16 @@ def judge(breakdown: Breakdown) -> Verdict:
     if breakdown.kind == "inline":
         return _largest(breakdown, list(breakdown.parts), None)
     if breakdown.waiting < WAITING:
-        return _largest(breakdown, [p for p in breakdown.parts if _in_consumer(p)], "consumer")
+        return _largest(breakdown, [part for part in breakdown.parts if part.in_consumer], "consumer")
     slow = _slow_worker(breakdown.loads)
     if slow is not None:
         return slow
     head = [part for part in breakdown.parts if part.room == "head"]
-    work = [part for part in breakdown.parts if part.room in ("work", "transport") and not _in_consumer(part)]
-    # What runs in one place counts whole; what is divided counts for what one worker has of it.
+    work = [part for part in breakdown.parts if part.room in ("work", "transport") and not part.in_consumer]
+    # What runs in one place counts whole; what is divided among workers counts for one worker's share of it.
     if sum(p.seconds for p in head) >= sum(p.seconds for p in work) / max(1, breakdown.workers):
         return _largest(breakdown, head, "loader")
     return _largest(breakdown, work, "loader")
-
-
-def _in_consumer(part: TimedPart) -> bool:
-    return part.room in ("tail", "step") or part.name.endswith("in the consumer")
 
 
 def _largest(breakdown: Breakdown, parts: list[TimedPart], bound: str | None) -> Verdict:

@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from headrace.observe.drawing import curve, flame, timeline
+from headrace.observe.profile.breakdown import Breakdown
+from headrace.observe.profile.drawing import curve, flame, timeline
+from headrace.observe.profile.record import Record
+from headrace.observe.profile.verdict import Verdict
 
 STYLE = """
 :root { --ink:#1c2530; --soft:#667; --paper:#fff; --line:#dde; --wait:#d9480f; --take:#f4a261; --step:#2a9d8f;
@@ -71,33 +74,33 @@ for (const svg of document.querySelectorAll('svg.zoom')) {
 """
 
 
-def page(data: Mapping[str, Any], pictures: Mapping[str, Any]) -> str:
-    """The whole page; `data` is what `Profile.data()` gives, `pictures` what the drawings need."""
-    verdict = data["verdict"]
-    end = pictures["end"]
-    levels: Sequence[tuple[float, int, int, int]] = pictures["levels"]
+def page(data: Mapping[str, Any], verdict: Verdict, record: Record, breakdown: Breakdown) -> str:
+    """The whole page; `data` is what `Profile.data()` gives. Drawings count seconds from the start of the record."""
+    origin, end = record.began, record.ended - record.began
+    tickets = [
+        (s.worker, s.stage, s.number, s.began - origin, s.ended - origin, s.bytes) for s in record.recorder.spans
+    ]
+    batches = [(b.asked - origin, b.waited, b.got - origin, over - origin) for b, over in record.steps()]
+    sentence = verdict.text()
     sections = [
-        f'<h1>headrace profile</h1><p class="verdict">{escape(_sentence(verdict))}</p>',
+        f'<h1>headrace profile</h1><p class="verdict">{escape(sentence[0].upper() + sentence[1:])}</p>',
         f'<div class="facts">{_facts(data)}</div>',
-        f'<h2>Where the seconds of a batch go</h2><div class="wide">{flame(pictures["parts"])}</div>{_parts(data)}',
-        f'<h2>Timeline</h2><p class="legend">{_legend(data)}</p>',
-        timeline(pictures["tickets"], pictures["turns"], end),
+        "<h2>Where the seconds of a batch go</h2>",
+        f'<div class="wide">{flame([(part.room, part.name, part.seconds) for part in breakdown.parts])}</div>',
+        _parts(data),
+        f'<h2>Timeline</h2><p class="legend">{_legend()}</p>',
+        timeline(tickets, batches, end),
         '<p class="hint" id="range"></p>',
-        _curves(levels, end),
+        _curves(record, end),
         f"<h2>Workers</h2>{_workers(data)}",
         f"<h2>What other numbers of workers would give</h2>{_forecast(data)}",
         f"<h2>Pipe</h2><p><code>{escape(data['pipe'])}</code></p>",
         f'<script type="application/json" id="data">{_json(data)}</script><script>{SCRIPT}</script>',
     ]
-    seen = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    head = f'<meta charset="utf-8">{seen}<title>headrace profile</title><style>{STYLE}</style>'
-    body = f'<body class="{verdict["bound"]}">{"".join(sections)}</body>'
+    viewport = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<meta charset="utf-8">{viewport}<title>headrace profile</title><style>{STYLE}</style>'
+    body = f'<body class="{verdict.bound}">{"".join(sections)}</body>'
     return f'<!doctype html><html lang="en"><head>{head}</head>{body}</html>\n'
-
-
-def _sentence(verdict: Mapping[str, Any]) -> str:
-    who = "The loader" if verdict["bound"] == "loader" else "The consumer"
-    return f"{who} sets the pace: {verdict['name']} ({verdict['share']:.0%} of its time). {verdict['advice']}"
 
 
 def _facts(data: Mapping[str, Any]) -> str:
@@ -122,28 +125,29 @@ def _parts(data: Mapping[str, Any]) -> str:
     )
 
 
-def _legend(data: Mapping[str, Any]) -> str:
-    kinds = [
-        ("start", "start-up"),
-        ("wait", "waiting"),
-        ("take", "taking a batch"),
-        ("step", "training step"),
-        ("stage0", "tickets, by stage"),
-    ]
-    return "".join(f'<i class="{kind}"></i>{name}' for kind, name in kinds)
+def _legend() -> str:
+    kinds = {
+        "start": "start-up",
+        "wait": "waiting",
+        "take": "taking a batch",
+        "step": "training step",
+        "stage0": "tickets, by stage",
+    }
+    return "".join(f'<i class="{kind}"></i>{name}' for kind, name in kinds.items())
 
 
-def _curves(levels: Sequence[tuple[float, int, int, int]], end: float) -> str:
-    if not levels:
-        return ""
-    drawn = [
-        (1, "bytes", f"shared memory, at most {max(level[1] for level in levels) / 1e6:.1f} MB"),
-        (2, "slots", f"slots, at most {max(level[2] for level in levels)}"),
-        (3, "ready", f"batches ready, at most {max(level[3] for level in levels)}"),
-    ]
-    # A curve that never leaves zero (no shared memory without workers) says nothing.
-    worth = [it for it in drawn if any(level[it[0]] for level in levels)]
-    return "".join(curve([(level[0], level[n]) for level in levels], end, kind, told) for n, kind, told in worth)
+def _curves(record: Record, end: float) -> str:
+    drawn = ""
+    for kind, field, name, factor in (
+        ("bytes", "bytes", "shared memory, at most {:.1f} MB", 1e6),
+        ("slots", "slots", "slots, at most {:.0f}", 1),
+        ("ready", "waiting", "batches ready, at most {:.0f}", 1),
+    ):
+        points = [(level.when - record.began, getattr(level, field) / factor) for level in record.levels]
+        most = max((value for _, value in points), default=0)
+        if most:  # a curve that never leaves zero (no shared memory without workers) says nothing
+            drawn += curve(points, end, kind, name.format(most))
+    return drawn
 
 
 def _workers(data: Mapping[str, Any]) -> str:
