@@ -1,14 +1,14 @@
-"""Device: the next batches are on their way to an accelerator while the training step works on the one before.
+"""Copies the next batches to an accelerator while the training step works on the one before.
 
     for batch in ahead(loader, "cuda"): ...
 
     loader ──> pinned memory ──> copy on a side stream ──> `depth` batches in flight ──> the step's stream waits for one
 
-* Order is kept. An error of the loader is raised at its own place, after the batches before it; what follows it comes.
+* Order is kept. An error of the loader is raised after the batches before it; the batches behind it still come.
 * Containers keep their type (dict, list, tuple, named tuple, dataclass, any nesting); arrays become tensors, or jax
   arrays; whatever has a method `to` is asked to move itself; text, numbers and the rest stay as they are.
-* `state_dict()` and `mask()` belong to the batch that was handed over last, although the loader is `depth` batches
-  further; so does `mask()` of a Loader.
+* `state_dict()` and `mask()` belong to the batch that the training loop received last, although the loader is `depth`
+  batches further; so does `mask()` of a Loader.
 * No thread: what is in flight are copies, and workers run ahead by themselves. A CPU is a device like any other.
 """
 
@@ -54,7 +54,7 @@ class Ahead(Generic[T]):
         return len(self._batches)  # type: ignore[arg-type]
 
     def state_dict(self) -> Any:
-        """Where the batches stand that were handed over."""
+        """The state of the loader as of the batch that was handed over last."""
         iterator = self._iterator
         if iterator is None or iterator.ended:
             return self._batches.state_dict()  # type: ignore[attr-defined]
@@ -83,33 +83,34 @@ class Ahead(Generic[T]):
 
 
 class AheadIterator(Iterator[T]):
-    """One epoch. An interrupt of the user's costs no batch: the next call goes on where this one was."""
+    """One epoch of an `Ahead`. A Ctrl-C loses no batch: the next call of `next()` goes on where it came."""
 
     def __init__(self, batches: Iterable[T], transfer: "Transfer", depth: int, eager: bool = False) -> None:
-        self._now: Callable[[], Any] = getattr(batches, "state_dict", _nothing)
-        self._mask: Callable[[], list[bool] | None] = getattr(batches, "mask", _nothing)
+        self._state_of_loader: Callable[[], Any] = getattr(batches, "state_dict", _nothing)
+        self._mask_of_loader: Callable[[], list[bool] | None] = getattr(batches, "mask", _nothing)
         self.handed = LastDelivered()
         self._source = iter(batches)
         self._epoch = self._source if isinstance(self._source, TakenAhead) else None
         self._transfer = transfer
         self._depth = depth
         self._pending: deque[_Pending] = deque()
-        self._next: list[Any] = []
-        """What was taken from the loader, until its copy is begun."""
+        self._taken: list[Any] = []
+        """A batch that was taken from the loader and whose copy is not begun yet; else empty."""
         self._exhausted = False
-        self._begun = eager
+        self._fills = eager
+        """Whether batches are taken ahead: not before the first one was handed over, unless `eager`."""
         self.ended = False
-        """The caller has been told that nothing is left."""
-        self.state = self._now()
+        """`next()` has raised StopIteration."""
+        self.state = self._state_of_loader()
         """Of the loader, as it was when the batch that was handed over last had just been taken from it."""
 
     def __next__(self) -> T:
-        # The first batch is handed over as soon as it is there; only then is it worth being ahead.
-        self._fill(1 + self._depth if self._begun else 1)
+        # The first batch is handed over as soon as it is there, before others are taken.
+        self._fill(1 + self._depth if self._fills else 1)
         if not self._pending:
             self.ended = True
             raise StopIteration
-        self._begun = True
+        self._fills = True
         self.state, self.handed.mask, begun, error = self._pending[0]
         try:
             if error is not None:
@@ -123,29 +124,29 @@ class AheadIterator(Iterator[T]):
 
     def _fill(self, most: int) -> None:
         pending = self._pending
-        # An error waits for its turn. Nothing is taken beyond it before: the loader may have ended with it.
+        # Nothing is taken behind an error before it was raised: the loader may have ended with it.
         while len(pending) < most and not self._exhausted and (not pending or pending[-1].error is None):
             begun: Any = None
             error: Exception | None = None
             try:
-                if not self._next:
-                    self._next.append(next(self._source, _END))
-                if self._next[0] is _END:
+                if not self._taken:
+                    self._taken.append(next(self._source, _END))
+                if self._taken[0] is _END:
                     self._exhausted = True
                     return
-                begun = self._transfer.begin(self._next[0])
+                begun = self._transfer.begin(self._taken[0])
             except Exception as raised:
                 error = raised
-            self._next.clear()
-            pending.append(_Pending(self._now(), self._mask_of_taken(), begun, error))
+            self._taken.clear()
+            pending.append(_Pending(self._state_of_loader(), self._mask_of_taken(), begun, error))
 
     def _mask_of_taken(self) -> list[bool] | None:
         epoch = self._epoch
         if epoch is None:
-            return self._mask()
+            return self._mask_of_loader()
         epoch.handed_over = None
-        mask = self._mask()
-        epoch.handed_over = self.handed  # from now on the loader is asked about what the caller has
+        mask = self._mask_of_loader()
+        epoch.handed_over = self.handed  # from now on the loader's mask() is that of the batch that the caller has
         return mask
 
     def close(self) -> None:
@@ -159,7 +160,8 @@ class AheadIterator(Iterator[T]):
 
 
 class _Pending(NamedTuple):
-    """A batch that was taken from the loader: what the loader said of itself then, and the copy, or its error."""
+    """A batch that was taken from the loader: the loader's state and mask then, and the copy that was begun, or the
+    error that came instead."""
 
     state: Any
     mask: list[bool] | None
@@ -168,14 +170,15 @@ class _Pending(NamedTuple):
 
 
 class LastDelivered:
-    """What is known of the batch that was handed over last."""
+    """The mask of the batch that was handed over last."""
 
     mask: list[bool] | None = None
 
 
 @runtime_checkable
 class TakenAhead(Protocol):
-    """An iterator whose loader answers for the batch that was handed over, not for the one that was taken from it."""
+    """The iterator of a loader whose `mask()` can be told to answer for the batch that the caller has, when batches are
+    taken from the iterator ahead of the caller."""
 
     handed_over: LastDelivered | None
 
@@ -188,13 +191,13 @@ def _nothing() -> None:
 
 
 class Transfer(Protocol):
-    """The way to one device."""
+    """Work on a batch in two halves, such as its copy to a device."""
 
     def begin(self, batch: object) -> tuple[Any, Any]:
-        """Start the copy: the batch as it will be, and what to wait for."""
+        """Start the copy: the batch as it will be, and the event that says that it is there."""
 
     def finish(self, batch: object, event: object) -> Any:
-        """The batch, safe to use by what the caller does next."""
+        """The batch, ready for whatever the caller does next."""
 
 
 def transfer_to(device: object) -> Transfer:
@@ -225,7 +228,7 @@ class TorchTransfer:
 
     def _stream(self) -> Any:
         if not hasattr(self._streams, "Stream"):
-            return None  # mps, meta and their like: copies are ordered with everything else
+            return None  # devices such as mps and meta: copies are ordered with everything else
         return self._streams.Stream(self._device) if self._far else self._streams.Stream()
 
     def begin(self, batch: object) -> tuple[Any, Any]:
@@ -256,17 +259,19 @@ class TorchTransfer:
     def _settle(self, leaf: Any, stream: Any) -> Any:
         if isinstance(leaf, self._torch.Tensor):
             if self._far and stream is not None:
-                # Its memory was taken on the side stream and is now in use on this one: not to be given away before.
+                # Its memory was allocated on the side stream and is now used on this one: torch must not reuse it
+                # before this stream is done with it.
                 leaf.record_stream(stream)
             return leaf
-        # What moves itself does so only now, on the stream where it is used: nobody could mark the memory inside it.
+        # What moves itself does so only now, on the stream where it is used: `record_stream` could not reach inside it.
         return leaf.to(self._device) if _moves_itself(leaf) else leaf
 
 
 class JaxTransfer:
     """`jax.device_put` returns at once and orders what follows by itself.
 
-    Of a sharding over the devices of several processes each has its part of a batch: the parts become one array.
+    With a sharding over the devices of several processes, each process has its part of a batch: the parts become one
+    array.
     """
 
     def __init__(self, device: Any) -> None:
@@ -324,7 +329,7 @@ def _owned(array: Any) -> Any:
 
 
 def mapped(batch: object, leaf: Callable[[Any], Any], whole: Callable[[Any], bool] = lambda part: False) -> Any:
-    """The same containers with `leaf` applied to all that is no container, and to what is to be left `whole`."""
+    """The same containers with `leaf` applied to all in them that is no container, or of which `whole` is true."""
     if batch is None or isinstance(batch, str | bytes | int | float | complex):
         return batch
     if whole(batch):

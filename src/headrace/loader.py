@@ -1,12 +1,12 @@
-"""Loader: a pipe, a policy and a world, iterated epoch by epoch.
+"""Loader: runs a pipe epoch by epoch, with a policy (how it is run) on a world (which rank this is).
 
     with Loader(pipe, workers=2, seed=7) as loader:
         for batch in loader: ...          # epoch 0
         for batch in loader: ...          # epoch 1, another order
 
 Samples, batches and random values are the same for any number and kind of workers. Workers start at the first batch and
-live until `close()`. `state_dict()` between any two batches says where the epoch stands: on ranks, where the whole job
-stands when all have made as many steps as this one.
+live until `close()`. `state_dict()` between any two batches says where the epoch stands: on several ranks, where the
+whole job stands when all ranks have made as many steps as this one.
 """
 
 import os
@@ -89,22 +89,22 @@ class Loader(Generic[T]):
         quarantine: str | os.PathLike[str] | None = None,
         **unknown: Never,
     ) -> None:
-        given = dict(locals())
+        arguments = dict(locals())
         refuse(unknown, Loader)
         if not isinstance(pipe, Pipe):
             raise BadOption(f"Loader() takes a Pipe, not {type(pipe).__name__}; write Loader(Pipe.of(...))")
         check_whole("seed", seed)
         check_whole("epoch", epoch)
         auto = workers == "auto"
-        # (Every option of a policy is an argument of the same name.)
-        options = {field.name: given[field.name] for field in fields(Policy)}
-        # (The engine stretches what it fetches ahead by itself while tickets are short.)
+        # Every option of a policy is an argument of the same name.
+        options = {field.name: arguments[field.name] for field in fields(Policy)}
+        # prefetch="auto" is 2: the engine fetches more ahead by itself while tickets are short.
         auto_options = {"workers": available() if auto else workers, "prefetch": 2 if prefetch == "auto" else prefetch}
         policy = Policy.of({**options, **auto_options})
         self.pipe = pipe
         self.seed = seed
         if world is None:
-            warn_if_ranks(stacklevel=3)  # whoever called the constructor
+            warn_if_ranks(stacklevel=3)  # at the line of the user that calls the constructor
         self.world = as_world(world)
         self.ends = ends
         policy = on_ranks(policy, self.world, sharding)
@@ -121,15 +121,15 @@ class Loader(Generic[T]):
         self._epoch = epoch
         self._epochs = 0
         self._meter = Meter()
-        # (Ranks that settle the epoch's course among themselves must not stop to change workers.)
+        # Ranks that coordinate an epoch among themselves must not stop to change workers.
         self._tuner = Tuner(policy) if auto and self.world.share_ranks == 1 and sharding == "static" else None
         self._pool = Pool(self.program, policy if self._tuner is None else self._tuner.policy())
         self._current: weakref.ref[Epoch[T]] | None = None
         self._resume: EpochPlace | None = None
         self._left: tuple[int, EpochPlace | None] | None = None
-        """Where the last epoch was broken off: `state_dict()` after a `break` still knows."""
-        self._leaving: object = None
-        """Stands for the epoch begun last; what becomes of others does not matter any more."""
+        """The epoch that was left by a `break`, and where: for `state_dict()` after the loop."""
+        self._token: object = None
+        """Identifies the epoch begun last: when an earlier one is left, that is not noted."""
         self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
         self._began: tuple[int, EpochPlace | None] = (epoch, None)
         """The epoch begun last, and the place it went on from."""
@@ -158,26 +158,26 @@ class Loader(Generic[T]):
         if self._pool.closed:
             raise Closed("this loader is closed; make a new one")
         at = self._resume
-        start, leaving = self._sharing.begin(self._epoch, at), object()
+        start, token = self._sharing.begin(self._epoch, at), object()
         epoch: Epoch[T] = Epoch(self._pool, self._meter, self._epoch, self.world, ends=self.ends, start=start)
-        # (It holds on to this loader, which must not end while somebody iterates: `for x in Loader(...)`.)
-        epoch.on_break = partial(self._note_break, leaving)
+        # The epoch keeps this loader alive while it is iterated: `for x in Loader(...)`.
+        epoch.on_break = partial(self._note_break, token)
         if self._tuner is not None and not self._tuner.settled:
             epoch.trial = Trial(self._tuner, self._meter)
         if self._autosave is not None:
             epoch.after_each = self._autosave.counter(self._epoch, at, partial(self.state_dict, ahead=True))
         current = weakref.ref(epoch)
-        # (No call between these: an interrupt leaves the loader before the epoch or in it.)
+        # No call between these lines: a Ctrl-C comes at calls only, so it leaves the loader before the epoch or in it.
         self._current = current
-        self._leaving = leaving
+        self._token = token
         self._began = (self._epoch, at)
         self._resume = self._left = None
         self._epoch += 1
         self._epochs += 1
         return epoch
 
-    def _note_break(self, leaving: object, epoch: int, at: EpochPlace | None) -> None:
-        if self._leaving is leaving:
+    def _note_break(self, token: object, epoch: int, at: EpochPlace | None) -> None:
+        if self._token is token:
             self._left = (epoch, at)
 
     @property
@@ -188,22 +188,22 @@ class Loader(Generic[T]):
     def __len__(self) -> int:
         """Batches (or samples, if nothing is batched) of a whole epoch on this rank, also after a resume.
 
-        Of the one that runs, or of the next: shuffled documents that are packed make another number of rows in each.
+        Of the epoch that runs, or else of the next: where shuffled documents are packed, epochs differ in length.
         """
         return self._sharing.length(self._epoch if (running := self._running()) is None else running.epoch)
 
     def __bool__(self) -> bool:
-        """A loader is there, whatever its length: `if loader:` must not ask for that."""
+        """Always true: `if loader:` must not ask for the length, which may be unknown."""
         return True
 
     def mask(self) -> list[bool] | None:
-        """Of the batch delivered last: which samples are real, where some only fill it (ends="pad" or "repeat")."""
-        if (current := self._now()) is None:
+        """Which samples of the batch delivered last are real; None unless some only fill it (ends="pad", "repeat")."""
+        if (current := self._latest()) is None:
             return None
         return self._sharing.mask(current) if current.handed_over is None else current.handed_over.mask
 
     def agree(self, number: int) -> int:
-        """What rank 0 gives (a seed, the number of an epoch), on all ranks: all ask before the same `iter()`."""
+        """The number that rank 0 gives (a seed, an epoch), on all ranks. Every rank calls it before the same iter()."""
         return self._sharing.first(number)
 
     @property
@@ -212,28 +212,28 @@ class Loader(Generic[T]):
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """The next `iter()` starts this epoch; the one that a loaded state stands in goes on where it stands."""
+        """The next `iter()` starts this epoch; an epoch that a loaded state stands in goes on where it stands."""
         check_whole("epoch", epoch)
         if self._resume is None or epoch != self._epoch:
             self._begin_with(epoch)
 
     def _begin_with(self, epoch: int) -> None:
         self._epoch = epoch
-        self._resume = self._left = self._current = self._leaving = None
+        self._resume = self._left = self._current = self._token = None
         self._sharing.forget_epoch()
 
-    def _now(self) -> Epoch[T] | None:
-        """The iterator made last, if somebody holds it."""
+    def _latest(self) -> Epoch[T] | None:
+        """The iterator made last, if it is still in use."""
         return None if self._current is None else self._current()
 
     def _running(self) -> Epoch[T] | None:
-        """The same, if it has neither come to its end nor been closed."""
-        return None if (now := self._now()) is None or now.ended or now.closed else now
+        """The iterator made last, if it has neither come to its end nor been closed."""
+        return None if (latest := self._latest()) is None or latest.ended or latest.closed else latest
 
     @property
     def resumed(self) -> int | None:
-        """None if the next `for` begins an epoch. If it goes on in the middle of one: how many samples (batches, where
-        what is batched is batched again) this rank has had of it."""
+        """None if the next `for` begins an epoch. If it goes on in the middle of one: how many samples of it (batches,
+        where batches are batched again) this rank has had."""
         place = self._resume.place if isinstance(self._resume, RunPlace) else None
         return None if self._resume is None else 0 if place is None else place.inputs(self.world)
 
@@ -247,8 +247,8 @@ class Loader(Generic[T]):
     def state_dict(self, *, ahead: bool = False) -> dict[str, Any]:
         """Where the loader stands, as plain data: loads at any number and kind of workers, on all ranks.
 
-        It is what this rank sees, also after an exception: after the last batch that it received. One behind sees less.
-        With `ahead`, in the middle of `next()`, the batch that is about to be handed over counts too.
+        It counts the batches that this rank has received, also after an exception. With `ahead`, in the middle of
+        `next()`, the batch that is about to be handed over counts too.
         """
         return snapshot(self.pipe, self.seed, *self.place(ahead))
 
@@ -271,20 +271,21 @@ class Loader(Generic[T]):
         self.go_to(epoch, at, pipe)
 
     def go_to(self, epoch: int, at: EpochPlace | None, pipe: Pipe[T] | None = None) -> None:
-        """The next `iter()` goes on at this place of an epoch, with a pipe of other weights if one is given."""
+        """The next `iter()` goes on at this place of an epoch; `pipe`: the same pipe with other weights in mix()."""
         program = self.program
         at = self._sharing.check(at)
         if pipe is not None and pipe is not self.pipe:
-            self._mix_anew(pipe)
-        if self.program is not program:  # another form of it, or other weights
+            self._use_weights_of(pipe)
+        if self.program is not program:  # `check` has changed its form, or the weights are others
             self._new_pool()
         self._begin_with(epoch)
         self._resume = at
 
     def reweight(self, weights: Sequence[float], *, at_step: int | None = None, at_sample: int | None = None) -> int:
-        """Other weights of the pipe's `mix()`, from a step (or sample of the mixture) that lies ahead on.
+        """Other weights for the pipe's `mix()`, from a step (or sample of the mixture) on that is still to come.
 
-        Every rank makes the same call before it. Returns the sample from which on they hold: the next end of a block.
+        Every rank makes the same call before that step. Returns the sample from which on they hold: the next end of a
+        block.
         """
         from headrace.sharing.reweighting import reweighted as changed
 
@@ -293,19 +294,19 @@ class Loader(Generic[T]):
             raise BadOption("ranks vote on the steps of this pipe: change its weights with mix(stages=)")
         epoch, at = (self._epoch, self._resume) if running is None else (running.epoch, running.state())
         pipe, start = changed(self.pipe, self.program, self.world, epoch, at, weights, at_step, at_sample)
-        self._mix_anew(pipe)
+        self._use_weights_of(pipe)
         if running is None:
             self._new_pool()
         else:
             running.move_to(self._new_pool)
         return start
 
-    def _mix_anew(self, pipe: Pipe[T]) -> None:
+    def _use_weights_of(self, pipe: Pipe[T]) -> None:
         self.pipe = pipe
         self._sharing.program = self.program.over(without_sync(pipe)[0])
 
     def _new_pool(self) -> Pool:
-        """Workers for the program as it is now."""
+        """End the workers; the next ones run the program as it is now."""
         self._pool.close()
         self._pool = Pool(self.program, self.policy)
         self._closing.detach()
@@ -319,7 +320,7 @@ class Loader(Generic[T]):
 
         Where this process holds the counter of sharding="dynamic", wait until the other ranks need it no more.
         """
-        if (current := self._now()) is not None:
+        if (current := self._latest()) is not None:
             current.close()
         self._pool.close()
         if self._autosave is not None:
@@ -369,12 +370,14 @@ class Loader(Generic[T]):
         )
 
     def explain(self) -> str:
-        """The plan of the pipe on these ranks, and what has shown since: what was read, and what workers are worth."""
-        plan, stats = self.pipe.explain(workers=self.policy.workers, ranks=self.world.share_ranks), self.stats()
-        lines = [plan]
+        """The plan of the pipe on these ranks; what was read so far; advice, where workers cost more than they give."""
+        stats = self.stats()
+        lines = [self.pipe.explain(workers=self.policy.workers, ranks=self.world.share_ranks)]
         if stats.reads.requests:
             lines.append(f"read by this rank: {stats.reads} in {stats.epochs} epoch(s)")
-        return "\n".join([*lines, *([f"advice: {stats.advice}"] if stats.advice else [])])
+        if stats.advice:
+            lines.append(f"advice: {stats.advice}")
+        return "\n".join(lines)
 
     def worker_pids(self) -> list[int]:
         """The process numbers of the workers that are alive now."""

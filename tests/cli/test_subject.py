@@ -21,15 +21,15 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_pipe_a_loader_a_function_and_something_inside_a_class_can_be_named(file: Path) -> None:
-    assert isinstance(find(f"{file}:pipe").thing, Pipe)
-    assert isinstance(find(f"{file}:loader").thing, Loader)
-    assert isinstance(find(f"{file}:make").thing, Pipe)
-    assert find(f"{file}:config.train").thing is find(f"{file}:pipe").thing
+    assert isinstance(find(f"{file}:pipe").target, Pipe)
+    assert isinstance(find(f"{file}:loader").target, Loader)
+    assert isinstance(find(f"{file}:make").target, Pipe)
+    assert find(f"{file}:config.train").target is find(f"{file}:pipe").target
 
 
 def test_a_module_can_be_named_in_place_of_its_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(file.parent)
-    assert isinstance(find("my_data:pipe").thing, Pipe)
+    assert isinstance(find("my_data:pipe").target, Pipe)
 
 
 def test_a_file_whose_name_is_taken_by_a_module_is_loaded_beside_it(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_file_whose_name_is_taken_by_a_module_is_loaded_beside_it(tmp_path: Pa
 def test_a_file_whose_name_is_no_name_is_loaded_too(tmp_path: Path) -> None:
     path = tmp_path / "my-data 2.py"
     path.write_text(TEXT)
-    assert isinstance(find(f"{path}:pipe").thing, Pipe)
+    assert isinstance(find(f"{path}:pipe").target, Pipe)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_an_error_inside_the_function_is_the_users_own(file: Path) -> None:
 def test_a_loader_is_made_again_with_its_options_and_some_changed(file: Path) -> None:
     subject = find(f"{file}:loader")
     same, other = subject.loader(), subject.loader(workers=0)
-    assert (same.seed, same.policy) == (7, subject.thing.policy)
+    assert (same.seed, same.policy) == (7, subject.target.policy)
     assert (other.seed, other.policy.kind, other.policy.prefetch) == (7, "inline", 3)
     threads = subject.loader(workers=3, kind="thread")
     assert (threads.policy.kind, threads.policy.workers) == ("thread", 3)

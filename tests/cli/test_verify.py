@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.cli import main
-from headrace.cli.proofs import Positions, ProofOptions, cuts, foreign, prove
+from headrace.cli.proofs import Positions, ProofOptions, cuts, prove, prove_stateful
 from headrace.cli.subject import Subject, find
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
@@ -159,7 +159,7 @@ def test_a_foreign_loader_whose_state_is_wrong_is_found() -> None:
         def load_state_dict(self, state: int) -> None:
             self.at = state
 
-    assert [p.holds for p in foreign(Forgets(), 3, None)] == [True, True, False, False]
+    assert [p.holds for p in prove_stateful(Forgets(), 3, None)] == [True, True, False, False]
 
 
 def test_cuts_have_the_ends_and_what_lies_between() -> None:

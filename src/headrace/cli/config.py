@@ -42,7 +42,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, job: Job, overwrite: bool) -> None:
-    """All options that are not left at nothing."""
+    """Write the options that have a value."""
     values: dict[str, Any] = {}
     for field in fields(Job):
         value = getattr(job, field.name)
@@ -72,7 +72,7 @@ def _toml(values: Mapping[str, Any]) -> str:
 
 
 def _kind(hint: object) -> type:
-    """What a file holds for an option of this type."""
+    """The type that the value of an option has in a file; `hint` is the type of the field of Job."""
     if get_origin(hint) is tuple:
         return list
     kind: type = next(part for part in get_args(hint) or (hint,) if part is not type(None))

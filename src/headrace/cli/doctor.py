@@ -33,11 +33,11 @@ def main(argv: list[str]) -> int:
 
 
 RANKS = 8
-"""Ranks that a pipe is looked at for, where nothing says how many there will be."""
+"""How many ranks are assumed where neither --ranks nor a launcher says."""
 
 
 def examine(pipe: "Pipe[Any] | None" = None, ranks: int | None = None) -> dict[str, Any]:
-    """Everything the doctor knows, ready for JSON."""
+    """The whole report, ready for JSON."""
     report: dict[str, Any] = {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -64,7 +64,7 @@ def _ranks(launcher: dict[str, Any]) -> int:
 
 
 def _reading(pipe: "Pipe[Any]", ranks: int) -> list[str]:
-    """What a job of so many ranks will read more than once, or that it will not."""
+    """What a job of so many ranks will read more than once; if nothing, a line that says so."""
     from headrace.engine.explain import reading
     from headrace.engine.program import cut
 
@@ -82,7 +82,7 @@ def _reading(pipe: "Pipe[Any]", ranks: int) -> list[str]:
 def _launcher() -> dict[str, Any]:
     try:
         found = explain()
-        told = env.replicas()
+        replicas = env.replicas()
     except BadOption as wrong:
         return {"name": None, "error": str(wrong), "warnings": [], "disagree": []}
     return {
@@ -90,7 +90,7 @@ def _launcher() -> dict[str, Any]:
         "error": None,
         "world": asdict(found.world),
         "variables": dict(found.variables),
-        "replicas": asdict(told) if told else None,
+        "replicas": asdict(replicas) if replicas else None,
         "disagree": [asdict(claim) for claim in found.disagree],
         "warnings": list(found.warnings),
     }
@@ -127,10 +127,11 @@ def advice(report: dict[str, Any]) -> list[str]:
 
 
 def _text(report: dict[str, Any]) -> list[str]:
-    lines = [*_launcher_text(report["launcher"]), ""]
     start, cores, memory, shm, files = (report[name] for name in ("start", "cores", "memory", "shm", "files"))
     quota = f", quota {cores['quota']:g}" if cores["quota"] else ""
-    lines += [
+    return [
+        *_launcher_text(report["launcher"]),
+        "",
         f"python     {report['python']} on {report['platform']}",
         f"cores      {cores['allowed']} allowed of {cores['machine']}{quota}",
         f"memory     {_size(memory['available'])} available of {_size(memory['total'])}, "
@@ -144,7 +145,6 @@ def _text(report: dict[str, Any]) -> list[str]:
         "advice",
         *(f"  - {words}" for words in report["advice"]),
     ]
-    return lines
 
 
 def _launcher_text(launcher: dict[str, Any]) -> list[str]:
@@ -153,18 +153,21 @@ def _launcher_text(launcher: dict[str, Any]) -> list[str]:
     world = launcher["world"]
     lines = [f"launcher   {launcher['name']}"]
     if launcher["variables"]:
-        lines.append("  because  " + ", ".join(f"{name}={value}" for name, value in launcher["variables"].items()))
+        lines.append(f"  because  {_assignments(launcher['variables'])}")
     lines.append(
         f"  world    rank {world['rank']} of {world['ranks']}, local {world['local_rank']} of {world['local_ranks']}, "
         f"node {world['node']} of {world['nodes']}"
     )
     if launcher["replicas"]:
-        told = launcher["replicas"]
-        lines.append(f"  replicas {told['local']} here from number {told['offset']}, {told['total']} in all")
+        lines.append("  replicas {local} here from number {offset}, {total} in all".format(**launcher["replicas"]))
     for claim in launcher["disagree"]:
-        said = ", ".join(f"{name}={value}" for name, value in claim["variables"].items())
-        lines.append(f"  not      {claim['launcher']}, which says rank {claim['rank']} of {claim['ranks']} ({said})")
+        because = _assignments(claim["variables"])
+        lines.append(f"  not      {claim['launcher']}, which says rank {claim['rank']} of {claim['ranks']} ({because})")
     return lines
+
+
+def _assignments(variables: dict[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in variables.items())
 
 
 def _size(count: int | None) -> str:

@@ -1,4 +1,4 @@
-"""`headrace explain FILE:pipe`: the plan - stages, where each op runs and why, what it costs to resume."""
+"""`headrace explain FILE:pipe`: the plan of a pipe: its stages, where each op runs and why, what it costs to resume."""
 
 import argparse
 import json
@@ -7,8 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 from headrace.cli.subject import Subject, find
 from headrace.engine.program import cut
 from headrace.errors import BadOption
-
-SHOWN = "name a Pipe, a Loader, or a DataLoader of headrace's"
 
 
 def main(argv: list[str]) -> int:
@@ -25,22 +23,20 @@ def main(argv: list[str]) -> int:
 def text(subject: Subject, workers: int | None) -> str:
     pipe = subject.pipe
     if pipe is None:
-        return _told_by(subject)
+        return _plan_of_loader(subject)
     return f"{pipe!r}\n\n{pipe.explain(workers=_workers(subject, workers))}"
 
 
 def data(subject: Subject, workers: int | None) -> dict[str, Any]:
     pipe = subject.pipe
     if pipe is None:
-        return {"loader": type(subject.thing).__name__, "plan": _told_by(subject).splitlines()}
-    loader = subject.loader()
-    program = cut(pipe, loader.seed)
-    length = pipe.length()
+        return {"loader": type(subject.target).__name__, "plan": _plan_of_loader(subject).splitlines()}
+    program = cut(pipe, subject.loader().seed)
     return {
         "pipe": repr(pipe),
         "ops": [node.op.describe() for node in pipe.nodes()],
         "fingerprint": pipe.fingerprint(),
-        "length": length,
+        "length": pipe.length(),
         "workers": _workers(subject, workers),
         "indexed": program.indexed,
         "countable": program.countable,
@@ -66,19 +62,21 @@ def _workers(subject: Subject, asked: int | None) -> int:
         if asked < 0:
             raise BadOption(f"--workers {asked}: a whole number >= 0")
         return asked
-    own = subject.loader().policy.workers
-    return own or 2
+    return subject.loader().policy.workers or 2
 
 
 @runtime_checkable
 class Explains(Protocol):
-    """What every door offers that makes its pipe only when it runs."""
+    """A loader that makes its pipe only when it runs, and can say what the plan will be."""
 
     def explain(self) -> str: ...
 
 
-def _told_by(subject: Subject) -> str:
-    """The plan of a loader that is not made from a pipe of the user's."""
-    if not isinstance(subject.thing, Explains):
-        raise BadOption(f"{subject.text} is of type {type(subject.thing).__name__}, which has no plan to show; {SHOWN}")
-    return subject.thing.explain()
+def _plan_of_loader(subject: Subject) -> str:
+    """The plan of a loader that the user has not made from a pipe."""
+    if not isinstance(subject.target, Explains):
+        raise BadOption(
+            f"{subject.text} is of type {type(subject.target).__name__}, which has no plan to show; name a Pipe, a "
+            "Loader, or a DataLoader of headrace's"
+        )
+    return subject.target.explain()

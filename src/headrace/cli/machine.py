@@ -1,7 +1,7 @@
 """What this machine allows, as plain values: memory, cores, files, shared memory, start methods, packages.
 
-Every function reads one thing and answers None where the system does not say. Limits of containers (cgroups, both
-versions) count: they, not the machine, end a job.
+Every function reads one thing and gives None where the system does not say. Limits of containers (cgroups, both
+versions) count: a job that exceeds them is killed, however much the machine has.
 """
 
 import os
@@ -109,7 +109,7 @@ def _version(package: str) -> str | None:
 
 
 def _cgroup_values(name: str, old_name: str, proc: Path, cgroups: Path) -> list[str]:
-    """The value in our cgroup and in all above it: each of them limits us."""
+    """The values of a limit in the cgroup of this process and in all above it: each of them applies."""
     values = []
     try:
         lines = (proc / "self/cgroup").read_text().splitlines()

@@ -43,10 +43,11 @@ _CARRIED = (
 class ProofOptions(NamedTuple):
     workers: tuple[int, ...] = (1, 2, 3)
     kinds: tuple[str, ...] = ()
-    """Empty: processes, and threads without consequences."""
+    """Empty: processes; threads too, but a difference there is only a remark."""
     ranks: int = 1
     cuts: int = 4
     batches: int | None = None
+    """Only the first so many of an epoch; None: all."""
     epoch: int = 0
 
 
@@ -61,7 +62,7 @@ class Proof(NamedTuple):
 
 
 class Positions(Meter):
-    """A meter that counts which positions of the head the answered tickets had."""
+    """A meter that counts how often each position of the dataset was fetched."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,17 +77,20 @@ class Positions(Meter):
 
 
 class Reading(NamedTuple):
+    """An epoch, or the front of it, as it was read once."""
+
     digests: list[bytes]
+    """Of its batches."""
     positions: Positions
 
 
 def prove(subject: Subject, options: ProofOptions) -> Iterator[Proof]:
     """One proof after the other."""
     with subject.loader(workers=0) as inline:
-        held = _held(inline.pipe)
+        samples = _source_samples(inline.pipe)
         first = read(inline, options)
         again = read(inline, options)
-        yield from _changed(inline.pipe, held)
+        yield from _changed_in_place(inline.pipe, samples)
         known = inline.program.indexed and len(inline.program.stages) == 1
         repeat = _compare("repeat", first.digests, again.digests, f"{len(first.digests)} batches, read twice inline")
         if not repeat.holds:
@@ -104,7 +108,7 @@ def prove(subject: Subject, options: ProofOptions) -> Iterator[Proof]:
 
 
 def read(loader: Loader[Any], options: ProofOptions) -> Reading:
-    """An epoch, or the front of it, with what was fetched for it."""
+    """Read an epoch, or the front of it, once."""
     positions = Positions()
     epoch = read_epoch(loader.program, loader.policy, options.epoch, loader.world, loader.ends, meter=positions)
     with closing(epoch) as batches:
@@ -113,12 +117,13 @@ def read(loader: Loader[Any], options: ProofOptions) -> Reading:
 
 # --- changes in place -------------------------------------------------------------------------------------------------
 
-LOOKED_AT = 200
-"""So many samples of a source are looked at before and after a reading."""
+COMPARED = 200
+"""How many samples of a source are compared, before and after a reading."""
 
 
-def _held(pipe: Pipe[Any]) -> dict[int, list[bytes]]:
-    """Digests of what sources with random access give, by the number of their node; none for one that varies."""
+def _source_samples(pipe: Pipe[Any]) -> dict[int, list[bytes]]:
+    """Digests of samples of each source with random access, by the number of its node. A source whose samples differ
+    from one look to the next is left out."""
     first, second = (
         {number: _digests(node) for number, node in enumerate(pipe.nodes()) if not node.inputs} for _ in range(2)
     )
@@ -130,20 +135,20 @@ def _digests(source: Pipe[Any]) -> list[bytes]:
     indexed = source.indexed(0, 0, place.spot)
     if indexed is None:
         return []
-    step = max(1, indexed.length // LOOKED_AT)
+    step = max(1, indexed.length // COMPARED)
     return [_digest(indexed.get, position) for position in range(0, indexed.length, step)]
 
 
 def _digest(get: Callable[[int], Any], position: int) -> bytes:
     try:
         return digest(get(position))
-    except Exception as error:  # a sample that cannot be had is the reading's affair
+    except Exception as error:  # a sample that cannot be read shows when the epoch is read
         return digest(repr(error))
 
 
-def _changed(pipe: Pipe[Any], held: dict[int, list[bytes]]) -> Iterator[Proof]:
+def _changed_in_place(pipe: Pipe[Any], samples: dict[int, list[bytes]]) -> Iterator[Proof]:
     nodes = pipe.nodes()
-    for number, before in held.items():
+    for number, before in samples.items():
         if _digests(nodes[number]) != before:
             yield Proof(
                 "in place",
@@ -224,7 +229,8 @@ def _compare(name: str, want: list[bytes], got: list[bytes], detail: str) -> Pro
 
 
 def cuts(length: int, count: int) -> list[int]:
-    """Where to stop: in the middle; there and at the end; at the ends and evenly between."""
+    """After how many of `length` batches to stop: one cut is in the middle, a second at the end; more are spread evenly
+    from the start to the end."""
     if count <= 2:
         return sorted({length // 2, length})[:count]
     return sorted({round(k * length / (count - 1)) for k in range(count)})
@@ -240,20 +246,30 @@ def _resume(subject: Subject, options: ProofOptions, whole: list[bytes]) -> Iter
     ]
     for number, cut in enumerate(cuts(len(whole), options.cuts)):
         before, after = ways[number % len(ways)]
+        rest_count = None if options.batches is None else len(whole) - cut
         with subject.loader(**before, epoch=options.epoch) as loader:
-            epoch = iter(loader)
-            front = [digest(batch) for batch in islice(epoch, cut)]
-            saved = json.dumps(loader.state_dict())
-            del epoch
+            front, state = _front(loader, cut)
+            saved = json.dumps(state)
         with subject.loader(**after, epoch=0) as loader:
             try:
-                loader.load_state_dict(json.loads(saved))
-                rest = [digest(b) for b in islice(loader, len(whole) - cut if options.batches is not None else None)]
+                rest = _rest(loader, json.loads(saved), rest_count)
             except SnapshotRefused as refused:
                 yield Proof(f"resume after {cut}", False, f"its own snapshot is refused: {refused}")
                 continue
         detail = f"workers {before['workers']} -> {after['workers']}, a snapshot of {len(saved)} bytes"
         yield _compare(f"resume after {cut}", whole, front + rest, detail)
+
+
+def _front(loader: Any, cut: int | None) -> tuple[list[bytes], Any]:
+    """Digests of the first `cut` batches of an epoch, and the state of the loader behind them."""
+    epoch = iter(loader)  # (held until the state is taken: with its last reference the epoch would end)
+    return [digest(batch) for batch in islice(epoch, cut)], loader.state_dict()
+
+
+def _rest(loader: Any, state: Any, count: int | None) -> list[bytes]:
+    """Digests of the batches (at most `count`) that follow from a state."""
+    loader.load_state_dict(state)
+    return [digest(batch) for batch in islice(loader, count)]
 
 
 # --- ranks ------------------------------------------------------------------------------------------------------------
@@ -290,26 +306,21 @@ def _few(positions: list[int]) -> str:
     return f"{shown}, ... {len(positions)} in all" if len(positions) > 5 else shown or "none"
 
 
-# --- loaders that run as they are -------------------------------------------------------------------------------------
+# --- loaders that are no Loader ---------------------------------------------------------------------------------------
 
 
-def foreign(loader: Any, count: int, batches: int | None) -> Iterator[Proof]:
-    """A loader with a state of its own: from the same state follow the same batches."""
+def prove_stateful(loader: Any, count: int, batches: int | None) -> Iterator[Proof]:
+    """A loader that is no `Loader` but has a state: from the same state follow the same batches."""
     epoch = iter(loader)
     start = loader.state_dict()  # not before: torch draws the epoch's seeds when the iterator is made
     whole = [digest(batch) for batch in islice(epoch, batches)]
     del epoch
-    loader.load_state_dict(start)
-    again = [digest(batch) for batch in islice(loader, batches)]
+    again = _rest(loader, start, batches)
     yield _compare("repeat", whole, again, f"{len(whole)} batches, twice from the same state")
     carried = getattr(loader, "reproducible", None) is False
     for cut in cuts(len(whole), count):
         loader.load_state_dict(start)
-        epoch = iter(loader)
-        front = [digest(batch) for batch in islice(epoch, cut)]
-        state = loader.state_dict()
-        del epoch
-        loader.load_state_dict(state)
-        rest = [digest(batch) for batch in islice(loader, len(whole) - cut if batches is not None else None)]
+        front, state = _front(loader, cut)
+        rest = _rest(loader, state, None if batches is None else len(whole) - cut)
         proof = _compare(f"resume after {cut}", whole, front + rest, "the rest followed exactly")
         yield proof if proof.holds or not carried else proof._replace(detail=f"{proof.detail}; {_CARRIED}")

@@ -6,6 +6,7 @@ stand at different places.
 
 import argparse
 import json
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ def _show(file: Path, pipe: str | None, names: list[str], as_json: bool) -> int:
         print(f"{file}: {facts['bytes']} bytes, version {facts['version']}")
         print(f"  seed {facts['seed']}, epoch {facts['epoch']}")
         print(f"  at {facts['place']}")
-        ops = [f"{h}  {name}" for h, name in zip(facts["pipe"], names + [""] * len(facts["pipe"]), strict=False)]
-        print("\n".join(f"  op {number}: {op}".rstrip() for number, op in enumerate(ops)))
+        for number, fingerprint in enumerate(facts["pipe"]):
+            print(f"  op {number}: {fingerprint}  {''.join(names[number : number + 1])}".rstrip())
         if pipe is not None:
             print(f"  fits {pipe}" if fits is None else f"  does not fit {pipe}: {fits}")
     return 0 if fits is None else 1
@@ -66,12 +67,10 @@ def _diff(one: Path, other: Path, names: list[str], as_json: bool) -> int:
 def differences(left: dict[str, Any], right: dict[str, Any], names: list[str]) -> list[tuple[str, str, str]]:
     """What differs: the name of it, and both values as text."""
     found = [(n, str(left[n]), str(right[n])) for n in ("version", "seed", "epoch", "place") if left[n] != right[n]]
-    ours, theirs = left["pipe"], right["pipe"]
-    for number in range(max(len(ours), len(theirs))):
-        pair = [ops[number] if number < len(ops) else "none" for ops in (ours, theirs)]
-        if pair[0] != pair[1]:
+    for number, (a, b) in enumerate(zip_longest(left["pipe"], right["pipe"], fillvalue="none")):
+        if a != b:
             name = f" ({names[number]})" if number < len(names) else ""
-            found.append((f"op {number}{name}", pair[0], pair[1]))
+            found.append((f"op {number}{name}", a, b))
     return found
 
 
@@ -88,18 +87,15 @@ def read(file: Path) -> dict[str, Any]:
         ) from None
     if isinstance(state, dict) and isinstance(state.get("loader"), dict):
         state = state["loader"]  # a DataLoader2's: the place is that of the Loader inside it
-    missing = (
-        [k for k in ("version", "seed", "epoch", "at", "pipe") if k not in state] if isinstance(state, dict) else []
-    )
-    if not isinstance(state, dict) or missing:
-        raise BadOption(
-            f"{file} is not a snapshot of a Loader" + (f": no {', '.join(missing)} in it" if missing else "")
-        )
+    if not isinstance(state, dict):
+        raise BadOption(f"{file} is not a snapshot of a Loader")
+    if missing := [name for name in ("version", "seed", "epoch", "at", "pipe") if name not in state]:
+        raise BadOption(f"{file} is not a snapshot of a Loader: no {', '.join(missing)} in it")
     return state
 
 
 def describe(state: dict[str, Any]) -> dict[str, Any]:
-    """A snapshot in words, where it helps."""
+    """The fields of a snapshot, its place in words."""
     return {
         "version": state["version"],
         "seed": state["seed"],

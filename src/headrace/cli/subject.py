@@ -1,4 +1,4 @@
-"""What a verb is about: `FILE:name`, where FILE is a path or a module, and name is in it.
+"""The argument `FILE:name` of a verb: FILE is a path or a module, and name is something in it.
 
 The name may be a Pipe, a Loader, a DataLoader2, a torch-style DataLoader of headrace's, or a function without arguments
 that returns one of these. Importing the file must not start the training: what belongs to the program itself stands
@@ -23,70 +23,72 @@ TAKES = "a Pipe, a Loader, a DataLoader, or a function that returns one"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was named."""
+    """What `FILE:name` names."""
 
     text: str
-    thing: Any
+    """`FILE:name` itself."""
+    target: Any
     """A Pipe, a Loader, or another loader with a state."""
     module: str = ""
-    """The name under which its file was imported."""
+    """The name under which FILE was imported."""
 
     @property
     def pipe(self) -> Pipe[Any] | None:
-        if isinstance(self.thing, Pipe):
-            return self.thing
-        inner = getattr(self.thing, "pipe", None) or getattr(self.thing, "datapipe", None)
+        if isinstance(self.target, Pipe):
+            return self.target
+        inner = getattr(self.target, "pipe", None) or getattr(self.target, "datapipe", None)
         return inner if isinstance(inner, Pipe) else None
 
     def known_as(self, fingerprint: list[str]) -> list[str]:
-        """The fingerprint in the form it has here, if it was taken where the same file ran as the main program."""
+        """A fingerprint of this pipe that was taken while the same file ran as the main program, in the form that it
+        has here: functions of the file are of the module `__main__` there. Any other fingerprint stays as it is."""
         pipe = self.pipe
         assert pipe is not None
-        own = [value for node in pipe.nodes() for value in _named_values(node.op) if value.__module__ == self.module]
-        for value in own:
+        of_file = [v for node in pipe.nodes() for v in _named_values(node.op) if v.__module__ == self.module]
+        for value in of_file:
             value.__module__ = "__main__"
         try:
             as_main = pipe.fingerprint()
         finally:
-            for value in own:
+            for value in of_file:
                 value.__module__ = self.module
         return pipe.fingerprint() if fingerprint == as_main else fingerprint
 
     def loader(self, **changes: object) -> Loader[Any]:
-        """A new loader of the pipe, with the options that it was given with and these."""
+        """A new loader of the pipe, with the options of the loader that was named and these changes."""
         pipe = self.pipe
         if pipe is None:
             raise BadOption(
-                f"{self.text} is of type {type(self.thing).__name__}, which runs as it is; name a Pipe or a Loader"
+                f"{self.text} is of type {type(self.target).__name__}, which runs as it is; name a Pipe or a Loader"
             )
-        return _made(pipe, self._options(), changes)
+        return _make(pipe, self._options(), changes)
 
     def measurable(self, **changes: object) -> Loader[Any]:
-        """The same, and for a DataLoader in torch's form a loader of its parts."""
-        if self.pipe is not None or not _in_torchs_form(self.thing):
+        """As `loader`, and also for a DataLoader with torch's attributes: a loader of its dataset and sampler."""
+        if self.pipe is not None or not _is_torch_like(self.target):
             return self.loader(**changes)
         from headrace.doors.torch.as_pipe import as_pipe
 
-        return _made(*as_pipe(self.thing), changes)
+        return _make(*as_pipe(self.target), changes)
 
     def _options(self) -> dict[str, Any]:
-        thing = self.thing
-        if isinstance(thing, Loader):
-            policy = {field.name: getattr(thing.policy, field.name) for field in fields(thing.policy)}
-            strands = None if thing.program.indexed else thing.program.strands
+        target = self.target
+        if isinstance(target, Loader):
+            policy = {field.name: getattr(target.policy, field.name) for field in fields(target.policy)}
+            strands = None if target.program.indexed else target.program.strands
             return {
-                **policy, "seed": thing.seed, "world": thing.world, "ends": thing.ends, "epoch": thing.epoch,
+                **policy, "seed": target.seed, "world": target.world, "ends": target.ends, "epoch": target.epoch,
                 "strands": strands,
             }  # fmt: skip
-        service = getattr(thing, "reading_service", None)
+        service = getattr(target, "reading_service", None)
         return {"workers": getattr(service, "num_workers", 0)}
 
 
-def _made(pipe: Pipe[Any], given: dict[str, Any], changes: dict[str, Any]) -> Loader[Any]:
-    """A loader with the options that were given, as changed."""
-    options = {**given, **changes}
+def _make(pipe: Pipe[Any], options: dict[str, Any], changes: dict[str, Any]) -> Loader[Any]:
+    """A loader with these options and changes; a kind or start method that the changes rule out is dropped."""
+    options = {**options, **changes}
     if "workers" in changes and "kind" not in changes and options.get("kind") != "thread":
-        options["kind"] = None  # as many workers decide
+        options["kind"] = None  # follows from the number of workers
     if options.get("workers", 0) == 0:
         options["kind"], options["start_method"] = None, None
     if options.get("kind") not in (None, "process"):
@@ -94,25 +96,25 @@ def _made(pipe: Pipe[Any], given: dict[str, Any], changes: dict[str, Any]) -> Lo
     return Loader(pipe, **options)
 
 
-def _in_torchs_form(thing: object) -> bool:
-    return all(hasattr(thing, name) for name in ("dataset", "batch_sampler", "collate_fn", "num_workers"))
+def _is_torch_like(target: object) -> bool:
+    return all(hasattr(target, name) for name in ("dataset", "batch_sampler", "collate_fn", "num_workers"))
 
 
 def find(text: str, *, torchs: bool = False) -> Subject:
-    """The thing that `FILE:name` names; a DataLoader of torch's own only if `torchs`."""
-    thing, module = _look_up(text)
-    if callable(thing) and not isinstance(thing, Pipe | type) and not hasattr(thing, "load_state_dict"):
+    """What `FILE:name` names; a DataLoader of torch's own only if `torchs`."""
+    target, module = _look_up(text)
+    if callable(target) and not isinstance(target, Pipe | type) and not hasattr(target, "load_state_dict"):
         try:
-            thing = thing()
+            target = target()
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 raise BadOption(f"{text}: a function that is named must take no arguments ({error})") from None
             raise
-    fits = isinstance(thing, Pipe) or hasattr(thing, "load_state_dict") or (torchs and _in_torchs_form(thing))
-    if isinstance(thing, type) or not fits:
-        kind = f"the class {thing.__name__}" if isinstance(thing, type) else f"of type {type(thing).__name__}"
+    fits = isinstance(target, Pipe) or hasattr(target, "load_state_dict") or (torchs and _is_torch_like(target))
+    if isinstance(target, type) or not fits:
+        kind = f"the class {target.__name__}" if isinstance(target, type) else f"of type {type(target).__name__}"
         raise BadOption(f"{text} is {kind}; name {TAKES}")
-    return Subject(text, thing, module)
+    return Subject(text, target, module)
 
 
 def named(text: str) -> Any:
@@ -125,17 +127,17 @@ def _look_up(text: str) -> tuple[Any, str]:
     if not colon or not file or not name:
         raise BadOption(f"{text!r}: write FILE:name, such as train.py:pipe, where name is {TAKES}")
     module = _module(file)
-    thing: Any = module
+    target: Any = module
     for part in name.split("."):
         try:
-            thing = getattr(thing, part)
+            target = getattr(target, part)
         except AttributeError:
-            raise BadOption(f"{text}: there is no {part!r} in {file}{_hint(thing, part)}") from None
-    return thing, module.__name__
+            raise BadOption(f"{text}: there is no {part!r} in {file}{_hint(target, part)}") from None
+    return target, module.__name__
 
 
 def _named_values(op: object) -> Iterator[Any]:
-    """Functions and classes among the fields of an op, which a fingerprint knows by their names."""
+    """Functions and classes among the fields of an op: a fingerprint holds their names and their module."""
     for name in getattr(op, "__dataclass_fields__", {}):
         value = getattr(op, name)
         for part in value if isinstance(value, list | tuple) else (value,):
@@ -170,7 +172,7 @@ def _module(file: str) -> ModuleType:
 
 
 def _from_path(path: Path) -> ModuleType:
-    """The file as a module of its own name, so that workers find what is in it the same way."""
+    """The file, imported under its own name, so that workers can import it by the same name."""
     sys.path.insert(0, str(path.parent))
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
@@ -178,8 +180,8 @@ def _from_path(path: Path) -> ModuleType:
     taken = importlib.util.find_spec(path.stem)
     if path.stem.isidentifier() and taken is not None and taken.origin == str(path):
         return importlib.import_module(path.stem)
-    # Another module has that name: this one is loaded beside it. Since nobody can import it, what it defines travels to
-    # workers by value.
+    # Another module has that name: this one is loaded under a made-up name. No worker can import that, so what the file
+    # defines travels to workers by value.
     name = f"headrace_subject_{abs(hash(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

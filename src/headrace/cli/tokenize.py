@@ -1,9 +1,9 @@
-"""`headrace tokenize FILE ... --out PREFIX --tokenizer TOKENIZER`: text, tokenized once, as mapped token files.
+"""`headrace tokenize FILE ... --out PREFIX --tokenizer TOKENIZER`: tokenizes text once, into token files to be mapped.
 
     headrace tokenize corpus/*.jsonl --out tokens/corpus --tokenizer tokenizer.json --eos 0 --workers 8
 
-It may be killed at any time and started again with the same words: it goes on where it was, and the files are the same
-to the byte for any number of workers and interruptions. Read them with `Pipe.tokens("tokens/corpus")`.
+It may be killed at any time and started again with the same arguments: it goes on where it was, and the files are the
+same to the byte for any number of workers and interruptions. Read them with `Pipe.tokens("tokens/corpus")`.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from headrace.pipe.graph import Pipe
 from headrace.tracebacks import full
 
 BATCH = 64
-"""Documents of one ticket."""
+"""Documents that a worker tokenizes at a time."""
 MARK = 5.0
-"""Seconds between two marks: the most work that a kill costs."""
+"""Seconds between two snapshots: the most work that a kill costs."""
 
 
 def main(argv: list[str]) -> int:
@@ -96,20 +96,20 @@ def _write(writer: TokenWriter, pipe: Pipe[Any], documents: int, args: argparse.
 
 
 class TokenProgress:
-    """One line that is written over on a terminal, and a line now and then elsewhere."""
+    """One line that is written over on a terminal; in a log file, a line every ten seconds."""
 
     def __init__(self, writer: TokenWriter, documents: int, out: TextIO) -> None:
         self._writer, self._documents, self._out = writer, documents, out
-        self._often = 0.2 if out.isatty() else 10.0
+        self._interval = 0.2 if out.isatty() else 10.0
         self._begun = self._shown = time.monotonic()
-        self._before = writer.tokens
+        self._tokens_before = writer.tokens
 
     def show(self) -> None:
         now = time.monotonic()
-        if now - self._shown >= self._often:
+        if now - self._shown >= self._interval:
             self._shown = now
             done = self._writer.documents / max(1, self._documents)
-            speed = (self._writer.tokens - self._before) / (now - self._begun)
+            speed = (self._writer.tokens - self._tokens_before) / (now - self._begun)
             bar = "#" * int(30 * done)
             text = f"[{bar:30}] {100 * done:5.1f} %  {self._writer.tokens} tokens, {speed:,.0f} a second"
             self._out.write(f"\r{text}" if self._out.isatty() else f"{text}\n")
@@ -120,35 +120,35 @@ class TokenProgress:
             self._out.write("\n")
 
 
-def load(said: str) -> Any:
-    """The tokenizer that a word of the command line means."""
-    if said == "bytes":
+def load(text: str) -> Any:
+    """The tokenizer that `--tokenizer TEXT` means."""
+    before, _, name = text.partition(":")
+    if text == "bytes":
         return byte_tokens
-    if said.startswith("tiktoken:"):
+    if text.startswith("tiktoken:"):
         try:
             import tiktoken
         except ModuleNotFoundError as error:
             raise missing("text", "tiktoken") from error
         try:
-            return tiktoken.get_encoding(said.removeprefix("tiktoken:"))
+            return tiktoken.get_encoding(name)
         except (KeyError, ValueError) as error:
-            raise BadOption(f"tiktoken knows no encoding {said.removeprefix('tiktoken:')!r}: {error}") from error
-    if Path(said).is_file():
+            raise BadOption(f"tiktoken knows no encoding {name!r}: {error}") from error
+    if Path(text).is_file():
         try:
             from tokenizers import Tokenizer
         except ModuleNotFoundError as error:
             raise missing("text", "tokenizers") from error
-        return Tokenizer.from_file(said)
-    module, _, name = said.partition(":")
+        return Tokenizer.from_file(text)
     if not name:
         raise BadOption(
-            f"--tokenizer {said}: no such file; give a tokenizer.json, tiktoken:NAME, bytes or module:function"
+            f"--tokenizer {text}: no such file; give a tokenizer.json, tiktoken:NAME, bytes or module:function"
         )
     sys.path.insert(0, "")
     try:
-        return getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(before), name)
     except (ImportError, AttributeError) as error:
-        raise BadOption(f"--tokenizer {said}: {error}") from error
+        raise BadOption(f"--tokenizer {text}: {error}") from error
 
 
 def byte_tokens(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Digest: a batch as sixteen bytes that are equal exactly when its values are, bit by bit.
+"""A batch as sixteen bytes, which are equal exactly when the values of two batches are, bit by bit.
 
 Containers, text, numbers, arrays (numpy, torch, jax), dataclasses and plain objects are taken apart: how they share
 memory, and in which process they were made, does not matter. NaN equals itself; 0.0 and -0.0 differ, and so do 1, 1.0

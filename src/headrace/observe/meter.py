@@ -1,18 +1,18 @@
-"""Meter: what happened, in plain counters.
+"""Counters: what a loader has done, and what was read of files.
 
-Files are counted where they are opened and read, thread by thread: what the thread of a ticket reads belongs to that
-ticket, and travels with its reply. What is read before there are tickets (footers, indices) is counted as `planned`.
+Reads are counted in each thread: what a thread reads while it runs a ticket belongs to that ticket, and travels with
+its reply. What is read before there are tickets (footers, indices) is counted as `planned`.
 """
 
 import threading
 from typing import Any, NamedTuple
 
-BRINGING = 40e-6
-"""Seconds that the consumer and the system spend on a small ticket, and no worker sees."""
-MEANINGFUL = 50
-"""Tickets before anything is said about them."""
+TICKET_SECONDS = 40e-6
+"""What a small ticket costs the training process and the system, beside the seconds that its worker reports."""
+MIN_TICKETS = 50
+"""Advice is given after so many tickets."""
 RUN = -1
-"""Stands for the engine itself among the numbers of ops."""
+"""Stands for the engine itself where a number of an op is expected."""
 
 
 class Reads(NamedTuple):
@@ -21,7 +21,7 @@ class Reads(NamedTuple):
     bytes: int = 0
     opens: int = 0
     requests: int = 0
-    """Reads that were asked of the system, or of a store."""
+    """Calls that read, of the system or of an object store."""
 
     def __str__(self) -> str:
         return f"{self.bytes} bytes in {self.requests} reads of {self.opens} opened files"
@@ -31,7 +31,7 @@ class Reads(NamedTuple):
 
 
 class FileMeter(threading.local):
-    """What this thread has read since somebody took note of it."""
+    """What this thread has read since the last call of `taken()`."""
 
     def __init__(self) -> None:
         self._bytes = self._opens = self._requests = 0
@@ -44,7 +44,7 @@ class FileMeter(threading.local):
         self._requests += requests
 
     def taken(self) -> Reads | None:
-        """All since the last call; None where that is nothing."""
+        """What was read since the last call; None if nothing was."""
         if not (self._opens or self._requests):
             return None
         found = Reads(self._bytes, self._opens, self._requests)
@@ -63,7 +63,7 @@ class PlanReads:
         self.reads = Reads()
 
     def note(self) -> None:
-        """What this thread has read was read for a plan."""
+        """Count what this thread has read so far as read before there were tickets."""
         with self._lock:
             self.reads = self.reads.plus(files.taken() or Reads())
 
@@ -90,9 +90,9 @@ class Meter:
         """Seconds that the timed tickets took in all, and in each op."""
         self.skips: list[Any] = []
         self.on_skip: Any = None
-        """Called with epoch, stage and the samples that failed (`messages.Skip`) when their turn has come."""
+        """Called with epoch, stage and the samples that failed (`messages.Skip`), in the epoch's order."""
         self.tail: Any = None
-        """A Clock for the ops that run in the consumer, if somebody wants to know; the wait for workers under RUN."""
+        """Under the profiler, a Clock for the ops that run in the training process; under RUN, the wait for workers."""
 
     def count(self, stage: int, reply: Any) -> None:
         self.tickets += 1
@@ -112,17 +112,17 @@ class Meter:
             self.on_skip(epoch, stage, skipped)
 
     def advice(self) -> str:
-        """Where workers cost more than they give: what that would have taken without them; else nothing."""
-        if self.tickets < MEANINGFUL or not self.sampled:
+        """A sentence, where tickets cost more on their way than the work in them takes; else empty."""
+        if self.tickets < MIN_TICKETS or not self.sampled:
             return ""
         busy = sum(self.busy.values())
         work = busy * sum(self.ops.values()) / self.sampled
-        brought = busy - work + self.tickets * BRINGING
-        if work >= brought:
+        transport = busy - work + self.tickets * TICKET_SECONDS
+        if work >= transport:
             return ""
         return (
             f"workers cost more than they give: a ticket is {1e6 * work / self.tickets:.0f} us of work, and about "
-            f"{1e6 * brought / self.tickets:.0f} us of packing and bringing it over; workers=0 is likely faster"
+            f"{1e6 * transport / self.tickets:.0f} us of packing and bringing it over; workers=0 is likely faster"
         )
 
     def by_op(self) -> dict[int, float]:

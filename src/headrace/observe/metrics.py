@@ -1,4 +1,4 @@
-"""Metrics: what a loader has done, through OpenTelemetry's API.
+"""What a loader has done, reported through OpenTelemetry's API.
 
     export(loader, rank=0)          once; readers of the application's meter provider then see
 

@@ -1,15 +1,14 @@
-"""Quarantine: the samples that failed and were left out, in a file that outlives the run.
+"""Quarantine: a file of the samples that failed and were left out.
 
-JSON lines. One says whose samples follow, each other one names a sample:
+JSON lines. One line says which run the samples are of that follow, each other line names a sample:
 
     {"headrace": "quarantine", "version": 1, "pipe": ["3f2a...", ...], "seed": 7, "ranks": 1, "rank": 0}
     {"epoch": 0, "stage": 0, "position": 1234, "op": "map(decode)", "error": "OSError: truncated", "index": 77}
 
-`position` is the sample's place in the epoch, `index` which one of the dataset it is (null where nobody knows).
+`position` is the sample's place in the epoch, `index` its number in the dataset (null where that is not known).
 
-Lines are written when the sample's turn has come, in the epoch's order, and reach the file before the batch reaches the
-training loop. A later run adds to the file; what it writes again (it went on from a snapshot, or is the same run once
-more) is read once.
+Lines are written in the epoch's order, and before the training loop receives the batch. A later run adds to the file;
+samples that it names again (it went on from a snapshot, or is the same run once more) are read once.
 """
 
 import json
@@ -26,10 +25,10 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Whose samples these are."""
+    """The run that samples belong to."""
 
     pipe: tuple[str, ...]
-    """The fingerprint."""
+    """The fingerprint of its pipe."""
     seed: int
     ranks: int = 1
     rank: int = 0
@@ -53,7 +52,7 @@ class QuarantinedSample:
 
 
 class Quarantine:
-    """Writes a quarantine file; the file is made when the first sample fails, and open only while it is written."""
+    """Writes a quarantine file. The file is made when the first sample fails, and is open while lines are added."""
 
     def __init__(self, path: Path, about: About) -> None:
         self.path = path
@@ -62,7 +61,7 @@ class Quarantine:
 
     @classmethod
     def of_rank(cls, path: str | os.PathLike[str], about: About, skips: bool) -> "Quarantine":
-        """The file of a rank whose loader leaves out samples that fail (`skips`)."""
+        """The file of this rank, if its loader leaves out samples that fail (`skips`); else an error."""
         if not skips:
             raise BadOption("quarantine= is for samples that are left out: set on_error='skip' or a Budget")
         return cls(path_of_rank(Path(path), about.ranks, about.rank), about)
@@ -83,7 +82,7 @@ class Quarantine:
             text = file.read()
             whole = text[: text.rfind("\n") + 1]
             if whole != text:
-                file.truncate(len(whole.encode()))  # half a line of a run that was killed
+                file.truncate(len(whole.encode()))  # a run that was killed has left half a line
             file.write(self._about.line())
 
 
@@ -100,7 +99,7 @@ def read(path: Path) -> dict[About, list[QuarantinedSample]]:
         raise BadOption(f"quarantine {path}: {error.strerror}") from None
     found: dict[About, dict[QuarantinedSample, None]] = {}
     about: About | None = None
-    # What follows the last end of line is half a line of a run that was killed.
+    # What follows the last end of line was left by a run that was killed while it wrote.
     for number, line in enumerate(text.split("\n")[:-1], 1):
         where = f"quarantine {path}, line {number}"
         value = _object(where, line)

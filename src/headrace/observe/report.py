@@ -1,18 +1,19 @@
-"""Report: one line that lives while a loader runs.
+"""A line of progress while a loader runs.
 
     for batch in progress(loader): train(batch)
 
     epoch 0  120/5 000  3 840 samples/s  waiting 71 %  the loader sets the pace: map(decode)
 
 The line is drawn by rich on a terminal, by tqdm in a notebook or where rich is not installed, plainly where neither
-is, and not at all where nobody looks: then the loader is iterated as it is. It is drawn between batches, at most four
-times a second, without a thread. Names of ops that are too long lose their beginning.
+is. Where the output is a log file there is no line, and the loader is iterated as it is. It is drawn between batches,
+at most four times a second, without a thread. Names of ops that are too long lose their beginning.
 """
 
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 from headrace.loader import Loader, Stats
@@ -25,7 +26,7 @@ NAME = 40
 
 
 class ProgressLine(Protocol):
-    """Something that shows a text in place of the last one."""
+    """Shows a text in place of the one before."""
 
     def show(self, text: str) -> None: ...
     def close(self) -> None: ...
@@ -37,7 +38,7 @@ def progress(loader: Loader[T], *, file: TextIO | None = None, every: float = EV
 
 
 class Progress(Generic[T]):
-    """A loader with a line."""
+    """Iterates a loader and shows how it goes."""
 
     def __init__(self, loader: Loader[T], file: TextIO, every: float) -> None:
         self._loader = loader
@@ -53,7 +54,7 @@ class Progress(Generic[T]):
 
     def _shown(self, line: ProgressLine) -> Iterator[T]:
         loader = self._loader
-        size, total = group_of(loader.pipe), known(loader)
+        size, total = group_of(loader.pipe), length(loader)
         epoch = loader.epoch
         began = shown = time.perf_counter()
         first = before = loader.stats()
@@ -73,7 +74,8 @@ class Progress(Generic[T]):
             line.close()
 
 
-def known(loader: Loader[Any]) -> int | None:
+def length(loader: Loader[Any]) -> int | None:
+    """Batches of an epoch, if that is known in advance."""
     try:
         return len(loader)
     except TypeError:
@@ -81,7 +83,7 @@ def known(loader: Loader[Any]) -> int | None:
 
 
 def text(before: Stats, after: Stats, seconds: float, taken: int, total: int | None, size: int) -> str:
-    """What happened between two looks, `seconds` apart."""
+    """What happened between two `stats()` that were taken `seconds` apart."""
     rate = (after.batches - before.batches) / seconds if seconds > 0 else 0.0
     waiting = min(1.0, (after.waited - before.waited) / seconds) if seconds > 0 else 0.0
     of = "" if total is None else f"/{count(total)}"
@@ -90,7 +92,7 @@ def text(before: Stats, after: Stats, seconds: float, taken: int, total: int | N
 
 
 def verdict(before: Stats, after: Stats, waiting: float) -> str:
-    """Who sets the pace."""
+    """Which side sets the pace, the training loop or the loader; of the loader, the op that takes longest."""
     if waiting < WAITING:
         return "the training loop sets the pace"
     spent = {name: seconds - before.ops.get(name, 0.0) for name, seconds in after.ops.items()}
@@ -98,12 +100,12 @@ def verdict(before: Stats, after: Stats, waiting: float) -> str:
     if spent:
         spent["transport"] = busy - sum(spent.values())
     worst = max(spent, key=spent.__getitem__, default=None)
-    # Few tickets are timed: right after the start nobody knows yet.
+    # One ticket in sixteen is timed: right after the start no op has a time yet.
     return "the loader sets the pace" + ("" if worst is None or spent[worst] <= 0 else f": {_end_of(op_of(worst))}")
 
 
 def _end_of(name: str) -> str:
-    """A long name without its beginning: what tells two functions of one module apart stands at the end."""
+    """A long name without its beginning: two functions of one module differ at the end."""
     return name if len(name) <= NAME else f"…{name[1 - NAME :]}"
 
 
@@ -111,26 +113,19 @@ def _end_of(name: str) -> str:
 
 
 def choose(file: TextIO) -> ProgressLine | None:
-    """The best line for this place, or None where nobody looks."""
-    if "ipykernel" in sys.modules:
-        return _first(lambda: TqdmLine(None))
-    if not file.isatty():
+    """The best line that can be shown here; None where the output is no terminal and no notebook."""
+    notebook = "ipykernel" in sys.modules
+    if not notebook and not file.isatty():
         return None
-    return _first(lambda: RichLine(file), lambda: TqdmLine(file), lambda: PlainLine(file))
-
-
-def _first(*makers: Any) -> ProgressLine | None:
-    for make in makers:
-        try:
-            line: ProgressLine = make()
-            return line
-        except ModuleNotFoundError:
-            continue
+    kinds: list[Callable[[], ProgressLine]] = [lambda: RichLine(file), lambda: TqdmLine(file), lambda: PlainLine(file)]
+    for make in [lambda: TqdmLine(None)] if notebook else kinds:
+        with suppress(ModuleNotFoundError):
+            return make()
     return None
 
 
 class RichLine:
-    """A line of rich's."""
+    """A line drawn by rich."""
 
     def __init__(self, file: TextIO) -> None:
         from rich.console import Console
@@ -153,7 +148,7 @@ class RichLine:
 
 
 class TqdmLine:
-    """A line of tqdm's: in a file, or in the notebook that runs this."""
+    """A line drawn by tqdm: in a terminal, or with `file` None in the notebook that runs this."""
 
     def __init__(self, file: TextIO | None) -> None:
         from tqdm import auto, tqdm
@@ -168,7 +163,7 @@ class TqdmLine:
 
 
 class PlainLine:
-    """A line of a terminal that is written over, without any package."""
+    """A line in a terminal that is written over; needs no package."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

@@ -34,12 +34,12 @@ class Stats:
     tried: dict[int, float] = field(default_factory=dict)
     """With workers="auto": batches a second by the number of workers, as far as they were tried."""
     advice: str = ""
-    """Said when workers cost more than they give."""
+    """A sentence, where workers cost more time than they save; else empty."""
     autosave: str = ""
     """Why the last snapshot could not be written; empty while they can."""
 
     def __str__(self) -> str:
-        """A table, without what there is nothing to say of."""
+        """A table; rows that would be empty or zero are left out."""
         from headrace.observe.units import count, duration, op_of, size
 
         rows = [
@@ -69,18 +69,14 @@ class Stats:
         return "\n".join(f"{name:{wide}}  {text}" for name, text in rows)
 
     def after(self, earlier: "Stats") -> "Stats":
-        """What this loader and one before it have done together; what there is now is this one's."""
+        """The sums over this loader and one before it; memory, workers and the like are those of this one."""
+        counts = ("epochs", "batches", "waited", "copies", "retries", "skips")
         return replace(
             self,
-            epochs=self.epochs + earlier.epochs,
-            batches=self.batches + earlier.batches,
-            waited=self.waited + earlier.waited,
             busy=_sums(self.busy, earlier.busy),
             ops=_sums(self.ops, earlier.ops),
-            copies=self.copies + earlier.copies,
-            retries=self.retries + earlier.retries,
-            skips=self.skips + earlier.skips,
             advice=self.advice or earlier.advice,
+            **{name: getattr(self, name) + getattr(earlier, name) for name in counts},
         )
 
 
