@@ -89,7 +89,7 @@ def test_each_source_gives_its_documents_in_turn_and_ends_as_told(ends: Any) -> 
         assert all(count >= len(one) for count, one in zip(counts, sizes, strict=True))
         assert any(count == len(one) for count, one in zip(counts, sizes, strict=True))
     with pytest.raises(IndexError):
-        made.locate(made.length)
+        made.block_at(made.length)
 
 
 def test_an_empty_source_ends_what_draws_from_it_and_nothing_else() -> None:

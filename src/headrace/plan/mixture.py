@@ -175,29 +175,41 @@ def counted(source: Ints) -> Ints:
 
 
 class Blocks:
-    """An order that is worked out a block of positions at a time."""
+    """An order of samples that is worked out a block at a time. A block is named by its first position."""
 
     __slots__ = ()
 
-    def locate(self, position: int) -> tuple[int, int, int]:
-        """The stage and the block that a position lies in, and its place in the block."""
+    @property
+    def length(self) -> int:
+        """How many samples there are; NEVER, if it has no end."""
         raise NotImplementedError
 
-    def drawn(self, index: int, block: int) -> Drawn:
-        """All that a block of a stage holds."""
+    def block_at(self, position: int) -> int:
+        """The first position of the block that a position lies in."""
         raise NotImplementedError
 
-    def _begins(self, positions: Ints) -> Ints:
-        """Where the block of each position begins."""
+    def drawn(self, start: int) -> Drawn:
+        """All samples of the block that begins at `start`."""
         raise NotImplementedError
+
+    def next_border(self, position: int) -> int:
+        """The first end of a block at or behind a position, where weights may change."""
+        if position >= self.length:
+            return self.length
+        start = self.block_at(position)
+        return position if start == position else start + len(self.drawn(start).source)
 
     def __call__(self, positions: Ints) -> Drawn:
         """The source and the number of the sample at each position."""
-        begins = self._begins(positions)
         source, number = np.empty_like(positions), np.empty_like(positions)
-        for begin in np.unique(begins).tolist():
-            among = np.flatnonzero(begins == begin)
-            drawn, places = self.drawn(*self.locate(begin)[:2]), positions[among] - begin
+        order = np.argsort(positions, kind="stable")
+        done = 0
+        while done < len(order):
+            start = self.block_at(int(positions[order[done]]))
+            drawn = self.drawn(start)
+            stop = np.searchsorted(positions, start + len(drawn.source), sorter=order)
+            among, done = order[done:stop], int(stop)
+            places = positions[among] - start
             source[among], number[among] = drawn.source[places], drawn.number[places]
         return Drawn(source, number)
 
@@ -209,14 +221,16 @@ class Mixture(Blocks):
     key: int
     ends: Ends = "first"
     block: int = BLOCK
+    left_out: tuple[tuple[int, int], ...] = ()
+    """With `ends="drop"`, streams that have ended, as (position, source): from that position on it is left out. Lengths
+    of streams are not known: give NEVER."""
     length: int = field(init=False, compare=False)
-    """NEVER, if it has no end."""
     _stages: tuple["_Begun", ...] = field(init=False, compare=False, repr=False)
     """The stages that were given, with those that follow from sources that end."""
 
     def __post_init__(self) -> None:
         self._check()
-        stages, length = _unrolled(self.lengths, self.stages, self.ends)
+        stages, length = _unrolled(self)
         object.__setattr__(self, "_stages", stages)
         object.__setattr__(self, "length", length)
 
@@ -242,55 +256,35 @@ class Mixture(Blocks):
                         "ends='drop'"
                     )
 
-    def _begins(self, positions: Ints) -> Ints:
-        if positions.size and not 0 <= positions.min() <= positions.max() < self.length:
+    def _stage(self, position: int) -> int:
+        return bisect_right(self._stages, position, key=attrgetter("start")) - 1
+
+    def block_at(self, position: int) -> int:
+        if not 0 <= position < self.length:
             raise IndexError(f"a position is outside a mixture of {self.length} samples")
-        starts = np.array([stage.start for stage in self._stages], np.int64)
-        start: Ints = starts[np.searchsorted(starts, positions, side="right") - 1]
-        return start + (positions - start) // self.block * self.block
+        return position - (position - self._stages[self._stage(position)].start) % self.block
 
-    def locate(self, position: int) -> tuple[int, int, int]:
-        stage = bisect_right(self._stages, position, key=attrgetter("start")) - 1
-        return stage, *divmod(position - self._stages[stage].start, self.block)
-
-    def drawn(self, index: int, block: int) -> Drawn:
+    def drawn(self, start: int) -> Drawn:
+        index = self._stage(start)
         stage = self._stages[index]
         stop = self._stages[index + 1].start if index + 1 < len(self._stages) else self.length
-        first, last = block * self.block, min((block + 1) * self.block, stop - stage.start)
         mixed = Windowed(stop - stage.start, self.block, derive(self.key, "mixture", stage.start))
-        source = stage.schedule.at(mixed(np.arange(first, last)))
+        first = start - stage.start
+        source = stage.schedule.at(mixed(np.arange(first, min(first + self.block, stop - stage.start))))
         # Each source goes on where it stood before the block: how many of the same source come before, in this order.
         return Drawn(source, (stage.given + stage.schedule.given(first))[source] + counted(source))
 
-    def endings(self) -> list["Ending"]:
-        """The sources that have given their last sample before the mixture ends (`drop`), as they end."""
-        found: dict[int, int] = {}
+    def first_ending(self) -> tuple[int, int] | None:
+        """The source that gives its last sample first (with `drop`), as (samples of the mixture up to it, source); None
+        if the mixture ends with it."""
         for stage in self._stages[1:]:
             for source in np.flatnonzero(stage.given >= np.array(self.lengths)).tolist():
-                found.setdefault(source, stage.start)
-        return [Ending(position, source) for source, position in found.items()]
-
-    def next_border(self, position: int) -> int:
-        """The end of the block that a position lies in: the first place at or behind it where weights may change.
-
-        Blocks end with their stage, also with one that follows from a source that ends.
-        """
-        starts = [stage.start for stage in self._stages]
-        later = bisect_right(starts, position)
-        start = starts[later - 1] if later else 0
-        end = starts[later] if later < len(starts) else self.length
-        return min(start + -(-(position - start) // self.block) * self.block, end)
+                return stage.start, source
+        return None
 
     def before(self, position: int) -> list[tuple[object, ...]]:
         """All that samples before a position, which ends a block, follow from."""
         return [(s.start, s.weights, s.given.tolist(), s.owed) for s in self._stages if s.start < position]
-
-
-class Ending(NamedTuple):
-    """A source, and how many samples of the mixture come before and with its last one."""
-
-    position: int
-    source: int
 
 
 class _Begun(NamedTuple):
@@ -324,19 +318,20 @@ class _Begun(NamedTuple):
         return _Begun(start, weights, self.given + now, owed)
 
 
-def _unrolled(lengths: tuple[int, ...], stages: tuple[WeightStage, ...], ends: Ends) -> tuple[tuple[_Begun, ...], int]:
+def _unrolled(mixture: Mixture) -> tuple[tuple[_Begun, ...], int]:
     """Every stage, those that follow from sources that end too; and where the mixture ends."""
+    lengths, ends = mixture.lengths, mixture.ends
     done: list[_Begun] = []
     none = (0,) * len(lengths)
-    coming = list(reversed(stages))
+    coming = list(reversed(mixture.stages))
     while coming:
         start, weights = coming.pop()
         begun = done[-1].next(start, weights) if done else _Begun(start, weights, np.array(none, np.int64), none)
         stop = coming[-1].start if coming else NEVER
         if ends == "drop":
-            begun = begun._replace(
-                weights=tuple(w * bool(g < n) for w, g, n in zip(weights, begun.given, lengths, strict=True))
-            )
+            gone = {source for position, source in mixture.left_out if position <= start}
+            gone.update(np.flatnonzero(begun.given >= np.array(lengths)).tolist())
+            begun = begun._replace(weights=tuple(0 if i in gone else weight for i, weight in enumerate(weights)))
             if not any(begun.weights):  # nothing of this stage is left; what comes after it comes at once
                 if not coming:
                     return tuple(done), start
@@ -348,14 +343,19 @@ def _unrolled(lengths: tuple[int, ...], stages: tuple[WeightStage, ...], ends: E
         emptied = begun.emptied(lengths)
         if ends == "first" and emptied and min(emptied.values()) <= stop:
             return tuple(done), min(emptied.values())
-        if ends == "drop" and min(emptied.values()) < stop:
-            coming.append(WeightStage(min(emptied.values()), weights))
+        if ends == "drop":
+            next_end = min([*emptied.values(), *(position for position, _ in mixture.left_out if position > start)])
+            if next_end < stop:
+                coming.append(WeightStage(next_end, weights))
         missing = sum(g < n for g, n in zip(begun.given, lengths, strict=True))
         if ends == "all" and len(emptied) == missing and max(emptied.values(), default=start) <= stop:
             return tuple(done), max(emptied.values(), default=start)
     if ends == "all":
-        never = next(i for i, n in enumerate(lengths) if done[-1].given[i] < n and not stages[-1].weights[i])
-        raise BadOption(
-            f"source {never} has weight 0 from now on, so ends='all' would never come: use 'first' or 'drop'"
-        )
+        raise never_whole(begun.given, lengths, begun.weights)
     return tuple(done), NEVER
+
+
+def never_whole(given: Ints, lengths: Sequence[int], weights: Sequence[float] | Floats) -> BadOption:
+    """The error for `ends="all"`, where a source has samples left and a weight of 0."""
+    never = next(i for i, length in enumerate(lengths) if given[i] < length and not weights[i])
+    return BadOption(f"source {never} has weight 0 from now on, so ends='all' would never come: use 'first' or 'drop'")

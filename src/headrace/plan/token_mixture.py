@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headrace.errors import BadOption
-from headrace.plan.mixture import BLOCK, NEVER, Blocks, Drawn, Ends, Floats, WeightStage, counted
+from headrace.plan.mixture import BLOCK, NEVER, Blocks, Drawn, Ends, Floats, WeightStage, counted, never_whole
 from headrace.plan.order import Ints, permutation
 from headrace.plan.rounds import Rounds
 from headrace.plan.seed import key as derive
@@ -61,7 +60,6 @@ class TokenMixture(Blocks):
         self._key, self._tokens_of = key, tokens_of
         self._lock = Lock()
         self._blocks: list[TokenBlock] = []
-        self._starts: list[int] = []
         self._position = 0
         self._given = np.zeros(len(lengths), np.int64)
         self._over: Floats = np.zeros(len(lengths))
@@ -73,44 +71,27 @@ class TokenMixture(Blocks):
 
     @property
     def length(self) -> int:
-        """NEVER, if it has no end."""
         if self.ends == "forever":
             return NEVER
         self._plan(NEVER)
         return self._position
 
-    def locate(self, position: int) -> tuple[int, int, int]:
-        """A stage, which does not matter here, the block that a position lies in, and its place in the block."""
+    def block_at(self, position: int) -> int:
         self._plan(position + 1)
         if not 0 <= position < self._position:
             raise IndexError(f"a position is outside a mixture of {self._position} samples")
-        block = bisect_right(self._starts, position) - 1
-        return 0, block, position - self._starts[block]
+        return self._blocks[self._number(position)].start
 
-    def drawn(self, index: int, block: int) -> Drawn:
-        _, given, counts = self._blocks[block]
+    def drawn(self, start: int) -> Drawn:
+        number = self._number(start)
+        _, given, counts = self._blocks[number]
         in_turn = np.repeat(np.arange(len(counts)), counts)
-        source: Ints = in_turn[list(permutation(len(in_turn), derive(self._key, "token mixture", block)))]
+        source: Ints = in_turn[permutation(len(in_turn), derive(self._key, "token mixture", number))]
         return Drawn(source, given[source] + counted(source))
 
-    def _begins(self, positions: Ints) -> Ints:
-        last = int(positions.max(initial=-1))
-        self._plan(last + 1)
-        if last >= self._position or positions.min(initial=0) < 0:
-            raise IndexError(f"a position is outside a mixture of {self._position} samples")
-        starts = np.array(self._starts, np.int64)
-        found: Ints = starts[np.searchsorted(starts, positions, side="right") - 1]
-        return found
-
-    def next_border(self, position: int) -> int:
-        """The first end of a block at or behind a position."""
-        self._plan(position)
-        if position >= self._position:
-            return self._position
-        block = bisect_right(self._starts, position) - 1
-        if self._starts[block] == position:
-            return position
-        return self._starts[block + 1] if block + 1 < len(self._starts) else self._position
+    def _number(self, position: int) -> int:
+        """Which block a position that is planned lies in."""
+        return bisect_right(self._blocks, position, key=attrgetter("start")) - 1
 
     def before(self, position: int) -> list[tuple[object, ...]]:
         """All that samples before a position, which ends a block, follow from."""
@@ -136,7 +117,7 @@ class TokenMixture(Blocks):
         if self.ends == "drop":
             weights = weights * (self._given < self.lengths)
         if not weights.any():
-            self._close(weights)
+            self._go_on_with_next_stage()
             return
         share: Floats = weights / weights.sum()
         source, tokens = self._in_turn(share)
@@ -144,15 +125,14 @@ class TokenMixture(Blocks):
         counts = np.bincount(source[:size], minlength=len(share))
         taken = np.array([int(self._ahead[i][: counts[i]].sum()) for i in range(len(share))], np.int64)
         self._blocks.append(TokenBlock(self._position, self._given.copy(), counts))
-        self._starts.append(self._position)
         self._over = self._over + taken - share * int(taken.sum())
         self._ahead = [ahead[count:] for ahead, count in zip(self._ahead, counts.tolist(), strict=True)]
         self._given = self._given + counts
         self._position += size
         self._ended = last
 
-    def _close(self, weights: Floats) -> None:
-        """Nothing can be drawn with the weights of now: go on with those of the next stage, if there is one."""
+    def _go_on_with_next_stage(self) -> None:
+        """Nothing is left to draw with the weights of now: let the next stage begin here, if there is one."""
         later = [stage for stage in self.stages if stage.start > self._position]
         if not later:
             self._ended = True
@@ -216,10 +196,7 @@ class TokenMixture(Blocks):
             and not any((self._given < self.lengths) & (share > 0))
             and self.stages[-1].start <= self._position
         ):
-            never = int(np.flatnonzero(self._given < self.lengths)[0])
-            raise BadOption(
-                f"source {never} has weight 0 from now on, so ends='all' would never come: use 'first' or 'drop'"
-            )
+            raise never_whole(self._given, self.lengths, share)
         total = np.cumsum(tokens)
         furthest = np.zeros(len(tokens))
         for i in range(len(share)):

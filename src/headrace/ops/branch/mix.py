@@ -76,13 +76,14 @@ class Mix(Op[T, T]):
         if not known or not all(known):  # of streams nobody knows it yet
             return ""
         made = self.mixture(known, 0, 0)
-        ends = [] if made is None else made.endings()
-        if made is None or not ends:
+        end = None if made is None else made.first_ending()
+        if made is None or end is None:
             return ""
+        position, source = end
         rounding = min(sum(made.stages[-1].weights), made.length // 10)  # shares are exact after whole periods
-        if made.length - ends[0].position <= max(TOGETHER * made.length, rounding):
+        if made.length - position <= max(TOGETHER * made.length, rounding):
             return ""
-        return ended(self, ends[0].source, f"after {ends[0].position} of {made.length} samples")
+        return ended(self, source, f"after {position} of {made.length} samples")
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         made = self.order(inputs, here)
@@ -90,14 +91,14 @@ class Mix(Op[T, T]):
             return Indexed(0, _nothing)
         opened = [lru_cache(maxsize=2)(inner.again) for inner in inputs]
         rounds = [_rounds(inner) for inner in inputs]
-        locate, drawn = made.locate, lru_cache(maxsize=BLOCKS)(made.drawn)
+        block_at, drawn = made.block_at, lru_cache(maxsize=BLOCKS)(made.drawn)
 
         def find(position: int) -> tuple[int, int, int]:
             """Source, turn through it, row."""
-            stage, block, place = locate(position)
-            held = drawn(stage, block)
-            source = int(held.source[place])
-            return source, *rounds[source].find(int(held.number[place]))
+            start = block_at(position)
+            block = drawn(start)
+            source = int(block.source[position - start])
+            return source, *rounds[source].find(int(block.number[position - start]))
 
         def opened_in(source: int, turn: int) -> Indexed:
             return opened[source](turn) if turn else inputs[source]
@@ -134,13 +135,14 @@ class Mix(Op[T, T]):
         turns, left_out = ([0] * len(pipes), []) if here.note is None else here.note
         wanted = [i for i in range(len(pipes)) if any(stage.weights[i] for stage in self.stages)]
         position, fresh = here.emitted, -1
-        made, end = self._without(left_out, here)
-        block: tuple[int, int] | None = None
-        while made is not None and position < end:
-            *where, inside = made.locate(position)
-            if block != (block := (where[0], where[1])):
-                sources = made.drawn(*block).source.tolist()
-            source = sources[inside]
+        made, sources = self._streamed(left_out, here), []
+        start = stop = -1
+        while position < made.length:
+            if not start <= position < stop:
+                start = made.block_at(position)
+                sources = made.drawn(start).source.tolist()
+                stop = start + len(sources)
+            source = sources[position - start]
             try:
                 sample = next(pipes[source])
             except StopIteration:
@@ -149,8 +151,8 @@ class Mix(Op[T, T]):
                     return
                 if self.ends == "drop":
                     left_out.append([position, source])
-                    (made, end), block = self._without(left_out, here), None
-                    if position < end:
+                    made, stop = self._streamed(left_out, here), -1
+                    if position < made.length:
                         log.warning(ended(self, source, f"after {position} samples of the mixture"))
                 else:
                     pipes[source].again(turns[source])
@@ -160,30 +162,11 @@ class Mix(Op[T, T]):
             position, fresh = position + 1, -1
             yield sample
 
-    def _without(self, left_out: Sequence[Sequence[int]], here: Here) -> tuple[Mixture | None, int]:
-        """The mixture of streams, with each of these inputs left out from where it ended; and where it has its own end.
-
-        Stages are gone through as `plan.mixture` does where it knows the lengths.
-        """
-        coming = list(reversed(stages_in(here.epoch, self.stages, self.journal)))
-        ends, gone, done, end = list(left_out), set[int](), list[WeightStage](), NEVER
-        while coming:
-            start, weights = coming.pop()
-            while ends and ends[0][0] <= start:
-                gone.add(ends.pop(0)[1])
-            live = tuple(0 if source in gone else weight for source, weight in enumerate(weights))
-            if any(live):
-                done.append(WeightStage(start, live))
-                if ends and (not coming or ends[0][0] < coming[-1].start):
-                    coming.append(WeightStage(ends[0][0], weights))
-            elif coming:  # nothing of this stage is left; what comes after it comes at once
-                coming[-1] = WeightStage(start, coming[-1].weights)
-            else:
-                end = start
-                done.append(WeightStage(end, (1,) * len(weights)))  # never reached: the last block ends there
-        if end == 0:
-            return None, 0
-        return Mixture((1,) * len(self.stages[0].weights), tuple(done), here.seed, "forever"), end
+    def _streamed(self, left_out: Sequence[Sequence[int]], here: Here) -> Mixture:
+        """The mixture of streams, with each of those that have ended left out from there on."""
+        stages = stages_in(here.epoch, self.stages, self.journal)
+        lengths = (NEVER,) * len(stages[0].weights)
+        return Mixture(lengths, stages, here.seed, "drop", left_out=tuple((at, source) for at, source in left_out))
 
     def accepts(self, note: object) -> bool:
         inputs = len(self.stages[0].weights)
