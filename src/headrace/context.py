@@ -113,21 +113,18 @@ def timed(call: Callable[..., Out], here: Here) -> Callable[..., Out]:
 
 
 def timed_spread(spread: Callable[[Any], Iterable[Any]], here: Here) -> Callable[[Any], Iterable[Any]]:
-    """The same for what gives many: a generator does its work while it is read, so it is read while it is timed."""
-    return spread if here.clock is None else timed(_all_of(spread), here)
+    """`timed` for a call that gives many: a generator works while it is read, so it is read to its end while timed."""
+    return spread if here.clock is None else timed(partial(_read_all, spread), here)
 
 
-def _all_of(spread: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterable[Any]]:
-    def read(sample: object) -> Iterable[Any]:
-        made = []
-        try:
-            for part in spread(sample):
-                made.append(part)  # noqa: PERF402 - what came before an error stays
-        except Exception as error:
-            return _broken(made, error)
-        return made
-
-    return read
+def _read_all(spread: Callable[[Any], Iterable[Any]], sample: object) -> Iterable[Any]:
+    made = []
+    try:
+        for part in spread(sample):
+            made.append(part)  # noqa: PERF402 - what came before an error stays
+    except Exception as error:
+        return _broken(made, error)
+    return made
 
 
 def _broken(made: list[Any], error: Exception) -> Iterator[Any]:

@@ -15,8 +15,8 @@ UNCHANGEABLE: set[object] = set(ATOMS)
 Copy = Callable[[Any], Any]
 
 
-def own(sample: object) -> Any:
-    """The sample, or a deep copy if it could be changed."""
+def private_copy(sample: object) -> Any:
+    """The sample, or a deep copy of it if its class can be changed."""
     return sample if type(sample) in ATOMS else copy.deepcopy(sample)
 
 

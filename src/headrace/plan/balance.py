@@ -21,9 +21,7 @@ def budget(lengths: Iterable[int], most: int, padded: bool = False) -> Iterator[
     start = stop = total = longest = 0
     for position, length in enumerate(lengths):
         if length > most:
-            raise BadOption(
-                f"sample {position} has {length} tokens, a step at most {most}: allow more, or split it before"
-            )
+            raise too_large(position, length, most)
         full = max(longest, length) * (stop - start + 1) if padded else total + length
         if full > most:
             yield range(start, stop)
@@ -33,11 +31,14 @@ def budget(lengths: Iterable[int], most: int, padded: bool = False) -> Iterator[
         yield range(start, stop)
 
 
-def deal(costs: Sequence[float], ranks: int) -> list[list[int]]:
-    """The samples of a step for each rank, in the order of the step: the dearest first to whoever has least.
+def too_large(position: int, length: int, most: int) -> BadOption:
+    """The error for a sample that does not fit into a step."""
+    return BadOption(f"sample {position} has {length} tokens, a step at most {most}: allow more, or split it before")
 
-    Every rank gets at least one sample.
-    """
+
+def deal(costs: Sequence[float], ranks: int) -> list[list[int]]:
+    """Which samples of a step each rank gets, in the order of the step. The dearest sample is dealt first, each to the
+    rank with the least cost so far; every rank gets at least one sample."""
     if len(costs) < ranks:
         raise BadOption(f"a step of {len(costs)} samples leaves one of {ranks} ranks without any: make steps larger")
     shares: list[list[int]] = [[] for _ in range(ranks)]
@@ -59,7 +60,10 @@ def deal(costs: Sequence[float], ranks: int) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """How an order of samples is cut into global steps: by rows, or by tokens."""
+    """How an order of samples is cut into global steps: by rows, or by tokens.
+
+    (Its repr is part of the fingerprint of a pipe: names here must not change.)
+    """
 
     rows: int | None = None
     tokens: int | None = None
@@ -85,7 +89,7 @@ class StepPlan:
         object.__setattr__(self, "window", window if self.rows is None else -(-window // self.rows) * self.rows)
 
     def window_steps(self, lengths: Sequence[int], key: int) -> list[list[int]]:
-        """The steps of one window, as places in it. Only the last step of an epoch may hold fewer rows than others."""
+        """The steps of one window of samples, as places in it. Only the last step of an epoch may have fewer rows."""
         order = sorted(range(len(lengths)), key=lambda i: (lengths[i], i)) if self.like else list(range(len(lengths)))
         if self.rows is not None:
             cuts = [range(at, min(at + self.rows, len(order))) for at in range(0, len(order), self.rows)]
@@ -102,7 +106,7 @@ class StepPlan:
 
 
 def _evened(cuts: list[range], lengths: Sequence[int], most: int, padded: bool) -> list[range]:
-    """The last two steps with about as many samples each: what is left at the end of a window may be a single one."""
+    """The same cuts, with about as many samples in each of the last two: else the last step might hold a single one."""
     if len(cuts) < 2:
         return cuts
     start, stop = cuts[-2].start, cuts[-1].stop

@@ -56,17 +56,18 @@ class Shuffled:
         _check_length(self.length)
 
     def __call__(self, positions: Ints) -> Ints:
-        positions = _checked(positions, self.length)
-        if self.length < TABLE:
-            return _table(self.length, self.key)[0][positions].astype(np.int64)
-        return _walk(positions, self.length, self.key, forward=True)
+        return self._mapped(positions, forward=True)
 
     def inverse(self, indices: Ints) -> Ints:
         """At which positions these indices come."""
-        indices = _checked(indices, self.length)
+        return self._mapped(indices, forward=False)
+
+    def _mapped(self, values: Ints, forward: bool) -> Ints:
+        values = _checked(values, self.length)
         if self.length < TABLE:
-            return _table(self.length, self.key)[1][indices].astype(np.int64)
-        return _walk(indices, self.length, self.key, forward=False)
+            there, back = _table(self.length, self.key)
+            return (there if forward else back)[values].astype(np.int64)
+        return _walk(values, self.length, self.key, forward)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +129,17 @@ class Weighted:
         object.__setattr__(self, "_bounds", bounds)
 
     def __call__(self, positions: Ints) -> Ints:
-        noise = _noise(derive(self.key, "draw"), _checked(positions, self.length))
-        drawn = (noise >> np.uint64(11)).astype(np.float64) * 2.0**-53 * self._bounds[-1]
+        drawn = _uniform_at(derive(self.key, "draw"), _checked(positions, self.length)) * self._bounds[-1]
         found = np.searchsorted(self._bounds, drawn, side="right")
         picked: Ints = np.minimum(found, len(self._bounds) - 1).astype(np.int64)
         return picked
 
 
 class Chunked:
-    """Looks single positions up in an order by evaluating many at a time, of which the last few lots are kept.
+    """Looks single positions up in an order: evaluates a lot of them at a time, and keeps the last `keep` lots.
 
-    A lot is `chunk` neighbouring positions. Where several ranks share an order, neighbours are others' samples: then
-    positions are dealt to `lanes` lanes in turn, `run` at a time, and a lot is the next runs of one lane. `keep`: lots.
+    A lot is `chunk` neighbouring positions. Where several ranks share an order, the neighbours of a position belong to
+    other ranks: then positions are dealt to `lanes` lanes in turn, `run` at a time, and a lot is the next runs of one.
     """
 
     __slots__ = ("_keep", "_kept", "_lanes", "_order", "_run", "_runs")
@@ -157,7 +157,7 @@ class Chunked:
         self._kept: dict[int, list[int]] = {}
 
     def _find(self, position: int) -> tuple[int, int]:
-        """The lot that a position is in, and its place there; lots of all lanes are numbered in turn."""
+        """The lot that a position is in, and its place there. Lots of all lanes are numbered in turn."""
         run, place = divmod(position, self._run)
         turn, lane = divmod(run, self._lanes)
         lot, run = divmod(turn, self._runs)
@@ -257,8 +257,12 @@ def permutation(length: int, key: int) -> list[int]:
 
 def uniform(key: int, start: int, count: int) -> NDArray[np.float64]:
     """Random numbers in [0, 1): those at positions start, start + 1, ... of an endless row, the same for ever."""
-    noise = _noise(key, np.arange(start, start + count, dtype=np.int64))
-    return (noise >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return _uniform_at(key, np.arange(start, start + count, dtype=np.int64))
+
+
+def _uniform_at(key: int, positions: Ints) -> NDArray[np.float64]:
+    drawn: NDArray[np.float64] = (_noise(key, positions) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return drawn
 
 
 def _noise(key: int, positions: Ints | Uint64s) -> Uint64s:

@@ -11,7 +11,7 @@ itself (`Packing.window_rows`): a window is planned anew from its lengths whenev
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -86,14 +86,18 @@ class TokenBlocks:
         return tuple(found)
 
 
-class Packed(NamedTuple):
-    """Rows, and what was left out of them, because the policy for long documents said so."""
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows, and what was left out of them because the policy for long documents, or `drop_tail`, said so."""
 
     rows: tuple[Row, ...]
-    dropped: int
-    """Documents."""
-    truncated: int
-    """Tokens, those of dropped documents not counted."""
+    dropped: int = 0
+    """Documents that were left out."""
+    truncated: int = 0
+    """Tokens that were left out, without those of dropped documents."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 def best_fit(lengths: Sequence[int], size: int, long: Long = "split") -> Packed:
@@ -127,6 +131,7 @@ def best_fit(lengths: Sequence[int], size: int, long: Long = "split") -> Packed:
 
 
 def _pieces(lengths: Sequence[int], size: int, long: Long) -> tuple[list[Piece], int, int]:
+    """Pieces of at most `size` tokens, how many documents were dropped, and how many tokens truncated."""
     if long not in get_args(Long):
         raise BadOption(f"long={long!r}: choose one of {', '.join(map(repr, get_args(Long)))}")
     pieces: list[Piece] = []
@@ -142,16 +147,21 @@ def _pieces(lengths: Sequence[int], size: int, long: Long) -> tuple[list[Piece],
         elif long == "drop":
             dropped += 1
         else:
-            raise BadOption(
-                f"document {document} has {length} tokens, a row {size}: say long='split', 'truncate' or 'drop', "
-                "or make rows longer"
-            )
+            raise too_long(document, length, size)
     return pieces, dropped, truncated
+
+
+def too_long(document: int, length: int, size: int) -> BadOption:
+    """The error for a document that is longer than a row, with `long="error"`."""
+    return BadOption(
+        f"document {document} has {length} tokens, a row {size}: say long='split', 'truncate' or 'drop', or make rows "
+        "longer"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How documents become rows."""
+    """How documents become rows. (Its repr is part of the fingerprint of a pipe: names here must not change.)"""
 
     size: int
     how: How = "split"
@@ -178,16 +188,15 @@ class Packing:
         TokenBlocks((), self.size, self.overlap)
 
     def window_rows(self, lengths: Sequence[int], key: int, last: bool = True) -> Packed:
-        """The rows of one window. Where documents stay whole, the fullest rows are made first: `key` mixes them.
-        `last`: no window comes behind it."""
+        """The rows of one window of documents. Where documents stay whole, the fullest rows are made first, and `key`
+        mixes them. `last` says that no window comes behind it."""
         if self.how == "fit":
             made = best_fit(lengths, self.size, self.long)
-            mixed = tuple(made.rows[i] for i in permutation(len(made.rows), key))
-            return made._replace(rows=mixed)
+            return replace(made, rows=tuple(made.rows[i] for i in permutation(len(made), key)))
         blocks = TokenBlocks(np.cumsum(lengths, dtype=np.int64).tolist(), self.size, self.overlap)
         rows = [blocks.row(number) for number in range(blocks.count)]
         left = sum(piece.tokens for piece in blocks.rest)
         dropped = self.drop_tail and last
         if left > self.overlap and not dropped:
             rows.append(blocks.rest)
-        return Packed(tuple(rows), 0, left if dropped else 0)
+        return Packed(tuple(rows), truncated=left if dropped else 0)

@@ -44,8 +44,8 @@ STRETCH = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """`ends[u]` is the first row after unit u. `line` keys the order of the units: the same in every epoch where ranks
-    keep what they have read. `key` keys all the rest, anew in every epoch."""
+    """The order. `ends[u]` is the first row after unit u. `line` keys the order of the units on the line, which is the
+    same in every epoch where ranks keep what they have read. `key` keys everything else, anew in every epoch."""
 
     ends: Ints
     line: int
@@ -53,7 +53,7 @@ class Parts:
     parts: int = PARTS
     lanes: int = LANES
     _lines: "list[_Line]" = field(init=False, repr=False, default_factory=list)
-    """The pieces of all parts, once somebody has asked."""
+    """The pieces of all parts, worked out when first asked for (a list, because the object is frozen)."""
 
     def __post_init__(self) -> None:
         for name, value in (("parts", self.parts), ("lanes", self.lanes)):
@@ -80,8 +80,8 @@ class Parts:
         return rows
 
     def lookup(self) -> Chunked:
-        """Looks single positions up, a stretch of one part at a time: a rank never works out others' parts. The stretch
-        at hand and the next are kept, of every part."""
+        """Looks single positions up, a stretch of one part at a time: a rank never works out parts of other ranks. Of
+        every part the stretch in use and the next one are kept."""
         return Chunked(self, STRETCH, run=1, lanes=self.count, keep=2 * self.count)
 
     def _inside(self, positions: Ints) -> Ints:
@@ -160,30 +160,37 @@ class _Line(NamedTuple):
 
 
 def _laid(last: Ints, line_key: int, key: int, count: int) -> _Line:
+    """Lays the units, whose last rows are before `last`, on the line and cuts it into `count` parts."""
     units = len(last)
     order = Shuffled(units, derive(line_key, "units"))(np.arange(units))
-    first = np.concatenate([np.zeros(1, np.int64), last[:-1]])
-    unit_ends = np.cumsum((last - first)[order])
-    unit_starts = np.concatenate([np.zeros(1, np.int64), unit_ends[:-1]])
+    unit_sizes = np.diff(last, prepend=0)[order]
+    unit_rows = last[order] - unit_sizes  # the first row of each unit in the stored data
+    unit_ends = np.cumsum(unit_sizes)
+    unit_starts = unit_ends - unit_sizes
 
     shorter, longer = divmod(int(last[-1]), count)
     sizes = shorter + (np.arange(count) < longer)
     in_place = np.argsort(reversed_digits(factors(count)), kind="stable")  # the part that stands at each place
-    place_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[in_place])[:-1]])
+    place_starts = _starts(sizes[in_place])
 
     # A piece begins where a unit begins and where a part begins.
     begins = np.union1d(unit_starts[unit_starts < last[-1]], place_starts)
     lengths = np.diff(begins, append=last[-1])
     unit = np.searchsorted(unit_ends, begins, side="right")  # (empty units share their start with the next one)
     part = in_place[np.searchsorted(place_starts, begins, side="right") - 1]
-    rows = first[order][unit] + begins - unit_starts[unit]
+    rows = unit_rows[unit] + begins - unit_starts[unit]
 
     noise = _noise(derive(key, "pieces"), begins)
     sequence = np.lexsort((begins, noise, part))
     lengths, rows, part = lengths[sequence], rows[sequence], part[sequence]
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
-    part_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])
-    return _Line(starts, lengths, rows, _noise(derive(key, "inside"), begins)[sequence], part, part_starts)
+    keys = _noise(derive(key, "inside"), begins)[sequence]
+    return _Line(_starts(lengths), lengths, rows, keys, part, _starts(sizes))
+
+
+def _starts(sizes: Ints) -> Ints:
+    """Where each of some neighbours begins."""
+    found: Ints = np.cumsum(sizes) - sizes
+    return found
 
 
 def _shuffled(offsets: Ints, sizes: Ints, keys: Uint64s) -> Ints:

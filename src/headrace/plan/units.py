@@ -40,7 +40,10 @@ class Units:
 
 
 class Arrangement(NamedTuple):
-    """Parts and lanes of an order: parts x lanes units stand open in the whole job."""
+    """Parts and lanes of an order: parts x lanes units stand open in the whole job.
+
+    (Its repr is part of the fingerprint of sources: names here must not change.)
+    """
 
     parts: int
     lanes: int
@@ -55,8 +58,7 @@ def arranged(units: Units, quality: float | None = None, parts: int | None = Non
     if quality == 1 or (quality is None and parts is None and units.total <= LARGE):
         return None
     if quality is not None:
-        room = max(1, ceil(quality * units.count))
-        most = room
+        room = most = max(1, ceil(quality * units.count))
     else:
         room = max(1, LARGE // units.largest if units.largest else PARTS * LANES)
         most = LANES

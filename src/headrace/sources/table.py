@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.errors import BadOption
 from headrace.op import Source
-from headrace.ops.copies import own
+from headrace.ops.copies import private_copy
 from headrace.ops.shape.in_memory_cache import weight
 from headrace.sources.access import RandomAccess
 
@@ -111,7 +111,7 @@ class CachedTable(Source[Any]):
                         return sample
                     kept.bytes += size
             kept.samples[position] = sample
-        return own(kept.samples[position])
+        return private_copy(kept.samples[position])
 
     def describe(self) -> str:
         return f"in_memory_cache(size={self.limit}) of {self.pipe!r}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from headrace.op import Here, Indexed, Op, Positions, Take
+from headrace.op import Here, Indexed, Op, Positions, from_all
 
 T = TypeVar("T")
 
@@ -17,6 +17,7 @@ class Concat(Op[T, T]):
 
     quiet = True
     hands_on = True
+    length = from_all(sum)
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         for samples in inputs[:-1]:
@@ -31,27 +32,17 @@ class Concat(Op[T, T]):
             part = bisect_right(ends, position)
             return fetches[part](position - starts[part])  # type: ignore[no-any-return]
 
+        def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
+            """Many rows at once: those of each input together, then each at its place."""
+            import numpy as np
+
+            from headrace.tables.merge import merge
+
+            owners = np.searchsorted(ends, positions, side="right")
+            return merge(owners, lambda part, places: takes[part](positions[places] - starts[part], names))
+
         takes = [i.take for i in inputs if i.take is not None]
-        return Indexed(ends[-1], get, _take(takes, ends) if len(takes) == len(inputs) else None)
+        return Indexed(ends[-1], get, take if len(takes) == len(inputs) else None)
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
         return all(inputs)
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        known = [n for n in inputs if n is not None]
-        return sum(known) if len(known) == len(inputs) else None
-
-
-def _take(takes: list[Take], ends: list[int]) -> Take:
-    """Many rows at once: those of each input together, then each at its place."""
-    import numpy as np
-
-    from headrace.tables.merge import merge
-
-    starts = [0, *ends[:-1]]
-
-    def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
-        owners = np.searchsorted(ends, positions, side="right")
-        return merge(owners, lambda part, places: takes[part](positions[places] - starts[part], names))
-
-    return take

@@ -4,7 +4,6 @@ A change is 4 letters for the epoch, 8 for the sample from which on it holds, an
 letter is 6 bits. Text, because snapshots are JSON; short, because methods that learn weights change them all the time.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.errors import SnapshotRefused
@@ -67,18 +66,19 @@ def read(said: object, inputs: int) -> Journal:
 
 
 def _change(said: str) -> Change:
-    numbers = list(_numbers(said, (EPOCH, SAMPLE, *[WEIGHT] * ((len(said) - EPOCH - SAMPLE) // WEIGHT))))
-    return Change(numbers[0], numbers[1], tuple(numbers[2:]))
+    weights = said[EPOCH + SAMPLE :]
+    return Change(
+        _number(said[:EPOCH]),
+        _number(said[EPOCH : EPOCH + SAMPLE]),
+        tuple(_number(weights[at : at + WEIGHT]) for at in range(0, len(weights), WEIGHT)),
+    )
 
 
-def _numbers(said: str, sizes: Sequence[int]) -> Iterator[int]:
-    at = 0
-    for size in sizes:
-        value = 0
-        for letter in said[at : at + size]:
-            value = value * 64 + VALUES[letter]
-        yield value
-        at += size
+def _number(letters: str) -> int:
+    value = 0
+    for letter in letters:
+        value = value * 64 + VALUES[letter]
+    return value
 
 
 def _letters(value: int, size: int) -> str:

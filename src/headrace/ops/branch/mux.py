@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op, is_count
+from headrace.op import Here, Indexed, Op, from_all, is_count
 from headrace.plan.seed import key
 
 T = TypeVar("T")
@@ -14,6 +14,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Mux(Op[T, T]):
     """Rounds of one sample from each input; a round that one input cannot fill ends it and is left out."""
+
+    length = from_all(lambda sizes: min(sizes) * len(sizes))
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         *pipes, here = inputs
@@ -34,10 +36,6 @@ class Mux(Op[T, T]):
             min(i.length for i in inputs) * count, lambda position: fetches[position % count](position // count)
         )
 
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        known = [n for n in inputs if n is not None]
-        return min(known) * len(inputs) if len(known) == len(inputs) else None
-
 
 @dataclass(frozen=True, slots=True)
 class MuxLongest(Op[T, T]):
@@ -45,6 +43,7 @@ class MuxLongest(Op[T, T]):
 
     quiet = True
     accepts = is_count
+    length = from_all(sum)
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         *pipes, here = inputs
@@ -62,10 +61,6 @@ class MuxLongest(Op[T, T]):
                     here.rest(turn % len(pipes))
                     yield sample
 
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        known = [n for n in inputs if n is not None]
-        return sum(known) if len(known) == len(inputs) else None
-
 
 BLOCK = 256
 
@@ -81,6 +76,7 @@ class SampleMux(Op[T, T]):
     seed: int | None = None
     quiet = True
     verb = "sample_multiplexer"
+    length = from_all(sum)
 
     def __post_init__(self) -> None:
         if not self.weights or any(w <= 0 for w in self.weights):
@@ -118,7 +114,3 @@ class SampleMux(Op[T, T]):
             if left < 0:
                 return i
         return order[-1]
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        known = [n for n in inputs if n is not None]
-        return sum(known) if len(known) == len(inputs) else None

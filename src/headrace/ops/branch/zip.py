@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.op import Here, Indexed, Op
+from headrace.op import Here, Indexed, Op, from_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class Zip(Op[Any, tuple[Any, ...]]):
 
     quiet = True
     pairs = True
+    length = from_all(min)
 
     def flow(self, *inputs: object) -> Iterator[tuple[Any, ...]]:
         yield from builtins.zip(*inputs[:-1], strict=False)
@@ -22,10 +23,6 @@ class Zip(Op[Any, tuple[Any, ...]]):
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         fetches = [i.get for i in inputs]
         return Indexed(min(i.length for i in inputs), lambda position: tuple([fetch(position) for fetch in fetches]))
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        known = [n for n in inputs if n is not None]
-        return min(known) if len(known) == len(inputs) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +32,7 @@ class ZipLongest(Op[Any, tuple[Any, ...]]):
     fill_value: Any = None
     quiet = True
     pairs = True
+    length = from_all(max)
 
     def flow(self, *inputs: Any) -> Iterator[tuple[Any, ...]]:
         yield from itertools.zip_longest(*inputs[:-1], fillvalue=self.fill_value)
@@ -46,7 +44,3 @@ class ZipLongest(Op[Any, tuple[Any, ...]]):
             return tuple([i.get(position) if position < i.length else fill for i in inputs])
 
         return Indexed(max(i.length for i in inputs), get)
-
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        known = [n for n in inputs if n is not None]
-        return max(known) if len(known) == len(inputs) else None

@@ -48,7 +48,7 @@ class Cycle(Op[T, T]):
         if turns <= 1:
             return Indexed(size * turns, inner.get, inner.take)
         opened = lru_cache(maxsize=2)(inner.again)
-        rounds = Rounds(opened(0).length, lambda turn: opened(turn).length) if inner.varies else Rounds(size)
+        rounds = Rounds(size, (lambda turn: opened(turn).length) if inner.varies else None)
 
         def get(position: int) -> T:
             turn, at = rounds.find(position)
@@ -66,10 +66,9 @@ class Cycle(Op[T, T]):
             return merge(numbers, taken)
 
         length = size * turns if self.count is None else rounds.total(turns)
-        found = Indexed(length, get, None if inner.take is None else take)
+        found = Indexed(length, get, None if inner.take is None else take).placed_as(inner)
         # Ranks that divide the number of parts meet one class of remainders in every turn, if not always the same.
-        found.parts, found.remark, found.scattered = inner.parts, inner.remark, inner.scattered
-        found.trouble = inner.trouble
+        found.units = None
         return found
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:

@@ -30,9 +30,8 @@ class Header(Op[T, T]):
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
         length = inner.length if self.limit is None else min(inner.length, self.limit)
-        found = Indexed(length, inner.get, inner.take)
-        found.parts, found.remark, found.scattered = inner.parts, inner.remark, inner.scattered
-        found.trouble = inner.trouble
+        found = Indexed(length, inner.get, inner.take).placed_as(inner)
+        found.units = None
         found.lengths = inner.lengths if length == inner.length else self._lengths(inner.lengths, length)
         return found
 

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 LAST = 2**53
 """Up to here a float64 holds every whole number."""
-NUMBERS = "biufc"
 
 
 def numbers(samples: list[Any], path: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from headrace.errors import BadOption
 from headrace.nested import parts
 from headrace.op import Here, InputCursor, Op, as_input, is_count
-from headrace.ops.copies import own
+from headrace.ops.copies import private_copy
 
 T = TypeVar("T")
 
@@ -47,13 +47,13 @@ class InMemoryCache(Op[T, T]):
         if about in self.full:
             for position, sample in enumerate(islice(self.full[about], number, None), number):
                 here.rest(position)
-                yield own(sample)
+                yield private_copy(sample)
             return
         kept: list[Any] | None = [] if about not in self.refused else None
         taken = 0
         for position, sample in enumerate(samples):
             if kept is not None:
-                kept.append(own(sample))
+                kept.append(private_copy(sample))
                 taken += weight(sample) if self.size is not None else 0
                 if self.size is not None and taken > self.size * 2**20:
                     kept = None

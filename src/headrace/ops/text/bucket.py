@@ -12,16 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import BadOption
 from headrace.op import Here, Indexed, place
 from headrace.ops.text.numbered import NumberedOp, WindowPlans, what_works
 from headrace.ops.text.rows import tokens_of
 from headrace.ops.text.windows import WindowOp
-from headrace.plan.balance import StepPlan
+from headrace.plan.balance import StepPlan, too_large
 
 
 class BucketOp:
-    """What both have in common."""
+    """What both ops have in common: how they are printed and fingerprinted."""
 
     __slots__ = ()
     plan: StepPlan
@@ -51,9 +50,7 @@ class BucketWindows(BucketOp, WindowOp[list[Any]]):
         def take(sample: Any, position: int) -> tuple[Any, int]:
             length = len(tokens_of(sample)) if self.measure is None else self.measure(sample)
             if most is not None and length > most:
-                raise BadOption(
-                    f"sample {position} has {length} tokens, a step at most {most}: allow more, or split it before"
-                )
+                raise too_large(position, length, most)
             return sample, length
 
         return take
@@ -76,11 +73,9 @@ class BucketBatches(BucketOp, NumberedOp[Any, list[Any]]):
         if inner.lengths is None:
             return None
         plan = self.plan
-
-        def steps(lengths: list[int], seed: int, last: bool) -> list[list[int]]:
-            return plan.window_steps(lengths, seed)
-
-        plans = WindowPlans(inner, plan.window, here.seed, steps, len, ("bucket", plan))
+        plans = WindowPlans(
+            inner, plan.window, here.seed, lambda lengths, seed, _: plan.window_steps(lengths, seed), ("bucket", plan)
+        )
 
         def get(position: int) -> list[Any]:
             window, number, made = plans.find(position)

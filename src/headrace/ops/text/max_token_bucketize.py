@@ -1,6 +1,7 @@
 """Max-token buckets: batches of samples of like length, each with a bounded number of tokens."""
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.op import Here, Op, place
 from headrace.ops.shape.batch import DataChunk
+from headrace.plan.balance import budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +35,15 @@ class MaxTokenBucketize(Op[Any, DataChunk[Any]]):
         object.__setattr__(self, "max_len", longest)
 
     def flow(self, samples: Iterator[Any], here: Here) -> Iterator[DataChunk[Any]]:
-        chunk: list[Any] = []
-        tokens = longest = 0
-        for size, sample in self._shortest_first(samples, here):
-            after = max(longest, size) * (len(chunk) + 1) if self.include_padding else tokens + size
-            if after > self.max_token_count:
-                yield DataChunk(chunk)
-                chunk, tokens, longest = [], 0, 0
-            chunk.append(sample)
-            tokens, longest = tokens + size, max(longest, size)
-        if chunk:
-            yield DataChunk(chunk)
+        waiting: deque[Any] = deque()
+
+        def sizes() -> Iterator[int]:
+            for size, sample in self._shortest_first(samples, here):
+                waiting.append(sample)
+                yield size
+
+        for chunk in budget(sizes(), self.max_token_count, self.include_padding):
+            yield DataChunk([waiting.popleft() for _ in chunk])
 
     def _shortest_first(self, samples: Iterator[Any], here: Here) -> Iterator[tuple[int, Any]]:
         """The length of each sample, and the sample: always the shortest of a full buffer."""

@@ -5,7 +5,7 @@ planned first, and if then one of its documents fails, the others must not go wi
 itself, where the user said on_error="skip", counted and listed under the number of the row or batch (`what_works`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -18,7 +18,7 @@ from headrace.plan.seed import key
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-Plan = TypeVar("Plan")
+Plan = TypeVar("Plan", bound=Sized)
 Wanted = TypeVar("Wanted")
 Got = TypeVar("Got")
 MANY = 1 << 26
@@ -82,7 +82,10 @@ def what_works(
 
 
 class WindowPlans(Generic[Plan]):
-    """The plan of each window of `size` documents of an order, and how many outputs there are up to each."""
+    """The plan of each window of `size` documents of an order, and how many outputs there are up to each.
+
+    A plan is sized: its length is the number of outputs (rows, batches) that the window becomes.
+    """
 
     def __init__(
         self,
@@ -90,11 +93,9 @@ class WindowPlans(Generic[Plan]):
         size: int,
         seed: int,
         make: Callable[[list[int], int, bool], Plan],
-        count: Callable[[Plan], int],
-        name: tuple[object, ...],
+        made_by: tuple[object, ...],
     ) -> None:
-        """`make(lengths, seed, last)` plans a window, `count` says how many outputs it has; `name` says what make
-        depends on besides."""
+        """`make(lengths, seed, last)` plans a window; `made_by` is all that it depends on besides these."""
         assert documents.lengths is not None
         self._known, self._documents, self._size, self._seed = documents.lengths, documents.length, size, seed
         self._make = make
@@ -102,11 +103,11 @@ class WindowPlans(Generic[Plan]):
         self.window = lru_cache(maxsize=PLANS)(self._window)
         self.lengths = lru_cache(maxsize=PLANS)(self._lengths)
         # (How many outputs a window has does not depend on the seed that mixes them.)
-        name = (*name, self._known.key, size, documents.length)
-        ends = _ends.get(name)
+        about = (*made_by, self._known.key, size, documents.length)
+        ends = _ends.get(about)
         if ends is None:
-            counts = [count(self.window(number)) for number in range(self.windows)]
-            ends = _ends[name] = np.cumsum(counts, dtype=np.int64)
+            counts = [len(self.window(number)) for number in range(self.windows)]
+            ends = _ends[about] = np.cumsum(counts, dtype=np.int64)
             for old in list(_ends)[:-TABLES]:
                 _ends.pop(old, None)
         self._ends = ends
@@ -125,7 +126,8 @@ class WindowPlans(Generic[Plan]):
 
     def _lengths(self, number: int) -> list[int]:
         positions = np.arange(number * self._size, min((number + 1) * self._size, self._documents))
-        return [int(length) for length in self._known.at(positions)]
+        lengths: list[int] = self._known.at(positions).tolist()
+        return lengths
 
     def _window(self, number: int) -> Plan:
         return self._make(self.lengths(number), key(self._seed, "window", number), number == self.windows - 1)

@@ -28,7 +28,7 @@ from headrace.op import Here, Indexed, Lengths, Positions, place
 from headrace.ops.text.numbered import MANY, NumberedOp, WindowPlans, what_works
 from headrace.ops.text.rows import Document, RowLayout, check_piece, check_same_fields, with_same_fields
 from headrace.ops.text.windows import WindowOp
-from headrace.plan.packing import Packed, Packing, Piece, Row, TokenBlocks
+from headrace.plan.packing import Packed, Packing, Piece, Row, TokenBlocks, too_long
 
 Where = Callable[[int], tuple[Row, Callable[[int], tuple[int, int]], Packed, bool]]
 """Of a row: its pieces, at which position a document of them is and how many tokens it has, what its window has lost,
@@ -87,10 +87,7 @@ class PackWindows(PackOp, WindowOp[dict[str, Any]]):
             document = layout.document(sample, position, reserved)
             check_piece(document, 0, len(document.tokens))
             if refuses_long and (length := layout.length(document)) > size:
-                raise BadOption(
-                    f"document {position} has {length} tokens, a row {size}: say long='split', 'truncate' or 'drop', "
-                    "or make rows longer"
-                )
+                raise too_long(position, length, size)
             return document
 
         return take
@@ -133,7 +130,7 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
         count = blocks.count
         left = blocks.tokens - count * size
         tail = left > self.packing.overlap and not self.packing.drop_tail
-        ends, lost = known.ends, Packed((), 0, 0 if tail else left)
+        ends, lost = known.ends, Packed((), truncated=0 if tail else left)
 
         def document(number: int) -> tuple[int, int]:
             return number, int(ends[number]) - (int(ends[number - 1]) if number else 0)
@@ -205,7 +202,7 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
             taken = [length + (length > 0) for length in lengths] if separated else lengths
             return packing.window_rows(taken, seed, last)
 
-        return WindowPlans(inner, packing.window, here.seed, plan, lambda made: len(made.rows), (packing, separated))
+        return WindowPlans(inner, packing.window, here.seed, plan, (packing, separated))
 
     def documents_before(self, inner: Indexed, here: Here, row: int) -> int:
         """How many documents the rows before this one can hold: those of all windows that have begun by then."""
