@@ -155,16 +155,6 @@ def as_input(op: "Op[Any, Any]", inputs: tuple[Any, ...]) -> Any:
     return inputs[0]
 
 
-def from_all(count: Callable[[tuple[int, ...]], int]) -> Any:
-    """`length` of an op with several inputs: `count` of theirs, such as `sum`, where all are known."""
-
-    def length(op: "Op[Any, Any]", inputs: tuple[int | None, ...]) -> int | None:
-        known = tuple(size for size in inputs if size is not None)
-        return count(known) if len(known) == len(inputs) else None
-
-    return length
-
-
 class Op(Generic[In, Out]):
     """Sees the whole stream, in one place."""
 

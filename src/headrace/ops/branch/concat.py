@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from headrace.op import Here, Indexed, Op, Positions, from_all
+from headrace.op import Here, Indexed, Op, Positions
+from headrace.ops.counts import from_all
 
 T = TypeVar("T")
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Op, from_all, is_count
+from headrace.op import Here, Indexed, Op, is_count
+from headrace.ops.counts import from_all
 from headrace.plan.seed import key
 
 T = TypeVar("T")

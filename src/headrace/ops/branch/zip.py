@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.op import Here, Indexed, Op, from_all
+from headrace.op import Here, Indexed, Op
+from headrace.ops.counts import from_all
 
 
 @dataclass(frozen=True, slots=True)
