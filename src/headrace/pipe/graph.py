@@ -16,6 +16,7 @@ from headrace.ops.shape.collate import Collate
 from headrace.ops.shape.enumerate import Enumerate
 from headrace.ops.shape.map import Filter, Flatmap, Map
 from headrace.pipe.access import has_random_access, random_access
+from headrace.pipe.cursor import Opening, PipeCursor
 from headrace.pipe.verbs.branches import BranchVerbs
 from headrace.pipe.verbs.files import FileVerbs
 from headrace.pipe.verbs.frames import FrameVerbs, is_expression
@@ -292,8 +293,6 @@ class Pipe(
     # --- looking at a pipe ------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[T]:
-        from headrace.pipe.cursor import Opening, PipeCursor
-
         return PipeCursor(Opening(self.ordinals(), seed=0, epoch=0), self, None, 0)
 
     def __len__(self) -> int:
@@ -336,8 +335,6 @@ class Pipe(
 
     def indexed(self, seed: int, epoch: int, spot: Spot | None = None, clock: Clock | None = None) -> Indexed | None:
         """Random access to the samples of this pipe, or None."""
-        from headrace.pipe.cursor import Opening
-
         return random_access(self, Opening(self.ordinals(), seed, epoch, spot=spot or Spot(), clock=clock), 0)
 
     def fingerprint(self) -> list[str]:

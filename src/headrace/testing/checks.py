@@ -54,24 +54,24 @@ def check_source(source: Source[Any], same: Equality | None = None, workers: boo
 
 def check_pipe(pipe: Pipe[Any], same: Equality | None = None, workers: bool = True) -> None:
     """A whole pipe; `same(a, b)` compares two samples, by their digests if it is not given."""
-    equal = same or _alike
+    equal = same or _same_digest
     whole = _read(pipe)
     _compare(whole, _read(pipe), equal, "a second reading differs from the first")
     _check_length(pipe, len(whole))
     _check_travel(pipe, whole, equal)
-    if pipe.indexed(SEED, 0) is not None:
-        _check_index(pipe, whole, equal)
+    if (by_position := _read_by_position(pipe)) is not None:
+        _check_index(pipe, by_position, len(whole), equal)
     else:
         _check_resume(pipe, whole, equal)
     if workers:
         _check_loader(pipe, equal)
 
 
-def _alike(a: object, b: object) -> bool:
+def _same_digest(a: object, b: object) -> bool:
     return digest(a) == digest(b)
 
 
-class _Counted(Sequence[Any]):
+class _CountedReads(Sequence[Any]):
     """A list that counts how often it is read."""
 
     def __init__(self, samples: list[Any]) -> None:
@@ -87,8 +87,8 @@ class _Counted(Sequence[Any]):
 
 
 def _read_again(op: Op[Any, Any], inputs: list[list[Any]]) -> int:
-    """The most that was read twice by a reading that stopped after some sample and another one that went on there."""
-    counted = [_Counted(samples) for samples in inputs]
+    """Stop after every sample and resume there: the most input samples that a resume read again."""
+    counted = [_CountedReads(samples) for samples in inputs]
     pipe: Pipe[Any] = Pipe(op, *(Pipe.of(samples) for samples in counted))
     if not counted or pipe.indexed(SEED, 0) is not None:
         return 0
@@ -115,6 +115,13 @@ def _read(pipe: Pipe[Any]) -> list[Any]:
     return list(_open(pipe))
 
 
+def _read_by_position(pipe: Pipe[Any], step: int = 1) -> list[Any] | None:
+    """All samples by random access, asked for from the first on, or with step -1 from the last; None without it."""
+    spot = place.spot = Spot()
+    indexed = pipe.indexed(SEED, 0, spot)
+    return None if indexed is None else [indexed.get(i) for i in range(indexed.length)[::step]][::step]
+
+
 def _compare(want: list[Any], got: list[Any], equal: Equality, what: str) -> None:
     if len(want) != len(got):
         raise AssertionError(f"{what}: {len(got)} samples instead of {len(want)}")
@@ -139,29 +146,18 @@ def _check_travel(pipe: Pipe[Any], whole: list[Any], equal: Equality) -> None:
     _compare(whole, _read(program.pipe), equal, "after a journey to another process it emits something else")
 
 
-def _check_index(pipe: Pipe[Any], whole: list[Any], equal: Equality) -> None:
-    spot = place.spot = Spot()
-    indexed = pipe.indexed(SEED, 0, spot)
-    assert indexed is not None
-    if indexed.length != len(whole):
-        raise AssertionError(f"random access has {indexed.length} positions, but {len(whole)} samples were emitted")
-    forwards = [indexed.get(i) for i in range(indexed.length)]
-    again = pipe.indexed(SEED, 0, spot)
-    assert again is not None
-    backwards = [again.get(i) for i in reversed(range(again.length))][::-1]
+def _check_index(pipe: Pipe[Any], forwards: list[Any], emitted: int, equal: Equality) -> None:
+    if len(forwards) != emitted:
+        raise AssertionError(f"random access has {len(forwards)} positions, but {emitted} samples were emitted")
+    backwards = _read_by_position(pipe, -1) or []
     _compare(forwards, backwards, equal, "random access depends on the order of access")
 
 
 def _check_emitted(pipe: Pipe[Any], same: Equality | None) -> None:
     """Of one op by itself: in a graph, what follows a shuffle may be made of other neighbours."""
-    equal = same or _alike
-    spot = place.spot = Spot()
-    indexed = pipe.indexed(SEED, 0, spot)
-    if indexed is None:
-        return
-    samples = [indexed.get(i) for i in range(indexed.length)]
+    equal = same or _same_digest
     left = _read(pipe)
-    for position, sample in enumerate(samples):
+    for position, sample in enumerate(_read_by_position(pipe) or []):
         found = next((i for i, other in enumerate(left) if equal(other, sample)), None)
         if found is None:
             raise AssertionError(f"random access gives {sample!r} at position {position}, which flow() does not emit")

@@ -139,6 +139,7 @@ class FrameVerbs:
     # --- what verbs of `Pipe` hand over to --------------------------------------------------------------------------
 
     def _column_batch(self, size: int, drop_last: bool, as_: str | None) -> "Pipe[Any]":
+        from headrace.tables.convert.forms import check_arrow, check_torch
         from headrace.tables.ops.batch import AsColumns, ColumnBatch
 
         pipe = cast("Pipe[Any]", self)
@@ -149,12 +150,8 @@ class FrameVerbs:
             )
         template = _check_parts(pipe)
         if template is not None and as_ in ("arrow", "polars"):
-            from headrace.tables.convert.forms import check_arrow
-
             check_arrow(template(), as_)
         if template is not None and as_ == "torch":
-            from headrace.tables.convert.forms import check_torch
-
             check_torch(template())
         made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
         return _jax(made) if as_ == "jax" else made
@@ -206,9 +203,15 @@ def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":
 
 
 _KEEP_ROWS = ("Shuffle", "Sharding", "Cycle", "Concat")
-"""Ops that do not care which rows there are: to filter before or after them is the same."""
+"""Ops for which it is the same whether rows are left out before them or after them."""
 _KEEP_COLUMNS = (*_KEEP_ROWS, "Header")
-_OURS = ("headrace.ops.", "headrace.tables.ops.")
+"""The same for columns."""
+
+
+def _is_one_of(op: object, names: tuple[str, ...]) -> bool:
+    """Whether an op is one of ours with such a name; their modules are not imported to find out."""
+    module = type(op).__module__
+    return type(op).__name__ in names and module.startswith(("headrace.ops.", "headrace.tables.ops."))
 
 
 def _pushed_rows(pipe: "Pipe[Any]", narrow: Callable[[Any], Any]) -> "Pipe[Any] | None":
@@ -226,7 +229,7 @@ def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str,
 
     if isinstance(pipe.op, Tabular):
         return Pipe(narrow(pipe.op))
-    if type(pipe.op).__name__ not in through or not type(pipe.op).__module__.startswith(_OURS):
+    if not _is_one_of(pipe.op, through):
         return None
     below = [_pushed(i, narrow, through) for i in pipe.inputs]
     return None if None in below else Pipe(pipe.op, *cast("list[Pipe[Any]]", below))
@@ -242,7 +245,7 @@ def _check_parts(pipe: "Pipe[Any]") -> Any:
 
     if isinstance(pipe.op, Tabular):
         return pipe.op.template
-    if type(pipe.op).__name__ not in _KEEP_COLUMNS or not type(pipe.op).__module__.startswith(_OURS):
+    if not _is_one_of(pipe.op, _KEEP_COLUMNS):
         return None
     known = [found for found in map(_check_parts, pipe.inputs) if found is not None]
     if len(known) > 1:
@@ -261,9 +264,7 @@ def _known_columns(pipe: "Pipe[Any]") -> "Mapping[str, Column] | None":
         known = _known_columns(pipe.inputs[0])
         added: Mapping[str, Column] = pipe.op.lookup.table.columns
         return None if known is None else {**known, **{name: added[name] for name in pipe.op.lookup.values}}
-    if type(pipe.op).__name__ not in _KEEP_COLUMNS or not type(pipe.op).__module__.startswith(_OURS):
-        return None
-    return _known_columns(pipe.inputs[0])
+    return _known_columns(pipe.inputs[0]) if _is_one_of(pipe.op, _KEEP_COLUMNS) else None
 
 
 def _keys_in(frame: object, names: tuple[str, ...], pairs: Mapping[str, str]) -> tuple[str, ...]:
