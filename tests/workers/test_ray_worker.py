@@ -207,13 +207,13 @@ def test_the_least_busy_worker_is_chosen_and_none_that_is_full() -> None:
     scheduler = Scheduler(Policy(workers=2, kind="ray"))
     one, two = ready(0, scheduler), ready(1, scheduler)
     some = Ticket(None, 0, 0, 0, (0, 4, ()))
-    one.load = 1
+    one.outbox = [some]
     assert scheduler.choose(some, alone=False) is two
-    one.load = two.load = 2
+    one.outbox = two.outbox = [some, some]
     assert scheduler.choose(some, alone=False) is None
-    one.load, some.pin = 0, 3
+    one.outbox, some.pin = [], 3
     assert scheduler.choose(some, alone=False) is None
-    two.load = 1
+    two.outbox, two.calls = [], {0: ActorCall(two, 0, [some])}
     assert scheduler.choose(some, alone=False) is two
 
 

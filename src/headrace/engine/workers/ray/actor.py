@@ -1,7 +1,7 @@
-"""What runs inside a Ray cluster: the actor around a worker, the watcher, and a look at a stuck actor.
+"""What runs inside a Ray cluster: the actor around a worker, the watcher, and the task that reads an actor's stack.
 
-Ray sends these by value, because they are made inside functions: a process of the cluster needs to find headrace only
-after it was told where the consumer found it. So nothing here may use a name of this module.
+Ray sends these by value, because they are made inside functions: a process of the cluster can find headrace only after
+it was sent the import path of the consumer. So nothing here may use a name of this module.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ def actor() -> type:
                 try:
                     ray.get(watcher.note.remote(seq, position, packing))
                 except ray.exceptions.RayActorError:
-                    pass  # then nobody will be blamed
+                    pass  # the watcher is lost: a death cannot be blamed on a sample then
 
             self.worker = RayWorker(report)
             self.node = str(ray.get_runtime_context().get_node_id())
@@ -44,23 +44,23 @@ def actor() -> type:
 
 
 def watcher() -> type:
-    """An actor that remembers where others were when they died."""
+    """An actor that remembers which position each ticket has reported last, also after its worker has died."""
 
     class HeadraceWatcher:
         def __init__(self) -> None:
-            self.told: dict[int, tuple[int, bool]] = {}
+            self.reported: dict[int, tuple[int, bool]] = {}
 
         def note(self, seq: int, position: int, packing: bool) -> None:
-            self.told[seq] = (position, packing)
+            self.reported[seq] = (position, packing)
 
         def last(self, seq: int) -> tuple[int, bool] | None:
-            return self.told.get(seq)
+            return self.reported.get(seq)
 
     return HeadraceWatcher
 
 
 def stack_reader() -> Any:
-    """A task that runs beside an actor and reads its stack."""
+    """A task that runs on the node of an actor and reads its stack."""
 
     def headrace_stack(path: list[str], pid: int, dump: int) -> str:
         import os

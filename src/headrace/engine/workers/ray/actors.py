@@ -1,7 +1,7 @@
-"""The consumer's view of its Ray actors: what each was given, which calls are under way, who gets the next ticket.
+"""The consumer's view of its Ray actors: which calls each one has under way, and which actor gets the next ticket.
 
-A call to an actor costs as much as a small ticket, or more. So once it is known how long a ticket takes, small
-ones are collected until they are worth a call; an actor that would run out of work gets what there is.
+A call to an actor costs as much as running a small ticket, or more. So once it is known how long tickets take, small
+ones are collected until they are worth a call. An actor that would run out of work gets what there is.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,6 @@ from typing import Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.wire.messages import Reply, Ticket
-from headrace.engine.workers.ray.lineage import StoredSamples
 from headrace.engine.workers.remote import RemoteWorker
 
 WORTH_A_CALL = 0.004
@@ -27,31 +26,38 @@ class ActorState(RemoteWorker):
     """In the order in which it runs them."""
     outbox: list[Ticket] = field(default_factory=list)
     """Submitted, not sent yet."""
-    load: int = 0
-    """Tickets in calls and in the outbox."""
     gone: bool = False
+    """It has died."""
     same_node: bool = False
     """It can write into slots of the consumer's."""
     dump: int = -1
+    """The descriptor, in its process, of the file that its stack is written to."""
     node: str = ""
 
     @property
+    def load(self) -> int:
+        """Tickets in calls and in the outbox."""
+        return len(self.outbox) + sum(len(call.tickets) for call in self.calls.values())
+
+    @property
     def doing(self) -> str:
-        """What it runs, of the calls that it was given."""
+        """What it runs now: the first of its calls."""
         first = next(iter(self.calls.values()))
         return str(first.tickets[0]) if first.tickets else "not started yet: is the cluster full?"
 
 
 @dataclass(slots=True, eq=False)
 class ActorCall:
-    """A call under way: its tickets (none: the worker starts), and where samples will be that stay in the store."""
+    """A call under way: starting the worker, running tickets, or fetching samples from the store."""
 
     actor: ActorState
     ref: object
     tickets: list[Ticket]
+    """None: the worker starts."""
     samples: object = None
-    fetch: tuple[Reply, StoredSamples] | None = None
-    """The reply is known; the samples are on their way to the consumer."""
+    """The reference to samples that stay in the store."""
+    fetch: Reply | None = None
+    """The reply is known, and its samples (`reply.outputs`) are on their way to the consumer."""
 
     @property
     def strand(self) -> tuple[int, int] | None:
@@ -61,7 +67,7 @@ class ActorCall:
 
     @property
     def in_turn(self) -> bool:
-        """No earlier block of the same strand is still expected."""
+        """Whether no earlier block of the same strand is still expected."""
         strand = self.strand
         if strand is None or self.fetch:
             return True
@@ -69,23 +75,24 @@ class ActorCall:
 
 
 class Scheduler:
-    """The actors, and how long tickets take."""
+    """Chooses an actor for each ticket, and learns how long tickets take."""
 
     def __init__(self, policy: Policy) -> None:
         self.actors: list[ActorState] = []
         self._prefetch = policy.prefetch
         self._adaptive = policy.window is None and policy.stealing
         self._pace: dict[int, float] = {}
+        """Seconds of a ticket, by stage."""
 
     def join(self, actor: ActorState) -> None:
-        """A new actor, in the place of one that has left if there was one."""
+        """Add an actor, in the place of the one with the same number if there was one."""
         if actor.number < len(self.actors):
             self.actors[actor.number] = actor
         else:
             self.actors.append(actor)
 
     def choose(self, ticket: Ticket, alone: bool) -> ActorState | None:
-        """Whoever should run the ticket, if there is room there now."""
+        """The actor that should run the ticket, if one has room now. `alone`: the ticket needs a call of its own."""
         room = self._prefetch * (1 if alone else self.together(ticket.stage))
         free = [w for w in self.actors if w.ready and not w.retiring and w.load < room]
         if ticket.pin is not None:
@@ -110,7 +117,7 @@ class Scheduler:
             self._pace[stage] = pace + (seconds - pace) / 8
 
     def due(self, actor: ActorState) -> bool:
-        """What is in the actor's outbox should go now."""
+        """Whether what is in the actor's outbox should be sent now."""
         if not actor.outbox:
             return False
         return len(actor.calls) < self._prefetch or len(actor.outbox) >= self.together(actor.outbox[0].stage)

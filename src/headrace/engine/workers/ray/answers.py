@@ -1,4 +1,4 @@
-"""What a ticket and its answer look like on the way to a Ray actor and back: plain objects that a store can carry."""
+"""A ticket and its answer on the way to a Ray actor and back: plain objects that the object store can carry."""
 
 import time
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from headrace.engine.workers.remote import reply_to
 from headrace.memory.arena import HEADER, Arena, Slot
 
 PackedSamples = tuple[SampleTable, Any]
-"""Many samples: an image of a slot, behind the place of its table."""
+"""Many samples: where their table lies in a slot, and a copy of that slot's memory."""
 
 
 class RayTicket(NamedTuple):
@@ -19,10 +19,10 @@ class RayTicket(NamedTuple):
     epoch: int
     number: int
     payload: Any
-    """A stage that reads samples of another says them as (which of the packs beside the ticket, first, stop)."""
+    """A stage that reads samples of another names them: (index of the pack beside the ticket, first, stop)."""
     avoid: tuple[int, ...]
     watcher: Any
-    """Whoever is told each position beforehand (`deaths`), or None."""
+    """The actor that each position is reported to before it is run (`deaths`), or None."""
 
 
 class RayAnswer(NamedTuple):
@@ -31,11 +31,11 @@ class RayAnswer(NamedTuple):
     kind: int
     result: Result | Failed
     image: Any = None
-    """An array of bytes that looks like the slot of a result that is in none that was lent."""
+    """The memory of the result, as it would lie in a slot, if it was not made in one that was lent."""
 
 
 def reply_of(ticket: Ticket, worker: int, answer: RayAnswer, arena: Arena) -> tuple[Reply, bool]:
-    """The reply, its arrays in a slot; and whether the slot that was lent was large enough but not used."""
+    """The reply, its arrays in a slot; and whether the slot that was lent was large enough but was not used."""
     kind, result, image = answer
     slot, ticket.slot = ticket.slot, None
     missed = slot is not None and image is not None and image.nbytes <= slot.size
@@ -46,14 +46,14 @@ def reply_of(ticket: Ticket, worker: int, answer: RayAnswer, arena: Arena) -> tu
         slot = copied(image, arena)
     reply = reply_to(ticket, kind, result, slot, worker)
     if reply.seconds:
-        # When it began, on this machine's clock: that of another one says nothing here.
+        # When it began, by this machine's clock: the clock of another node says nothing here.
         took, by_op, _, reads = reply.seconds
         reply.seconds = (took, by_op, time.perf_counter() - took, reads)
     return reply, missed
 
 
 def copied(image: Any, arena: Arena) -> Slot:
-    """A slot with this image."""
+    """A slot into which this image is copied."""
     slot = arena.lend(image.nbytes)
     slot.view[HEADER : image.nbytes] = memoryview(image)[HEADER:]
     return slot

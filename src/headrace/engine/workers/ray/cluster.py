@@ -1,4 +1,4 @@
-"""The Ray cluster: the connection to it, what there is room for, and who is placed where.
+"""The Ray cluster: the connection to it, what there is room for, and which actor is placed where.
 
 The cluster is the one this process is connected to. If it is connected to none, Ray looks for one (`RAY_ADDRESS`) or
 starts one on this machine, and that connection ends when its last user leaves.
@@ -13,7 +13,6 @@ import numpy as np
 
 from headrace.engine.workers.deaths import At
 from headrace.engine.workers.ray import actor as ray_actor
-from headrace.engine.workers.ray.answers import RayTicket
 from headrace.engine.workers.ray.lineage import Recipe
 from headrace.errors import missing
 
@@ -30,9 +29,9 @@ else:
         raise missing("ray", "ray") from None
 
 ANSWER = 10.0
-"""Seconds for the watcher, or for a stack."""
+"""Seconds to wait for an answer of the watcher, or for a stack."""
 STORE_SHARE = 3
-"""Tickets under way take at most one part in so many of a node's object store."""
+"""Tickets under way take at most one third of a node's object store."""
 LOST_WITH_NODE = "was lost with its node"
 _lock = threading.Lock()
 _users = 0
@@ -40,7 +39,7 @@ _ours = False
 
 
 def join() -> None:
-    """Be connected until `leave`."""
+    """Connect to a cluster, if this process is not connected, until `leave` was called as often."""
     global _users, _ours
     with _lock:
         if not ray.is_initialized():
@@ -65,7 +64,7 @@ def store() -> int:
 
 
 def put(data: bytes) -> Any:
-    """The bytes in the store, as an array: nodes map it, where they would copy bytes."""
+    """Put bytes into the store, as an array: nodes map an array, and would copy bytes."""
     return ray.put(np.frombuffer(data, np.uint8))
 
 
@@ -74,44 +73,43 @@ def free_cores() -> int:
 
 
 def worker(cores: int) -> Any:
-    """A new actor, wherever the least is going on."""
+    """A new actor, on the node that has the least to do."""
     kind = ray.remote(ray_actor.actor())
     return kind.options(num_cpus=cores, scheduling_strategy="SPREAD").remote(sys.path)
 
 
 def here() -> str:
-    """The consumer's own node."""
+    """The id of the consumer's node."""
     return str(ray.get_runtime_context().get_node_id())
 
 
 def watcher() -> Any:
-    """A watcher, on the consumer's own node: where it goes, the consumer goes too."""
+    """A watcher, on the consumer's node, so that it is lost only if the consumer is."""
     return ray.remote(ray_actor.watcher()).options(num_cpus=0, scheduling_strategy=_on(here())).remote()
 
 
 def last_seen(by: Any, seq: int) -> At | None:
-    """Where a ticket was when it told last, if there was anybody to tell."""
+    """The position that a ticket reported last to this watcher, if there is one and it knows."""
     try:
-        told = None if by is None else ray.get(by.last.remote(seq), timeout=ANSWER)
+        reported = None if by is None else ray.get(by.last.remote(seq), timeout=ANSWER)
     except ray.exceptions.RayError:
         return None
-    return None if told is None else At(*told)
+    return None if reported is None else At(*reported)
 
 
 def answer_before_end(ref: object) -> Any:
-    """The answer of a call to an actor that is dead now, if there is one."""
+    """The answer that a dead actor gave to a call before its end, if it did."""
     try:
         return ray.get(ref) if ray.wait([ref], timeout=0)[0] else None
     except ray.exceptions.RayError:
         return None
 
 
-def remake(actor: Any, made: Recipe, inputs: list[Any]) -> Any:
-    """Where the samples will be that this recipe makes."""
-    wire = RayTicket(0, made.stage, made.epoch, made.number, made.payload, made.avoid, None)
-    if made.strand:
-        return actor.remake.remote(wire, made.count)
-    return actor.keep.options(num_returns=2).remote(wire, *inputs)[1]
+def remake(actor: Any, recipe: Recipe, inputs: list[Any]) -> Any:
+    """Have an actor make lost samples again: the reference to where they will be."""
+    if recipe.count is not None:
+        return actor.remake.remote(recipe.ticket, recipe.count)
+    return actor.keep.options(num_returns=2).remote(recipe.ticket, *inputs)[1]
 
 
 def stack_of(node: str, pid: int, dump: int) -> str:
@@ -124,6 +122,7 @@ def stack_of(node: str, pid: int, dump: int) -> str:
 
 
 def end(actors: list[Any]) -> None:
+    """Kill actors."""
     # Not after the connection has ended: Ray would make a new one to kill with.
     if ray.is_initialized():
         for actor in actors:
@@ -131,7 +130,7 @@ def end(actors: list[Any]) -> None:
 
 
 def loss(error: Any) -> Any:
-    """What was lost, an actor or an object; any other error is raised."""
+    """The error that says which actor or object was lost; any other error is raised."""
     cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
     if not isinstance(cause, (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError)):
         raise error

@@ -9,38 +9,34 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.wire.messages import Ticket
+from headrace.engine.workers.ray.answers import RayTicket
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
     """How a block of samples was made."""
 
-    stage: int
-    epoch: int
-    number: int
-    payload: Any
-    """As it is sent; of a refs stage, samples of `inputs` by their index."""
-    avoid: tuple[int, ...]
+    ticket: RayTicket
+    """A ticket that reads other samples refers to those of `inputs`, by their index there."""
     inputs: tuple["Recipe", ...]
-    count: int
-    """Of a strand's block, how many samples: that depends on time, so it has to be remembered."""
-    strand: bool
+    count: int | None
+    """Of a block of a strand: how many samples it has. That depended on time, so it has to be remembered."""
 
 
 @dataclass(slots=True, eq=False)
 class StoredSamples:
-    """Samples of a block, in the store."""
+    """The samples of a block, in the object store."""
 
     ref: Any
     recipe: Recipe
 
 
 def recipe(ticket: Ticket, payload: Any, count: int) -> Recipe:
-    """The recipe of what `ticket` made when it was sent with `payload`."""
+    """The recipe of the `count` samples that `ticket` made when it was sent with `payload`."""
     inputs: tuple[Recipe, ...] = ()
     if ticket.blocks:
         refs, base, stride = ticket.payload
         inputs = tuple(block.outputs.recipe for block, _, _ in refs)
         payload = ([(k, first, stop) for k, (_, first, stop) in enumerate(refs)], base, stride)
-    strand = ticket.strand is not None
-    return Recipe(ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid, inputs, count, strand)
+    sent = RayTicket(0, ticket.stage, ticket.epoch, ticket.number, payload, ticket.avoid, None)
+    return Recipe(sent, inputs, None if ticket.strand is None else count)

@@ -1,8 +1,8 @@
-"""Near: an actor on the consumer's own node writes its results straight into slots of the consumer's.
+"""Same node: an actor on the consumer's node writes its results straight into slots of the consumer's.
 
-The consumer lends a slot with a ticket, as it does to a worker process, by saying where its descriptor is
-(`/proc/PID/fd/N`) and which file it is. An actor that cannot open it, or finds another file there (in another container
-the same number is another process), answers through the object store, as if it were on another node.
+The consumer lends a slot with a ticket, as it does to a worker process, by naming the path of its descriptor
+(`/proc/PID/fd/N`) and the file behind it. An actor that cannot open the path, or finds another file there (in another
+container the same number is another process), answers through the object store, as from another node.
 """
 
 import os
@@ -11,25 +11,25 @@ from typing import Any
 from headrace.memory.arena import MappedSlot, Slot
 
 KEPT = 16
-"""Slots that an actor keeps mapped: more than are lent to it at a time."""
+"""Slots that an actor keeps mapped: more than it is lent at a time."""
 SlotAddress = tuple[Any, ...]
 
 
 def slot_address(slot: Slot) -> SlotAddress:
-    """What an actor has to know of a slot."""
+    """The number of a slot, the path of its descriptor, and the device and inode of the file behind it."""
     file = os.fstat(slot.fd)
     return slot.number, f"/proc/{os.getpid()}/fd/{slot.fd}", file.st_dev, file.st_ino
 
 
 class MappedSlots:
-    """Slots of the consumer, mapped here."""
+    """Slots of the consumer, mapped in this actor."""
 
     def __init__(self) -> None:
         self._mapped: dict[int, MappedSlot] = {}
         """By number, the one used last at the end."""
 
     def find(self, address: SlotAddress) -> MappedSlot | None:
-        """The slot that was address, unless it is out of reach."""
+        """The slot with this address; None if it cannot be reached from here."""
         number, path, *file = address
         found = self._mapped.pop(number, None) or _opened(path, file)
         if found is not None:

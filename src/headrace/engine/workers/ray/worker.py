@@ -1,7 +1,7 @@
-"""The worker's side of a Ray actor: tickets in, answers out, as plain objects that a store can carry.
+"""The worker's side of a Ray actor: tickets in, answers out, as plain objects that the object store can carry.
 
 Nothing here knows how messages travel; `ray.actor` puts an actor around it. Samples of the stage before come as packs,
-in memory that belongs to the store and may be read again after a death: user code gets copies.
+in memory of the store that may be read again after a death of this worker: user code gets copies.
 """
 
 import faulthandler
@@ -10,6 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -29,19 +30,19 @@ from headrace.memory.arena import HEADER, scratch
 from headrace.op import place
 
 Report = Callable[[Any, int, int, bool], None]
-"""Tells a watcher, which will outlive this process, at which position a ticket is, and whether it is being packed."""
+"""Tells a watcher, an actor that outlives this one, the number of a ticket, its position, and if it is being packed."""
 StartReport = tuple[int, int, int] | Failed
 """READY, the pid, and the descriptor that stacks are written to."""
 
 
 class RayWorker:
-    """One worker, from inside."""
+    """One worker, inside its actor."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._slots = MappedSlots()
         self._image_sizes: dict[int, int] = {}
-        """Bytes of results that are in no slot of the consumer's, by stage."""
+        """By stage: bytes to reserve for a result that is not made in a slot of the consumer's."""
 
     def start(self, shipped: bytes | memoryview, number: int) -> StartReport:
         """Open the program."""
@@ -66,14 +67,14 @@ class RayWorker:
     def deliver(
         self, tickets: list[RayTicket], packs: Sequence[PackedSamples | Failed], lent: Sequence[SlotAddress | None] = ()
     ) -> tuple[list[RayAnswer], bool]:
-        """Answers with everything in them, or in the slots that were lent; whether this worker asks to be replaced."""
+        """Answers, each with its result or with that in the slot that was lent; and whether to replace this worker."""
         pairs = zip_longest(tickets, lent)
         return [self._answer(ticket, packs, address) for ticket, address in pairs], self._spent(len(tickets))
 
     def keep(
         self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed]
     ) -> tuple[tuple[RayAnswer, bool], PackedSamples | Failed]:
-        """The answer without its samples, and the samples; or, twice, how it failed."""
+        """The answer without its samples (and whether to replace this worker), and the samples; or twice the error."""
         answer = self._answer(ticket, packs)
         spent = self._spent(1)
         if isinstance(answer.result, Failed):
@@ -81,10 +82,10 @@ class RayWorker:
         return (answer._replace(image=None), spent), _packed(answer)
 
     def remake(self, ticket: RayTicket, count: int) -> PackedSamples:
-        """The first `count` samples of a strand from a state on: a block that was lost, made once more.
+        """Make a lost block again: the first `count` samples of a strand from a state on.
 
-        How many samples a block of a strand holds depends on time, so the number is given. The strand that is open
-        here is left alone.
+        How many samples a block of a strand holds depends on time, so the number is needed. The strand that is open
+        in this worker does not move.
         """
         strand, state = ticket.payload
         number = ticket.number
@@ -105,9 +106,9 @@ class RayWorker:
         self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed], address: SlotAddress | None = None
     ) -> RayAnswer:
         task = self.task
-        task.executor.header = (
-            [0, 0, 0] if ticket.watcher is None else _ReportedHeader(self._report, ticket.watcher, ticket.seq)
-        )
+        task.executor.header = [0, 0, 0]
+        if ticket.watcher is not None:
+            task.executor.header = _ReportedHeader(partial(self._report, ticket.watcher, ticket.seq))
         slot = self._slots.find(address) if address is not None else None
         image = np.empty(self._image_sizes.get(ticket.stage, 0) if slot is None else 0, np.uint8)
         writer = _writer(image) if slot is None else codec.Writer(slot.view, slot.address, HEADER)
@@ -123,11 +124,11 @@ class RayWorker:
             place.allocate = None
 
     def _pack(self, stage: int, made: Made, image: Any, writer: codec.Writer) -> RayAnswer:
-        """The answer; its memory is `image`, if the writer writes there, or a new one that fits, or a slot."""
+        """The answer. Its result lies in `image`, if `writer` writes there, in a larger one, or in a slot."""
 
         def grow(need: int) -> codec.Writer:
             nonlocal image
-            if not made.many:  # (The table of many samples lies at the very end: their image is as large as they are.)
+            if not made.many:  # (The table of many samples lies at the end of their image: that cannot be cut to size.)
                 self._image_sizes[stage] = need + need // 8
             image = np.empty(need, np.uint8)
             return _writer(image)
@@ -144,22 +145,17 @@ class RayWorker:
         return self._recycle_memory is not None and _private() > self._recycle_memory
 
 
-class _ReportedHeader:
-    """An executor's header that is told to a watcher before each sample, and before the reply is packed."""
+class _ReportedHeader(list[int]):
+    """An executor's header that calls `report` before each sample, and before the reply is packed."""
 
-    def __init__(self, report: Report, watcher: object, seq: int) -> None:
+    def __init__(self, report: Callable[[int, bool], None]) -> None:
+        super().__init__((0, 0, 0))
         self._report = report
-        self._watcher = watcher
-        self._seq = seq
-        self._now = [0, 0, 0]
 
-    def __getitem__(self, place: int) -> int:
-        return self._now[place]
-
-    def __setitem__(self, place: int, value: int) -> None:
-        self._now[place] = value
+    def __setitem__(self, place: Any, value: Any) -> None:
+        super().__setitem__(place, value)
         if place == 1 or value == PACKING:
-            self._report(self._watcher, self._seq, self._now[1], place == 2)
+            self._report(self[1], place == 2)
 
 
 def _writer(image: Any) -> codec.Writer:
@@ -183,7 +179,7 @@ def _load(packed: PackedSamples | Failed, first: int, stop: int) -> list[Any]:
 
 
 class _CopyOnRead:
-    """Memory that is only ever copied out of."""
+    """Memory whose slices are copies."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory

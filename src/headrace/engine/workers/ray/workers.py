@@ -7,12 +7,12 @@
     wait   <── ray.wait ────────── results of all calls
 
 **An actor on the consumer's node copies nothing**: it makes large results in a slot of the consumer's (`same_node`).
-What comes from elsewhere is copied once, out of the store into a slot. (Ray's views are read-only, and their memory
-goes to others when the connection ends, though they are still alive; slots are writable, private, and live as long as
-somebody looks.) The store holds nothing but what is on its way.
+Results from other nodes are copied once, out of the store into a slot. (Ray's own views are read-only, and lose their
+memory when the connection ends, even while they are in use; slots are writable, private, and live as long as their
+views.) The store holds nothing but what is on its way.
 
-**Deaths.** A dead actor's unanswered tickets run again; a replacement starts at once. Samples that stayed in the store
-of a dead node are made again from their lineage when somebody asks for them. Who is to blame: see `workers.deaths`.
+**Deaths.** A dead actor's unanswered tickets run again; a replacement starts at once. Samples that were lost with the
+store of a dead node are made again from their lineage when they are needed. Which sample is to blame: `workers.deaths`.
 """
 
 import time
@@ -44,19 +44,18 @@ LOSSES = 20
 
 
 class RayWorkers(RemoteWorkers[ActorState]):
-    """The ray kind."""
+    """Workers of kind="ray"."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
         self._poll = self._finished
         self._scheduler = Scheduler(policy)
         self._calls: dict[Any, ActorCall] = {}
-        """Everything that is waited for."""
-        self._fetching = 0
+        """All calls that are waited for, by what `ray.wait` is asked for."""
         self._need: dict[int, int] = {}
         """Bytes of slots that results were in, by stage."""
         self._losses: Counter[tuple[int, int, int]] = Counter()
-        """By ticket: how often its samples were lost."""
+        """By stage, epoch and number of a ticket: how often its samples were lost."""
         self._shipped: Any = None
         self._watcher: Any = None
         self._connected = False
@@ -86,10 +85,10 @@ class RayWorkers(RemoteWorkers[ActorState]):
         return self._scheduler.choose(ticket, self._alone(ticket))
 
     def _alone(self, ticket: Ticket) -> bool:
+        """Whether a ticket needs a call of its own: its samples stay in the store, or its position is reported."""
         return ticket.strand is not None or ticket.stage < self._last or self._deaths.watched(ticket)
 
     def _send(self, worker: ActorState, ticket: Ticket) -> None:
-        worker.load += 1
         if self._alone(ticket):
             self._call(worker, [ticket])
         else:
@@ -116,7 +115,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         worker.calls[ref] = self._calls[ref] = ActorCall(worker, ref, tickets, samples)
 
     def _lend(self, ticket: Ticket) -> same_node.SlotAddress | None:
-        """A slot for the result, if it is likely to need one."""
+        """Lend a slot for the result, if results of this stage need one."""
         need = self._need.get(ticket.stage)
         if need is None:
             return None
@@ -124,7 +123,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         return same_node.slot_address(ticket.slot)
 
     def _take_back(self, ticket: Ticket) -> None:
-        """A ticket will run again: nobody else gets its slot, because an actor that is lost may still be writing."""
+        """Take the slot from a ticket that will run again. It is not used again: a lost actor may still write to it."""
         if ticket.slot is not None:
             ticket.slot.spoiled = True
             self.arena.give_back(ticket.slot)
@@ -149,7 +148,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         replies: list[Reply] = []
         for ref in events:
             call = self._calls.get(ref)
-            # (A block of a strand whose predecessor has not come yet stays where it is: that is about to come.)
+            # (A block of a strand waits here until the block before it has come.)
             if call is not None and call.in_turn:
                 del self._calls[ref]
                 self._taken(call, replies)
@@ -162,9 +161,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         except ray.exceptions.RayError as error:
             self._failed(call, error, replies)
             return
-        if call.fetch:
-            self._fetching -= 1
-            reply, _ = call.fetch
+        if reply := call.fetch:
             table, image = answer
             reply.outputs, reply.slot = None, copied(image, self.arena)
             reply.slot.table = (*table, reply.ticket.seq)
@@ -175,14 +172,14 @@ class RayWorkers(RemoteWorkers[ActorState]):
             self._started(call, answer)
 
     def _failed(self, call: ActorCall, error: object, replies: list[Reply]) -> None:
-        """A call has ended with its actor, or because something that it needs, or what it made, is gone."""
+        """Handle a call whose actor has died, or whose inputs or results were lost with their node."""
         cause = cluster.loss(error)
         if call.fetch:
-            # Whoever was to make the samples: it may have had nothing else to do, and nobody has noticed its end.
+            # The actor that was to make the samples again may have had no other call that shows its end.
             for worker in [w for w in self._scheduler.actors if cluster.is_end_of(w.actor, cause)]:
                 self._ended(worker, cause, replies)
             self._count_loss(call.tickets[0])
-            self._fetch(call, self._remake(call.fetch[1].recipe))
+            self._fetch(call, self._remake(call.fetch.outputs.recipe))
         elif cause is not error:
             self._inputs_lost(call, getattr(cause, "object_ref_hex", None))
         elif isinstance(error, ray.exceptions.RayActorError) or call.strand is not None:
@@ -203,7 +200,6 @@ class RayWorkers(RemoteWorkers[ActorState]):
     def _answered(self, call: ActorCall, answer: Any, replies: list[Reply]) -> None:
         worker = call.actor
         del worker.calls[call.ref]
-        worker.load -= len(call.tickets)
         for ticket in call.tickets:
             self._deaths.survived(ticket)
         body, spent = answer
@@ -222,7 +218,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
             self._replace(worker)
 
     def _kept(self, call: ActorCall, answer: RayAnswer, replies: list[Reply]) -> None:
-        """The samples are in the store: they stay there for the next stage, or come here if it is the consumer's."""
+        """The samples are in the store: they stay there for the next stage, or are fetched if the consumer is next."""
         ticket = call.tickets[0]
         reply, _ = reply_of(ticket, call.actor.number, answer, self.arena)
         if reply.error is not None:
@@ -232,13 +228,12 @@ class RayWorkers(RemoteWorkers[ActorState]):
         if ticket.strand is not None:
             payload = self._strands.payload(ticket)
             self._strands.note(ticket, reply.state)
-        reply.outputs = remote = StoredSamples(call.samples, recipe(ticket, payload, reply.count))
+        reply.outputs = StoredSamples(call.samples, recipe(ticket, payload, reply.count))
         self.arena.largest = max(self.arena.largest, reply.bytes)
         if ticket.stage < self._last:
             replies.append(reply)
         else:
-            self._fetching += 1
-            call.fetch = (reply, remote)
+            call.fetch = reply
             self._fetch(call, call.samples)
 
     def _fetch(self, call: ActorCall, samples: object) -> None:
@@ -266,7 +261,8 @@ class RayWorkers(RemoteWorkers[ActorState]):
         self._recovered(worker, why, tickets, noticed)
 
     def _owed(self, worker: ActorState, replies: list[Reply]) -> list[ActorCall]:
-        """What a dead actor still owes; what it said before it died counts, blocks of a strand up to a gap."""
+        """The calls that a dead actor has not answered. Answers from before its death count; of a strand, those up to
+        the first block that is missing."""
         owed: list[ActorCall] = []
         for call in list(worker.calls.values()):
             self._calls.pop(call.ref, None)
@@ -285,9 +281,8 @@ class RayWorkers(RemoteWorkers[ActorState]):
         self._start(worker.number)
 
     def _again(self, call: ActorCall) -> None:
-        """An answer that went with the store of its node: its tickets run again."""
+        """Run the tickets of a call again whose answer was lost with the store of its node."""
         del call.actor.calls[call.ref]
-        call.actor.load -= len(call.tickets)
         for ticket in call.tickets:
             self._take_back(ticket)
             self._count_loss(ticket)
@@ -307,10 +302,10 @@ class RayWorkers(RemoteWorkers[ActorState]):
                     block.outputs.ref = self._remake(block.outputs.recipe)
         self._again(call)
 
-    def _remake(self, made: Recipe) -> Any:
-        """Samples that were lost, made again from what made them; whoever asks for the result waits for it."""
-        inputs = [self._remake(below) for below in made.inputs]
-        return cluster.remake(self._scheduler.least_busy().actor, made, inputs)
+    def _remake(self, recipe: Recipe) -> Any:
+        """Have lost samples made again, and what they are made of: the reference to them."""
+        inputs = [self._remake(below) for below in recipe.inputs]
+        return cluster.remake(self._scheduler.least_busy().actor, recipe, inputs)
 
     # --- looking and ending -------------------------------------------------------------------------------------------
 
@@ -331,7 +326,8 @@ class RayWorkers(RemoteWorkers[ActorState]):
         return [worker.pid for worker in self._scheduler.actors if worker.ready]
 
     def running(self) -> int:
-        return self._fetching + len(self._waiting) + sum(actor.load for actor in self._scheduler.actors)
+        fetching = sum(call.fetch is not None for call in self._calls.values())
+        return fetching + len(self._waiting) + sum(actor.load for actor in self._scheduler.actors)
 
     def begin(self) -> None:
         super().begin()
@@ -340,9 +336,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
     def drop(self, owner: Owner) -> None:
         super().drop(owner)
         for actor in self._scheduler.actors:
-            unsent = len(actor.outbox)
             actor.outbox = self._without(actor.outbox, owner)
-            actor.load -= unsent - len(actor.outbox)
 
     def _end(self) -> None:
         if not self._connected:
