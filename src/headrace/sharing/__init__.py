@@ -1,14 +1,14 @@
-"""Sharing: how the ranks of a job share an epoch, and where the whole of it stands.
+"""Sharing: how the ranks of a job share an epoch, and where the whole job stands in it.
 
-    arithmetic   settles everything: ranks know their parts and lengths without a word
-    voted        what each rank will have shows only while it runs: ranks vote on how far they go (`voting`: what is
-                 voted on; `equal_steps`: when; `round_robin`: how what is left is dealt anew)
-    counted      sharding="dynamic": ranks take the next block from a counter, and may take as many as they can
+    arithmetic   each rank works out its part and its number of steps; ranks need not communicate
+    voted        how many samples a rank gets shows only while it runs, so ranks vote on how many steps all make
+                 (`voting`: what they vote on; `equal_steps`: when; `round_robin`: dealing out again what is left)
+    counted      sharding="dynamic": ranks take the next block from a shared counter, each as many as it can
 
-    worlds       a place that was taken in one world, for the ranks of another
+    worlds       translates a place that was taken in one world for the ranks of another
 
-A loader asks its sharing to begin an epoch at a place (None: at its start) and gets what its own engine has to do.
-A place is where the job stands, the same on every rank, and loads in another world.
+A loader asks its sharing to begin an epoch at a place (None: at its start), and gets a `Start` for its engine. A place
+says where the job stands; it is the same on every rank, and loads in another world.
 """
 
 import logging
@@ -35,7 +35,7 @@ def make(
     program: Program, pipe: Pipe[Any], policy: Policy, world: World, ends: str, sharding: str,
     store: "RankStore | None", timeout: float | None,
 ) -> Sharing:  # fmt: skip
-    """The sharing of a loader; `timeout` is that of a fullsync at the end of the pipe."""
+    """The sharing of a loader; `timeout` is that of a `fullsync()` at the end of the pipe, None if there is none."""
     seconds = TIMEOUT if timeout is None else timeout
     if world.rank == 0:
         for node in pipe.nodes():
@@ -85,16 +85,16 @@ def _check_dynamic(program: Program, policy: Policy, world: World, ends: str, ti
 
 
 def on_ranks(policy: Policy, world: World, sharding: str) -> Policy:
-    """The policy, as ranks that share an epoch in this way can follow it."""
+    """The policy of the user, changed where this way of sharing needs it."""
     if sharding == "dynamic":
-        # A slow rank must not hold many blocks that others could do.
+        # A slow rank must not hold many blocks that other ranks could run.
         return policy if policy.window else replace(policy, window=policy.workers + 1, stretch=False)
-    # What one rank has received before its turn, others would not know of: no snapshot would be one of all.
+    # Other ranks would not know which batches one rank has received before their turn: no snapshot would hold for all.
     return policy if world.share_ranks == 1 else replace(policy, ordered=True)
 
 
 def without_sync(pipe: Pipe[Any]) -> tuple[Pipe[Any], float | None]:
-    """The pipe without a fullsync at its end, and its time-out: every loader keeps ranks in step anyway."""
+    """The pipe without a `fullsync()` at its end, and the time-out of that: every loader keeps ranks in step anyway."""
     timeout: float | None = None
     while isinstance(pipe.op, FullSync):
         timeout = pipe.op.timeout if timeout is None else min(timeout, pipe.op.timeout)

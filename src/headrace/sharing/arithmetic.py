@@ -1,6 +1,6 @@
-"""Ranks share by arithmetic: each knows its part, and how many steps all will take, without a word.
+"""Ranks share by arithmetic: each works out its part, and how many steps all will make, without communication.
 
-What every kind of sharing answers to a loader is here too.
+`Sharing` is also the base of the other kinds: it has every method that a loader calls.
 """
 
 import logging
@@ -31,7 +31,7 @@ class Sharing:
     """Ranks share by arithmetic."""
 
     each_rank_saves = True
-    """A snapshot says how far the rank has come that took it; others may be behind or ahead."""
+    """Whether every rank writes autosaves: a snapshot says only how far the rank that took it has come."""
 
     def __init__(self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float) -> None:
         self.program = program
@@ -45,11 +45,11 @@ class Sharing:
 
     @property
     def _steps_are_voted(self) -> bool:
-        """Places are those of all ranks at their last vote."""
+        """Whether a place of this job is a `VotedPlace`."""
         return False
 
     def check(self, at: EpochPlace | None) -> EpochPlace | None:
-        """The place out of a snapshot, if it fits. The program may change its form for it."""
+        """The place of a snapshot, translated for this world, if it fits; the program may get another stage for it."""
         if isinstance(at, VotedPlace):
             if len(at.ranks) != self._world.share_ranks:
                 self._refuse(len(at.ranks))
@@ -66,15 +66,15 @@ class Sharing:
         if self.program.steps_known:
             at = in_world(at, self.program, self._world)
         if isinstance(at.place, Regrouped):
-            # Taken on ranks that counted samples one by one.
+            # Taken by ranks that took samples in turn, in a stage of its own.
             self.program = with_pass_through(self.program, FEW)
         elif has_pass_through(self.program) and isinstance(at.place, Position | InTurns):
-            # Of a loader that handed samples on one by one without looking.
+            # Taken by a loader without that stage.
             at = RunPlace(Regrouped(at.place, at.gone), 0, at.skipped)
         return at.fit(self.program)
 
     def is_over(self, epoch: int, at: EpochPlace | None) -> bool:
-        """Whether nothing is left of an epoch behind this place, as far as arithmetic can tell."""
+        """Whether nothing of an epoch is left after this place, as far as arithmetic can tell."""
         if not isinstance(at, RunPlace) or at.place is None or at.gone or at.ahead or at.ops:
             return False
         first, *later = chain(at.place)
@@ -84,11 +84,12 @@ class Sharing:
         return first.open(setting, 0, None).next(None) is None
 
     def first(self, number: int) -> int:
-        """What rank 0 gives, on all ranks; all ask before the same epoch. Without a connection it is what was given."""
+        """The number that rank 0 has, on all ranks (without a connection: this rank's). All call it before an epoch."""
         self._connect()
         return number if self._agreement is None else self._agreement.first(number)
 
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
+        """What the engine of this rank needs to run an epoch from this place on."""
         if not self._verified:
             self._verify(epoch, at)
         self._warn_of_failures()
@@ -112,7 +113,7 @@ class Sharing:
         return epoch.mask()
 
     def traceable_start(self, at: EpochPlace | None) -> RunPlace | None:
-        """The place that an epoch went on from, if its batches can be found again from there."""
+        """The place that an epoch began at, if its batches can be worked out again from there; else BadOption."""
         if isinstance(at, VotedPlace) or _dealt_in_turns(at):
             raise BadOption(
                 "this epoch went on where ranks had come to different places: its batches cannot be traced from there; "
@@ -121,14 +122,14 @@ class Sharing:
         return at
 
     def forget_epoch(self) -> None:
-        """The epoch begun last is of no interest any more."""
+        """The loader goes to another epoch: the one begun last no longer counts."""
 
     def after_end(self, epoch: int) -> tuple[int, EpochPlace | None] | None:
-        """Where the job stands after this rank has come to the end of an epoch, where other ranks have a say in it."""
+        """Epoch and place of the job after this rank has ended an epoch; None: the next epoch begins."""
         return None
 
     def length(self, epoch: int) -> int:
-        """Batches of one epoch on this rank."""
+        """How many batches this epoch has on this rank."""
         program, ranks, rank = self.program, self._world.share_ranks, self._world.share_rank
         total, first = program.pipe.length(), program.stages[0]
         whole = all(isinstance(node.op, Each) for node in program.tail)
@@ -152,12 +153,12 @@ class Sharing:
         return total
 
     def close(self, wait: bool = True) -> None:
-        """No more epochs."""
+        """End the connections to other ranks. `wait`: if they need something of this process, until they do not."""
         if self._agreement is not None:
             self._agreement.close()
 
     def _verify(self, epoch: int, at: EpochPlace | None) -> None:
-        """Once: ranks that can talk to each other make sure that they were given the same thing."""
+        """Once per loader: ranks that are connected check that they have the same pipe, seed, epoch and snapshot."""
         self._connect()
         if self._agreement is not None:
             self._agreement.same(self._facts(epoch, at))
@@ -187,11 +188,11 @@ class Sharing:
 
 
 FEW = 8
-"""Positions of one ticket where ranks take them in turn: a ticket that was begun is finished by a single rank."""
+"""Positions of one ticket where ranks take them in turn; few, because the rank that begins a ticket finishes it."""
 
 
 def with_pass_through(program: Program, block: int | None = None) -> Program:
-    """The program with a last stage in which the consumer hands samples on, and can leave some of a ticket out."""
+    """The program with one more stage, in which the consumer only hands samples on, so that it can stop in a ticket."""
     if len(program.stages) > 1 or not program.indexed or program.stages[0].single or program.tail:
         return program
     last = Stage(1, (), (), "refs", None, False, "ranks count samples one by one")
@@ -199,11 +200,12 @@ def with_pass_through(program: Program, block: int | None = None) -> Program:
 
 
 def has_pass_through(program: Program) -> bool:
+    """Whether the last stage only hands samples on."""
     return program.indexed and program.last.feed == "refs" and program.last.group is None
 
 
 def _how_far(at: EpochPlace | None) -> Json:
-    """Of a place in a stream, which has several names: what they have in common."""
+    """How many samples of a stream are behind a place. (Places of different forms may stand at one sample.)"""
     if not isinstance(at, RunPlace):
         return plain_epoch_place(at)
     if at.ops:
@@ -218,11 +220,11 @@ def _dealt_in_turns(at: EpochPlace | None) -> bool:
 
 
 ENDLESS = 1 << 40
-"""As many samples as no epoch has."""
+"""More samples than any epoch has: a head that says so has no end."""
 
 
 def _decider(pipe: Pipe[Any]) -> str:
-    """What decides how many samples there are: an op that does so while it runs."""
+    """The first op whose length is not known, though those of its inputs are."""
     for node in pipe.nodes():
         if node.length() is None and all(source.length() is not None for source in node.inputs):
             return node.op.describe()

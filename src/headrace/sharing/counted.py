@@ -1,8 +1,8 @@
-"""Ranks take blocks from a counter that they share (sharding="dynamic"): a fast one takes more than a slow one.
+"""Ranks take blocks from a counter that they share (sharding="dynamic"): a fast rank takes more than a slow one.
 
-The other ranks are told which blocks are finished when a batch is about to be handed over. If an exception keeps it
-from its caller, that is taken back as soon as anybody asks this rank where the job stands, or it leaves the epoch. What
-the blocks are is in `feeds.counter`.
+A rank reports its finished blocks to the others just before it hands a batch over. If an exception then keeps the batch
+from the caller, the report is corrected at the next snapshot of this rank, or when it leaves the epoch. What a block
+is: see `feeds.counter`.
 """
 
 from collections import Counter
@@ -29,14 +29,15 @@ from headrace.ranks.env import job
 from headrace.sharing.arithmetic import Sharing
 
 _loaders: Counter[int] = Counter()
+"""How many loaders of the same pipe and seed this process has made."""
 Begun = tuple[int, int] | None
-"""A block of which some outputs are gone, and how many."""
+"""A block of which some outputs were delivered, and how many."""
 
 
 class Counted(Sharing):
     """Ranks take blocks from a counter."""
 
-    each_rank_saves = False  # beside the counter each tells the others what it has finished
+    each_rank_saves = False  # (a snapshot of any rank holds for all: each reports to the others what it has finished)
 
     def __init__(
         self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float, store: RankStore | None = None
@@ -59,7 +60,7 @@ class Counted(Sharing):
             return None
         place = at.place if isinstance(at, RunPlace) else None
         if isinstance(at, RunPlace) and isinstance(place, Position) and not at.gone and not at.ahead:
-            # Taken with static sharding, which had come to one position everywhere.
+            # Taken with static sharding, when all ranks stood at one position.
             return RunPlace(Finished(((0, place.position),) if place.position else ()), 0, at.skipped)
         if not isinstance(place, Finished):
             raise SnapshotRefused(
@@ -108,16 +109,15 @@ class Counted(Sharing):
 
 
 class _Step(NamedTuple):
-    """How far this rank has come after so many batches."""
+    """How far this rank has come after so many batches: finished blocks, and the block that it has begun."""
 
     batches: int
     finished: int
-    """Blocks."""
     part: Begun
 
 
 class CountedEpoch:
-    """One epoch of one rank."""
+    """One epoch of one rank: the blocks that it takes, and what it reports of them."""
 
     def __init__(self, program: Program, epoch: int, counter: StoreCounter, done: Finished, skipped: int = 0) -> None:
         stage = program.stages[0]
@@ -125,20 +125,21 @@ class CountedEpoch:
         self._size = stage.group or program.block
         self._single = stage.group is None
         self._blocks_left = partial(BlocksLeft, length, self._size, drop_last=stage.drop_last)
-        """The blocks that are left where so much is delivered."""
+        """The blocks that are left once so much is delivered."""
         self._done = done
         done.check_below(length)
         self._blocks = self._blocks_left(done)
         self._counter = counter
         self._taken: list[int] = []
+        """By the number of this rank's ticket: the block that it is made of."""
         self._open: dict[int, None] = {}
         """Tickets of this rank that are not finished, in order."""
         self._finished: list[int] = []
         """Blocks, in the order in which this rank finished them."""
         self._step = self._before = _Step(0, 0, None)
         """After the batch handed out last, and after the one before it."""
-        self._told: _Step | None = self._step
-        """What the other ranks know; None while they are being told."""
+        self._reported: _Step | None = self._step
+        """What the other ranks know; None while the report is being sent."""
         self._skipped = skipped
         self._epoch = epoch
 
@@ -153,18 +154,19 @@ class CountedEpoch:
             self._open[ticket] = None
             (first, stop), *others = self._blocks.ranges(block)
             payload = (first, stop, tuple(p for start, end in others for p in range(start, end)))
-            # Random values hang on the number: it is the one that a batch of these samples has in any run.
+            # Random values depend on this number, so it is the one that a batch of these samples has in any run.
             yield Deal(first // self._size, payload, ticket, ticket + 1, self._blocks.skip(block))
 
     def watch(self, run: RunningEpoch, again: object) -> "ReportingRun":
+        """The samples of the run; the other ranks are told of each block that is finished."""
         return ReportingRun(self, run)
 
     def note_end(self) -> None:
-        """Nothing is left for this rank."""
+        """Report that this rank has finished all its blocks."""
         self._finish(self._step.batches, list(self._open), None)
 
     def note(self, at: RunPlace) -> None:
-        """One more batch is about to be handed over."""
+        """Report how far this rank is with the batch that is about to be handed over."""
         self._skipped = at.skipped
         batches = self._step.batches + 1
         if isinstance(at.place, Taken):  # a block is a batch, and it need not be the oldest one
@@ -179,27 +181,26 @@ class CountedEpoch:
         self._finished += [self._taken[ticket] for ticket in tickets]
         for ticket in tickets:
             del self._open[ticket]
-        finished = len(self._finished)
-        self._before, self._step = self._step, _Step(batches, finished, part)
-        self._tell(self._step)
+        self._before, self._step = self._step, _Step(batches, len(self._finished), part)
+        self._report(self._step)
 
-    def _tell(self, step: _Step) -> None:
-        if self._told is None or step[1:] != self._told[1:]:
-            self._told = None
+    def _report(self, step: _Step) -> None:
+        if self._reported is None or step[1:] != self._reported[1:]:
+            self._reported = None
             surely = min(step.finished, self._before.finished)
             self._counter.finish(self._finished, step.finished, step.part, surely)
-        self._told = step
+        self._reported = step
 
     def leave(self) -> None:
-        """This rank makes no more steps: what it has said last counts."""
-        self._step = self._told or self._step
+        """This rank makes no more steps: what it has reported last counts."""
+        self._step = self._reported or self._step
 
     def place(self, received: int | None = None) -> RunPlace | None:
         """Where the whole job stands; None when everything is delivered.
 
         `received`: batches of this rank that have reached the caller, which may be one fewer than were handed out.
         """
-        self._tell(self._before if received is not None and received < self._step.batches else self._step)
+        self._report(self._before if received is not None and received < self._step.batches else self._step)
         finished = list(self._done.finished)
         begun = dict.fromkeys(range(len(self._done.parts)), 0)
         for blocks, part in self._counter.everyone():

@@ -1,15 +1,15 @@
 """Equal steps: the samples of one rank, delivered as far as all ranks can follow.
 
-Nobody waits for a vote while there is something to deliver. Where handfuls are of 4:
+A rank does not wait for a vote while it has something to deliver. With handfuls of 4:
 
     pulled     0 1 2 3 | 4 5   6 7   8 9   10 | 11   12   13   14 | 15   16 ...   in the consumer, one or two at a step
     cast            v0         v1               v2                  v3             with the last batch of a handful
     delivered          | 0     1     2     3  | 4    5    6    7  | 8    9 ...
     needed             v0                     v1                  v2               and usually there
 
-How many votes a rank has cast follows from the steps that it has made, and from nothing else. So ranks that leave an
-epoch after the same step have cast the same votes. At most two handfuls are held. Votes are exchanged by a thread (see
-`headrace.ranks.vote`); the samples and their places are touched by the consumer only.
+How many votes a rank has cast depends only on the steps that it has made. So ranks that leave an epoch after the same
+step have cast the same votes. At most two handfuls are held. Votes are exchanged by a thread (see
+`headrace.ranks.vote`); samples and their places are touched by the consumer only.
 """
 
 import logging
@@ -32,10 +32,13 @@ class _Handful:
 
     def __init__(self, before: RunPlace | None) -> None:
         self.before = before
+        """Where the run stands before them."""
         self.after: list[RunPlace] = []
+        """Where it stands after each of them."""
         self.ready = 0
-        self.room = 0
-        """Batches that were asked for."""
+        """Batches that the run has given."""
+        self.asked = 0
+        """Batches that the run was asked for."""
         self.vote: PendingVote | None = None
 
 
@@ -48,21 +51,22 @@ class EqualSteps(Iterator[Any]):
         self._error: Exception | None = None
         self._over = False
         self.surplus = 0
-        """What this rank could not deliver."""
+        """How many samples this rank could not deliver."""
         self._begin_deal(run)
 
     def _begin_deal(self, run: RunningEpoch) -> None:
         self._run = run
         self._held: deque[tuple[Any, Mask]] = deque()
         self._handfuls: deque[_Handful] = deque()
-        """Those that are voted on or being pulled, oldest first."""
+        """Handfuls that are voted on or being pulled, oldest first."""
         self._ahead = 0
-        """Batches that were asked for and not delivered, whether there were as many or not."""
-        self._granted = VoteOutcome(0, False)
+        """Batches that the run was asked for and that were not delivered, whether it gave as many or not."""
+        self._outcome = VoteOutcome(0, False)
+        """The outcome of the last vote that was waited for."""
         self._left = 0
-        """Of the steps that were granted."""
+        """Steps of that outcome that are not made yet."""
         self._dry = False
-        """Nothing more will come from the source."""
+        """The run has ended, or failed."""
         self._final = False
         """The vote cast last will end the deal."""
 
@@ -72,7 +76,7 @@ class EqualSteps(Iterator[Any]):
             while not self._left:
                 self._begin_handful()
             for _ in range(PULLS):
-                if self._ahead < 2 * votes.handful and not self._final and not self._granted.last:
+                if self._ahead < 2 * votes.handful and not self._final and not self._outcome.last:
                     self._pull()
             self._left -= 1
             self._ahead -= 1
@@ -81,13 +85,13 @@ class EqualSteps(Iterator[Any]):
                 return sample
 
     def leave(self) -> None:
-        """Nobody will ask for more. Votes that are under way come to their end by themselves."""
+        """The epoch was left. Votes that are under way come to their end by themselves."""
         self._over = True
         self._error = None  # its traceback knows this object
 
     def _begin_handful(self) -> None:
-        """Go on to the next handful, or raise what ends the epoch."""
-        if self._granted.last and not self._over:
+        """Go on to the next handful, or raise the exception that ends the epoch."""
+        if self._outcome.last and not self._over:
             if (at := self._votes.deal_again()) is None:
                 self._end()
             else:
@@ -97,7 +101,7 @@ class EqualSteps(Iterator[Any]):
         while not self._handfuls or (vote := self._handfuls[0].vote) is None:
             self._pull()
         try:
-            self._granted = self._votes.count(vote)
+            self._outcome = self._votes.count(vote)
         except Exception as lost:
             self._over = True
             error, self._error = self._error, None
@@ -109,10 +113,10 @@ class EqualSteps(Iterator[Any]):
             finally:
                 del error
         self._handfuls.popleft()
-        self._left = self._granted.steps
+        self._left = self._outcome.steps
 
     def _pull(self) -> None:
-        """Get the next batch, if there is one; with the last of a handful, vote."""
+        """Get the next batch of the run, if there is one; with the last one of a handful, vote."""
         votes = self._votes
         if not self._handfuls or self._handfuls[-1].vote is not None:
             self._handfuls.append(_Handful(None if votes.each_step else self._run.place()))
@@ -131,17 +135,17 @@ class EqualSteps(Iterator[Any]):
                 handful.ready += 1
                 if votes.each_step:
                     handful.after.append(self._run.place())
-        handful.room += 1
+        handful.asked += 1
         self._ahead += 1
-        if handful.room == votes.handful:
+        if handful.asked == votes.handful:
             self._final = handful.ready < votes.handful
             wrong = self._error if self._final else None
             handful.vote = votes.cast(handful.ready, wrong, handful.before, handful.after)
 
     def _end(self) -> None:
-        """All steps are made."""
+        """All steps are made: raise an error of this rank or of another, or count what is left over."""
         self._over = True
-        failed, wanting = self._granted.failed, self._granted.wanting
+        failed, wanting = self._outcome.failed, self._outcome.wanting
         error, self._error = self._error, None
         if error is not None:
             try:

@@ -1,13 +1,13 @@
-"""Reweighting: other weights of a pipe's mixture, from a place that lies ahead of every rank.
+"""Reweighting: other weights of a pipe's mixture, from a place that no rank has reached yet.
 
-Every rank makes the same call, each at a moment of its own before that place. What comes before it does not change, so
+Every rank makes the same call, at any moment before it reaches that place. Samples before the place do not change, so
 a rank throws away what its workers have prepared beyond the batch at hand, and goes on with the new weights: the
-samples are the same whenever it is called.
+samples are the same whenever the call is made.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.feeds.positions import Position
@@ -34,8 +34,8 @@ def reweighted(
     pipe: Pipe[Any], program: Program, world: World, epoch: int, at: EpochPlace | None, weights: Sequence[float],
     step: int | None, sample: int | None,
 ) -> tuple[Pipe[Any], int]:  # fmt: skip
-    """The pipe with other weights from about this step, or sample of the mixture, of an epoch on; and from which sample
-    they hold: from the end of the block that it lies in."""
+    """The pipe with other weights from this step, or sample of the mixture, of an epoch on; and the sample from which
+    they hold: the next end of a block."""
     node, op = _mixture(pipe)
     if len(weights) != len(node.inputs):
         raise BadOption(f"the mixture has {len(node.inputs)} inputs, and got {len(weights)} weights")
@@ -68,10 +68,10 @@ def reweighted(
 
 
 def _order(pipe: Pipe[Any], node: Pipe[Any], op: "Mix[Any]", seed: int, epoch: int) -> "Mixture | TokenMixture":
-    """The mixture as it is read in this epoch, to ask it where its blocks end.
+    """The order of the mixture in this epoch, which knows where its blocks end.
 
     Where a source ends a block ends too, so real lengths are needed: how many rows packed documents make follows from
-    the order of the epoch. Of streams nobody knows them, but there nothing can change once an epoch has begun.
+    the order of the epoch. Lengths of streams are not known, but there weights cannot change once an epoch has begun.
     """
     opening = Opening(pipe.ordinals(), seed, epoch)
     opened = [random_access(source, opening, 0) for source in node.inputs]
@@ -85,7 +85,7 @@ def _order(pipe: Pipe[Any], node: Pipe[Any], op: "Mix[Any]", seed: int, epoch: i
 
 
 def _sample(program: Program, world: World, epoch: int, step: int) -> int:
-    """The first sample of the mixture that no batch before a step of the epoch holds, where that is arithmetic."""
+    """The first sample of the mixture that comes in no batch before this step, where arithmetic can tell."""
     stage, before = program.stages[0], _before(program, epoch)
     if before is None or before.windows or stage.group is None or len(program.stages) > 1:
         raise BadOption(
@@ -100,7 +100,7 @@ ROWS_FIRST = "pack() each source and mix() the rows: then at_step= works, and th
 
 
 def _reached(program: Program, epoch: int, at: EpochPlace | None) -> int:
-    """How many samples of the mixture are behind a place, begun ones included."""
+    """How many samples of the mixture were delivered, or are in tickets that were begun, at a place."""
     if at is None or (isinstance(at, RunPlace) and at.place is None and not at.gone and not at.ops):
         return 0  # nothing is delivered yet
     place = at.place if isinstance(at, RunPlace) else None
@@ -119,27 +119,21 @@ def _reached(program: Program, epoch: int, at: EpochPlace | None) -> int:
     return before(place.position + (max(1, in_work) if begun else 0))
 
 
+@dataclass
 class _Before:
     """How many samples of the mixture the first positions of the head can hold, at the most."""
 
-    def __init__(self) -> None:
-        self._below: list[Callable[[int], int]] = []
-        """From the head down to the mixture."""
-        self.windows = False
-        """A position is a window of samples, of which nobody knows how many rows they make."""
+    counts: list[Callable[[int], int]] = field(default_factory=list)
+    """Of each op from the head down to the mixture: how many of its inputs make so many of its outputs."""
+    windows: bool = False
+    """A position is a window of samples, and how many rows these make is not known."""
 
     def __call__(self, position: int) -> int:
-        for count in self._below:
-            position = count(position)
-        return position
-
-    def add(self, count: Callable[[int], int], window: bool = False) -> None:
-        self._below.append(count)
-        self.windows = self.windows or window
+        return reduce(lambda position, count: count(position), self.counts, position)
 
 
 def _before(program: Program, epoch: int) -> _Before | None:
-    """That of this epoch; None where it cannot be told."""
+    """The count of this epoch; None where arithmetic cannot tell."""
     node, _ = _mixture(program.pipe)
     opening = Opening(program.pipe.ordinals(), program.seed, epoch)
     between, found = program.head, _Before()
@@ -151,11 +145,12 @@ def _before(program: Program, epoch: int) -> _Before | None:
             inner = random_access(between.inputs[0], opening, 0)
             if inner is None:
                 return None
-            found.add(partial(op.documents_before, inner, opening.here(between, 0)))
+            found.counts.append(partial(op.documents_before, inner, opening.here(between, 0)))
         elif not isinstance(op, Each | Flat):
             if not isinstance(window, int):
                 return None
-            found.add(window.__mul__, window=True)
+            found.counts.append(window.__mul__)
+            found.windows = True
         between = between.inputs[0]
     return found if program.indexed else None
 

@@ -1,9 +1,9 @@
-"""RoundRobin: positions that ranks take in turn, and how what is left is dealt anew when one of them has no more.
+"""Round robin: ranks take positions in turn, and what is left is dealt anew when one of them has no more samples.
 
 Behind a filter one rank may run out of samples long before the others: the filter may even reject all that it was
-dealt. Nobody who reads by position has to be left out then: all ranks know from their votes how far each has come, so
-each works out by itself what is left, and takes its turns in that. Samples that another rank had made and could not
-deliver are made again by whoever gets them.
+dealt. Where samples are read by position, all ranks know from their votes how far each has come. So each works out by
+itself what is left, and they take turns in that. Samples that a rank had made and not delivered are made again by the
+rank that gets them now.
 
     deal 0     rank 0: positions 0 2 4 6 ...   all rejected          rank 1: 1 3 5 7 ...     batches, none delivered yet
     deal 1     rank 0: positions 1 5 9 ...                           rank 1: 3 7 11 ...
@@ -24,7 +24,7 @@ from headrace.plan.turns import RankProgress, Rest, Turns, fold
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin:
-    """One deal: what was left when it began."""
+    """One deal: the positions that were left when it began, and how ranks take them."""
 
     rest: Rest
     block: int
@@ -32,11 +32,11 @@ class RoundRobin:
     length: int
     ranks: int
     group: int
-    """Samples of one step; 0: they are delivered one by one."""
+    """Samples of one batch; 0: samples are delivered one by one."""
     number: int
-    """Steps that were made before."""
+    """Steps that were made before this deal."""
     drops: bool = False
-    """A rank that has no batch left may have samples, too few for one."""
+    """A rank without a further batch may have samples left, too few for one."""
 
     @classmethod
     def of(cls, at: RunPlace, length: int, group: int, drops: bool) -> "RoundRobin":
@@ -45,7 +45,7 @@ class RoundRobin:
         return cls(turns.rest, turns.block, length, len(turns.progress), group, groups.number, drops)
 
     def place(self, progress: Sequence[RankProgress], steps: int, skipped: int) -> RunPlace:
-        """Where the job stands after so many steps of this deal, with each rank as far as this."""
+        """The place of the job after so many steps of this deal; `progress`: how far each rank has come."""
         number = self.number + steps if self.group else 0
         turns = InTurns(self.rest, self.block, tuple(progress))
         return RunPlace(Regrouped(turns, 0, number * self.group, number), 0, skipped)
@@ -55,13 +55,13 @@ class RoundRobin:
         return Turns(self.rest, self.ranks, rank, self.block, self.length).tickets, 0
 
     def progress_of(self, at: RunPlace) -> RankProgress:
-        """Of one rank: tickets behind it, and outputs gone of the next."""
+        """How far the rank at this place has come: finished tickets, and delivered outputs of the next one."""
         groups, turns = _parts(at)
         ((ticket, part),) = turns.progress
         return ticket, part + groups.offset + at.gone
 
     def again(self, progress: Sequence[RankProgress], steps: int, moved: bool) -> "RoundRobin | None":
-        """What is left, dealt anew after so many steps from here; None if that would change nothing."""
+        """The next deal, of what is left after so many steps; None if dealing anew would change nothing."""
         rest = fold(self.rest, self.block, progress, self.length)
         left = _size(rest, self.length)
         if not left or (not moved and left >= _size(self.rest, self.length)):
@@ -71,15 +71,15 @@ class RoundRobin:
 
 @dataclass(frozen=True, slots=True)
 class Lockstep:
-    """Ranks take whole batches in turn, and are abreast unless all samples of a batch have failed on one of them."""
+    """Ranks take whole batches in turn. All stand at one position, unless a whole batch has failed on one of them."""
 
     def place(self, progress: Sequence[RankProgress], steps: int, skipped: int) -> EpochPlace:
-        """Where the job stands: at one position, which loads on any number of ranks, or each rank at its own."""
+        """The place of the job: one position, which loads on any number of ranks, or the position of each rank."""
         ranks = [RunPlace(Position(position), gone, skipped) for position, gone in progress]
         return ranks[0] if all(place == ranks[0] for place in ranks) else VotedPlace(0, tuple(ranks))
 
     def progress_of(self, at: RunPlace) -> RankProgress:
-        """The position of one rank, and outputs gone behind it."""
+        """The position of one rank, and how many outputs after it were delivered."""
         if at.place is None:
             return 0, at.gone
         assert isinstance(at.place, Position)
@@ -87,7 +87,7 @@ class Lockstep:
 
 
 def job_progress(at: RunPlace) -> tuple[RankProgress, ...]:
-    """Of all ranks, in the place of a job: tickets behind each, and outputs gone of the next."""
+    """How far each rank has come, in the place of a job: finished tickets, and delivered outputs of the next one."""
     return _parts(at)[1].progress
 
 
@@ -99,5 +99,5 @@ def _parts(at: RunPlace) -> tuple[Regrouped, InTurns]:
 
 
 def _size(rest: Rest, length: int) -> int:
-    """Positions that are left, those of tickets that were begun included."""
+    """How many positions are left, including those of tickets that were begun."""
     return rest.count(length) + sum(count for pieces, _ in rest.atoms for _, _, count in pieces)

@@ -1,4 +1,4 @@
-"""Ranks vote: what each of them will have shows only while it runs, so they settle as they go how far all can."""
+"""Ranks vote: how many samples each one gets shows only while it runs, so they agree on the next steps as they go."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +29,7 @@ class Voted(Sharing):
         return not shares_in_turns(self.program)
 
     def first(self, number: int) -> int:
-        # Not by a broadcast: a rank that is still inside an epoch waits for a vote, and would never come to it.
+        # Not by a broadcast: a rank that is still inside an epoch waits for a vote, and would never join the broadcast.
         self._connect()
         return number if self._votes is None else self._votes.first(number)
 
@@ -112,7 +112,7 @@ def _batches_in_turn(program: Program) -> bool:
 
 
 def _counting(program: Program) -> tuple[str, Callable[[Any], int] | None]:
-    """In which units what a rank has left over is counted, and how many of them an output of the program is."""
+    """The unit in which samples that a rank has left over are counted, and how many an output is (None: one)."""
     if program.tail or program.last.nodes:
         return ("samples" if program.last.group is None and not program.tail else "batches"), None
     return "samples", len if program.last.group is not None else None

@@ -1,4 +1,4 @@
-"""Voting: equal step counts for ranks that cannot know their lengths in advance, and one snapshot for all of them.
+"""Voting: equal numbers of steps for ranks that cannot know these in advance, and one snapshot for all of them.
 
 Ranks vote on handfuls of steps: each says how many batches it has ready, and all take the smallest number. When a rank
 has fewer than a handful, that vote is the last: everybody stops after the same step. Where samples are read by
@@ -7,8 +7,8 @@ when too little is left for a step, it is counted and named in one warning. An e
 error. A rank that fails says so in its vote; all ranks make the steps before it, then it raises its error and the
 others raise too. When ranks vote, and what they hold meanwhile, is in `equal_steps`.
 
-With its vote a rank says where it will stand after each of these steps. So after any step every rank can say where the
-whole job stands, and what is only voted on does not count:
+With its vote a rank says where it will stand after each of these steps. So after any step every rank knows where the
+whole job stands; steps that were voted on and not made yet do not count:
 
     turns      positions are dealt one by one, samples are regrouped once at most: two numbers a rank
                (see `feeds.elastic`); loads on any number of ranks
@@ -27,21 +27,21 @@ from headrace.sharing.round_robin import Lockstep, RoundRobin, job_progress
 
 HANDFUL = 4
 LONGEST = 500
-"""Letters of an error that the other ranks are told."""
+"""Characters of an error that are sent to the other ranks."""
 
 Mask = list[bool] | None
 
 
 class RankVote(NamedTuple):
-    """What a rank says in numbers."""
+    """The numbers of a rank's vote."""
 
     ready: int
-    """Batches of this handful."""
+    """How many batches of this handful it has."""
     failed: int
     share: int
     skipped: int
     progress: tuple[int, ...] = ()
-    """After each of these steps two numbers: tickets behind the rank, outputs gone of the next."""
+    """Two numbers for each of these steps: finished tickets after it, and delivered outputs of the next ticket."""
 
     @classmethod
     def read(cls, row: list[int]) -> "RankVote":
@@ -61,13 +61,13 @@ HEAD = 4
 
 
 class _VotedSteps(NamedTuple):
-    """What is known after a vote."""
+    """Where the ranks stand before and after the steps of a vote."""
 
     progress: list[list[RankProgress]]
-    """Of each share, after each step."""
+    """After each step, how far each share has come."""
     skipped: int
     everyone: list[RunPlace]
-    """Where the ranks stood before these steps, where that is all there is to say."""
+    """Where the ranks stood before these steps, if they have no `progress`."""
 
 
 class VoteOutcome(NamedTuple):
@@ -78,11 +78,11 @@ class VoteOutcome(NamedTuple):
     failed: str = ""
     """Which rank cannot make the step after these, and why."""
     wanting: tuple[int, ...] = ()
-    """Ranks that have nothing to make the next step with, where others have."""
+    """Ranks without a batch for the next step, if other ranks have one."""
 
 
 class StepVotes:
-    """The votes of one epoch. It knows where the job stands, and holds on to nothing that runs."""
+    """The votes of one epoch, and where the job stands. It keeps no run and no samples alive."""
 
     def __init__(
         self,
@@ -99,42 +99,44 @@ class StepVotes:
         self._votes = votes
         self._share = share
         self._dealing = dealing
-        """Where ranks take positions, or batches of them, in turn."""
+        """How ranks take positions, or batches of them, in turn; None: each has a stream of its own."""
         self._settled = at
+        """Where the job stood before the steps that were voted on last; None: at the start of the epoch."""
         self._behind = behind
-        """Steps that were delivered already when the snapshot was taken."""
+        """Steps to make again that were delivered before the snapshot was taken."""
         self.handful = handful
         self.masks = masks
         """Some batches may be filled up."""
         self.mask: Mask = None
-        """Of the batch delivered last."""
+        """The mask of the batch delivered last."""
         self.unit, self.size = unit, size
-        """In which what is left out is counted; how many are in a batch, if that can be told."""
+        """The unit in which samples that are left out are counted, and how many a batch has (None: one)."""
         self._handed = 0
-        """Batches that went out."""
+        """Batches that were handed over."""
         self.deals = 0
         """How often what is left was dealt anew."""
         self._voted: _VotedSteps | None = None
         self._steps = self._step = 0
-        """Of this deal: before the handful at hand, and of it."""
+        """Steps made in this deal: before the handful at hand, and of it."""
         self._next: tuple[RoundRobin, int] | None = None
+        """The next deal, and how many samples were skipped before it."""
         self._begun = at is not None
-        """Some steps of the epoch were made."""
+        """Some steps of the epoch were made before this deal."""
 
     @property
     def each_step(self) -> bool:
-        """Whether the place after each step is wanted, not only that before each handful."""
+        """Whether the place after each step is needed, not only the one before each handful."""
         return self._dealing is not None
 
     def cast(self, ready: int, error: Exception | None, before: RunPlace | None, after: list[RunPlace]) -> PendingVote:
-        """Tell the others; where this rank stood before these steps, and will stand after each."""
+        """Vote for `ready` steps: where this rank stands before them, and will stand after each of them."""
         dealing = self._dealing
         progress = () if dealing is None else tuple(n for place in after for n in dealing.progress_of(place))
         skipped = after[-1].skipped if after else 0
-        mine = RankVote(ready, int(error is not None), self._share, skipped, progress)
+        vote = RankVote(ready, int(error is not None), self._share, skipped, progress)
         why = "" if error is None else f"{type(error).__name__}: {error}"[:LONGEST]
         text = json.dumps([plain_epoch_place(before), why]).encode()
-        return self._votes.cast(mine.row(HEAD + 2 * self.handful), text, self._is_last, self._needs_texts)
+        return self._votes.cast(vote.row(HEAD + 2 * self.handful), text, self._is_last, self._needs_texts)
 
     def _is_last(self, rows: Rows) -> bool:
         return any(row[0] < self.handful or row[1] for row in rows)
@@ -143,7 +145,7 @@ class StepVotes:
         return self._dealing is None or any(row[1] for row in rows)
 
     def count(self, vote: PendingVote) -> VoteOutcome:
-        """Wait for the others. The steps that all can make are those at hand now."""
+        """Wait for the votes of all ranks. The steps that all can make are the ones to make now."""
         numbers, texts = vote.wait()
         settled, before = self._settled, self._steps
         if self._voted is not None:
@@ -151,11 +153,11 @@ class StepVotes:
         rows = [RankVote.read(row) for row in numbers]
         shares = [row for _, row in sorted({row.share: row for row in rows}.items())]
         last = self._is_last(numbers)
-        told = [json.loads(text) for text in texts]
-        failed = [f"rank {rank}: {told[rank][1]}" for rank, row in enumerate(rows) if row.failed]
+        said = [json.loads(text) for text in texts]
+        failed = [f"rank {rank}: {said[rank][1]}" for rank, row in enumerate(rows) if row.failed]
         steps = min(row.ready for row in rows)
         table = [[row.after(step) for row in shares] for step in range(1, steps + 1)] if self.each_step else []
-        places = {row.share: place for row, (place, _) in zip(rows, told, strict=False) if place is not None}
+        places = {row.share: place for row, (place, _) in zip(rows, said, strict=False) if place is not None}
         everyone = [RunPlace.read(place) for _, place in sorted(places.items())]
         voted = _VotedSteps(table, sum(row.skipped for row in shares) // len(shares), everyone)
         again: tuple[RoundRobin, int] | None = None
@@ -174,7 +176,7 @@ class StepVotes:
         return granted
 
     def deal_again(self) -> RunPlace | None:
-        """All steps of this deal are made: where the next one begins, if there is one."""
+        """Go on to the next deal, now that all steps of this one are made: where it begins; None if there is none."""
         if self._next is None:
             return None
         dealing, skipped = self._next
@@ -190,11 +192,11 @@ class StepVotes:
 
     @property
     def no_step(self) -> bool:
-        """No rank has made a step of this epoch."""
+        """Whether no rank has made a step of this epoch."""
         return not self._begun and not self._steps and not self._step
 
     def delivered(self, mask: Mask) -> bool:
-        """One step is made; whether its batch goes out, which it does unless that was before the snapshot."""
+        """Count one step. Returns whether its batch is handed over: not if it was delivered before the snapshot."""
         behind = self._behind
         # (No call between these: they happen together or not at all.)
         self._step += 1
@@ -208,7 +210,7 @@ class StepVotes:
     def place(self, received: int | None = None) -> EpochPlace | None:
         """Where the whole job stands; None: at the start of the epoch.
 
-        `received`: as seen by a caller who has received so many batches, which may be one fewer than were handed out.
+        `received`: batches that have reached the caller, which may be one fewer than were handed out.
         """
         voted = self._voted
         step = self._step if received is None else self._step - (self._handed - received)
@@ -224,7 +226,7 @@ class StepVotes:
 def _redealt(
     dealing: RoundRobin, shares: list[RankVote], progress: Sequence[RankProgress], steps: int, handful: int
 ) -> RoundRobin | None:
-    """What is left after so many steps of a deal, `handful` of them just now, dealt anew; None if nothing is gained.
+    """The next deal, after so many steps, `handful` of them in the last vote; None if dealing anew gains nothing.
 
     `progress`: how far each share has come by then.
     """
@@ -239,7 +241,7 @@ def _redealt(
 
 
 def _progress(settled: EpochPlace | None, dealing: RoundRobin) -> tuple[RankProgress, ...]:
-    """How far ranks had come where all stood last."""
+    """How far each rank has come at this place of the job."""
     if settled is None:
         return ((0, 0),) * dealing.ranks
     assert isinstance(settled, RunPlace)

@@ -1,7 +1,8 @@
-"""Worlds: the place of a job, taken in one world, for the ranks of another.
+"""Worlds: the place of a job, taken in one world, translated for the ranks of another.
 
-What arithmetic shares goes on at a position. Behind a filter ranks have come to different places, which are dealt anew
-(`feeds.elastic`). A place that cannot be given to other ranks is refused with the reason: never a sample twice or lost.
+Ranks that share by arithmetic go on at a position. Behind a filter each rank has come to another place, and what is
+left is dealt anew (`feeds.elastic`). A place that cannot be translated is refused with the reason, so that no sample
+comes twice or is lost.
 """
 
 from dataclasses import replace
@@ -23,10 +24,10 @@ LARGEST = 1024
 
 
 def in_world(at: RunPlace, program: Program, world: World) -> RunPlace:
-    """A place that arithmetic shares, taken in any world, for this one.
+    """A place of ranks that share by arithmetic, taken in any world, for this world.
 
-    Where samples stay single, ranks stop inside blocks of which each has delivered as many. Other ranks have other
-    blocks, so for them the place is a position:
+    Where samples stay single, all ranks stop inside a block, after the same number of samples. Another number of ranks
+    has other blocks, so for those the place is a position:
 
         2 ranks, blocks of 4, 3 of each delivered    0 2 4 6 | 1 3 5 7    ->    everything below 6 is delivered
     """
@@ -49,7 +50,7 @@ def in_world(at: RunPlace, program: Program, world: World) -> RunPlace:
 
 
 def _check_one_to_one(at: RunPlace, program: Program) -> None:
-    """Raise unless outputs of a block can be told from its inputs."""
+    """Raise unless every input of a block has exactly one output."""
     if program.skips:
         raise SnapshotRefused(
             "this snapshot stands inside blocks of single samples of which some may have been left out "
@@ -75,7 +76,7 @@ def shares_in_turns(program: Program) -> bool:
 
 
 def in_turns(at: RunPlace | None, program: Program, world: World, length: int) -> RunPlace:
-    """The place of a job whose ranks take positions in turn, for the ranks of this world."""
+    """A place of ranks that take positions in turn, for the ranks of this world; None is the start of the epoch."""
     ranks, block = world.share_ranks, program.block
     if at is None or at.place is None:
         return RunPlace(Regrouped(InTurns(Rest(), block, ((0, 0),) * ranks)), 0, 0 if at is None else at.skipped)
@@ -85,13 +86,13 @@ def in_turns(at: RunPlace | None, program: Program, world: World, length: int) -
     here = turns.for_ranks(ranks, block, length)
     base, number = groups.base, groups.number
     if here is not turns:
-        # Numbers that no rank has used: random values of batches hang on them.
+        # Numbers that no rank has used, because the random values of batches depend on them.
         base, number = (-(-n * len(turns.progress) // ranks) for n in (base, number))
     return RunPlace(Regrouped(here, 0, base, number), 0, at.skipped)
 
 
 def _turns(source: Place, gone: int) -> InTurns:
-    """The place of the stage before, with what is gone of the ticket there."""
+    """The place of the stage before, after `gone` outputs of the ticket there."""
     if isinstance(source, Position):  # of one process
         return InTurns(Rest(source.position), (source.size or LARGEST) if gone else 1, ((0, gone),))
     assert isinstance(source, InTurns)
