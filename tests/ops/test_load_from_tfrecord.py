@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headrace.pipe.graph import Pipe
-from headrace.sources.crc32c import by_numpy, crc32c, masked
+from headrace.sources.crc32c import by_numpy, crc32c, stored_crc
 from tests.ops.file_laws import check_file_op
 
 
@@ -48,7 +48,7 @@ def example(values: dict[str, Any], sequences: dict[str, list[Any]] | None = Non
 
 def framed(record: bytes) -> bytes:
     size = struct.pack("<Q", len(record))
-    return size + struct.pack("<I", masked(crc32c(size))) + record + struct.pack("<I", masked(crc32c(record)))
+    return size + stored_crc(size) + record + stored_crc(record)
 
 
 VALUES = {"name": [b"a", b"bc"], "x": [1.5, -2.0, 0.25, 8.0], "n": [0, -1, 2**40, 7]}

@@ -1,12 +1,12 @@
-"""Whole: a file that appears under its name only when it is complete, whatever happens to who writes it.
+"""Atomic writes: a file appears under its name only when it is complete, even if the process that writes it is killed.
 
     with atomic_write("out/a.jpg", "wb") as file:
         file.write(data)
 
-It is written into a file without a name and linked at the end, so a killed writer leaves nothing. Where the file system
-has no such files (NFS, say), and for the moment in which an older file is replaced, it stands beside its place as
-`.a.jpg.<random>.part`, locked by its writer; a process that writes into a folder first removes
-what nobody locks there.
+The content goes into a file without a name, which is linked to its name at the end, so a killed writer leaves nothing.
+Where the file system has no such files (NFS, say), and for the moment in which an older file is replaced, it stands
+beside its final place as `.a.jpg.<random>.part`, locked by its writer. Before a process writes into a folder for the
+first time, it removes the .part files there that nobody locks.
 """
 
 import errno
@@ -29,19 +29,19 @@ _NAMELESS = getattr(os, "O_TMPFILE", 0)
 @contextmanager
 def atomic_write(path: str, mode: str) -> Iterator[IO[Any]]:
     """A file to write (mode w, wb or wt); it becomes `path` when the block ends without an error."""
-    folder, name = os.path.split(path)
-    folder = folder or "."
+    path = os.path.abspath(path)
+    folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
     _sweep(folder)
     fd = _nameless(folder)
     if fd is None:
-        with _beside(folder, name, mode) as file:
+        with _beside(path, mode) as file:
             yield file
         return
     with _opened(fd, mode) as file:
         yield file
         file.flush()
-        _link(fd, folder, name)
+        _link(fd, path)
 
 
 def _nameless(folder: str) -> int | None:
@@ -55,52 +55,47 @@ def _nameless(folder: str) -> int | None:
         raise
 
 
-def _link(fd: int, folder: str, name: str) -> None:
-    """Give the file its name."""
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _link(fd: int, path: str) -> None:
+    """Give the nameless file its name."""
     try:
         try:
-            _named(fd, at, name)
+            _link_descriptor(fd, path)
         except FileExistsError:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            part = _part(name)
-            _named(fd, at, part)
-            _replaced(part, name, at)
+            part = _part(path)
+            _link_descriptor(fd, part)
+            with _removed_on_error(part):
+                os.replace(part, path)
     except OSError as refused:
         if refused.errno not in (errno.ENOENT, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP):
             raise
         # A file system that cannot link, or no /proc: once more, beside its place.
         os.lseek(fd, 0, os.SEEK_SET)
-        with _beside(folder, name, "wb") as copy, os.fdopen(os.dup(fd), "rb") as file:
+        with _beside(path, "wb") as copy, os.fdopen(os.dup(fd), "rb") as file:
             copyfileobj(file, copy, 1 << 20)
-    finally:
-        os.close(at)
 
 
-def _named(fd: int, folder: int, name: str) -> None:
-    os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder, follow_symlinks=True)
-
-
-def _replaced(part: str, name: str, folder: int | None = None) -> None:
-    try:
-        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(part, dir_fd=folder)
-        raise
+def _link_descriptor(fd: int, path: str) -> None:
+    # (An absolute path makes no use of `dst_dir_fd`, but without it Python would link the link in /proc.)
+    os.link(f"/proc/self/fd/{fd}", path, dst_dir_fd=fd, follow_symlinks=True)
 
 
 @contextmanager
-def _beside(folder: str, name: str, mode: str) -> Iterator[IO[Any]]:
-    part = os.path.join(folder, _part(name))
-    fd = lock.acquire(part, timeout=0)  # it is ours alone: its name is random
+def _beside(path: str, mode: str) -> Iterator[IO[Any]]:
+    """A .part file to write, which replaces `path` when the block ends without an error."""
+    part = _part(path)
+    fd = lock.acquire(part, timeout=0)  # nobody else has it: its name is random
     os.ftruncate(fd, 0)
-    os.lseek(fd, 0, os.SEEK_SET)
+    with _removed_on_error(part), _opened(fd, mode) as file:
+        yield file
+        file.flush()
+        os.replace(part, path)
+
+
+@contextmanager
+def _removed_on_error(part: str) -> Iterator[None]:
     try:
-        with _opened(fd, mode) as file:
-            yield file
-            file.flush()
-            _replaced(part, os.path.join(folder, name))
+        yield
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(part)
@@ -111,12 +106,13 @@ def _opened(fd: int, mode: str) -> IO[Any]:
     return os.fdopen(fd, mode, encoding=None if "b" in mode else "utf-8")
 
 
-def _part(name: str) -> str:
-    return f".{name}.{os.urandom(6).hex()}.part"
+def _part(path: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part")
 
 
 def _sweep(folder: str) -> None:
-    """Remove what killed writers have left."""
+    """Remove the .part files that killed writers have left."""
     known = os.path.realpath(folder)
     if known in _swept:
         return

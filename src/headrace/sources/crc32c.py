@@ -22,9 +22,10 @@ def crc32c(data: bytes) -> int:
     return _implementation()(data)
 
 
-def masked(crc: int) -> int:
-    """The form in which TFRecord stores a check sum."""
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFF_FFFF
+def stored_crc(data: bytes) -> bytes:
+    """The check sum of some bytes, in the 4 bytes that TFRecord stores behind them."""
+    crc = crc32c(data)
+    return ((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFF_FFFF).to_bytes(4, "little")
 
 
 @cache

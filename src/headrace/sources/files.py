@@ -30,13 +30,6 @@ class Files(Source[str]):
 
     def identity(self) -> tuple[Any, ...]:
         # The folder is left out: a data set that was moved is still the same one.
-        folder = len(os.path.dirname(_shared_start(self.paths)))
+        folder = len(os.path.dirname(os.path.commonprefix(self.paths)))  # noqa: RUF071 - URLs are no paths
         names = "\0".join(p[folder:] for p in self.paths)
         return ("files", len(self.paths), blake2b(names.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest())
-
-
-def _shared_start(paths: tuple[str, ...]) -> str:
-    """What all paths begin with; URLs and relative paths may stand side by side."""
-    low, high = min(paths, default=""), max(paths, default="")
-    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
-    return low[:same]

@@ -163,7 +163,7 @@ class StreamWrapper:
             raise TypeError(f"{self!r} cannot travel to another process: use it in the place where it is made")
         rest = read()
         self.file_obj.close()
-        self.replace_file(io.StringIO(rest) if isinstance(rest, str) else io.BytesIO(rest))
+        self.replace_file(memory_file(rest))
 
 
 def reopenable(reopen: Callable[[], Any], name: str | None, position: int = 0) -> StreamWrapper:
@@ -174,6 +174,6 @@ def reopenable(reopen: Callable[[], Any], name: str | None, position: int = 0) -
     return StreamWrapper(file, name=name, reopen=reopen)
 
 
-def in_memory(data: bytes, name: str | None = None) -> StreamWrapper:
-    """Bytes as a stream."""
-    return StreamWrapper(io.BytesIO(data), name=name)
+def memory_file(content: bytes | str) -> io.BytesIO | io.StringIO:
+    """Bytes or text as a file."""
+    return io.StringIO(content) if isinstance(content, str) else io.BytesIO(content)

@@ -10,11 +10,10 @@
 The data is protocol-buffer wire format: fields of (number, type, value). Only what these messages use is read.
 """
 
-import struct
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.sources.crc32c import crc32c, masked
+from headrace.sources.crc32c import stored_crc
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 BYTES, FLOATS, INTEGERS = 1, 2, 3
@@ -31,7 +30,7 @@ def records(stream: object, path: str) -> Iterator[bytes]:
         if len(size) < 8:
             raise RuntimeError(f"Invalid tfrecord file: failed to read the record size. {where}")
         _check(size, _exactly(stream, 4), f"start token. {where}")
-        (count,) = struct.unpack("<Q", size)
+        count = int.from_bytes(size, "little")
         data = _exactly(stream, count)
         if len(data) < count:
             raise RuntimeError(f"Invalid tfrecord file: failed to read the record. {where}")
@@ -51,7 +50,7 @@ def _exactly(stream: Any, count: int) -> bytes:
 def _check(data: bytes, token: bytes, what: str) -> None:
     if len(token) < 4:
         raise RuntimeError(f"Invalid tfrecord file: failed to read the {what}")
-    if masked(crc32c(data)) != struct.unpack("<I", token)[0]:
+    if stored_crc(data) != token:
         raise RuntimeError(f"Invalid tfrecord file: the check sum differs at the {what}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.sources.crc32c import crc32c, masked
+from headrace.sources.crc32c import stored_crc
 
 
 def jsonl(path: Path, samples: list[Any], blank: bytes = b"") -> Path:
@@ -31,7 +31,7 @@ def tar(path: Path, samples: list[dict[str, bytes]], kind: int = tarfile.PAX_FOR
 def tfrecord(path: Path, records: list[bytes]) -> Path:
     def framed(data: bytes) -> bytes:
         size = struct.pack("<Q", len(data))
-        return size + struct.pack("<I", masked(crc32c(size))) + data + struct.pack("<I", masked(crc32c(data)))
+        return size + stored_crc(size) + data + stored_crc(data)
 
     path.write_bytes(b"".join(map(framed, records)))
     return path

@@ -14,7 +14,7 @@ from functools import partial
 
 from headrace.ops.files.per_file import PerFile, member_path, unpacking
 from headrace.sources.slice import FileSlice, open_slice
-from headrace.sources.stream import StreamWrapper, in_memory
+from headrace.sources.stream import StreamWrapper
 from headrace.sources.tar import content, headers, open_tar
 
 
@@ -46,7 +46,7 @@ def entries(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tup
                 again = partial(open_slice, plain, info.offset_data, info.size)
                 inner = StreamWrapper(io.BufferedReader(part), stream, name, again)
             else:
-                inner = in_memory(content(archive, info, path), name)
+                inner = StreamWrapper(io.BytesIO(content(archive, info, path)), name=name)
             yield info.name, inner
     finally:
         if ours:

@@ -10,6 +10,8 @@ where that package makes samples of them: macOS's `d/._1.jpg` would tear `d/1.jp
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from headrace.context import skipper
@@ -60,27 +62,24 @@ class LoadShards(PerFile[Grouped]):
 
     def read(self, path: str, stream: StreamWrapper) -> Iterator[Grouped]:
         skip = skipper()
-        group: Grouped = {}
-        broken = None  # the key of a sample that is left out
-        for name, inner in entries(path, stream):
-            with inner:
-                found = key_and_ending(name)
-                if found is None:
-                    continue
-                prefix, suffix = found
-                if group and group["__key__"] != prefix:
-                    yield group
-                    group = {}
-                if prefix == broken:
-                    continue
-                group.setdefault("__key__", prefix)
-                try:
-                    add_file(group, prefix, suffix, inner.read())
-                except ValueError as error:
-                    skip(error)
-                    group, broken = {}, prefix
-        if group:
+        for key, files in groupby(_files(path, stream), itemgetter(0)):
+            group: Grouped = {"__key__": key}
+            contents = [(ending, content) for _, ending, content in files]  # (errors of the archive are raised here)
+            try:
+                for ending, content in contents:
+                    add_file(group, key, ending, content)
+            except ValueError as error:
+                skip(error)
+                continue
             yield group
+
+
+def _files(path: str, stream: StreamWrapper) -> Iterator[tuple[str, str, bytes]]:
+    """Key, ending and content of each file that belongs to a sample."""
+    for name, inner in entries(path, stream):
+        with inner:
+            if (found := key_and_ending(name)) is not None:
+                yield *found, inner.read()
 
 
 def key_and_ending(name: str) -> tuple[str, str] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.op import Flat
 from headrace.ops.files.per_file import EachFile, Keywords
-from headrace.ops.files.save_to_disk import writing
+from headrace.ops.files.save_to_disk import write_content, writing
 from headrace.sources.extra import require
 from headrace.sources.listing import Masks, list_fsspec
 from headrace.sources.open import filesystem, open_fsspec
@@ -69,8 +69,5 @@ class SaveByFsspec(EachFile[str]):
         files, path = filesystem(url, **dict(self.kwargs))
         files.makedirs(files._parent(path), exist_ok=True)
         with files.open(path, self.mode, **dict(self.kwargs_for_open)) as file:
-            if hasattr(data, "read"):
-                with StreamWrapper.of(data) as stream:
-                    data = stream.read()
-            file.write(data)
+            write_content(file, data)
         return url

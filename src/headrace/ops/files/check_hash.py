@@ -1,14 +1,13 @@
 """Check hash: refuse content that is not what it should be."""
 
 import hashlib
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import BadOption
 from headrace.ops.files.per_file import EachFile
-from headrace.sources.stream import StreamWrapper
+from headrace.sources.stream import StreamWrapper, memory_file
 
 KINDS = ("sha256", "md5")
 CHUNK = 1 << 20
@@ -52,8 +51,7 @@ class CheckHash(EachFile[tuple[str, Any]]):
         content = stream.read()
         digest.update(_raw(content))
         stream.close()
-        held = io.StringIO(content) if isinstance(content, str) else io.BytesIO(content)
-        return StreamWrapper(held, name=getattr(stream, "name", None))
+        return StreamWrapper(memory_file(content), name=getattr(stream, "name", None))
 
 
 def check_kind(kind: str) -> None:

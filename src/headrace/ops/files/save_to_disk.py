@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from shutil import copyfileobj
-from typing import Any
+from typing import IO, Any
 
 from headrace.errors import BadOption
 from headrace.ops.files.per_file import EachFile
@@ -59,12 +59,17 @@ def inside(folder: str, path: str) -> str:
 
 
 def write_file(path: str, data: Any, mode: str) -> None:
-    """Write bytes, text, or all that a stream holds (it is closed then), and only then give the file its name."""
+    """Write the content into a file that gets its name only when it is complete."""
     with atomic_write(path, mode) as file:
-        if hasattr(data, "read"):
-            try:
-                copyfileobj(data, file, 1 << 20)
-            finally:
-                data.close()
-        else:
-            file.write(data)
+        write_content(file, data)
+
+
+def write_content(file: IO[Any], data: Any) -> None:
+    """Write bytes, text, or all that a stream holds, which is closed then."""
+    if hasattr(data, "read"):
+        try:
+            copyfileobj(data, file, 1 << 20)
+        finally:
+            data.close()
+    else:
+        file.write(data)

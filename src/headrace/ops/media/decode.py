@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from headrace.errors import BadPipe
@@ -10,9 +11,11 @@ from headrace.op import place
 from headrace.ops.files.per_file import EachFile, path_and_stream
 from headrace.ops.media.boxes import RandomBox
 from headrace.ops.media.decoders import Decoder, decode_with, extension_of, standard_decoders
+from headrace.ops.media.images import Images
+from headrace.ops.media.video import Videos
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decode(EachFile[Any]):
     """`(path, data)` as `(path, value)`; a dict of files by their endings, as `webdataset` makes it, value by value.
 
@@ -31,31 +34,31 @@ class Decode(EachFile[Any]):
     user = True
 
     def __post_init__(self) -> None:
-        self._standard()
+        _ = self._decoders  # wrong options are refused here, not at the first sample
 
-    def _standard(self) -> tuple[Decoder, ...]:
-        return standard_decoders(self.images, self.size, self.crop, self.flip, self.frames, self.pick, self.resize)
+    @cached_property
+    def _decoders(self) -> tuple[Decoder, ...]:
+        images = Images(self.images, self.size, self.crop, self.flip, self.resize)
+        return (*self.decoders, *standard_decoders(images, Videos(self.frames, self.pick)))
 
     def takes_flip(self) -> bool:
         """Whether a `random_flip()` behind this op can be done while images are resized."""
         return self.size is not None and self.images == "rgb8" and not self.decoders and not self.flip
 
     def apply(self, sample: Any) -> Any:
-        decoders = (*self.decoders, *self._standard())
         if isinstance(sample, dict):
-            return {key: self._member(decoders, key, value) for key, value in sample.items()}
+            return {key: self._member(key, value) for key, value in sample.items()}
         path, data = _file(sample)
-        return path, _decoded(decoders, path, extension_of(path), data)
+        return path, _decoded(self._decoders, path, extension_of(path), data)
 
     def describe(self) -> str:
         return EachFile.describe(self).replace("crop=<RandomBox>", "crop='random'")
 
-    @staticmethod
-    def _member(decoders: tuple[Decoder, ...], key: str, value: Any) -> Any:
+    def _member(self, key: str, value: Any) -> Any:
         if not key.startswith("."):
             return value
         place.rewind()  # the random choices start anew, so all images of a sample are cropped and flipped alike
-        return _decoded(decoders, key, key.rpartition(".")[2].lower(), value)
+        return _decoded(self._decoders, key, key.rpartition(".")[2].lower(), value)
 
 
 def _file(sample: Any) -> tuple[Any, Any]:
@@ -92,7 +95,7 @@ class RoutedDecode(EachFile[tuple[str, Any]]):
     user = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "handlers", tuple(self.handlers) or standard_decoders())
+        object.__setattr__(self, "handlers", tuple(self.handlers) or standard_decoders(Images(), Videos()))
 
     def apply(self, sample: Any) -> tuple[str, Any]:
         path, data = sample

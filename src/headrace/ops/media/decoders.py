@@ -11,12 +11,10 @@ import json
 import os
 import wave
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from headrace.ops.media.boxes import RandomBox
 from headrace.ops.media.images import Images
 from headrace.ops.media.video import Videos
 from headrace.sources.extra import import_extra
@@ -75,18 +73,9 @@ def _wave(data: bytes) -> Any:
     return samples.reshape(-1, channels), rate
 
 
-@cache
-def standard_decoders(
-    images: str = "rgb8",
-    size: tuple[int, int] | None = None,
-    crop: str | RandomBox = "center",
-    flip: float = 0.0,
-    frames: int | None = None,
-    pick: str = "random",
-    resize: str = "pillow",
-) -> tuple[Decoder, ...]:
-    """All of them."""
-    return (decode_basic, Images(images, size, crop, flip, resize), decode_audio, Videos(frames, pick))
+def standard_decoders(images: Images, videos: Videos) -> tuple[Decoder, ...]:
+    """All decoders of this module and its neighbours."""
+    return (decode_basic, images, decode_audio, videos)
 
 
 def decode_with(decoders: tuple[Decoder, ...], extension: str, data: Any) -> Any:

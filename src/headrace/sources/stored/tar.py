@@ -13,6 +13,8 @@ not those of the file.
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from headrace.ops.archives.webdataset import add_file, key_and_ending
@@ -78,18 +80,11 @@ class TarShards(StoredFormat):
 
 def _samples(file: OpenFile, start: int) -> Iterator[tuple[int, int]]:
     """Where each sample begins, and its size. (Said when the next one begins: more may belong to it.)"""
-    key, first, stop = None, start, start
-    for member in members(ForwardReader(file).read, start, file.size, file.path):
-        found = key_and_ending(member.name)
-        if found is None:
-            continue
-        if found[0] != key:
-            if key is not None:
-                yield first, stop - first
-            key, first = found[0], member.start
-        stop = member.stop
-    if key is not None:
-        yield first, stop - first
+    every = members(ForwardReader(file).read, start, file.size, file.path)
+    keyed = ((found[0], member) for member in every if (found := key_and_ending(member.name)) is not None)
+    for _, group in groupby(keyed, itemgetter(0)):
+        files = [member for _, member in group]
+        yield files[0].start, files[-1].stop - files[0].start
 
 
 def members(read: Read, start: int, size: int, path: str, whole: bool = True) -> Iterator[Member]:

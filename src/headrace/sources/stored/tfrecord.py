@@ -1,11 +1,10 @@
 """TFRecord files: the records of each, by position; examples as dicts of arrays, or bare bytes."""
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.sources.crc32c import crc32c, masked
+from headrace.sources.crc32c import stored_crc
 from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.spans import ForwardReader, in_batches
 from headrace.sources.tfrecord import features
@@ -25,8 +24,8 @@ class TfRecords(StoredFormat):
         return in_batches(_records(file, start))
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> Any:
-        record, said = data[:-TAIL], data[-TAIL:]
-        if masked(crc32c(record)) != struct.unpack("<I", said)[0]:
+        record, crc = data[:-TAIL], data[-TAIL:]
+        if stored_crc(record) != crc:
             raise DamagedFile(f"{file.path} is damaged: the check sum of the record at byte {start} differs")
         return record if self.raw else features(record)
 
@@ -36,9 +35,9 @@ def _records(file: OpenFile, start: int) -> Iterator[tuple[int, int]]:
     read, at = ForwardReader(file).read, start
     while at < file.size:
         head = read(at, min(HEAD, file.size - at))
-        if len(head) < HEAD or masked(crc32c(head[:8])) != struct.unpack("<I", head[8:])[0]:
+        if len(head) < HEAD or stored_crc(head[:8]) != head[8:]:
             raise DamagedFile(f"{file.path} is damaged or compressed: no record begins at byte {at}")
-        (size,) = struct.unpack("<Q", head[:8])
+        size = int.from_bytes(head[:8], "little")
         stop = at + HEAD + size + TAIL
         if stop > file.size:
             raise DamagedFile(f"{file.path} is cut off: the record at byte {at} ends {stop - file.size} bytes later")
