@@ -47,6 +47,8 @@ NAMED: dict[str, tuple[list[str], list[tuple[str, ...]]]] = {
     "what a shard says of itself": (["__meta__/x.json", "1.jpg"], [(".jpg",)]),
     "hidden": ([".gitignore", "1.jpg", "d/.hidden.txt", "1.cls"], [(".jpg", ".cls")]),
     "no ending": (["README", "1.jpg", "LICENSE", "1.cls"], [(".jpg", ".cls")]),
+    "begins like a compressed file": (["BZ1.jpg", "BZh1.jpg", "BZh1.cls"], [(".jpg",), (".jpg", ".cls")]),
+    "a first name like bzip2": (["BZh1.jpg", "BZh1.cls"], [(".jpg", ".cls")]),
     "letters of Windows": (["a\\1.jpg", "a\\1.cls"], [(".jpg", ".cls")]),
 }
 """Names of members, and the endings of each sample that they make."""

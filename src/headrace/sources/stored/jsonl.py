@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.packed import compression
 
 PIECE = 1 << 20
 """Bytes that are looked at together: few enough that they stay in the processor's cache."""
@@ -17,7 +18,6 @@ BLANK = 0x20
 """The last of the letters that a blank line may hold; a document begins with a later one."""
 MARK = b"\xef\xbb\xbf"
 """What some programs write at the start of text in UTF-8."""
-COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,14 @@ class JsonLines(StoredFormat):
     endings = (".jsonl", ".ndjson")
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
-        head = file.read(0, min(8, file.size))
-        for magic, kind in COMPRESSED.items():
-            if head.startswith(magic):
-                raise DamagedFile(
-                    f"{file.path} is compressed ({kind}), so no line of it can be read by itself: name it .gz or .zst "
-                    "if it is one, decompress it, or read it as a stream with "
-                    "Pipe.files(...).open_files().decompress().readlines()"
-                )
-        line = at = start or (len(MARK) if head.startswith(MARK) else 0)
+        if (kind := compression(file)) is not None:
+            raise DamagedFile(
+                f"{file.path} is compressed ({kind}), so no line of it can be read by itself: name it .gz or .zst if "
+                "it is one, decompress it, or read it as a stream with "
+                "Pipe.files(...).open_files().decompress().readlines()"
+            )
+        marked = file.read(0, min(len(MARK), file.size)) == MARK
+        line = at = start or (len(MARK) if marked else 0)
         piece, marks = memoryview(bytearray(PIECE)), np.empty(PIECE, bool)
         while at < file.size:
             data = piece[: file.size - at]

@@ -25,8 +25,8 @@ LARGEST = 512 << 20
 """Bytes that a member may have unpacked."""
 PIECE = 1 << 20
 GZIP, ZSTD, BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh"
-
-
+BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
+"""What stands 4 bytes behind the start of a bzip2 file: its first block, or its end."""
 BROTLI, SNAPPY = ".br", ".snappy"
 """Files whose first bytes say nothing, so that their name has to."""
 ENDINGS = (".gz", ".bz2", ".zst", ".zstd", ".zstd.bin", BROTLI, SNAPPY)
@@ -35,6 +35,15 @@ ENDINGS = (".gz", ".bz2", ".zst", ".zstd", ".zstd.bin", BROTLI, SNAPPY)
 def is_packed(path: str) -> bool:
     """By its name: the first bytes of some formats may be any."""
     return path.lower().endswith(ENDINGS)
+
+
+def compression(file: OpenFile) -> str | None:
+    """How a file is compressed, by its first bytes; None if it is not. (A name in a tar file may begin with "BZh".)"""
+    head = file.read(0, min(10, file.size))
+    if head.startswith(BZIP2) and head[4:] in BZIP2_BLOCKS:
+        return "bzip2"
+    known = {GZIP: "gzip", ZSTD: "zstd", b"\xfd7zXZ": "xz"}
+    return next((name for magic, name in known.items() if head.startswith(magic)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 from headrace.ops.archives.webdataset import add_file, key_and_ending
 from headrace.sources.stored.format import DamagedFile, OpenFile, Spans, StoredFormat
+from headrace.sources.stored.packed import compression
 from headrace.sources.stored.spans import ForwardReader, in_batches
 
 BLOCK = 512
 EMPTY = bytes(BLOCK)
 RECORD = 20 * BLOCK
 """Archives are filled up to a multiple of so many bytes."""
-COMPRESSED = (b"\x1f\x8b", b"BZ", b"\xfd7", b"\x28\xb5")
 REGULAR = (b"0", b"\0", b"7")
 SPARSE = b"S"
 WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
@@ -57,7 +57,7 @@ class TarShards(StoredFormat):
     packable = False
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
-        if file.size >= 2 and file.read(0, 2) in COMPRESSED:
+        if compression(file) is not None:
             raise DamagedFile(
                 f"{file.path} is compressed, so no sample of it can be read by itself: unpack it once, or read it as a "
                 "stream with Pipe.shards(...)"
