@@ -15,7 +15,7 @@ from headrace.engine.feeds.positions import Position
 from headrace.engine.places import RunningEpoch, RunPlace, VotedPlace
 from headrace.errors import BadOption, Closed, RanksDisagree, WorkerStuck
 from headrace.ranks import vote as votes
-from headrace.ranks.vote import Judge, Rows, VoteThread
+from headrace.ranks.vote import Rows, RowsTest, VoteThread
 from headrace.sharing.equal_steps import EqualSteps
 from headrace.sharing.voting import HANDFUL, StepVotes
 from tests.conftest import RunScript
@@ -184,7 +184,7 @@ def test_a_rank_that_settles_the_next_epoch_tells_those_that_are_still_inside_th
     def body(rank: int, thread: VoteThread) -> Any:
         got = []
         for _ in range(2):
-            epoch = thread.first(numbers[rank])
+            epoch = thread.broadcast(numbers[rank])
             samples, _ = vote(thread, Source(50), epoch=epoch)
             got.append(epoch)
             if len(got) == 2:
@@ -220,7 +220,7 @@ class Recorded:
     def again(self) -> "Recorded":
         raise AssertionError("nothing is dealt anew")
 
-    def cast(self, row: list[int], text: bytes, last: Judge, talk: Judge) -> Any:
+    def cast(self, row: list[int], text: bytes, last: RowsTest, talk: RowsTest) -> Any:
         number, self._votes = self._votes, self._votes + 1
         self.events.append(f"cast {number}")
         poll = self
@@ -301,7 +301,7 @@ def test_closing_while_a_vote_is_under_way_returns_and_the_thread_cleans_up(monk
     group.free.set()
     assert group.closed.wait(20)
     assert thread._working.acquire(timeout=20)
-    assert thread._ident not in votes.SERVING
+    assert thread._ident not in votes.VOTING
 
 
 def test_waiting_for_a_vote_ends_at_the_time_out() -> None:
@@ -512,7 +512,7 @@ def test_no_mask_is_told_where_batches_are_filled_before_they_are_chosen(monkeyp
 def test_closing_a_loader_after_a_break_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     for steps in range(1, 12):
         together(2, lambda w, u=steps: part(SHAPES["filtered batches"], w, None, u, 1), monkeypatch)
-        assert not votes.SERVING
+        assert not votes.VOTING
 
 
 def test_a_loader_that_is_closed_is_an_error_for_those_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ SHAPES = {
 }
 
 def threads():
-    return len(vote.SERVING)
+    return len(vote.VOTING)
 
 def rank(number, ranks):
     # A file needs no port that somebody else might take first.

@@ -53,7 +53,7 @@ class Seat:
     def texts(self, text: bytes) -> list[bytes]:
         return self._meeting.gather(self._rank, text)
 
-    def first(self, number: int) -> int:
+    def broadcast(self, number: int) -> int:
         return self._meeting.gather(self._rank, number)[0]  # type: ignore[no-any-return]
 
     def close(self) -> None:

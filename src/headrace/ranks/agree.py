@@ -1,9 +1,9 @@
 """Agree: what ranks of one job settle among themselves, on a gloo group of their own and never on the training group.
 
-    Agreement.of(world)      None when there is nothing to agree on, or nobody to ask
-    rows(numbers)            what every rank gives, by rank
+    Agreement.of(world)      None for a single rank, or where torch.distributed does not connect the ranks
+    rows(numbers)            the numbers that every rank gives, by rank
     texts(text)              the same for bytes of any length
-    first(number)            what rank 0 gives, of up to 64 bits
+    broadcast(number)        what rank 0 gives, of up to 64 bits
     same(facts)              an error that names the rank whose facts differ
 
 A rank that fails says so at the next vote, and the others raise instead of waiting for it.
@@ -31,7 +31,7 @@ class Agreement:
 
         import torch.distributed as dist
 
-        self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=patience(timeout)))
+        self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=group_timeout(timeout)))
         self.rank = dist.get_rank()
         self.ranks = dist.get_world_size()
         self._owner = os.getpid()
@@ -43,13 +43,13 @@ class Agreement:
         return cls(timeout) if world.ranks > 1 and dist is not None and dist.get_world_size() == world.ranks else None
 
     def rows(self, row: list[int]) -> list[list[int]]:
-        """What every rank gives, by rank; all give equally many numbers."""
+        """The numbers that every rank gives, by rank; all give equally many."""
         import torch
 
         return [tensor.tolist() for tensor in self._gathered(torch.tensor(row, dtype=torch.int64))]
 
     def texts(self, text: bytes) -> list[bytes]:
-        """What every rank gives, by rank."""
+        """The bytes that every rank gives, by rank."""
         import torch
 
         sizes = [row[0] for row in self.rows([len(text)])]
@@ -65,7 +65,7 @@ class Agreement:
         dist.all_gather(everyone, tensor, group=self._group)
         return everyone
 
-    def first(self, number: int) -> int:
+    def broadcast(self, number: int) -> int:
         high, low = self.rows([*divmod(number, HALF)])[0]
         return high * HALF + low
 
@@ -103,7 +103,7 @@ def initialized(modules: Mapping[str, Any] = sys.modules) -> Any:
     return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 
 
-def patience(timeout: float) -> float:
+def group_timeout(timeout: float) -> float:
     """Seconds to wait for another rank: what was asked for, or, where nothing was, what the job's process group waits.
 
     So a rank that is stopped is noticed after what the user gave to `init_process_group(timeout=...)`.

@@ -1,11 +1,11 @@
 """Counter: what ranks share under dynamic sharding, kept in a store of torch.distributed.
 
-    store      the one that the user gives, or that of the default process group, or one at MASTER_ADDR:MASTER_PORT
-    meet       all ranks begin an epoch together, and were given the same thing; the error names what differs
-    take       0, 1, 2, ...: each number goes to one rank only
-    finish     what this rank has delivered; `everyone` is what all have
+    find_store   the store that the user gives, or of the default process group, or one at MASTER_ADDR:MASTER_PORT
+    meet         wait until all ranks begin the epoch, and check that all were given the same
+    take         0, 1, 2, ...: each number goes to one rank only
+    finish       write down which blocks this rank has delivered; `everyone` reads what all ranks have
 
-What a rank has finished is kept in leaves of a few numbers, so that telling and asking cost the same all epoch long.
+What a rank has finished is stored in leaves of LEAF blocks, so that a write or a read costs the same all epoch long.
 """
 
 import json
@@ -44,33 +44,39 @@ class StoreCounter:
         self._rank = world.rank
         self._ranks = world.ranks
         self._count = 0
-        """Blocks that this rank has told the others of."""
+        """Blocks that this rank has written down."""
         self._leaves: list[list[list[int]]] = [[] for _ in range(world.ranks)]
-        """Full leaves of each rank that never change again."""
+        """By rank: the full leaves that were read and never change again."""
 
     def meet(self, facts: dict[str, Any], timeout: float = TIMEOUT) -> None:
+        """Wait until all ranks begin this epoch; all must give the same facts."""
         store, key = self._store, self._key
         for name, fact in facts.items():
-            mine = json.dumps(fact, sort_keys=True, default=repr)
-            told = store.compare_set(f"{key}/same/{name}", "", mine).decode()
-            if told != mine:
+            here = json.dumps(fact, sort_keys=True, default=repr)
+            there = store.compare_set(f"{key}/same/{name}", "", here).decode()
+            if there != here:
                 raise RanksDisagree(
-                    f"rank {self._rank} was given another {name} than the rank that came first ({mine[:80]} here, "
-                    f"{told[:80]} there); give all ranks the same"
+                    f"rank {self._rank} was given another {name} than the rank that came first ({here[:80]} here, "
+                    f"{there[:80]} there); give all ranks the same"
                 )
-        gather(store, f"{key}/met", self._ranks, timeout, "have begun this epoch")
+        barrier(store, f"{key}/met", self._ranks, timeout, "have begun this epoch")
 
     def take(self) -> int:
+        """The next number that no rank has taken."""
         return int(self._store.add(f"{self._key}/next", 1)) - 1
 
     def finish(self, blocks: list[int], count: int, part: tuple[int, int] | None, surely: int) -> None:
-        """The first `count` of these blocks are finished, and so much of another; `surely` of them stay so."""
+        """Write down that the first `count` of these blocks are finished, and how much of one more.
+
+        The first `surely` of them stay finished: what follows may be taken back.
+        """
         old, self._count = self._count, count
         for leaf in range(min(old, count) // LEAF, max(old, count) // LEAF + 1):
-            told = [blocks[leaf * LEAF : min(count, (leaf + 1) * LEAF)], part, surely]
-            self._store.set(self._leaf(self._rank, leaf), json.dumps(told))
+            written = [blocks[leaf * LEAF : min(count, (leaf + 1) * LEAF)], part, surely]
+            self._store.set(self._leaf(self._rank, leaf), json.dumps(written))
 
     def everyone(self) -> list[tuple[list[int], tuple[int, int] | None]]:
+        """By rank: the blocks that it has finished, and how much of one more."""
         return [self._of(rank) for rank in range(self._ranks)]
 
     def _of(self, rank: int) -> tuple[list[int], tuple[int, int] | None]:
@@ -87,7 +93,7 @@ class StoreCounter:
         return finished, None if part is None else tuple(part)
 
     def forget(self) -> None:
-        """Nobody will ask about this epoch again."""
+        """Delete what this rank has written down: no rank reads it again."""
         for leaf in range(self._count // LEAF + 1):
             self._store.delete_key(self._leaf(self._rank, leaf))
 
@@ -95,16 +101,21 @@ class StoreCounter:
         return f"{self._key}/done/{rank}/{leaf}"
 
 
-def gather(store: RankStore, key: str, ranks: int, timeout: float, what: str) -> None:
-    """Wait until as many ranks have come here."""
+def barrier(store: RankStore, key: str, ranks: int, timeout: float, what: str, wait: bool = True) -> None:
+    """Say that this rank has come here and, with `wait`, return when all ranks have."""
     if store.add(f"{key}/count", 1) == ranks:
         store.set(f"{key}/all", "")
-        return
-    try:
-        store.wait([f"{key}/all"], timedelta(seconds=timeout))
-    except RuntimeError as error:  # what all of torch's store errors are
-        came = store.add(f"{key}/count", 0)
-        raise WorkerStuck(f"after {timeout:g} s only {came} of {ranks} ranks {what}: {error}") from None
+    elif wait:
+        try:
+            store.wait([f"{key}/all"], timedelta(seconds=timeout))
+        except RuntimeError as error:  # what all of torch's store errors are
+            came = store.add(f"{key}/count", 0)
+            raise WorkerStuck(f"after {timeout:g} s only {came} of {ranks} ranks {what}: {error}") from None
+
+
+def leave(store: RankStore, key: str, ranks: int, wait: bool, timeout: float = TIMEOUT) -> None:
+    """This rank needs the store no more; the process that the store lives in waits until no rank does."""
+    barrier(store, f"{key}/left", ranks, timeout, "have closed their loader", wait)
 
 
 def find_store(world: World, given: RankStore | None = None, timeout: float = TIMEOUT) -> tuple[RankStore, bool]:
@@ -179,11 +190,3 @@ class LocalStore:
 
     def delete_key(self, key: str) -> None:
         self._values.pop(key, None)
-
-
-def leave(store: RankStore, key: str, ranks: int, wait: bool, timeout: float = TIMEOUT) -> None:
-    """This rank needs the store no more; the process that it lives in waits until nobody does."""
-    if wait:
-        gather(store, f"{key}/left", ranks, timeout, "have closed their loader")
-    elif store.add(f"{key}/left/count", 1) == ranks:
-        store.set(f"{key}/left/all", "")

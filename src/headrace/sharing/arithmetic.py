@@ -86,7 +86,7 @@ class Sharing:
     def first(self, number: int) -> int:
         """The number that rank 0 has, on all ranks (without a connection: this rank's). All call it before an epoch."""
         self._connect()
-        return number if self._agreement is None else self._agreement.first(number)
+        return number if self._agreement is None else self._agreement.broadcast(number)
 
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         """What the engine of this rank needs to run an epoch from this place on."""

@@ -23,7 +23,7 @@ from headrace.op import Each
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import key
 from headrace.plan.world import World
-from headrace.ranks.agree import patience
+from headrace.ranks.agree import group_timeout
 from headrace.ranks.counter import RankStore, StoreCounter, find_store, leave
 from headrace.ranks.env import job
 from headrace.sharing.arithmetic import Sharing
@@ -71,7 +71,7 @@ class Counted(Sharing):
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if self._store is None:
             self._store, self._hosts = find_store(self._world, self._given, self._timeout)
-            self._timeout = patience(self._timeout)
+            self._timeout = group_timeout(self._timeout)
         counter = StoreCounter(self._store, f"{self._key}/{self._begun}", self._world)
         self._begun += 1
         counter.meet(self._facts(epoch, at), self._timeout)

@@ -9,7 +9,7 @@ from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
 from headrace.engine.program import Program
 from headrace.errors import BadOption, BadPipe
 from headrace.op import Each
-from headrace.ranks.agree import patience
+from headrace.ranks.agree import group_timeout
 from headrace.ranks.vote import VoteThread
 from headrace.sharing.arithmetic import Sharing
 from headrace.sharing.equal_steps import EqualSteps
@@ -31,12 +31,12 @@ class Voted(Sharing):
     def first(self, number: int) -> int:
         # Not by a broadcast: a rank that is still inside an epoch waits for a vote, and would never join the broadcast.
         self._connect()
-        return number if self._votes is None else self._votes.first(number)
+        return number if self._votes is None else self._votes.broadcast(number)
 
     def _connect(self) -> None:
         super()._connect()
         if self._agreement is not None and self._votes is None:
-            self._votes = VoteThread(self._agreement, patience(self._timeout))
+            self._votes = VoteThread(self._agreement, group_timeout(self._timeout))
 
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         if not self._verified:

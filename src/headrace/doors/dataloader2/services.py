@@ -243,7 +243,7 @@ class DistributedReadingService(ReadingServiceInterface):
 
         world = World.detect()
         self._agreement = self._agreement or Agreement.of(world, self.timeout)
-        agree = None if self._agreement is None else self._agreement.first
+        agree = None if self._agreement is None else self._agreement.broadcast
         return replace(settings, world=world, ends=self.policy, agree=agree)
 
     def finalize(self) -> None:

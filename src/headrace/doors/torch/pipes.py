@@ -39,7 +39,7 @@ class PipeStream(IterDataPipe[Any]):
             self.rank, self.ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
             self._agreement = self._agreement or Agreement.of(World(self.rank, self.ranks))
             if self._agreement is not None:
-                self.seed = self._agreement.first(self.seed)
+                self.seed = self._agreement.broadcast(self.seed)
 
     def __iter__(self) -> Iterator[Any]:
         info, here = get_worker_info(), place.spot.here
