@@ -13,8 +13,8 @@ import pytest
 from headrace.errors import BadOption
 from headrace.launch import mpi as launch_mpi
 from headrace.launch.job import Job
-from headrace.launch.mpi import Pieces, mpirun_command
-from headrace.launch.output import Screen
+from headrace.launch.mpi import MpirunXml, mpirun_command
+from headrace.launch.output import TaggedOutput
 from tests.cli.conftest import SHOW, WAIT, Headrace, Start, wait_for
 from tests.depth import depth
 from tests.programs import needs_mpirun
@@ -181,10 +181,10 @@ def test_pieces_of_xml_are_put_together_however_they_are_cut(tmp_path: Path) -> 
     seen: set[tuple[bytes, bytes]] = set()
     for size in (1, 2, 3, 7, 50, 1000):
         with (tmp_path / "out").open("wb+") as out, (tmp_path / "err").open("wb+") as err:
-            pieces = Pieces(Screen(out, err))
+            parser = MpirunXml(TaggedOutput(out, err))
             for start in range(0, len(xml), size):
-                pieces.feed(xml[start : start + size])
-            pieces.finish()
+                parser.feed(xml[start : start + size])
+            parser.finish()
             seen.add(((tmp_path / "out").read_bytes(), (tmp_path / "err").read_bytes()))
     out_text = "[rank 1] a <b> &é\0\n[rank 1] end\n".encode()
     assert seen == {(out_text, b"mpirun says\n[rank 0] oh\n")}

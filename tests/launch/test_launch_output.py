@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.launch import output as launch_output
-from headrace.launch.output import Lines, Screen
+from headrace.launch.output import LineSplitter, TaggedOutput
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
 
 
 def shown(*pieces: bytes) -> list[bytes]:
-    lines = Lines(Clock())
+    lines = LineSplitter(Clock())
     return [line for piece in pieces for line in lines.feed(piece)] + lines.finish()
 
 
@@ -50,7 +50,7 @@ def test_how_text_is_cut_into_pieces_does_not_matter(pieces: list[bytes]) -> Non
 @pytest.mark.parametrize("form", [b"\r%d", b"%d\r"])
 def test_a_long_bar_shows_its_present_state_once_a_second(form: bytes) -> None:
     clock = Clock()
-    lines = Lines(clock)
+    lines = LineSplitter(clock)
     out: list[bytes] = []
     for step in range(41):  # 4 seconds at 10 updates a second
         clock.now = step / 10
@@ -67,26 +67,26 @@ def test_a_line_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.Monk
 
 
 def test_a_bar_that_never_ends_does_not_fill_the_memory() -> None:
-    lines = Lines(Clock())
+    lines = LineSplitter(Clock())
     for step in range(1000):
         lines.feed(b"\r%d" % step)
     assert len(lines._rest) < 10
 
 
-def screen(only: int | None = None, mpi_tags: bool = False) -> tuple[Screen, io.BytesIO, io.BytesIO]:
+def output(only: int | None = None, mpi_tags: bool = False) -> tuple[TaggedOutput, io.BytesIO, io.BytesIO]:
     out, err = io.BytesIO(), io.BytesIO()
-    return Screen(out, err, only, mpi_tags), out, err
+    return TaggedOutput(out, err, only, mpi_tags), out, err
 
 
 def test_the_tags_of_mpirun_name_the_stream_too() -> None:
-    page, out, err = screen(mpi_tags=True)
+    page, out, err = output(mpi_tags=True)
     page.feed(2, "stdout", b"one\n")
     page.feed(2, "stderr", b"oh\n")
     assert (out.getvalue(), err.getvalue()) == (b"[1,2]<stdout>:one\n", b"[1,2]<stderr>:oh\n")
 
 
 def test_each_line_carries_its_rank_and_goes_to_its_own_stream() -> None:
-    page, out, err = screen()
+    page, out, err = output()
     page.feed(0, "stdout", b"one\ntw")
     page.feed(1, "stdout", b"other\n")
     page.feed(1, "stderr", b"oh\n")
@@ -97,25 +97,25 @@ def test_each_line_carries_its_rank_and_goes_to_its_own_stream() -> None:
 
 
 def test_a_hidden_rank_is_silent_until_it_is_revealed() -> None:
-    page, out, err = screen(only=0)
+    page, out, err = output(only=0)
     page.feed(0, "stderr", b"seen\n")
     page.feed(1, "stdout", b"hidden\n")
     page.feed(1, "stderr", b"why\nI failed\n")
     page.feed(2, "stderr", b"hidden too\n")
-    page.reveal(0)
-    page.reveal(1)
-    page.reveal(1)
-    page.forget()
-    page.reveal(2)
+    page.show_hidden(0)
+    page.show_hidden(1)
+    page.show_hidden(1)
+    page.drop_hidden()
+    page.show_hidden(2)
     assert out.getvalue() == b""
     assert err.getvalue() == b"[rank 0] seen\n[rank 1] why\n[rank 1] I failed\n"
 
 
 def test_all_of_a_hidden_ranks_stderr_is_kept_however_long() -> None:
-    page, _, err = screen(only=0)
+    page, _, err = output(only=0)
     for number in range(3000):
         page.feed(1, "stderr", b"%d" % number + b"." * 1000 + b"\n")
-    page.reveal(1)
+    page.show_hidden(1)
     lines = err.getvalue().splitlines()
     assert len(lines) == 3000
     assert lines[0].startswith(b"[rank 1] 0.")
@@ -127,7 +127,7 @@ def test_a_reader_that_has_gone_is_noticed_once() -> None:
             raise BrokenPipeError
 
     calls: list[str] = []
-    page = Screen(Gone(), Gone())
+    page = TaggedOutput(Gone(), Gone())
     page.on_broken = lambda: calls.append("broken")
     page.feed(0, "stdout", b"a\nb\n")
     page.feed(0, "stdout", b"c\n")
@@ -137,7 +137,7 @@ def test_a_reader_that_has_gone_is_noticed_once() -> None:
 
 def test_a_rank_that_was_started_again_does_not_continue_the_last_line_of_the_old_one() -> None:
     out = io.BytesIO()
-    page = Screen(out, io.BytesIO())
+    page = TaggedOutput(out, io.BytesIO())
     page.feed(0, "stdout", b"old", pipe=5)
     page.feed(0, "stdout", b"new", pipe=6)
     page.finish(0, "stdout", pipe=5)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from headrace.launch import rank as launch_rank
-from headrace.launch.job import tied
+from headrace.launch.job import bound_to
 from headrace.launch.rank import numa_nodes
 
 
 def run(*args: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*tied(os.getpid(), signal.SIGKILL), *args], capture_output=True, text=True, timeout=30)
+    return subprocess.run([*bound_to(os.getpid(), signal.SIGKILL), *args], capture_output=True, text=True, timeout=30)
 
 
 def test_the_program_takes_the_place_of_the_starter_with_its_arguments_as_they_are() -> None:

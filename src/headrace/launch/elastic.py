@@ -1,12 +1,13 @@
-"""Ranks under torch's elastic agent, with their output on our Screen.
+"""Ranks under torch's elastic agent; their output is shown as tagged lines.
 
-    main thread    the agent: rendezvous, start, watch, restart, stop
-    Pump thread    pipes of all ranks -> Screen
+    main thread     the agent: rendezvous, start, watch, restart, stop
+    OutputReader    pipes of all ranks -> TaggedOutput
 
-Two seams of torch are used, no more. `LogsSpecs.reify(envs)` is asked before each attempt for the file of each rank's
-stdout and stderr and may add to its environment: it answers with `/dev/fd/N` of a pipe, so nothing is written to disk.
-`_start_workers`, `_monitor_workers` and `_shutdown`, which an agent is made to override, tell who was started and who
-failed. torch looks every 0.1 s and takes ranks that failed in between in any order; the Pump saw which was first.
+Two extension points of torch are used. `LogsSpecs.reify(envs)` is called before each attempt and says to which file a
+rank's stdout and stderr go, and may add to its environment. Ours answers with `/dev/fd/N` of a pipe, so nothing is
+written to disk. `_start_workers`, `_monitor_workers` and `_shutdown` of the agent are overridden to learn which ranks
+were started and which failed. torch looks every 0.1 s and reports ranks that failed in between in any order; the
+OutputReader knows which was first.
 
 An agent ends the ranks of its own machine. On several machines the ranks of the others notice a failure by their next
 collective, as under torchrun.
@@ -29,42 +30,42 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from headrace.launch.job import Job, stop_signals, tied
-from headrace.launch.output import Screen
-from headrace.launch.pump import Pump
+from headrace.launch.job import Job, bound_to, stop_signals
+from headrace.launch.output import TaggedOutput
+from headrace.launch.reader import OutputReader
 from headrace.launch.sweep import end_sessions
 from headrace.ranks import env
 
 _RENDEZVOUS_SECONDS = 900
 
 
-def run(job: Job, screen: Screen) -> int:
+def run(job: Job, output: TaggedOutput) -> int:
     """The exit code of the job; see `launch`."""
     _quiet({0: logging.CRITICAL, 1: logging.WARNING}.get(job.verbose, logging.INFO))
-    screen.on_broken = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    pump = Pump(screen)
+    output.on_broken = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    reader = OutputReader(output)
     try:
         with stop_signals(_raise), _fresh_stores(job):
-            pipes = Pipes(job, pump)
+            pipes = RankPipes(job, reader)
             spec = _spec(job)
-            agent = Agent(spec, pipes, job, pump)
+            agent = Agent(spec, pipes, job, reader)
             try:
                 result = agent.run()
             finally:
                 end_sessions(agent.started)
                 pipes.close()
-                screen.on_broken = lambda: None  # there is nothing left to end
-                pump.close()
+                output.on_broken = lambda: None  # there is nothing left to end
+                reader.close()
             spec.rdzv_handler.shutdown()
         return agent.code if result is not None and result.is_failed() else 0
     except SignalException as stopped:
         return 128 + stopped.sigval
     finally:
-        pump.close()
+        reader.close()
 
 
 def _quiet(level: int) -> None:
-    """What torch says about its own work; each of its modules has a level of its own."""
+    """Set the level of torch's own log; each of its modules has a logger."""
     place = "torch.distributed.elastic"
     for name in [place, *(name for name in logging.root.manager.loggerDict if name.startswith(f"{place}."))]:
         logging.getLogger(name).setLevel(level)
@@ -105,7 +106,7 @@ def _spec(job: Job) -> WorkerSpec:
         )
     )
     place = "${local_rank}" if job.numa_aware else "-"
-    command = [*map(_literal, tied(os.getpid(), signal.SIGKILL)), place, *map(_literal, job.program)]
+    command = [*map(_literal, bound_to(os.getpid(), signal.SIGKILL)), place, *map(_literal, job.program)]
     return WorkerSpec(
         role="default",
         local_world_size=job.local_instances,
@@ -124,13 +125,13 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-class Pipes(LogsSpecs):
-    """Where torch sends what ranks write: into pipes that the Pump reads."""
+class RankPipes(LogsSpecs):
+    """Where torch sends what ranks write: into pipes that the OutputReader reads."""
 
-    def __init__(self, job: Job, pump: Pump) -> None:
+    def __init__(self, job: Job, reader: OutputReader) -> None:
         super().__init__(log_dir=os.devnull)
         self._job = job
-        self._pump = pump
+        self._reader = reader
         self._writing: list[int] = []
         self._extra = dict.fromkeys(env.INTERFACES, job.interface[0]) if job.interface else {}
 
@@ -140,43 +141,43 @@ class Pipes(LogsSpecs):
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         self.close()
-        self._pump.drain()  # of the attempt before: torch has ended it
+        self._reader.drain()  # of the attempt before: torch has ended it
         paths: dict[str, dict[int, str]] = {"stdout": {}, "stderr": {}}
         for local_rank, variables in envs.items():
             rank, ranks = int(variables[env.RANK]), int(variables[env.RANKS])
             variables |= self._extra | self._job.variables(rank, ranks, env.current())
             variables[env.ERROR_FILE] = ""
             for name, files in paths.items():
-                writing = self._pump.stream(rank, name)
+                writing = self._reader.stream(rank, name)
                 self._writing.append(writing)
                 files[local_rank] = f"/dev/fd/{writing}"
             if self._job.verbose:
-                said = " ".join(f"{key}={value}" for key, value in sorted(variables.items()))
-                self._pump.screen.say(f"headrace: rank {rank}: {said} {' '.join(self._job.program)}")
+                listed = " ".join(f"{key}={value}" for key, value in sorted(variables.items()))
+                self._reader.output.say(f"headrace: rank {rank}: {listed} {' '.join(self._job.program)}")
         return LogsDest(stdouts=paths["stdout"], stderrs=paths["stderr"], error_files=dict.fromkeys(envs, os.devnull))
 
     def close(self) -> None:
-        """Close our writing ends, once the ranks have their own."""
+        """Close the writing ends of this process, once the ranks have theirs."""
         while self._writing:
             os.close(self._writing.pop())
 
 
 class Agent(LocalElasticAgent):
-    """torch's agent, which also says who failed first and takes a failed rank's children with it."""
+    """torch's agent; it also reports which rank failed first, and ends the children of ranks that have failed."""
 
-    def __init__(self, spec: WorkerSpec, pipes: Pipes, job: Job, pump: Pump) -> None:
+    def __init__(self, spec: WorkerSpec, pipes: RankPipes, job: Job, reader: OutputReader) -> None:
         super().__init__(spec=spec, logs_specs=pipes)
         self.code = 1
         self._pipes = pipes
         self._job = job
-        self._pump = pump
+        self._reader = reader
         self.started: list[int] = []
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         pids: dict[int, int] = super()._start_workers(worker_group)
         self._pipes.close()
         self.started += pids.values()
-        self._pump.watch({worker_group.workers[local].global_rank: pid for local, pid in pids.items()})
+        self._reader.watch({worker_group.workers[local].global_rank: pid for local, pid in pids.items()})
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
@@ -184,7 +185,7 @@ class Agent(LocalElasticAgent):
         if result.is_failed():  # torch has ended all others by now
             end_sessions(self.started)
             self.started.clear()
-            self._pump.drain()
+            self._reader.drain()
             self._report(result.failures)
         return result
 
@@ -196,18 +197,18 @@ class Agent(LocalElasticAgent):
             raise
 
     def _report(self, failures: dict[int, ProcessFailure]) -> None:
-        order = [*self._pump.ended, *failures]
+        order = [*self._reader.ended, *failures]
         rank = next(rank for rank in order if rank in failures)
         code = failures[rank].exitcode
         self.code = code if code > 0 else 128 - code
         ended_by_us = {0, -signal.SIGTERM, -signal.SIGKILL}
         for other, failure in failures.items():
             if other == rank or failure.exitcode not in ended_by_us:
-                self._pump.screen.reveal(other)
-        self._pump.screen.forget()
+                self._reader.output.show_hidden(other)
+        self._reader.output.drop_hidden()
         how = f"failed with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
         then = "the others were ended"
         if self._remaining_restarts:
             done = self._job.max_restarts - self._remaining_restarts
             then = f"all ranks are started again ({done + 1} of {self._job.max_restarts})"
-        self._pump.screen.say(f"headrace: rank {rank} {how}; {then}")
+        self._reader.output.say(f"headrace: rank {rank} {how}; {then}")

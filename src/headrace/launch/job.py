@@ -10,8 +10,8 @@ Two engines start the ranks:
 * mpi: `mpirun` (`mpi`), which reaches other machines by itself and needs no torch.
 
 Both give a rank torch's variables (RANK, WORLD_SIZE, LOCAL_RANK, ..., MASTER_ADDR, MASTER_PORT), a mark
-(`env.OWN_RUN`) and three about replicas (`env.replicas`), show its output through one Screen, and leave no process: a
-rank dies with its launcher.
+(`env.OWN_RUN`) and three about replicas (`env.replicas`), show its output as tagged lines (`output`), and leave no
+process behind: a rank dies with its launcher.
 """
 
 import os
@@ -28,8 +28,8 @@ from typing import IO, Any
 
 from headrace.errors import BadOption, missing
 from headrace.launch import hosts
-from headrace.launch import rank as first_moments
-from headrace.launch.output import Screen
+from headrace.launch import rank as rank_script
+from headrace.launch.output import TaggedOutput
 from headrace.launch.topology import topology
 from headrace.ranks import env
 
@@ -214,9 +214,12 @@ def stop_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[No
             signal.signal(number, old)
 
 
-def tied(parent: int, death: int) -> list[str]:
-    """What comes before a program (and before its NUMA place) so that it gets signal `death` when `parent` ends."""
-    return [sys.executable, "-I", "-S", str(first_moments.__file__), str(parent), str(int(death))]
+def bound_to(parent: int, death: int) -> list[str]:
+    """The start of a command line: what is run by it gets the signal `death` when the process `parent` ends.
+
+    The local rank ("-" for no NUMA node) and the program follow; see `rank`.
+    """
+    return [sys.executable, "-I", "-S", str(rank_script.__file__), str(parent), str(int(death))]
 
 
 def launch(job: Job, out: IO[bytes], err: IO[bytes]) -> int:
@@ -225,11 +228,11 @@ def launch(job: Job, out: IO[bytes], err: IO[bytes]) -> int:
         raise BadOption(f"{env.OWN_RANK} is set and would make every rank the same one; unset it")
     if not job.program:
         raise BadOption("no program to run; write it after the options: headrace run --num-instances 2 python train.py")
-    screen = Screen(out, err, job.only_output_from_instance, job.tag_output)
-    if job.numa_aware and len(first_moments.numa_nodes()) == 1 and hosts.are_here(job.hosts):
-        screen.say("headrace: --numa-aware: this machine has one NUMA node, so it changes nothing")
+    output = TaggedOutput(out, err, job.only_output_from_instance, job.tag_output)
+    if job.numa_aware and len(rank_script.numa_nodes()) == 1 and hosts.are_here(job.hosts):
+        output.say("headrace: --numa-aware: this machine has one NUMA node, so it changes nothing")
     if hosts.are_here(job.hosts) and shutil.which(job.program[0]) is None:
-        screen.say(f"headrace: {job.program[0]}: there is no such program")
+        output.say(f"headrace: {job.program[0]}: there is no such program")
         return 127
     if job.chosen_engine == "mpi":
         from headrace.launch.mpi import run
@@ -241,11 +244,11 @@ def launch(job: Job, out: IO[bytes], err: IO[bytes]) -> int:
                 raise missing("torch", "torch") from None
             raise
     try:
-        code = run(job, screen)
+        code = run(job, output)
     finally:
-        screen.forget()
-    if isinstance(screen.broken, BrokenPipeError):
+        output.drop_hidden()
+    if isinstance(output.broken, BrokenPipeError):
         return 128 + signal.SIGPIPE  # as if SIGPIPE had ended us: the reader of our output has gone
-    if screen.broken:
-        raise screen.broken
+    if output.broken:
+        raise output.broken
     return code

@@ -1,10 +1,10 @@
-"""Ranks under `mpirun` (Open MPI 4), with their output on our Screen.
+"""Ranks under `mpirun` (Open MPI 4); their output is shown as tagged lines.
 
     headrace run ── mpirun --xml ──┬─ machine 0: env RANK=0 ... program
        ^  pipe: <stdout rank="1">..└─ machine 1: env RANK=1 ... program
 
 mpirun's own tags break lines where its buffers end and where a progress bar returns, so it is asked for XML instead:
-each piece comes with its rank and its bytes escaped, and the Screen makes whole lines of them. Each rank is a section
+each piece comes with its rank and its bytes escaped, and TaggedOutput makes whole lines of them. Each rank is a section
 of its own (`-np 1 ... : -np 1 ...`), because each has its own variables; `env` sets them, which works on every machine.
 Ranks are placed in blocks, host after host. mpirun ends all ranks when one fails, and its exit code is that rank's.
 """
@@ -23,8 +23,8 @@ from contextlib import contextmanager
 
 from headrace.errors import BadOption
 from headrace.launch import hosts as launch_hosts
-from headrace.launch.job import Job, stop_signals, tied
-from headrace.launch.output import Screen
+from headrace.launch.job import Job, bound_to, stop_signals
+from headrace.launch.output import TaggedOutput
 from headrace.launch.sweep import end_sessions
 from headrace.ranks import env
 
@@ -36,19 +36,19 @@ _NAMED = {b"lt": b"<", b"gt": b">", b"amp": b"&", b"quot": b'"', b"apos": b"'"}
 _FAILED = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID.*?on signal (\d+)", re.DOTALL)
 
 
-def run(job: Job, screen: Screen) -> int:
+def run(job: Job, output: TaggedOutput) -> int:
     """The exit code of the job; see `launch`."""
     command = mpirun_command(job)
     if job.verbose:
-        screen.say(f"headrace: {shlex.join(command)}")
+        output.say(f"headrace: {shlex.join(command)}")
     with _signals_wake() as woken:
         # mpirun gets SIGTERM when we die, and then ends its ranks
-        command = [*tied(os.getpid(), signal.SIGTERM), "-", *command]
+        command = [*bound_to(os.getpid(), signal.SIGTERM), "-", *command]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         ) as process:
             try:
-                stopped, said = _carry(process, woken, screen)
+                stopped, said = _forward_output(process, woken, output)
             finally:
                 end_sessions([process.pid])
     code = process.returncode
@@ -59,10 +59,10 @@ def run(job: Job, screen: Screen) -> int:
     code = code if code > 0 else 128 - code
     failed = _FAILED.search(said)
     for rank in [int(failed[1] or failed[2])] if failed else range(job.num_instances):
-        screen.reveal(rank)  # mpirun does not always say who failed: then nothing is hidden
+        output.show_hidden(rank)  # mpirun does not always say who failed: then nothing is hidden
     who = f"rank {failed[1] or failed[2]}" if failed else "a rank"
     how = f"was ended by signal {failed[3]}" if failed and failed[3] else f"failed with exit code {code}"
-    screen.say(f"headrace: {who} {how}; the others were ended")
+    output.say(f"headrace: {who} {how}; the others were ended")
     return code
 
 
@@ -103,7 +103,7 @@ def mpirun_command(job: Job) -> list[str]:
             command.append(":")
         command += ["-np", "1", *shlex.split(job.mpi_local_args)]
         command += ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items())]
-        command += [*tied(0, 0), str(rank % local)] if job.numa_aware else []
+        command += [*bound_to(0, 0), str(rank % local)] if job.numa_aware else []
         command += job.program
     return command
 
@@ -128,12 +128,12 @@ def _signals_wake() -> Iterator[socket.socket]:
             signal.set_wakeup_fd(old)
 
 
-def _carry(process: "subprocess.Popen[bytes]", woken: socket.socket, screen: Screen) -> tuple[int, str]:
-    """Show output until mpirun has ended: the signal that stopped us (0 for none), and what mpirun itself said."""
+def _forward_output(process: "subprocess.Popen[bytes]", woken: socket.socket, output: TaggedOutput) -> tuple[int, str]:
+    """Show output until mpirun has ended; returns the signal that stopped us (0 for none), and mpirun's messages."""
     out, err = process.stdout, process.stderr
     assert out is not None
     assert err is not None
-    pieces = Pieces(screen)
+    xml = MpirunXml(output)
     stopped, deadline = 0, None
     with selectors.DefaultSelector() as selector:
         for stream in (out, err, woken):
@@ -151,23 +151,23 @@ def _carry(process: "subprocess.Popen[bytes]", woken: socket.socket, screen: Scr
                 elif not (data := os.read(key.fd, _CHUNK)):
                     selector.unregister(key.fileobj)
                 elif key.fileobj is out:
-                    pieces.feed(data)
+                    xml.feed(data)
                 else:
-                    pieces.own(data)
-            if (stopped or screen.broken) and deadline is None:
+                    xml.untagged(data)
+            if (stopped or output.broken) and deadline is None:
                 deadline = time.monotonic() + _GRACE_SECONDS
                 process.terminate()
-    pieces.finish()
+    xml.finish()
     process.wait()
-    return stopped, pieces.said.decode(errors="replace")
+    return stopped, xml.said.decode(errors="replace")
 
 
-class Pieces:
-    """mpirun's XML in, the bytes of each rank to the Screen; what mpirun says itself goes there untagged."""
+class MpirunXml:
+    """Parses mpirun's XML: the output of ranks is shown as theirs, messages of mpirun itself without a tag."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, output: TaggedOutput) -> None:
         self.said = b""
-        self._screen = screen
+        self._output = output
         self._rest = b""
         self._seen: set[tuple[int, str]] = set()
 
@@ -180,19 +180,19 @@ class Pieces:
             if rank:
                 name = "stdout" if stream == b"stdout" else "stderr"
                 self._seen.add((int(rank[1]), name))
-                self._screen.feed(int(rank[1]), name, _unescape(text))
+                self._output.feed(int(rank[1]), name, _unescape(text))
             else:
-                self.own(_unescape(text))
+                self.untagged(_unescape(text))
             end = piece.end()
         self._rest = self._rest[end:]
 
-    def own(self, text: bytes) -> None:
+    def untagged(self, text: bytes) -> None:
         self.said = (self.said + text)[-_CHUNK:]
-        self._screen.own(text)
+        self._output.untagged(text)
 
     def finish(self) -> None:
         for rank, name in sorted(self._seen):
-            self._screen.finish(rank, name)
+            self._output.finish(rank, name)
 
 
 def _unescape(text: bytes) -> bytes:

@@ -9,7 +9,7 @@ present state once in `BAR_SECONDS`, each as a line of its own. A line of more t
 Bytes are passed on as they are, never decoded.
 
 `only=N` shows rank N alone. What the others write to stderr is kept (in memory, then in an unnamed file), so that
-`reveal(rank)` can show why a hidden rank failed.
+`show_hidden(rank)` can show why a hidden rank failed.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ LONGEST = 1 << 20
 _KEEP_IN_MEMORY = 1 << 20
 
 
-class Lines:
+class LineSplitter:
     """Bytes of one stream in, whole lines (without their newline) out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,7 +47,7 @@ class Lines:
         return [_last_state(rest)] if rest.strip(b"\r") else []
 
     def _bar(self, rest: bytes) -> list[bytes]:
-        """Keep the present state of an unfinished line; give it out when it was long enough since the last one."""
+        """Keep the present state of an unfinished line (a progress bar); show it once in BAR_SECONDS."""
         done, returned, now = rest.rpartition(b"\r")
         state = _last_state(done)
         if not returned or not (now or state):
@@ -69,8 +69,8 @@ def _last_state(line: bytes) -> bytes:
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
-class Screen:
-    """Where tagged lines go. Several threads may write; each call writes whole lines."""
+class TaggedOutput:
+    """Writes what ranks print as tagged lines. Several threads may call it; each call writes whole lines."""
 
     def __init__(self, out: IO[bytes], err: IO[bytes], only: int | None = None, mpi_tags: bool = False) -> None:
         self._streams = {"stdout": out, "stderr": err}
@@ -79,13 +79,14 @@ class Screen:
         self.on_broken: Callable[[], None] = lambda: None
         self.broken: OSError | None = None  # why nothing is shown any more
         self._lock = threading.Lock()
-        self._lines: dict[tuple[int, str, int], Lines] = {}
+        self._lines: dict[tuple[int, str, int], LineSplitter] = {}
         self._hidden: dict[int, IO[bytes]] = {}
 
     def feed(self, rank: int, stream: str, data: bytes, pipe: int = 0) -> None:
-        """Show what came through this pipe: of a rank that was started again, two may be open for a moment."""
+        """Show what a rank has written. `pipe` tells apart the pipes of a rank that was started again: the old and the
+        new one may both be open for a moment."""
         with self._lock:
-            self._show(rank, stream, self._lines.setdefault((rank, stream, pipe), Lines()).feed(data))
+            self._show(rank, stream, self._lines.setdefault((rank, stream, pipe), LineSplitter()).feed(data))
 
     def finish(self, rank: int, stream: str, pipe: int = 0) -> None:
         """The stream has ended: an unfinished line is shown as it is."""
@@ -95,15 +96,15 @@ class Screen:
                 self._show(rank, stream, lines.finish())
 
     def say(self, text: str) -> None:
-        """A line of our own."""
-        self.own(text.encode(errors="surrogateescape") + b"\n")
+        """Show a message of the launcher."""
+        self.untagged(text.encode(errors="surrogateescape") + b"\n")
 
-    def own(self, text: bytes) -> None:
-        """What no rank has written."""
+    def untagged(self, text: bytes) -> None:
+        """Show text that no rank has written, as it is."""
         with self._lock:
             self._write("stderr", text)
 
-    def reveal(self, rank: int) -> None:
+    def show_hidden(self, rank: int) -> None:
         """Show what a hidden rank has written to stderr so far."""
         with self._lock:
             kept = self._hidden.pop(rank, None)
@@ -114,7 +115,7 @@ class Screen:
                 for line in kept:
                     self._write("stderr", line)
 
-    def forget(self) -> None:
+    def drop_hidden(self) -> None:
         """Drop what hidden ranks have written: they did not fail."""
         with self._lock:
             while self._hidden:
@@ -129,7 +130,7 @@ class Screen:
             self._write(stream, text)
         elif stream == "stderr":
             if rank not in self._hidden:
-                self._hidden[rank] = tempfile.SpooledTemporaryFile(_KEEP_IN_MEMORY)  # noqa: SIM115 - closed by reveal or forget
+                self._hidden[rank] = tempfile.SpooledTemporaryFile(_KEEP_IN_MEMORY)  # noqa: SIM115 - closed by show_hidden or drop_hidden
             self._hidden[rank].write(text)
 
     def _write(self, stream: str, text: bytes) -> None:

@@ -1,8 +1,9 @@
-"""What each launcher and each library says about this process: one Claim, or nothing, or `Partial`.
+"""What each launcher and each library says about the ranks of this process, as a Claim.
 
-Every function reads one voice and judges nothing; `detect` decides which voice is believed.
-Libraries are looked up among the modules that are already loaded, never imported. An MPI world of one process counts
-as silence: that is what mpi4py says under every other launcher.
+A reader returns None where its launcher has not started this process, and raises `IncompleteClaim` where variables of
+that launcher are set but do not say which rank this is. `detect` decides which claim is believed.
+Libraries are looked up among the modules that are already loaded, never imported. An MPI world of one process is no
+claim: mpi4py says that under every other launcher.
 """
 
 import re
@@ -19,7 +20,7 @@ from headrace.ranks.agree import initialized
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one launcher says: its fields (None where it says nothing) and the variables they were read from."""
+    """What one launcher says (None where it says nothing), and the variables that this was read from."""
 
     launcher: str
     rank: int
@@ -42,12 +43,14 @@ class Claim:
         return replace(other, launcher=self.launcher, variables={**self.variables, **other.variables})
 
 
-class Partial(Exception):
-    """A launcher left traces that do not make a claim."""
+class IncompleteClaim(Exception):
+    """Variables of a launcher are set, but not all that a claim needs."""
 
 
-def voices(environ: Mapping[str, str], modules: Mapping[str, ModuleType]) -> Iterator[Callable[[], Claim | None]]:
-    """Everyone who may speak, the most trusted first."""
+def claim_readers(
+    environ: Mapping[str, str], modules: Mapping[str, ModuleType]
+) -> Iterator[Callable[[], Claim | None]]:
+    """A reader for each launcher and library, the most trusted first."""
     yield partial(_variables, env.OWN, environ)
     for library in (_ray, _torch, _jax, _mpi):
         yield partial(library, modules)
@@ -59,11 +62,11 @@ def voices(environ: Mapping[str, str], modules: Mapping[str, ModuleType]) -> Ite
 
 
 def _variables(launcher: env.Launcher, environ: Mapping[str, str]) -> Claim | None:
-    if not launcher.speaks(environ):
+    if not launcher.left_traces(environ):
         return None
     missing = [name for name in launcher.marks if not environ.get(name)]
     if missing:
-        raise Partial(_partial_text(launcher, environ, missing))
+        raise IncompleteClaim(_incomplete_text(launcher, environ, missing))
     used: dict[str, str] = {name: environ[name] for name in launcher.marks}
 
     def first(names: tuple[str, ...]) -> int | None:
@@ -80,16 +83,16 @@ def _variables(launcher: env.Launcher, environ: Mapping[str, str]) -> Claim | No
     special = _SPECIAL.get(launcher.name)
     if special:
         fields |= special(fields, environ, used)
-    if launcher.alone:
+    if launcher.one_per_machine:
         fields |= {"local_rank": 0, "local_ranks": 1, "node": fields["rank"], "nodes": fields["ranks"]}
     rank, ranks = fields.pop("rank"), fields.pop("ranks")
     if rank is None or ranks is None:
         lacking = [names for names, value in ((launcher.rank, rank), (launcher.ranks, ranks)) if value is None]
-        raise Partial(_partial_text(launcher, environ, [" or ".join(names) for names in lacking]))
+        raise IncompleteClaim(_incomplete_text(launcher, environ, [" or ".join(names) for names in lacking]))
     return Claim(launcher.name, rank, ranks, **fields, variables=used)
 
 
-def _partial_text(launcher: env.Launcher, environ: Mapping[str, str], missing: list[str]) -> str:
+def _incomplete_text(launcher: env.Launcher, environ: Mapping[str, str], missing: list[str]) -> str:
     there = ", ".join(f"{name}={environ[name]}" for name in launcher.names() if environ.get(name))
     text = f"{launcher.name}: {there} is set but {', '.join(missing)} is not, so it is not believed"
     if launcher.name == "slurm":
@@ -136,7 +139,7 @@ def _torchrun(fields: _Fields, environ: Mapping[str, str], used: dict[str, str])
 
 def _slurm(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
     if environ.get(env.SLURM_PTY) and fields["ranks"] != 1:
-        raise Partial(
+        raise IncompleteClaim(
             f"slurm: {env.SLURM_PTY} is set, so this is an interactive shell and not a rank of the step; "
             "start ranks with srun from it"
         )
@@ -173,7 +176,7 @@ def _flux(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> 
 def _kubeflow(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:
     # These are torchrun's inputs. They are ranks only where one process a pod is started.
     if environ.get(env.PET_LOCAL_RANKS, "1") != "1" or not environ[env.PET_NODES].isdigit():
-        raise Partial(
+        raise IncompleteClaim(
             f"kubeflow: {env.PET_NODES}={environ[env.PET_NODES]}, {env.PET_LOCAL_RANKS}="
             f"{environ.get(env.PET_LOCAL_RANKS)} are options for torchrun, not ranks; start the program with torchrun"
         )
@@ -190,7 +193,7 @@ def _tf_config(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]
         before = sum(len(cluster[kind]) for kind in order[: order.index(task["type"])])
         return {"rank": before + int(task["index"]), "ranks": sum(len(cluster[kind]) for kind in order)}
     except (ValueError, KeyError, TypeError, AttributeError) as wrong:
-        raise Partial(f"tf_config: {env.TF_CONFIG} names no worker of a cluster ({wrong!r})") from None
+        raise IncompleteClaim(f"tf_config: {env.TF_CONFIG} names no worker of a cluster ({wrong!r})") from None
 
 
 def _tpu(fields: _Fields, environ: Mapping[str, str], used: dict[str, str]) -> _Fields:

@@ -23,7 +23,7 @@ from types import ModuleType
 from headrace.errors import BadOption
 from headrace.plan.world import World
 from headrace.ranks import env
-from headrace.ranks.claims import Claim, Partial, voices
+from headrace.ranks.claims import Claim, IncompleteClaim, claim_readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,16 @@ def device(world: World, visible: int) -> int:
 
 def _claims(environ: Mapping[str, str], modules: Mapping[str, ModuleType], doubts: list[str]) -> Iterator[Claim]:
     believed = False
-    for voice in voices(environ, modules):
+    for read_claim in claim_readers(environ, modules):
         try:
-            claim = voice()
+            claim = read_claim()
             if claim is not None:
                 _world(claim, [])  # impossible numbers show here
                 believed = True
                 yield claim
-        except Partial as partial:
+        except IncompleteClaim as incomplete:
             if not believed:  # an sbatch script that starts torchrun or mpirun is as it should be
-                doubts.append(str(partial))
+                doubts.append(str(incomplete))
         except BadOption as wrong:
             if not believed:
                 raise

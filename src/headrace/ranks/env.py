@@ -79,30 +79,31 @@ class Launcher:
     """Where one launcher writes each field; of several names the first that is set counts."""
 
     name: str
-    marks: tuple[str, ...] = ()  # the first one set: this launcher speaks; all of them must be set for it to be whole
+    marks: tuple[str, ...] = ()  # if the first is set, this launcher has started us; a claim needs all of them
     rank: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()
     local_rank: tuple[str, ...] = ()
     local_ranks: tuple[str, ...] = ()
     node: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
-    alone: bool = field(
-        default=False, kw_only=True
-    )  # starts one process a machine (or pod): local fields need no variable
+    one_per_machine: bool = field(default=False, kw_only=True)
+    """Starts one process a machine (or pod): local fields need no variable."""
 
-    def speaks(self, environ: Mapping[str, str]) -> bool:
-        """Whether it has left traces; without a mark, a rank or a number of ranks is one."""
+    def left_traces(self, environ: Mapping[str, str]) -> bool:
+        """Whether a variable of this launcher is set: its first mark or, without marks, its rank or number of ranks."""
         return any(environ.get(name) for name in self.marks[:1] or self.rank + self.ranks)
 
     def names(self) -> tuple[str, ...]:
-        """What makes a claim, without repetition."""
+        """The variables that a claim needs, each once."""
         return tuple(dict.fromkeys(self.marks + self.rank + self.ranks))
 
 
-def _launcher(name: str, marks: str | tuple[str, ...], *fields: str | tuple[str, ...], alone: bool = False) -> Launcher:
+def _launcher(
+    name: str, marks: str | tuple[str, ...], *fields: str | tuple[str, ...], one_per_machine: bool = False
+) -> Launcher:
     """A row of the table below: in each column the name of a variable, or "", or several names that say the same."""
     columns = [names if isinstance(names, tuple) else (names,) if names else () for names in (marks, *fields)]
-    return Launcher(name, *columns, alone=alone)
+    return Launcher(name, *columns, one_per_machine=one_per_machine)
 
 
 _TORCHS = (RANK, RANKS, LOCAL_RANK, LOCAL_RANKS, GROUP_RANK, GROUP_RANKS)
@@ -133,7 +134,7 @@ LAUNCHERS = (
               "HOROVOD_CROSS_SIZE"),
     _launcher("jax variables", JAX_COORDINATOR,
               ("JAX_PROCESS_ID", "JAX_PROCESS_INDEX"), ("JAX_NUM_PROCESSES", "JAX_PROCESS_COUNT")),
-    _launcher("tf_config", TF_CONFIG, alone=True),
+    _launcher("tf_config", TF_CONFIG, one_per_machine=True),
     # not OMPI_COMM_WORLD_NODE_RANK: that is this process's number on its node, not the node's number
     _launcher("openmpi", "",
               OMPI_RANK, OMPI_RANKS, "OMPI_COMM_WORLD_LOCAL_RANK", OMPI_LOCAL_RANKS),
@@ -151,11 +152,11 @@ LAUNCHERS = (
     _launcher("slurm", (SLURM_PROCID, SLURM_STEP_ID),
               SLURM_PROCID, ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"), "SLURM_LOCALID", "", SLURM_NODEID,
               ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")),
-    _launcher("kubeflow", (PET_NODES, PET_NODE), alone=True),
-    _launcher("tpu", TPU_HOSTS, "TPU_WORKER_ID", alone=True),
+    _launcher("kubeflow", (PET_NODES, PET_NODE), one_per_machine=True),
+    _launcher("tpu", TPU_HOSTS, "TPU_WORKER_ID", one_per_machine=True),
     # the number of pods is not in a pod's environment
     _launcher("kubernetes", (KUBERNETES_INDEX, "KUBERNETES_SERVICE_HOST"),
-              KUBERNETES_INDEX, OWN_RANKS, alone=True),
+              KUBERNETES_INDEX, OWN_RANKS, one_per_machine=True),
 )
 # fmt: on
 

@@ -1,11 +1,11 @@
-"""One thread that carries what ranks write to the Screen, and notes in which order ranks end.
+"""A thread that reads what ranks write, shows it, and notes in which order ranks end.
 
     rank 0 ── pipe ──┐
-    rank 1 ── pipe ──┤ selector ──> Screen
+    rank 1 ── pipe ──┤ selector ──> TaggedOutput
     rank 1 ── pidfd ─┘    └── ended: [1, ...]
 
-It waits for pipes, pidfds and one wake-up socket at once. A stream is closed by `drain`, not by its end alone: whoever
-started the rank may hold the writing end open, and so may what the rank has left running in the background.
+It waits for pipes, pidfds and one wake-up socket at once. A stream is closed by `drain`, not by its end alone: the
+launcher may hold the writing end open, and so may processes that the rank has left running in the background.
 """
 
 import os
@@ -15,14 +15,15 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from headrace.launch.output import Screen
+from headrace.launch.output import TaggedOutput
 
 _CHUNK = 1 << 16
+_CHUNKS_IN_PIPE = 64
 
 
-class Pump:
-    def __init__(self, screen: Screen) -> None:
-        self.screen = screen
+class OutputReader:
+    def __init__(self, output: TaggedOutput) -> None:
+        self.output = output
         self.ended: list[int] = []  # ranks of this attempt, in the order of their end
         self._streams: dict[int, tuple[int, str]] = {}  # reading end -> rank, name
         self._watched: dict[int, int] = {}  # pidfd -> rank
@@ -120,12 +121,12 @@ class Pump:
         if not data:
             self._end(fd)
             return False
-        self.screen.feed(rank, name, data, fd)
+        self.output.feed(rank, name, data, fd)
         return True
 
     def _end(self, fd: int) -> None:
         self._selector.unregister(fd)
-        self.screen.finish(*self._streams.pop(fd), fd)
+        self.output.finish(*self._streams.pop(fd), fd)
         os.close(fd)
 
     def _note(self, fd: int) -> None:
@@ -148,6 +149,3 @@ class Pump:
             self._selector.unregister(fd)
             del self._watched[fd]
             os.close(fd)
-
-
-_CHUNKS_IN_PIPE = 64
