@@ -286,8 +286,8 @@ CURES = [
         "views",
         f"{RANDOM}[arrow]",
         "tables/convert/from_arrow.py",
-        "return array if kind == array.type else array.cast(kind)",
-        "return array",
+        "_without_null_entries(array if kind == array.type else array.cast(kind))",
+        "_without_null_entries(array)",
     ),
     Cure("seconds in polars", f"{RANDOM}[numpy]", "tables/convert/forms.py", "abs(end) < (1 << 63) // 1000", "True"),
     Cure(
@@ -323,8 +323,8 @@ CURES = [
         "lists are copied",
         EDITS,
         "tables/convert/from_arrow.py",
-        "deliver(from_arrow(values)).copy()",
-        "deliver(from_arrow(values))",
+        "as_numpy(from_arrow(values)).copy()",
+        "as_numpy(from_arrow(values))",
     ),
     # 9: bad records
     Cure(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.tables.batch_transfer import DepartingText, is_sound
 from headrace.tables.column import ArrowColumn
-from headrace.tables.convert.from_arrow import deliver as as_numpy
+from headrace.tables.convert.from_arrow import as_numpy
 from headrace.tables.stored import text_gather
 from headrace.tables.stored.text_gather import INLINE, TextGather
 from tests.tables.test_resident import in_units

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.op import place
-from headrace.tables.convert.from_arrow import is_text, width_of
+from headrace.tables.convert.arrow_types import is_text, offset_size
 from headrace.tables.packages import pa, torch
 
 LEAST = 2048
@@ -121,7 +121,7 @@ class DepartingText:
         return sound or is_sound(array)  # what is not UTF-8 is an error where it was read, not where it arrives
 
     def __reduce__(self) -> tuple[Any, ...]:
-        array, rows, width = self._array, len(self._array), width_of(self._array.type)
+        array, rows, width = self._array, len(self._array), offset_size(self._array.type)
         valid, offsets, letters = array.buffers()
         (end,) = np.frombuffer(offsets, f"i{width}", 1, rows * width).tolist()
         # Cut, because a slice of a column holds all of its memory. (Not as numpy arrays: their heads cost more.)

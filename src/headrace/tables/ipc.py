@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.tables.column import ArrowColumn
+from headrace.tables.convert.arrow_types import inner_types, is_list_view
 from headrace.tables.packages import pa
 
 LENGTH = struct.Struct("<q")
@@ -65,11 +66,7 @@ def _own_dictionary(array: Any) -> Any:
 
 def stays_behind(kind: Any, outermost: bool = True) -> bool:
     """Whether what is taken from an array of this type still looks into it: list views, categories inside others."""
-    types = pa.types
-    if isinstance(kind, pa.BaseExtensionType):
-        return stays_behind(kind.storage_type, outermost)
-    if types.is_list_view(kind) or types.is_large_list_view(kind) or types.is_union(kind):
+    if is_list_view(kind) or pa.types.is_union(kind) or (pa.types.is_dictionary(kind) and not outermost):
         return True
-    if types.is_dictionary(kind):
-        return not outermost or stays_behind(kind.value_type, False)
-    return any(stays_behind(kind.field(i).type, False) for i in range(kind.num_fields))
+    outermost = outermost and isinstance(kind, pa.BaseExtensionType)
+    return any(stays_behind(inner, outermost) for inner in inner_types(kind))

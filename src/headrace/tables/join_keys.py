@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption, BadPipe
 from headrace.tables.column import Column, Ints, field_of
-from headrace.tables.convert.from_arrow import deliver
+from headrace.tables.convert.from_arrow import as_numpy
 
 NANOSECONDS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9}
 NANOSECONDS |= {"ms": 10**6, "us": 10**3, "ns": 1}
@@ -103,7 +103,7 @@ class Keys:
 
 def read(name: str, column: Column) -> KeyValues:
     """The keys of a column."""
-    delivered = deliver(column)
+    delivered = as_numpy(column)
     keys, missing = np.ma.getdata(delivered), np.ma.getmaskarray(delivered).copy()
     if keys.ndim != 1:
         raise BadPipe(f"column {name!r} has {keys.ndim} dimensions: a key is one value a row")

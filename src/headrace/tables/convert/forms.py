@@ -17,18 +17,17 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import BadPipe
+from headrace.errors import BadOption, BadPipe
 from headrace.tables.batch_transfer import Columns, DepartingText, in_torch
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
-from headrace.tables.convert.from_arrow import deliver as as_numpy
-from headrace.tables.convert.from_arrow import from_arrow
+from headrace.tables.convert.arrow_types import inner_types, is_list, is_list_view, is_text, is_view
+from headrace.tables.convert.from_arrow import as_numpy, from_arrow
 from headrace.tables.convert.to_arrow import to_arrow
 from headrace.tables.packages import check_threads, jax, pa, pandas, pc, polars, torch
 from headrace.tables.table import Table
 
 SHOWN = 8
 """Rows that are looked at to refuse a column before anything runs."""
-FORMS = ("numpy", "torch", "jax", "arrow", "pandas", "polars")
 
 
 def deliver(table: Table, form: str) -> Any:
@@ -58,21 +57,27 @@ def _departs(column: ArrowColumn, form: str) -> bool:
     return DepartingText.fits(column.array, column.sound)
 
 
+def check_form(form: str, verb: str) -> None:
+    """Refuse a form that does not exist, as an option of this verb."""
+    if form not in _DELIVER:
+        raise BadOption(f"{verb}(as_=) is one of {', '.join(map(repr, _DELIVER))}, not {form!r}")
+
+
 def refuse(name: str, column: Column, form: str, hint: str = "") -> NoReturn:
-    hint = (
-        hint
-        or f"leave it out with select(), or make numbers of it with map(fn, batched=True) before batch(as_={form!r})"
-    )
+    if not hint:
+        hint = (
+            f"leave it out with select(), or make numbers of it with map(fn, batched=True) before batch(as_={form!r})"
+        )
     raise BadPipe(f"column {name!r} is {described(column)}: {form} cannot hold that; {hint}")
 
 
 def described(column: Column) -> str:
+    """The type of a column, for people."""
     field = field_of(column)
-    kind = None if field is None else field.type
-    if kind is None or (isinstance(column, NumpyColumn) and column.values.dtype == object):
-        kind = column.values.dtype if isinstance(column, NumpyColumn) else column.array.type
-    missing = isinstance(column, NumpyColumn) and column.mask is not None
-    return f"{kind} with missing values" if missing else str(kind)
+    if isinstance(column, ArrowColumn):
+        return str(column.array.type if field is None else field.type)
+    kind = column.values.dtype if field is None or column.values.dtype == object else field.type
+    return f"{kind}" if column.mask is None else f"{kind} with missing values"
 
 
 def _numpy(table: Table) -> dict[str, NDArray[Any]]:
@@ -90,18 +95,19 @@ def _torch(table: Table) -> dict[str, Any]:
             found |= zip(names, torch.from_numpy(_writable(block)).unbind(0), strict=True)
     for name, column in table.columns.items():
         if name not in found:
-            found[name] = tensor(torch, name, column)
+            found[name] = _tensor(name, column, torch.from_numpy)
     return Columns.of("torch", {name: found[name] for name in table.columns}, table.blocks)
 
 
-def tensor(torch: Any, name: str, column: Column) -> Any:
+def _tensor(name: str, column: Column, from_numpy: Callable[[NDArray[Any]], Any]) -> Any:
+    """The column as a tensor, or as a list where torch's own collate would leave one."""
     if isinstance(column, ArrowColumn):
-        return _torch_objects(torch, name, column)
+        return _tensor_of_arrow(name, column, from_numpy)
     if column.mask is not None:
         refuse(name, column, "torch", _FILL.format(name=name))
     if not in_torch(column.values.dtype):
         refuse(name, column, "torch")
-    return torch.from_numpy(_writable(np.ascontiguousarray(column.values)))
+    return from_numpy(_writable(np.ascontiguousarray(column.values)))
 
 
 def _writable(values: NDArray[Any]) -> NDArray[Any]:
@@ -109,20 +115,12 @@ def _writable(values: NDArray[Any]) -> NDArray[Any]:
     return values if values.flags.writeable else values.copy()
 
 
-class _NoTorch:
-    """In the place of torch, where it is only asked whether it could hold something."""
-
-    @staticmethod
-    def from_numpy(values: NDArray[Any]) -> NDArray[Any]:
-        return values
-
-
 def check_torch(columns: Mapping[str, Column]) -> None:
     """Refuse all that torch cannot hold before anything runs; torch is not imported for it."""
     refused = []
     for name, column in columns.items():
         try:
-            tensor(_NoTorch, name, column.slice(0, SHOWN))
+            _tensor(name, column.slice(0, SHOWN), lambda values: values)
         except BadPipe as error:
             refused.append(str(error))
     if refused:
@@ -132,30 +130,25 @@ def check_torch(columns: Mapping[str, Column]) -> None:
 _FILL = "fill them in before: map(lambda c: {{**c, {name!r}: c[{name!r}].filled(0)}}, batched=True)"
 
 
-def _torch_objects(torch: Any, name: str, column: ArrowColumn) -> Any:
-    types, kind = pa.types, column.array.type
-    if types.is_dictionary(kind):
+def _tensor_of_arrow(name: str, column: ArrowColumn, from_numpy: Callable[[NDArray[Any]], Any]) -> Any:
+    kind = column.array.type
+    if pa.types.is_dictionary(kind):
         kind = kind.value_type
         values = as_numpy(column)
         if values.dtype != object:
-            return tensor(torch, name, NumpyColumn(np.ma.getdata(values), _mask_of(values), column.field))
-    text = (types.is_string, types.is_large_string, types.is_string_view)
-    raw = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    if any(test(kind) for test in (*text, *raw)):
+            mask = np.ma.getmaskarray(values) if np.ma.isMaskedArray(values) else None
+            return _tensor(name, NumpyColumn(np.ma.getdata(values), mask, column.field), from_numpy)
+    if is_text(kind) or is_view(kind) or pa.types.is_fixed_size_binary(kind):
         if column.may_miss:
             refuse(name, column, "torch", "it has missing values: fill them in with map(fn, batched=True)")
         return as_numpy(column).tolist()
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+    if is_list(kind):
         inner = from_arrow(column.array.flatten())
         if isinstance(inner, NumpyColumn) and inner.mask is None and in_torch(inner.values.dtype):
             if column.may_miss:
                 refuse(name, column, "torch", "it has missing lists: fill them in with map(fn, batched=True)")
-            return [torch.from_numpy(_writable(values)) for values in as_numpy(column)]
+            return [from_numpy(_writable(values)) for values in as_numpy(column)]
     refuse(name, column, "torch")
-
-
-def _mask_of(values: NDArray[Any]) -> NDArray[np.bool_] | None:
-    return np.ma.getmaskarray(values) if np.ma.isMaskedArray(values) else None
 
 
 def _jax(table: Table) -> dict[str, Any]:
@@ -197,11 +190,9 @@ def check_arrow(columns: Mapping[str, Column], form: str) -> None:
 def _arrow(table: Table, form: str = "arrow") -> Any:
     arrays, fields = [], []
     for name, column in table.columns.items():
-        array = arrow_array(name, column, form)
-        arrays.append(array)
+        arrays.append(arrow_array(name, column, form))
         field = field_of(column)
-        metadata = None if field is None else field.metadata
-        fields.append(pa.field(name, array.type, metadata=metadata))
+        fields.append(pa.field(name, arrays[-1].type, metadata=None if field is None else field.metadata))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -240,15 +231,11 @@ def _in_polars(kind: Any, inside: bool = False) -> bool:
     short = "decimal32" in str(kind) or "decimal64" in str(kind)  # which it widens, but not in there:
     if short and (types.is_map(kind) or (types.is_struct(kind) and inside)):
         return False
-    views = types.is_list_view(kind) or types.is_large_list_view(kind)
-    if views or types.is_union(kind) or types.is_interval(kind) or types.is_decimal256(kind):
+    if is_list_view(kind) or types.is_union(kind) or types.is_interval(kind) or types.is_decimal256(kind):
         return False
     if types.is_fixed_size_list(kind) and kind.list_size == 0:
         return False
-    inner = [kind.field(i).type for i in range(kind.num_fields)]
-    if types.is_dictionary(kind):
-        inner = [kind.value_type]
-    return all(_in_polars(i, True) for i in inner)
+    return all(_in_polars(inner, True) for inner in inner_types(kind))
 
 
 def _pandas(table: Table) -> Any:

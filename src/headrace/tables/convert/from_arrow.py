@@ -16,7 +16,6 @@ Missing values are a mask over numbers (numpy.ma) and None among objects. The wa
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,21 +23,29 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn
+from headrace.tables.convert.arrow_types import inner_types, is_list, is_tensor, is_text, numpy_dtype
 from headrace.tables.packages import pa, pc
+
+Plain = tuple[NDArray[Any], NDArray[np.bool_] | None]
+"""Values of a numpy dtype, and the mask of those that are missing."""
 
 
 def from_arrow(array: Any, field: Any = None) -> Column:
     """A pyarrow array, or a chunked one, as a column; numbers are not copied unless they lie in several chunks."""
-    array = _one_piece(array)
+    array = _one_chunk(array)
     if pa.types.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
         field = None if field is None else field.with_type(array.type)
     field = field if field is not None else pa.field("", array.type)
-    array = _without_null_entries(_without_views(array))
-    found = _plain(array)
-    if found is None:
-        return ArrowColumn(unsliced(array), field, None, _may_miss(array))
-    return NumpyColumn(found[0], found[1], field)
+    # pyarrow cannot take rows from views of text: in the column, the same text lies one after another.
+    kind = _without_views(array.type)
+    array = _without_null_entries(array if kind == array.type else array.cast(kind))
+    plain = _plain(array)
+    if plain is not None:
+        return NumpyColumn(*plain, field)
+    # Unions and nulls do not count what is missing in them.
+    may_miss = bool(array.null_count) or pa.types.is_union(array.type) or pa.types.is_null(array.type)
+    return ArrowColumn(unsliced(array), field, None, may_miss)
 
 
 def unsliced(array: Any) -> Any:
@@ -48,25 +55,17 @@ def unsliced(array: Any) -> Any:
 
 def unsliced_columns(table: Any) -> Any:
     """The same for the columns of a pyarrow table."""
-    for number, field in enumerate(table.schema):
-        if _is_twice_listed(field.type):
-            chunks = [unsliced(chunk) for chunk in table.column(number).chunks]
-            table = table.set_column(number, field, pa.chunked_array(chunks, field.type))
-    return table
+    columns = [pa.chunked_array(map(unsliced, column.chunks), column.type) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _is_twice_listed(kind: Any) -> bool:
     if pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
         return True
-    return any(_is_twice_listed(kind.field(i).type) for i in range(kind.num_fields))
+    return any(map(_is_twice_listed, inner_types(kind)))
 
 
-def _may_miss(array: Any) -> bool:
-    """Whether values are missing; of what does not count them (unions) it is taken for granted."""
-    return bool(array.null_count) or pa.types.is_union(array.type) or pa.types.is_null(array.type)
-
-
-def _one_piece(array: Any) -> Any:
+def _one_chunk(array: Any) -> Any:
     if not isinstance(array, pa.ChunkedArray):
         return array
     if array.num_chunks == 1:
@@ -82,13 +81,13 @@ def _one_piece(array: Any) -> Any:
     except pa.ArrowInvalid:
         whole = array
     if isinstance(whole, pa.ChunkedArray):  # more text than 32-bit offsets can count
-        whole = array.cast(_large(array.type)).combine_chunks()
+        whole = array.cast(_with_large_offsets(array.type)).combine_chunks()
     return whole
 
 
 def _one_dictionary(array: Any) -> Any:
-    """The chunks with one dictionary for all; where pyarrow cannot unite them, encoded anew."""
-    array = pa.chunked_array([_without_null_entries(chunk) for chunk in array.chunks], array.type)
+    """The chunks with one dictionary for all."""
+    array = pa.chunked_array(map(_without_null_entries, array.chunks), array.type)
     try:
         return array.unify_dictionaries()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -111,31 +110,26 @@ def _without_null_entries(array: Any) -> Any:
     return pa.DictionaryArray.from_arrays(indices, kept, ordered=array.type.ordered)
 
 
-def _without_views(array: Any) -> Any:
-    """pyarrow cannot take from views of text: inside, the same values lie one after another."""
-    kind = _viewless(array.type)
-    return array if kind == array.type else array.cast(kind)
-
-
-def _viewless(kind: Any) -> Any:
+def _without_views(kind: Any) -> Any:
+    """The same type with large text in the place of views of text."""
     types = pa.types
     if types.is_string_view(kind):
         return pa.large_string()
     if types.is_binary_view(kind):
         return pa.large_binary()
     if types.is_map(kind):
-        key, item = (f.with_type(_viewless(f.type)) for f in (kind.key_field, kind.item_field))
+        key, item = (f.with_type(_without_views(f.type)) for f in (kind.key_field, kind.item_field))
         return pa.map_(key, item, keys_sorted=kind.keys_sorted)
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_viewless(field.type)) for field in kind])
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        field = kind.value_field.with_type(_viewless(kind.value_type))
+        field = kind.value_field.with_type(_without_views(kind.value_type))
         made = pa.large_list(field) if types.is_large_list(kind) else pa.list_(field, getattr(kind, "list_size", -1))
         return kind if field.type == kind.value_type else made
     return kind
 
 
-def _large(kind: Any) -> Any:
+def _with_large_offsets(kind: Any) -> Any:
     if pa.types.is_string(kind):
         return pa.large_string()
     if pa.types.is_binary(kind):
@@ -146,13 +140,13 @@ def _large(kind: Any) -> Any:
 # --- to numpy ---------------------------------------------------------------------------------------------------------
 
 
-def _plain(array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+def _plain(array: Any) -> Plain | None:
     """The values and the mask, or None if this type has no numpy dtype."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return _plain_extension(array)
     if pa.types.is_fixed_size_list(kind):
-        return _plain_list(array, kind.list_size)
+        return _plain_lists(array)
     dtype = numpy_dtype(kind)
     if dtype is None:
         return None
@@ -169,26 +163,10 @@ def _plain(array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
     return raw.view(dtype), mask
 
 
-def numpy_dtype(kind: Any) -> "np.dtype[Any] | None":
-    """The dtype of a plain column of this Arrow type."""
-    types = pa.types
-    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
-        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
-        return found
-    if types.is_timestamp(kind):
-        return np.dtype(f"datetime64[{kind.unit}]")
-    if types.is_date32(kind):
-        return np.dtype("datetime64[D]")
-    if types.is_date64(kind):
-        return np.dtype("datetime64[ms]")
-    if types.is_duration(kind) or types.is_time(kind):
-        return np.dtype(f"timedelta64[{kind.unit}]")
-    return None
-
-
-def _plain_list(array: Any, size: int) -> tuple[NDArray[Any], None] | None:
+def _plain_lists(array: Any) -> tuple[NDArray[Any], None] | None:
     if array.null_count:
         return None
+    size = array.type.list_size
     # Cut by hand: what flatten() makes of a slice with lists inside is then nobody's question.
     inner = _plain(array.values.slice(array.offset * size, len(array) * size))
     if inner is None or inner[1] is not None:
@@ -196,14 +174,12 @@ def _plain_list(array: Any, size: int) -> tuple[NDArray[Any], None] | None:
     return inner[0].reshape(len(array), size, *inner[0].shape[1:]), None
 
 
-def _plain_extension(array: Any) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
-    name = array.type.extension_name
-    if name == "arrow.bool8":
+def _plain_extension(array: Any) -> Plain | None:
+    if array.type.extension_name == "arrow.bool8":
         values, mask = _plain(array.storage)  # type: ignore[misc]
         return values.astype(np.bool_), mask
-    if name == "arrow.fixed_shape_tensor":
-        found = _plain_list(array.storage, array.type.storage_type.list_size)
-        return None if found is None else (_shaped(array.type, found[0]), None)
+    if is_tensor(array.type) and (found := _plain_lists(array.storage)) is not None:
+        return _shaped(array.type, found[0]), None
     return None
 
 
@@ -221,28 +197,12 @@ def to_numpy(array: Any, may_miss: bool = True) -> NDArray[Any]:
     if is_text(kind):
         found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         return found
-    listed = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view)
-    if any(test(kind) for test in (*listed, pa.types.is_fixed_size_list)):
-        return _objects(array, _lists(array))
-    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.fixed_shape_tensor":
-        inside = _lists(array.storage)
-        return _objects(array, lambda row: _shaped(kind, inside(row)[None])[0].copy())
+    if is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _objects(array, _list_getter(array))
+    if is_tensor(kind):
+        get = _list_getter(array.storage)
+        return _objects(array, lambda row: _shaped(kind, get(row)[None])[0].copy())
     return _objects(array, array.to_pylist().__getitem__)
-
-
-def is_text(kind: Any) -> bool:
-    """Whether Arrow keeps columns of this type as offsets and bytes."""
-    return kind.id in _text_types()
-
-
-def width_of(text: Any) -> int:
-    """Bytes of an offset in columns of this type."""
-    return _text_types()[text.id]
-
-
-@cache
-def _text_types() -> dict[int, int]:
-    return {pa.string().id: 4, pa.binary().id: 4, pa.large_string().id: 8, pa.large_binary().id: 8}
 
 
 def _objects(array: Any, get: Callable[[int], Any]) -> NDArray[Any]:
@@ -253,21 +213,20 @@ def _objects(array: Any, get: Callable[[int], Any]) -> NDArray[Any]:
     return found
 
 
-def _lists(array: Any) -> Callable[[int], Any]:
-    elements: dict[str, Any] = {}
+def _list_getter(array: Any) -> Callable[[int], NDArray[Any]]:
+    """What gives one list of an array of lists as a numpy array."""
+    dtype = as_numpy(from_arrow(array.slice(0, 0).flatten())).dtype
 
-    def get(row: int) -> Any:
+    def get(row: int) -> NDArray[Any]:
         values = array[row].values
-        if not elements:
-            elements["numpy"] = deliver(from_arrow(array.slice(0, 0).flatten())).dtype
         # Copied, because Arrow's memory is read-only and a row is not.
-        return deliver(from_arrow(values)).copy() if len(values) else np.empty(0, elements["numpy"])
+        return as_numpy(from_arrow(values)).copy() if len(values) else np.empty(0, dtype)
 
     return get
 
 
 def _decoded(array: Any, may_miss: bool) -> NDArray[Any]:
-    values = deliver(from_arrow(array.dictionary))
+    values = as_numpy(from_arrow(array.dictionary))
     codes = from_arrow(array.indices)
     assert isinstance(codes, NumpyColumn)
     missing = np.zeros(len(array), np.bool_) if codes.mask is None else codes.mask
@@ -276,12 +235,12 @@ def _decoded(array: Any, may_miss: bool) -> NDArray[Any]:
     if found.dtype.hasobject:
         found[missing] = None
         return found
-    return deliver(NumpyColumn(found, missing)) if may_miss else found
+    return as_numpy(NumpyColumn(found, missing)) if may_miss else found
 
 
-def deliver(column: Column) -> NDArray[Any]:
+def as_numpy(column: Column) -> NDArray[Any]:
     """A column as one numpy array: masked where values may be missing, of objects where there is no dtype."""
     if isinstance(column, ArrowColumn):
         return to_numpy(column.array, column.may_miss)
-    mask = None if column.mask is None else column.whole_mask()
+    mask = column.whole_mask()
     return column.values if mask is None else np.ma.MaskedArray(column.values, mask)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import BadOption, BadPipe
+from headrace.errors import BadPipe
 from headrace.op import Each, Here, Indexed, is_count, place
 from headrace.ops.shape.batch import Batch
 
@@ -58,6 +58,8 @@ class AsColumns(Each[Any, Any]):
     verb = "columns"
 
     def __post_init__(self) -> None:
+        from headrace.tables.convert.forms import check_form
+
         check_form(self.as_, "batch")
 
     @property
@@ -90,10 +92,3 @@ class AsJax(Each[Any, Any]):
         from headrace.tables.convert.frames import table_of
 
         return deliver(table_of(sample), "jax")  # type: ignore[arg-type]
-
-
-def check_form(form: str, verb: str) -> None:
-    from headrace.tables.convert.forms import FORMS
-
-    if form not in FORMS:
-        raise BadOption(f"{verb}(as_=) is one of {', '.join(map(repr, FORMS))}, not {form!r}")

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Each, Flat
-from headrace.tables.convert.forms import deliver
+from headrace.tables.convert.forms import check_form, deliver
 from headrace.tables.convert.rows import table_of_rows
-from headrace.tables.ops.batch import check_form
 from headrace.tables.ops.select import table_form
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from headrace.errors import BadPipe
 from headrace.op import Each, Here, Indexed, Positions, Take, as_input
-from headrace.tables.convert.forms import deliver
+from headrace.tables.convert.forms import check_form, deliver
 from headrace.tables.convert.frames import is_array, table_of
 from headrace.tables.convert.rows import table_of_rows
-from headrace.tables.ops.batch import check_form
 from headrace.tables.ops.select import row_by_row, with_take
 from headrace.tables.table import Table
 

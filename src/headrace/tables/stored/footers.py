@@ -10,6 +10,7 @@ from headrace.observe.meter import files, planned
 from headrace.sources.counted import CountedFile
 from headrace.sources.open import is_remote, local, open_path
 from headrace.sources.stored.format import FileState
+from headrace.tables.convert.arrow_types import inner_types
 from headrace.tables.packages import pa, pq
 from headrace.tables.stored.arrow_stream import MAGIC, arrow_stream
 
@@ -79,11 +80,7 @@ def look_into(metadata: Any, schema: Any) -> Look:
 
 def _chunks(kind: Any) -> int:
     """In how many columns of a Parquet file a column of this type is kept: as many as it has leaves."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _chunks(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return 1
-    return sum(_chunks(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
+    return sum(map(_chunks, inner_types(kind))) or 1
 
 
 def _look_arrow(path: str) -> Look:

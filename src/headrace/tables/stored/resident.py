@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headrace.memory.cache import UnitCache
 from headrace.tables.batch_transfer import is_sound
 from headrace.tables.column import ArrowColumn, Ints
-from headrace.tables.convert.from_arrow import width_of
+from headrace.tables.convert.arrow_types import offset_size
 from headrace.tables.packages import pa
 from headrace.tables.stored.text_gather import TextGather
 
@@ -64,7 +64,7 @@ class _TextPlaces:
     def __init__(self, slots: UnitCache, units: int, kind: Any) -> None:
         self._slots = slots
         self._kind = kind
-        self._offset = offset = np.dtype(f"i{width_of(kind)}")
+        self._offset = offset = np.dtype(f"i{offset_size(kind)}")
         self._numbers = np.frombuffer(slots.memory, offset, len(slots.memory) // offset.itemsize)
         """The memory as offsets: where those of a unit lie is counted in these."""
         self._bytes = slots.windows(np.dtype(np.uint8))

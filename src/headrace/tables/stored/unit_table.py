@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from headrace.errors import BadPipe
 from headrace.memory.cache import UnitCache
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
-from headrace.tables.convert.from_arrow import from_arrow, is_text
+from headrace.tables.convert.arrow_types import is_text, is_view
+from headrace.tables.convert.from_arrow import from_arrow
 from headrace.tables.gather import GatherPlan, fetched, scratch
 from headrace.tables.ipc import ALIGN, bytes_of, stays_behind, store, stored
 from headrace.tables.packages import pa, pc
@@ -352,14 +353,10 @@ def _take() -> tuple[Any, Any]:
 def _joined(parts: list[Any], field: Any) -> Any:
     """Pieces of one column as one array: lists of one size stay lists, though nothing may be missing in them."""
     kind = parts[0].type
-    if not _is_view(kind) and not pa.types.is_dictionary(kind):
+    if not is_view(kind) and not pa.types.is_dictionary(kind):
         try:
             return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass  # more than 32-bit offsets can count, or what only `from_arrow` has words for
     whole = from_arrow(pa.chunked_array(parts), field)
     return whole.array if isinstance(whole, ArrowColumn) else pa.concat_arrays(parts)
-
-
-def _is_view(kind: Any) -> bool:
-    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
