@@ -221,7 +221,7 @@ class ThreadPlace(threading.local):
     def in_rows(self, get: Callable[[int], Any], size: int, ordinal: int) -> Callable[[int], Any]:
         """`get`, for a batch of `size` samples that op number `ordinal` makes; each is written into its place in it."""
         self.rows = Rows(size, self.empty, ordinal)
-        return self.rows.placed(get)
+        return self.rows.into_rows(get)
 
     def row(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array for the sample at hand: its place in the batch, if the op at work is the last one before that.
@@ -231,7 +231,7 @@ class ThreadPlace(threading.local):
         import numpy as np
 
         rows, here = self.rows, self.spot.here
-        row = rows.give(shape, np.dtype(dtype)) if rows is not None and here and here.ordinal == rows.ordinal else None
+        row = rows.row(shape, np.dtype(dtype)) if rows is not None and here and here.ordinal == rows.ordinal else None
         return np.empty(shape, dtype) if row is None else row
 
     def grown(self, arrays: Sequence[Any]) -> tuple[Any, int]:

@@ -137,7 +137,7 @@ def test_a_stream_that_failed_is_over_and_never_starts_again(kind: str) -> None:
 
 
 def test_a_batch_that_found_no_shared_memory_is_not_left_out_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = arena.anonymous, 0
+    real, calls = arena.allocate, 0
 
     def third_time_full(size: int) -> int:
         nonlocal calls
@@ -146,7 +146,7 @@ def test_a_batch_that_found_no_shared_memory_is_not_left_out_in_silence(monkeypa
             raise arena.OutOfSharedMemory(28, "no room")
         return real(size)
 
-    monkeypatch.setattr(arena, "anonymous", third_time_full)
+    monkeypatch.setattr(arena, "allocate", third_time_full)
     got: list[int] = []
     with Loader(Pipe.of(Numbers(100)).batch(4), **HOW) as loader:
         batches = iter(loader)

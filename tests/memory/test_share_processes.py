@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import Closed, NotPicklable
-from headrace.memory import segment
+from headrace.memory import arena, segment
 from headrace.memory.share import share
 from tests.depth import depth
 from tests.leaks import descriptors
@@ -210,6 +210,7 @@ def test_where_there_is_no_memfd_a_file_without_a_name_serves_forks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(segment, "LINUX", False)
+    monkeypatch.setattr(arena, "LINUX", False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shared = share(records(10))
     assert list(tmp_path.iterdir()) == []

@@ -108,12 +108,12 @@ def test_only_the_last_op_before_the_batch_is_given_rows() -> None:
 
 def test_rows_are_whole_only_when_all_are_there_and_in_order() -> None:
     rows = Rows(3, np.empty, 0)
-    get = rows.placed(lambda i: np.full(WORTH, i, np.uint8))
+    get = rows.into_rows(lambda i: np.full(WORTH, i, np.uint8))
     made = [get(i) for i in range(3)]
-    assert rows.whole(made)[:, 0].tolist() == [0, 1, 2]
-    assert rows.whole(made[:2])[:, 0].tolist() == [0, 1]
-    assert rows.whole([made[0], made[2]]) is None
-    assert rows.whole([made[1], made[0]]) is None
+    assert rows.as_column(made)[:, 0].tolist() == [0, 1, 2]
+    assert rows.as_column(made[:2])[:, 0].tolist() == [0, 1]
+    assert rows.as_column([made[0], made[2]]) is None
+    assert rows.as_column([made[1], made[0]]) is None
 
 
 # --- ragged ---------------------------------------------------------------------------------------------------------

@@ -147,13 +147,13 @@ def test_a_damaged_jpeg_is_the_same_error_whoever_decodes(by_pillow: Any) -> Non
 def test_images_are_decoded_into_their_place_in_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("simplejpeg")
     given = []
-    real = Rows.give
+    real = Rows.row
 
     def counted(self: Rows, shape: Any, dtype: Any) -> Any:
         given.append(shape)
         return real(self, shape, dtype)
 
-    monkeypatch.setattr(Rows, "give", counted)
+    monkeypatch.setattr(Rows, "row", counted)
     pipe = Pipe.of([(f"{i}.jpg", picture()) for i in range(6)]).decode().batch(3).collate()
     with Loader(pipe) as loader:
         for _, pixels in loader:

@@ -1,19 +1,20 @@
-"""Arena: shared memory in slots, owned by the consumer.
+"""Arena: shared memory in slots, owned by the consumer (the process of the training loop).
 
 The consumer lends one slot with every ticket; the worker writes its result there; the consumer hands views of it to the
-user, and the slot is free when the last view has died. Memory is anonymous (memfd), so nothing is left behind whoever
-is killed. Pages are reserved when a slot is made: too little memory is an error here, never a bus error later. A slot
-never shrinks.
+user, and the slot is free when the last view has died. Memory is anonymous (memfd), so nothing is left behind whichever
+process is killed. Pages are reserved when a slot is made: too little memory is an error here, never a bus error later.
+A slot never shrinks.
 
-**When is a slot free?** A `Lease` is a fresh ctypes array over the slot's memory. Every array, tensor and slice of them
-that looks into the slot keeps it alive, so the callback on its end fires exactly when nobody looks any more. It may
-fire in any thread, and inside the loop: it appends to a deque and does nothing else.
+**When is a slot free?** A lease is a fresh ctypes array over the slot's memory. Every array, tensor and slice of them
+that looks into the slot keeps the lease alive, so the callback on its end fires exactly when the last of them is gone.
+It may fire in any thread, and inside the loop: it appends to a deque and does nothing else.
 """
 
 import ctypes
 import errno
 import mmap
 import os
+import sys
 import weakref
 from collections import deque
 from functools import lru_cache
@@ -22,18 +23,19 @@ from typing import Any
 from headrace.errors import hint_at_limit
 
 HEADER = 64
-"""Bytes at the front of each slot: the position at hand (see `workers.child`)."""
+"""Bytes at the front of each slot, where a worker notes which sample it is working on (see `workers.child`)."""
 SMALLEST = 64 * 1024
 GRANULE = 64 * 1024
+LINUX = sys.platform == "linux"
 
 
 class OutOfSharedMemory(OSError):
     """The system has no more shared memory to give."""
 
 
-def anonymous(size: int) -> int:
-    """A file descriptor of `size` bytes of memory that has no name."""
-    fd = scratch()
+def allocate(size: int) -> int:
+    """A descriptor of `size` bytes of memory without a name, with all its pages reserved."""
+    fd = memfd()
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
@@ -58,13 +60,13 @@ class Slot:
         self.fd = fd
         self.size = size
         try:
-            self.map = mmap.mmap(fd, size)  # (which takes a descriptor of its own)
+            self.map = mmap.mmap(fd, size)  # (duplicates the descriptor)
         except OSError as error:
             hint_at_limit(error)
             raise
         self.view = memoryview(self.map)
         self.spoiled = False
-        """User code in a worker still looks into it, or a lost one may write to it: it must not be used again."""
+        """It must not be used again: user code in a worker still looks into it, or a lost worker may write to it."""
         self.table = (0, 0, 0)
         """Where the table of its samples lies, and which ticket wrote it."""
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
@@ -76,14 +78,14 @@ class Slot:
 
 
 class MappedSlot:
-    """A slot of somebody else's, mapped here. The descriptor is used up."""
+    """A slot of another process, mapped here. Closes the descriptor."""
 
     __slots__ = ("address", "header", "map", "size", "table", "view")
 
     def __init__(self, fd: int) -> None:
         self.size = os.fstat(fd).st_size
         try:
-            # One call that maps all pages costs a quarter of meeting them one by one while a batch is written.
+            # One call that maps all pages costs a quarter of the page faults while a batch is written.
             self.map = mmap.mmap(fd, self.size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         finally:
             os.close(fd)
@@ -94,25 +96,32 @@ class MappedSlot:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
 
 
-def whole(fd: int) -> mmap.mmap:
-    """Everything behind a descriptor, to be read."""
+def map_readonly(fd: int) -> mmap.mmap:
+    """All the memory behind a descriptor, mapped for reading."""
     return mmap.mmap(fd, 0, prot=mmap.PROT_READ)
 
 
-def scratch() -> int:
-    """A descriptor of memory that grows as it is written."""
+def memfd(name: str = "headrace") -> int:
+    """A descriptor of memory that grows as it is written and can be sealed; elsewhere than on Linux, of a temporary
+    file that is unlinked at once. `name` is what /proc shows."""
     try:
-        return os.memfd_create("headrace", os.MFD_CLOEXEC)
+        if LINUX:
+            return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        import tempfile
+
+        fd, path = tempfile.mkstemp(prefix=name)
     except OSError as error:
         hint_at_limit(error)
         raise
+    os.unlink(path)
+    return fd
 
 
 _TYPES: dict[int, Any] = {}
 
 
 def lease_type(size: int) -> Any:
-    """The type of a lease."""
+    """The ctypes array type of `size` bytes."""
     # A ctypes array type costs ten times an instance: one per slot size, kept for ever (sizes are few: see `_rounded`).
     found = _TYPES.get(size)
     if found is None:
@@ -121,7 +130,7 @@ def lease_type(size: int) -> Any:
 
 
 class _Lease(weakref.ref[Any]):
-    """A slot that somebody looks into."""
+    """A weak reference to the ctypes array that all views of a slot share."""
 
     __slots__ = ("slot",)
     slot: Slot
@@ -158,7 +167,7 @@ class Arena:
             return stack.pop()
         if self.total + size > self.budget:
             self._retire_others(size)
-        slot = Slot(self._number(), anonymous(size), size)
+        slot = Slot(self._number(), allocate(size), size)
         self.total += size
         return slot
 
@@ -170,7 +179,7 @@ class Arena:
         return slot
 
     def lease(self, slot: Slot) -> memoryview:
-        """Memory for the user to look into; the slot comes back by itself when nobody does any more."""
+        """The memory of a slot, for views that the user gets; the slot is free again when the last view has died."""
         exporter = lease_type(slot.size).from_buffer(slot.map)
         # The callback is no Python code: an interrupt that arrives in it would be swallowed, and the slot with it.
         lease = _Lease(exporter, self._returned.append)
@@ -179,11 +188,11 @@ class Arena:
         return memoryview(exporter).cast("B")
 
     def give_back(self, slot: Slot) -> None:
-        """A slot that nobody looks into."""
+        """Give back a slot of which there are no views."""
         self._returned.append(slot)
 
     def crowded(self) -> bool:
-        """The user holds so much that the next batch should be copied out instead of lent."""
+        """Whether the user holds so many views that the next batch should be copied out instead of lent."""
         if self.total <= self.budget and len(self._leases) <= self.most:
             return False
         self._take_back()
@@ -195,7 +204,7 @@ class Arena:
         return len(self._leases) + sum(map(len, self._free.values()))
 
     def clear(self) -> None:
-        """Let go of all slots that nobody looks into; the others go with their last view."""
+        """Free all slots of which there are no views; the others are freed with their last view."""
         self._take_back()
         for stack in self._free.values():
             self.total -= sum(slot.size for slot in stack)
@@ -214,13 +223,13 @@ class Arena:
                 self.retire(slot)
 
     def _retire_others(self, wanted: int) -> None:
-        """Make room: free slots of sizes that are not asked for now."""
+        """Make room: retire the free slots of other sizes than the one that is wanted."""
         for size in [s for s in self._free if s != wanted]:
             for slot in self._free.pop(size):
                 self.retire(slot)
 
     def retire(self, slot: Slot) -> None:
-        """A slot that will not be used again: its memory goes when its last view does."""
+        """A slot that will not be used again: its memory is freed with its last view."""
         self.total -= slot.size
         self.retired.append(slot.number)
 
@@ -231,14 +240,14 @@ class Arena:
 
 @lru_cache(maxsize=64)
 def _rounded(need: int) -> int:
-    """Few different sizes: an eighth of a power of two at most is wasted."""
+    """`need`, rounded up so that there are few different sizes: at most an eighth of a power of two is wasted."""
     need = max(need, SMALLEST)
     step = max(GRANULE, 1 << (need.bit_length() - 4))
     return -(-need // step) * step
 
 
-def room(need: int) -> int:
-    """The size of a slot that a worker makes for a result that did not fit; some more, so that the next one does."""
+def overflow_size(need: int) -> int:
+    """The size of a slot that a worker makes for a result that did not fit: an eighth more, for the next one."""
     return _rounded(need + need // 8)
 
 

@@ -1,16 +1,16 @@
-"""UnitCache: memory that several processes fill and read together, a cache whose parts are made once for all of them.
+"""UnitCache: a cache in shared memory that several processes fill and read together, each unit made once for all.
 
     | magic | token | slots | bytes of a slot | clock |  unit in each slot | last use | what is left |  slot 0 | ...
 
-Each slot holds one *unit* (a number; what it means is the user's business) or none. Whoever needs a unit that is in no
-slot takes the slot that was used longest ago and fills it; those first whose unit has been read to its end, if readers
-say how much of it they have taken. Who reads and who fills is settled by locks of the kernel on
-bytes of the memory's own file: any number may read a slot, or one may fill it, and the locks of a process that dies are
-gone with it. A slot says that it holds a unit only when it is filled, so a death in the middle leaves it empty.
+Each slot holds one *unit* (a number; its meaning is up to the caller) or none. A process that needs a unit in no slot
+takes the slot that was used longest ago and fills it; before those, a slot whose unit has been read to its end, if
+readers say how much they have taken. Locks of the kernel on bytes of the memory's own file decide who may read and who
+may fill: any number of readers, or one process that fills; the locks of a process that dies are gone with it. A slot is
+marked with its unit only when it is filled, so a death in the middle leaves it empty.
 
 The memory has no name and nothing is left of it when the last process is gone. It goes to other processes by fork, or
-as a ticket that is redeemed through /proc, as `segment` does. Where the kernel has no such locks (they are Linux's
-"open file description" locks) or a ticket cannot be redeemed, a process has slots of its own.
+by an address in /proc, as in `segment`. Where the kernel has no such locks (they are Linux's "open file description"
+locks) or the address cannot be opened, a process makes a cache of its own.
 """
 
 import contextlib
@@ -26,14 +26,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.memory.segment import LINUX, nameless, open_shared
+from headrace.memory.arena import LINUX, memfd
+from headrace.memory.segment import open_shared
 
 NAME = "headrace-slots"
 MAGIC = b"hrslots2"
 HEADER = struct.Struct("<8s16sqq")
 PAGE = 4096
-LOADING = 1 << 40
-"""Where the locks of units begin that are being made; those of slots begin at 0."""
+MAKING = 1 << 40
+"""Unit u is being made: lock on byte MAKING + u. Slot s is read or filled: lock on byte s."""
 _FLOCK = struct.Struct("hhqqixxxx")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 SHARED = LINUX and hasattr(fcntl, "F_OFD_SETLK")
 
@@ -46,7 +47,9 @@ class UnitCache:
 
     def __init__(self, count: int, size: int) -> None:
         size = -(-size // PAGE) * PAGE
-        self._setup(_make(count, size), count, size, os.urandom(16))
+        fd = memfd(NAME)
+        os.ftruncate(fd, _data_start(count) + count * size)
+        self._setup(fd, count, size, os.urandom(16))
         HEADER.pack_into(self.memory, 0, MAGIC, self.token, count, size)
         self._units[:] = -1
 
@@ -60,14 +63,14 @@ class UnitCache:
         self._clock, (self._units, self._used, self._left) = numbers[:1], numbers[1:].reshape(3, count)
         self._locks = _Locks(fd)
         self._seen: dict[int, int] = {}
-        """Where units were when they were last looked for."""
+        """The slot that a unit was last found in: looked at first."""
         self.made = 0
         """Units that this process has made."""
 
     def read(self, unit: int, use: Use, make: Use, taken: int = 0, size: int = 0) -> None:
         """Call `use` with the memory of a unit; if it is in no slot, `make` fills one first.
 
-        `taken` of the `size` parts of the unit are taken by this: what has been read to its end goes before the rest.
+        This takes `taken` of the `size` parts of the unit: when all are taken, its slot is filled anew before others.
         """
         while True:
             slot = self._find(unit)
@@ -94,7 +97,7 @@ class UnitCache:
         return slot
 
     def touch(self, units: Iterable[int]) -> set[int]:
-        """These units are needed soon: others are put out before them. Gives those that are in no slot."""
+        """These units are needed soon: others are evicted before them. Returns those that are in no slot."""
         absent = set()
         for unit in units:
             slot = self._find(unit)
@@ -111,7 +114,7 @@ class UnitCache:
         return slot
 
     def hold(self, slots: Ints, units: Ints) -> bool:
-        """Whether these slots (-1: none) hold these units. Where there is a slot for every unit, they stay there."""
+        """Whether these slots (-1: none) hold these units. Where there is a slot for every unit, none is evicted."""
         return bool((slots >= 0).all() and (self._units[slots] == units).all())
 
     def starts(self, slots: Ints) -> Ints:
@@ -119,7 +122,7 @@ class UnitCache:
         return self._data + slots * self.size
 
     def inside(self, address: int) -> int:
-        """An address of this process as a place in `memory`."""
+        """An address of this process as an offset into `memory`."""
         base: int = self._clock.__array_interface__["data"][0] - HEADER.size
         return address - base
 
@@ -144,21 +147,22 @@ class UnitCache:
             self._locks.free(slot)
 
     def _victim(self) -> int:
-        """The slot that was used longest ago and that nobody reads, of those read to the end if there are; locked."""
-        # An empty one first, also if its filler died: so nothing is put out while there is a slot for each unit.
+        """The slot to fill next, locked: an empty one, else one read to its end, else the one used longest ago; slots
+        that are being read are passed over."""
+        # Empty ones first, also those whose filler died: nothing is evicted while there is a slot for each unit.
         order = np.lexsort((self._used, self._left > 0, self._units >= 0)).tolist()
         for slot in order:
-            if self._locks.own(slot, wait=False):
+            if self._locks.exclusive(slot, wait=False):
                 return int(slot)
-        self._locks.own(order[0], wait=True)
+        self._locks.exclusive(order[0], wait=True)
         return int(order[0])
 
     def _touch(self, slot: int) -> None:
-        self._clock[0] += 1  # two at once may get the same time: then either may be put out first
+        self._clock[0] += 1  # two processes at once may get the same time: then either slot may be evicted first
         self._used[slot] = self._clock[0]
 
     def _count(self, slot: int, taken: int, size: int) -> None:
-        # Not exact where two do it at once: then a unit goes a little later, when it was used longest ago.
+        # Not exact where two processes do it at once: then a unit is evicted a little later, by its last use.
         self._left[slot] = max(0, (int(self._left[slot]) or size) - taken)
 
     def _slot(self, slot: int) -> memoryview:
@@ -166,7 +170,7 @@ class UnitCache:
         return memoryview(self.memory)[start : start + self.size]
 
     def _reserve(self, slot: int) -> None:
-        """Too little memory is an error here, not a bus error later."""
+        """Reserve the pages of a slot: too little memory is an error here, not a bus error later."""
         try:
             os.posix_fallocate(self._fd, self._data + slot * self.size, self.size)
         except OSError as error:
@@ -189,24 +193,18 @@ def _data_start(count: int) -> int:
     return -(-(HEADER.size + 8 * (1 + 3 * count)) // PAGE) * PAGE
 
 
-def _make(count: int, size: int) -> int:
-    fd = nameless(NAME)
-    os.ftruncate(fd, _data_start(count) + count * size)
-    return fd
-
-
 def _reopened(count: int, size: int, token: bytes, pid: int, number: int) -> UnitCache:
-    """Pickle calls this by name: the same slots in another process, or new ones where those cannot be reached."""
+    """Pickle calls this by name: the same cache in another process, or a new one where that cannot be opened."""
     fd = open_shared(pid, number, NAME, MAGIC + token, os.O_RDWR) if SHARED else None
     if fd is None:
-        return UnitCache(count, size)  # slots of one's own serve as well, only dearer
-    slots = UnitCache.__new__(UnitCache)
-    slots._setup(fd, count, size, token)
-    return slots
+        return UnitCache(count, size)  # works as well, only units are made more often
+    cache = UnitCache.__new__(UnitCache)
+    cache._setup(fd, count, size, token)
+    return cache
 
 
 class _Description:
-    """An open file description of one thread of one process: the owner of its locks."""
+    """An open file description of one thread of one process: locks belong to it."""
 
     def __init__(self, fd: int) -> None:
         self.pid = os.getpid()
@@ -222,14 +220,16 @@ class _Locks:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._mine = threading.local()
-        self._one = threading.RLock()
-        """Where the kernel has none: one at a time, in this process only."""
+        self._thread = threading.local()
+        self._process_lock = threading.RLock()
+        """Where the kernel has no such locks: one thread at a time, in this process only."""
 
     def share(self, slot: int) -> bool:
+        """Lock a slot for reading, together with other readers; False if it is being filled."""
         return self._lock(fcntl.F_RDLCK, slot, False)
 
-    def own(self, slot: int, wait: bool) -> bool:
+    def exclusive(self, slot: int, wait: bool) -> bool:
+        """Lock a slot for filling it; False if it is in use, unless `wait`."""
         return self._lock(fcntl.F_WRLCK, slot, wait)
 
     def free(self, slot: int) -> None:
@@ -238,27 +238,27 @@ class _Locks:
     @contextlib.contextmanager
     def making(self, unit: int) -> Iterator[None]:
         """Only one process makes a unit; the others wait for it."""
-        self.own(LOADING + unit, wait=True)
+        self.exclusive(MAKING + unit, wait=True)
         try:
             yield
         finally:
-            self.free(LOADING + unit)
+            self.free(MAKING + unit)
 
     def _lock(self, kind: int, byte: int, wait: bool) -> bool:
         if not SHARED:
-            return self._alone(kind)
-        mine: _Description | None = getattr(self._mine, "description", None)
-        if mine is None or mine.pid != os.getpid():
-            mine = self._mine.description = _Description(self._fd)
+            return self._lock_process(kind)
+        owner: _Description | None = getattr(self._thread, "description", None)
+        if owner is None or owner.pid != os.getpid():
+            owner = self._thread.description = _Description(self._fd)
         try:
-            fcntl.fcntl(mine.fd, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, _FLOCK.pack(kind, 0, byte, 1, 0))
+            fcntl.fcntl(owner.fd, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, _FLOCK.pack(kind, 0, byte, 1, 0))
         except (BlockingIOError, PermissionError):
             return False
         return True
 
-    def _alone(self, kind: int) -> bool:
+    def _lock_process(self, kind: int) -> bool:
         if kind == fcntl.F_UNLCK:
-            self._one.release()
+            self._process_lock.release()
         else:
-            self._one.acquire()
+            self._process_lock.acquire()
         return True

@@ -1,12 +1,12 @@
-"""Rows: the places of a batch's samples, so that each is written there as it is made.
+"""Rows: the arrays of a batch, allocated before its samples are made, so that each is written straight into them.
 
-    sample 0 ─┐                     columns[0]: one array of (size, *shape) in the travelling memory
-    sample 1 ─┼─ give() or settle() ──> its row of every column
-    sample 2 ─┘                     whole(): the column again, if all of its rows are what was given
+    sample 0 ─┐                        columns[0]: one array of (size, *shape), in the memory that goes to the consumer
+    sample 1 ─┼─ row() or write() ──>  the sample's row of every column
+    sample 2 ─┘                        as_column(): the column, if a batch is made of nothing but its rows
 
-A batch whose samples are copied when all of them are there reads each from memory; copied at once, it is still in the
-processor's cache. The first sample says which columns there are. A sample of another shape gets no row and stays as it
-is, and whoever collates the batch finds that out: nothing has to be undone.
+Samples that are copied when all of a batch are there are read from memory once more; copied at once, a sample is still
+in the processor's cache. The first sample says which columns there are. A sample of another shape gets no row and stays
+as it is; the collate op sees that its parts are not rows, and stacks them.
 """
 
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 WORTH = 64 * 1024
-"""Bytes of an array from which on a row is worth its keeping."""
+"""Smaller arrays, in bytes, get no row: keeping track of it would cost more than it saves."""
 
 Allocate = Callable[[tuple[int, ...], Any], "np.ndarray[Any, Any]"]
 
@@ -26,99 +26,104 @@ Allocate = Callable[[tuple[int, ...], Any], "np.ndarray[Any, Any]"]
 class Rows:
     """The columns of one batch."""
 
-    __slots__ = ("_allocate", "_array", "_asked", "_columns", "_given", "_row", "_turn", "ordinal", "size")
+    __slots__ = ("_allocate", "_array", "_asked", "_column", "_columns", "_row", "_rows", "ordinal", "size")
 
     def __init__(self, size: int, allocate: Allocate, ordinal: int) -> None:
         self.size = size
         self.ordinal = ordinal
-        """The op that makes the samples: it may ask for their rows before it writes them."""
+        """The number of the op that makes the samples: it may ask for rows and write into them itself."""
         self._allocate = allocate
         self._array: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
         self._columns: list[Any] = []
-        self._given: list[list[Any]] = []
-        self._row = self._turn = 0
+        self._rows: list[list[Any]] = []
+        """For each column, the rows that samples have got."""
+        self._row = 0
+        """The number of the sample that is being made."""
+        self._column = 0
+        """The column whose row is asked for next."""
         self._asked = False
-        """Somebody has asked for rows of the sample at hand."""
+        """The op has asked for rows of this sample."""
 
-    def placed(self, get: Callable[[int], Any]) -> Callable[[int], Any]:
-        """`get`, whose samples are written into the rows, one after the other; one that fails leaves its row free."""
+    def into_rows(self, get: Callable[[int], Any]) -> Callable[[int], Any]:
+        """`get`, with its samples written into the rows one after the other; one that fails leaves its row free."""
 
-        def placed_get(position: int) -> Any:
+        def get_into_rows(position: int) -> Any:
             if self._row and not self._columns:
-                return get(position)  # the first one had nothing that is worth a row
-            self._turn, self._asked = 0, False
-            for given in self._given:
-                del given[self._row :]
-            sample = self.settle(get(position))
+                return get(position)  # the first sample had no large array
+            self._column, self._asked = 0, False
+            for rows in self._rows:
+                del rows[self._row :]
+            sample = self.write(get(position))
             self._row += 1
             return sample
 
-        return placed_get
+        return get_into_rows
 
     @property
     def empty(self) -> bool:
-        """Nothing has been worth a row so far."""
+        """Whether no sample has had a large array so far."""
         return not self._columns
 
-    def give(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """The row of the sample at hand in the next column, or None if there is none that fits."""
+    def row(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """For the op that makes the sample: its row in the next column, or None if that has another shape or dtype."""
         self._asked = True
-        return self._give(shape, dtype)
+        return self._next_row(shape, dtype)
 
-    def _give(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        turn = self._turn
-        self._turn += 1
-        if turn >= len(self._columns):
-            if self._row or turn > len(self._columns):
+    def _next_row(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        number = self._column
+        self._column += 1
+        if number >= len(self._columns):
+            if self._row or number > len(self._columns):
                 return None
             self._columns.append(self._allocate((self.size, *shape), dtype))
-            self._given.append([])
-        column, given = self._columns[turn], self._given[turn]
-        if column.shape[1:] != shape or column.dtype != dtype or len(given) != self._row:
+            self._rows.append([])
+        column, rows = self._columns[number], self._rows[number]
+        if column.shape[1:] != shape or column.dtype != dtype or len(rows) != self._row:
             return None
-        given.append(column[self._row])
-        return given[-1]
+        rows.append(column[self._row])
+        return rows[-1]
 
-    def settle(self, sample: Any) -> Any:
+    def write(self, sample: Any) -> Any:
         """The sample, its large arrays in their rows."""
         kind = type(sample)
         if kind is tuple:
-            return tuple([self._settled(part) for part in sample])
+            return tuple([self._written(part) for part in sample])
         if kind is dict:
-            return {name: self._settled(part) for name, part in sample.items()}
-        return self._settled(sample)
+            return {name: self._written(part) for name, part in sample.items()}
+        return self._written(sample)
 
-    def _settled(self, part: Any) -> Any:
+    def _written(self, part: Any) -> Any:
         if type(part) is self._array:
-            if part.nbytes < WORTH or part.dtype.hasobject or (self._asked and self._has(part)):
+            if part.nbytes < WORTH or part.dtype.hasobject or (self._asked and self._is_row(part)):
                 return part
-            row = self._give(part.shape, part.dtype)
+            row = self._next_row(part.shape, part.dtype)
             if row is not None:
                 row[...] = part
                 return row
         elif type(part) is getattr(sys.modules.get("torch"), "Tensor", None):
-            return self._settled_tensor(part)
+            return self._written_tensor(part)
         return part
 
-    def _settled_tensor(self, tensor: Any) -> Any:
+    def _written_tensor(self, tensor: Any) -> Any:
         torch: Any = sys.modules["torch"]
         try:
             array = tensor.numpy()
         except (RuntimeError, TypeError):  # with a gradient, elsewhere, sparse, or of a type that numpy does not know
             return tensor
-        row = self._give(array.shape, array.dtype) if array.nbytes >= WORTH else None
+        row = self._next_row(array.shape, array.dtype) if array.nbytes >= WORTH else None
         if row is None:
             return tensor
-        placed = self._given[self._turn - 1][-1] = torch.from_numpy(row)
-        return placed.copy_(tensor)
+        written = self._rows[self._column - 1][-1] = torch.from_numpy(row)
+        return written.copy_(tensor)
 
-    def _has(self, part: Any) -> bool:
-        return any(len(given) > self._row and given[self._row] is part for given in self._given)
+    def _is_row(self, part: Any) -> bool:
+        """Whether the op has written this part into its row already."""
+        return any(len(rows) > self._row and rows[self._row] is part for rows in self._rows)
 
-    def whole(self, parts: Sequence[Any]) -> Any:
-        """All these rows as one array, or None if they are not the rows of one column, in order."""
-        for column, given in zip(self._columns, self._given, strict=True):
-            if given and given[0] is parts[0]:
-                same = len(given) >= len(parts) and all(map(is_, parts, given))
+    def as_column(self, parts: Sequence[Any]) -> Any:
+        """These parts of samples as one array, without a copy; None if they are not rows of one column, in order."""
+        for column, rows in zip(self._columns, self._rows, strict=True):
+            if rows and rows[0] is parts[0]:
+                same = len(rows) >= len(parts) and all(map(is_, parts, rows))
                 return column[: len(parts)] if same else None
         return None

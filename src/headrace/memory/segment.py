@@ -1,6 +1,6 @@
 """Anonymous memory that is written once, sealed, and then only read.
 
-    SegmentWriter --finish--> Segment --ticket--> (token, places) --reopen--> Segment in another process
+    SegmentWriter --finish--> Segment --address--> (token, places) --reopen--> Segment in another process
     one writer                any number of readers
 
     | magic | token | place of the contents |  blocks ...  | contents: JSON, one entry a column |
@@ -9,16 +9,14 @@ The memory has no name in any file system, so nothing is left behind when proces
 sealed against writing, growing and shrinking: a reader can neither change it nor be hurt by a change. Elsewhere it is
 a temporary file that is unlinked as soon as it is made; such memory travels by fork only.
 
-A ticket names the processes that hold the memory open and the number of their descriptor: the maker, and whoever
-wrote the ticket. It is redeemed through /proc/<pid>/fd/<fd>, which the kernel allows to the same user only, and a
-random token in the header shows that the descriptor is still the right one.
+An address names the processes that hold the memory open and the number of their descriptor: the process that made it,
+and the one that pickled the address. It is opened through /proc/<pid>/fd/<fd>, which the kernel allows to the same user
+only, and a random token in the header shows that the descriptor is still the right one.
 """
 
 import json
 import mmap as mmap_names
 import os
-import sys
-import tempfile
 import weakref
 from collections.abc import Iterable
 from mmap import ACCESS_COPY, MAP_SHARED, PROT_READ, mmap
@@ -26,6 +24,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import Closed, NotPicklable
+from headrace.memory.arena import LINUX, memfd
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,29 +38,19 @@ Address = tuple[bytes, tuple[Descriptor, ...]]
 Array = tuple[str, int, int]
 """Numbers in the segment: their struct format, where they start, how many there are."""
 
-LINUX = sys.platform == "linux"
 POPULATE: int = getattr(mmap_names, "MAP_POPULATE", 0)
 
 
-def nameless(name: str) -> int:
-    """A descriptor of memory that can be sealed; elsewhere than on Linux, of a file that is unlinked at once."""
-    if LINUX:
-        return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    fd, path = tempfile.mkstemp(prefix=name)
-    os.unlink(path)
-    return fd
-
-
 class SegmentWriter:
-    """A segment while it is written: blocks one after another, never held in memory twice."""
+    """Writes a segment: blocks one after another, straight into its memory."""
 
     def __init__(self) -> None:
-        writer = nameless(NAME)
-        self._file = open(writer, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by finish or discard
+        fd = memfd(NAME)
+        self._file = open(fd, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by finish or discard
         try:
             # A second, read-only description: what is mapped through it can never be made writable.
-            own = f"/proc/self/fd/{writer}"
-            self._reader = os.open(own, os.O_RDONLY | os.O_CLOEXEC) if LINUX else os.dup(writer)
+            path = f"/proc/self/fd/{fd}"
+            self._reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if LINUX else os.dup(fd)
         except BaseException:
             self._file.close()
             raise
@@ -69,7 +58,7 @@ class SegmentWriter:
         self._end = self._file.write(bytes(HEADER.size))
 
     def put(self, data: "Buffer", align: int = 1) -> int:
-        """Append bytes; where they start."""
+        """Append bytes; returns where they start."""
         gap = -self._end % align
         if gap:
             self._file.write(bytes(gap))
@@ -104,15 +93,15 @@ class SegmentWriter:
 
 
 class Segment:
-    """Sealed memory as this process sees it. The mapping lives as long as anything that looks into it."""
+    """Sealed memory, mapped in this process. The mapping lives as long as any view of it."""
 
     def __init__(self, fd: int, token: bytes, maker: Descriptor, *, made_here: bool) -> None:
         self.fd = fd
         self.token = token
         self.maker = maker
         weakref.finalize(self, os.close, fd).atexit = False
-        # The maker maps every page now: memory that one process alone has mapped counts as its private memory, and
-        # with the maker's mapping beside it no reader is ever that one.
+        # The maker maps every page now: pages that only one process has mapped count as its private memory, and with
+        # the maker's mapping beside it no page is ever counted as private memory of a reader.
         self.memory = mmap(fd, 0, prot=PROT_READ, flags=MAP_SHARED | (POPULATE if made_here else 0))
         _, _, start, length = HEADER.unpack_from(self.memory)
         self.contents: list[list[Any]] = json.loads(self.memory[start : start + length])
@@ -125,12 +114,13 @@ class Segment:
         return memoryview(self.memory)[start : start + count * Struct(form).size].cast(form)
 
     def scratch(self) -> mmap:
-        """The same bytes for those who cannot promise not to write: a page that is written becomes a private copy."""
+        """The same bytes as a writable mapping: a page that is written to becomes a private copy of this process."""
         if self._scratch is None:
             self._scratch = mmap(self.fd, 0, access=ACCESS_COPY)
         return self._scratch
 
     def address(self) -> Address:
+        """Where another process finds this memory."""
         if not LINUX:
             raise NotPicklable(
                 "a shared object cannot be pickled on this system: its memory travels by fork only. "
@@ -141,7 +131,7 @@ class Segment:
 
 
 def reopen(token: bytes, places: tuple[Descriptor, ...]) -> Segment:
-    """The segment at an address: the one this process has already, or another process's, opened."""
+    """The segment at an address: one that this process has open already, or opened through a process that has it."""
     segment = _live.get(token)
     if segment is not None:
         return segment
@@ -158,7 +148,8 @@ def reopen(token: bytes, places: tuple[Descriptor, ...]) -> Segment:
 
 
 def open_shared(pid: int, number: int, name: str, start: bytes, mode: int = os.O_RDONLY) -> int | None:
-    """Memory that another process has under this descriptor, if it still has that name and begins like this."""
+    """A descriptor of the memory that another process has under `number`, if it has that name and begins with `start`;
+    None if not."""
     path = f"/proc/{pid}/fd/{number}"
     try:
         # Looked at before it is opened: the number may be a pipe by now, and opening that would wait.

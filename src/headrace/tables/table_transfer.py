@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.memory.segment import LINUX, Segment, SegmentWriter, reopen
+from headrace.memory.arena import LINUX
+from headrace.memory.segment import Segment, SegmentWriter, reopen
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, packed_field
 from headrace.tables.ipc import ALIGN, read_stream, write_stream
 from headrace.tables.packages import pa

@@ -13,7 +13,7 @@ import struct
 import threading
 from collections.abc import Sequence
 
-from headrace.memory.arena import scratch
+from headrace.memory.arena import memfd
 
 SPILL = 1 << 16
 """A message larger than this travels as memory of its own."""
@@ -43,7 +43,7 @@ def send(sock: socket.socket, message: bytes, fds: Sequence[int] = ()) -> None:
         socket.send_fds(sock, [_MORE], fds[:MOST_FDS])
         fds = fds[MOST_FDS:]
     if len(message) > SPILL:
-        spilled = scratch()
+        spilled = memfd()
         try:
             with open(spilled, "wb", closefd=False) as file:
                 file.write(message)

@@ -127,7 +127,7 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
 
 def stacked(np: Any, arrays: Sequence[Any]) -> Any:
     """Arrays that are alike, and not empty, on top of each other, in the memory that travels to the consumer."""
-    whole = None if place.rows is None else place.rows.whole(arrays)
+    whole = None if place.rows is None else place.rows.as_column(arrays)
     if whole is not None:
         return whole
     out, there = place.grown(arrays)
@@ -149,7 +149,7 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
             )
     if any(tensor.dtype != first.dtype for tensor in samples):
         return exact.tensors(torch, samples, path)
-    whole = None if place.rows is None else place.rows.whole(samples)
+    whole = None if place.rows is None else place.rows.as_column(samples)
     if whole is not None:
         return torch.from_numpy(whole)
     nbytes = first.numel() * first.element_size() * len(samples)

@@ -28,7 +28,7 @@ from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap, threads
 from headrace.engine.workers.process.handles import before_exit, received
 from headrace.engine.workers.task import IN_MESSAGE, Task
-from headrace.memory.arena import HEADER, MappedSlot, anonymous, lease_type, room, whole
+from headrace.memory.arena import HEADER, MappedSlot, allocate, lease_type, map_readonly, overflow_size
 from headrace.op import place
 
 TOGETHER = 1e-3
@@ -120,7 +120,7 @@ class Child:
 
     def _grow(self, need: int) -> codec.Writer:
         """Memory of its own, for a result that does not fit into its slot."""
-        fd = anonymous(room(need))
+        fd = allocate(overflow_size(need))
         try:
             mapped = MappedSlot(os.dup(fd))
         except OSError:
@@ -236,7 +236,7 @@ def open_and_serve(
         if surround is not None:
             surround(*surroundings)
         with received(handles, authkey):
-            program, extra = unship(memoryview(whole(shipped)))
+            program, extra = unship(memoryview(map_readonly(shipped)))
     except BaseException as error:
         note = f"headrace: while the pipe was being opened in worker {number}; is a module missing there?"
         error.add_note(note)

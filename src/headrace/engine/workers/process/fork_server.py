@@ -31,7 +31,7 @@ from headrace.engine.workers.process.start import (
     send_start,
     signals_held,
 )
-from headrace.memory.arena import scratch
+from headrace.memory.arena import memfd
 
 DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
@@ -94,7 +94,7 @@ class ForkServer:
     def _request(self, modules: list[str]) -> None:
         self.modules.update(modules)
         ours, theirs = pair()
-        dump = scratch()
+        dump = memfd()
         self._asked.append((ours, dump))
         try:
             self._send(("fork", modules, search_path()), [theirs.fileno(), dump])

@@ -10,7 +10,7 @@ from headrace.engine.workers.process import start
 from headrace.engine.workers.process.fork_server import COMMON, ForkServers
 from headrace.engine.workers.process.handles import Handles
 from headrace.engine.workers.process.start import StartedWorker
-from headrace.memory.arena import anonymous
+from headrace.memory.arena import allocate
 
 log = logging.getLogger("headrace")
 
@@ -41,7 +41,7 @@ class WorkerLauncher:
         with self._handles:
             data, modules = ship(program, self._extra, self._handles.reducers)
         self._modules = modules if method == "server" else []
-        self._shipped = anonymous(len(data))
+        self._shipped = allocate(len(data))
         with open(self._shipped, "wb", closefd=False) as file:
             file.write(data)
 

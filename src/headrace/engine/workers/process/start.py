@@ -21,7 +21,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire import packets
 from headrace.engine.workers.process import child, threads
 from headrace.engine.workers.process.handles import Handles, after_fork, key
-from headrace.memory.arena import scratch
+from headrace.memory.arena import memfd
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -98,7 +98,7 @@ def by_fork(
 ) -> StartedWorker:
     """Fork this process. The new one closes `inherited`, descriptors of other workers, and calls `forget`."""
     ours, theirs = pair()
-    dump = scratch()
+    dump = memfd()
     consumer = os.pidfd_open(os.getpid())
     bound = _in_main_thread()
 
@@ -125,7 +125,7 @@ def by_spawn(number: int, shipped: int, handles: Handles) -> StartedWorker:
     """A new interpreter."""
     ours, theirs = pair()
     send_start(ours, number, shipped, handles, None)
-    dump = scratch()
+    dump = memfd()
     with contextlib.closing(theirs):
         process = interpreter("process.child", (theirs.fileno(), dump), _in_main_thread())
     return StartedWorker(process.pid, os.pidfd_open(process.pid), ours, dump, lambda pid: process.wait())

@@ -26,7 +26,7 @@ from headrace.engine.workers.process.child import _private
 from headrace.engine.workers.ray.answers import PackedSamples, RayAnswer, RayTicket
 from headrace.engine.workers.ray.same_node import MappedSlots, SlotAddress
 from headrace.engine.workers.task import Made, Task
-from headrace.memory.arena import HEADER, scratch
+from headrace.memory.arena import HEADER, memfd
 from headrace.op import place
 
 Report = Callable[[Any, int, int, bool], None]
@@ -58,7 +58,7 @@ class RayWorker:
             return failed(error)
         self._recycle, self._recycle_memory = extra["recycle"], extra["recycle_memory"]
         self._handled = 0
-        self._dump = scratch()
+        self._dump = memfd()
         faulthandler.register(signal.SIGUSR2, file=self._dump, all_threads=True)
         return READY, os.getpid(), self._dump
 
