@@ -8,14 +8,14 @@ import pytest
 
 from headrace import Loader, Pipe
 from headrace.errors import BadOption
-from headrace.pipe.verbs.foreign import OPTIONS, VERBS
+from headrace.pipe.verbs.helpful import FOREIGN_OPTIONS, FOREIGN_VERBS
 from headrace.plan.world import World
 from headrace.ranks.detect import explain
 
 PIPE: Any = Pipe.of([1, 2])
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", FOREIGN_VERBS)
 def test_a_verb_of_another_library_is_answered_with_ours(name: str) -> None:
     for thing in (Pipe, PIPE):
         with pytest.raises(AttributeError, match="here one writes"):
@@ -32,7 +32,7 @@ def test_a_misspelt_verb_is_answered_with_the_one_that_was_meant() -> None:
 
 @pytest.mark.parametrize(("verb", "name"), [("shuffle", "seed"), ("join", "left_on"), ("join", "right_on")])
 def test_an_option_of_another_library_is_answered_with_ours(verb: str, name: str) -> None:
-    assert name in OPTIONS
+    assert name in FOREIGN_OPTIONS
     with pytest.raises(TypeError, match="here one writes"):
         getattr(PIPE, verb)(**{name: 1})
 

@@ -31,14 +31,14 @@ def random_access(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed |
 
 
 def _time(found: Indexed, here: Here) -> None:
-    """Whatever an op does when it is asked, whichever way, is noted as its seconds."""
+    """Measure how long the op takes, in every way that it can be asked."""
     found.get = timed(found.get, here)
     found.take = None if found.take is None else timed(found.take, here)
     found.many = None if found.many is None else timed(found.many, here)
 
 
 def gathered(node: "Pipe[Any]", opening: "Opening", turn: int) -> Indexed | None:
-    """Random access to lists: what has become of each sample of the last node that has random access to samples."""
+    """Random access to lists: what filters and flatmaps made of each sample of the last node with random access."""
     plain = random_access(node, opening, turn)
     if plain is not None:
         fetch = plain.get

@@ -28,7 +28,7 @@ CHECKPOINT = 1000
 
 @dataclass(slots=True, eq=False)
 class Opening:
-    """What the cursors of one graph have in common while they are opened."""
+    """What all cursors of one opened graph share."""
 
     ordinals: dict[int, int]
     seed: int
@@ -41,7 +41,7 @@ class Opening:
     checkpoint: int | None = None
     """How often an op's inputs are asked for their state, if not as `CHECKPOINT` says."""
     opened: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict, init=False)
-    """What the readers of a node share, by its id and turn."""
+    """What the readers of one node share (`InputCursor.shared`), by the node's id and turn."""
 
     def here(self, node: "Pipe[Any]", turn: int = 0) -> Here:
         ordinal = self.ordinals[id(node)]
@@ -57,8 +57,8 @@ class Opening:
         return kind(self, node, state, turn, paired)
 
 
-def _own(note: object) -> Any:
-    """A copy where it could be changed: an op may go on counting in the list that a state holds."""
+def _copied_note(note: object) -> Any:
+    """A copy of a note, if it could be changed: an op may go on counting in the list that it gave to `rest()`."""
     return copy.deepcopy(note) if isinstance(note, list | tuple | dict) else note
 
 
@@ -101,7 +101,7 @@ class Cursor(InputCursor[Any]):
         self.here = self._opening.here(self.node, turn)
         self.here.lenient = self.here.lenient and not self._paired
         self.here.emitted = self.emitted = emitted
-        self.note, self.here.note = note, _own(note)
+        self.note, self.here.note = note, _copied_note(note)
         self.here.replays = skip
         self.here._rest = WeakMethod(self._rest)
         self.here._stand = WeakMethod(self._stand)
@@ -134,7 +134,7 @@ class Cursor(InputCursor[Any]):
         return sample
 
     def _rest(self, note: object) -> None:
-        self.note = note = _own(note)
+        self.note = note = _copied_note(note)
         if not self.node.op.quiet and self.emitted - self._captured[0] >= (self._opening.checkpoint or CHECKPOINT):
             self._captured = (self.emitted, note, [c.state() for c in self.inputs])
 
@@ -154,16 +154,19 @@ class Cursor(InputCursor[Any]):
 
     def indexed(self) -> Indexed | None:
         """Random access to what this cursor iterates, in its turn."""
-        found = random_access(self.node, self._opening, self.turn)
-        return None if found is None else self._reached(found, self.turn)
+        return self._with_place(random_access(self.node, self._opening, self.turn), self.turn)
 
     def gathered(self) -> Indexed | None:
-        """Random access to lists of what each position below has become: see `Op.gathers`."""
-        found = gathered(self.node, self._opening, self.turn)
-        return None if found is None else self._reached(found, self.turn)
+        """Random access to lists of what filters and flatmaps made of each sample: see `Op.gathers`."""
+        return self._with_place(gathered(self.node, self._opening, self.turn), self.turn)
 
-    def _reached(self, found: Indexed, turn: int) -> Indexed:
-        """What a flow reaches by position: no cursor below says which op is at work, or seeds what it draws from."""
+    def _with_place(self, found: Indexed | None, turn: int) -> Indexed | None:
+        """Random access that says which op is at work and seeds the global generators before each call.
+
+        Where samples come one after the other the cursors do that; here a flow asks for samples by position.
+        """
+        if found is None:
+            return None
         spot, seed = self.here.spot, self._opening.here(self.node, turn).seed
         seeding = self._opening.seed_globals if any(node.op.user for node in self.node.nodes()) else None
         again = found.again
@@ -180,7 +183,7 @@ class Cursor(InputCursor[Any]):
         found.get = begun(found.get, lambda position: position)
         found.take = found.take and begun(found.take, lambda positions: int(positions[0]) if len(positions) else 0)
         found.many = found.many and begun(found.many, lambda positions: positions[0])
-        found.again = lambda next_turn: self._reached(again(next_turn), next_turn)
+        found.again = lambda next_turn: self._with_place(again(next_turn), next_turn) or found
         return found
 
     def again(self, turn: int) -> None:
@@ -207,7 +210,7 @@ class Cursor(InputCursor[Any]):
 
 
 class DirectCursor(Cursor):
-    """The cursor that a user iterates, maybe inside an op of another pipe."""
+    """A cursor that the user's code iterates, perhaps inside an op of another pipe, whose place it must not change."""
 
     __slots__ = ()
 
@@ -216,7 +219,7 @@ class DirectCursor(Cursor):
 
 
 class PipeCursor(DirectCursor):
-    """An error shows the user's lines."""
+    """The iterator of a pipe; the traceback of an error shows the user's lines only."""
 
     __slots__ = ()
 
@@ -230,7 +233,7 @@ class PipeCursor(DirectCursor):
 
 
 class ClockedCursor(Cursor):
-    """A cursor whose seconds are noted."""
+    """A cursor that measures how long its op takes."""
 
     __slots__ = ()
 

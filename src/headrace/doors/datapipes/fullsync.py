@@ -70,9 +70,6 @@ class FullSyncVote(Op[Any, Any]):
             error = None
             agreement.close()
 
-    def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return None
-
     def identity(self) -> tuple[Any, ...]:
         return ("fullsync",)
 

@@ -143,8 +143,11 @@ class DataPipe(Pipe[T]):
 
     @classmethod
     def register_function(cls, function_name: str, function: Callable[..., Any]) -> None:
-        """`pipe.function_name(...)` calls `function(pipe, ...)` from now on."""
-        register(cls, function_name, function)
+        """`pipe.function_name(...)` calls `function(pipe, ...)` from now on; a name that is taken is refused."""
+        taken = getattr(cls, function_name, None)
+        if taken is not None and _origin(taken) != _origin(function):
+            raise Exception(f"Unable to add DataPipe function name {function_name} as it is already taken")
+        setattr(cls, function_name, function)
 
 
 class IterDataPipe(DataPipe[T]):
@@ -278,14 +281,6 @@ class TorchPipe(IterDataPipe[Any]):
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def register(cls: type[DataPipe[Any]], name: str, function: Callable[..., Any]) -> None:
-    """Put a verb on a class of pipes; a name that another function has already is refused."""
-    taken = getattr(cls, name, None)
-    if taken is not None and _origin(taken) != _origin(function):
-        raise Exception(f"Unable to add DataPipe function name {name} as it is already taken")
-    setattr(cls, name, function)
-
-
 def verb_of(cls: type, name: str, doc: str | None, like: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """The method that is the same as a class: `pipe.name(...)` is `cls(pipe, ...)`, with the arguments of `like`."""
 
@@ -300,6 +295,7 @@ def verb_of(cls: type, name: str, doc: str | None, like: Callable[..., Any] | No
 
 
 def _origin(function: object) -> Any:
+    """The module and name of the class or function behind a verb."""
     made = getattr(function, "made_by", function)
     return (getattr(made, "__module__", None), getattr(made, "__qualname__", None))
 
@@ -313,8 +309,8 @@ def functional_datapipe(name: str, enable_df_api_tracing: bool = False) -> Calla
         if not issubclass(cls, DataPipe):
             raise TypeError(f"`functional_datapipe` can only decorate IterDataPipe or MapDataPipe, not {cls.__name__}")
 
-        verb = verb_of(cls, name, cls.__doc__)
-        register(MapDataPipe if issubclass(cls, MapDataPipe) else IterDataPipe, name, verb)
+        kind = MapDataPipe if issubclass(cls, MapDataPipe) else IterDataPipe
+        kind.register_function(name, verb_of(cls, name, cls.__doc__))
         return cls
 
     return decorate

@@ -9,6 +9,35 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 from headrace.errors import meant
 from headrace.tracebacks import shortened
 
+FOREIGN_VERBS = {
+    "apply": "map(fn)",
+    "as_numpy_iterator": "Loader(pipe): its batches are numpy already",
+    "cache": "in_memory_cache(), or on_disk_cache() of files",
+    "compose": "map(), one after the other",
+    "decode_fn": "decode() or map(fn)",
+    "from_tensor_slices": "Pipe.of({'x': x, 'y': y}), of arrays of one length",
+    "interleave": "mix(), or round_robin_demux() and mux()",
+    "map_with_index": "enumerate().map(fn)",
+    "mp_prefetch": "Loader(pipe, workers=4, prefetch=2)",
+    "mp_prefetch_to_iter_dataset": "Loader(pipe, workers=4, prefetch=2)",
+    "padded_batch": "batch(n).collate(pad=0)",
+    "random_map": "map(fn), with headrace.rng() inside fn",
+    "random_map_with_index": "enumerate().map(fn), with headrace.rng() inside fn",
+    "shard": "Loader(pipe, world=World.detect()): ranks share the samples by themselves",
+    "skip": "a slice of the data: Pipe.of(data[n:])",
+    "source": "Pipe.of(source)",
+    "take": "header(n)",
+    "to_iter_dataset": "Loader(pipe, workers=4)",
+    "with_options": "options of the Loader",
+}
+"""Verbs of other libraries (Grain, tf.data, TorchData, WebDataset, pandas), and what one writes here instead."""
+FOREIGN_OPTIONS = {
+    "left_on": "on={'name here': 'name in the frame'}",
+    "reshuffle_each_iteration": "nothing: every epoch has an order of its own",
+    "right_on": "on={'name here': 'name in the frame'}",
+    "seed": "Loader(pipe, seed=7): all random choices of a pipe follow from one number",
+}
+"""Their options."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -26,13 +55,16 @@ def unknown_verb(kind: type, name: str) -> str:
     """The end of a message about a verb that is not there."""
     if name.startswith("_"):
         return ""
-    from headrace.pipe.verbs.foreign import VERBS, instead
+    return _instead(name, FOREIGN_VERBS) or meant(name, [verb for verb in dir(kind) if not verb.startswith("_")])
 
-    return instead(name, VERBS) or meant(name, [verb for verb in dir(kind) if not verb.startswith("_")])
+
+def _instead(word: str, table: dict[str, str]) -> str:
+    """What to write in the place of a word of another library; nothing if it is not known."""
+    return f"; here one writes {table[word]}" if word in table else ""
 
 
 def make_helpful(kinds: Iterable[type]) -> None:
-    """All public methods of these classes."""
+    """Wrap all public methods of these classes in `helpful`."""
     for kind in kinds:
         for name, value in list(vars(kind).items()):
             if name.startswith("_"):
@@ -44,30 +76,28 @@ def make_helpful(kinds: Iterable[type]) -> None:
 
 
 def helpful(verb: Callable[P, R]) -> Callable[P, R]:
-    """The verb."""
+    """The verb, whose errors say what was probably meant and point at the user's line."""
 
     @wraps(verb)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return verb(*args, **kwargs)
-        except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # it was not even entered
+        except Exception as error:
+            entered = error.__traceback__ is None or error.__traceback__.tb_next is not None
+            if isinstance(error, TypeError) and not entered:
                 said = re.sub(r"^\w+\.(?=\w+\(\))", "", str(error))  # not the class that happens to hold the verb
                 raise TypeError(f"{said}{_hint(verb, said)}") from None
             raise shortened(error)  # noqa: B904 - it is the same one
-        except Exception as error:
-            raise shortened(error)  # noqa: B904
 
     return called
 
 
 def _hint(verb: Callable[P, R], said: str) -> str:
+    """The end of a message about arguments that a verb does not take."""
     parameters = [p for p in inspect.signature(verb).parameters.values() if p.name not in ("self", "cls")]
     names = [p.name for p in parameters]
     if unknown := re.search(r"unexpected keyword argument '(\w+)'", said):
-        from headrace.pipe.verbs.foreign import OPTIONS, instead
-
-        if (foreign := instead(unknown[1], OPTIONS)) and unknown[1] not in names:
+        if (foreign := _instead(unknown[1], FOREIGN_OPTIONS)) and unknown[1] not in names:
             return foreign
         return meant(unknown[1], names, f"{verb.__name__}() takes {', '.join(names) or 'nothing'}")
     by_name = [f"{p.name}=" for p in parameters if p.kind is p.KEYWORD_ONLY]
