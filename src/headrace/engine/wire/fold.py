@@ -24,6 +24,7 @@ _PLAIN = {int, float, bool, complex, str, bytes, type(None)}
 _CONTAINERS = {tuple, list, dict}
 _SIMPLE = frozenset("biufcSUmM")
 """Kinds of numpy types that their short name says all about."""
+_NUMBERS = frozenset("biufc")
 
 
 class AsTensor:
@@ -50,6 +51,8 @@ class _Numpy:
     bytes: Any = None
     make: Any = None
     types: ClassVar[dict[str, Any]] = {}
+    names: ClassVar[dict[Any, str]] = {}
+    """Short names of types of numbers: to ask numpy for a name costs as much as all else of a small array."""
     arrays: ClassVar[set[Any]] = set()
     """And torch's, once that is loaded."""
     tensors = False
@@ -116,9 +119,9 @@ def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
         raise _Unfit
     seen.add(id(node))
     if kind is _Numpy.array:
-        return ARRAY, *_array(node, buffers)
+        return _array(ARRAY, node, buffers)
     if kind is AsTensor:
-        return TENSOR, *_array(node.array, buffers)
+        return _array(TENSOR, node.array, buffers)
     if kind is tuple or kind is list:
         kinds = {*map(type, node)}
         if kinds <= _PLAIN:
@@ -142,18 +145,28 @@ def _fold(node: Any, buffers: list[Any], seen: set[int]) -> Any:
             raise _Unfit
         if address:
             seen.add(address)
-        return TENSOR, *_array(array, buffers)
+        return _array(TENSOR, array, buffers)
     raise _Unfit
 
 
-def _array(array: Any, buffers: list[Any]) -> tuple[str, tuple[int, ...], bytes | int]:
+def _array(form: int, array: Any, buffers: list[Any]) -> tuple[int, str, tuple[int, ...], bytes | int]:
     kind = array.dtype
-    if not array.flags.c_contiguous or kind.kind not in _SIMPLE or kind.metadata is not None:
+    name = _Numpy.names.get(kind) or _name(kind)
+    if not array.flags.c_contiguous or kind.metadata is not None:
         raise _Unfit
     if array.nbytes < IN_BAND:
-        return kind.str, array.shape, array.tobytes()
+        return form, name, array.shape, array.tobytes()
     buffers.append(memoryview(array.reshape(-1).view(_Numpy.bytes)))
-    return kind.str, array.shape, len(buffers) - 1
+    return form, name, array.shape, len(buffers) - 1
+
+
+def _name(kind: Any) -> str:
+    if kind.kind not in _SIMPLE:
+        raise _Unfit
+    name: str = kind.str
+    if kind.kind in _NUMBERS:  # (of strings there is a type for every length)
+        _Numpy.names[kind] = name
+    return name
 
 
 def _unfold(node: object, buffers: Sequence[Any]) -> Any:

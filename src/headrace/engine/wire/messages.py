@@ -70,21 +70,6 @@ class Failed(NamedTuple):
     """Those that it went through, without headrace's own."""
 
 
-class Work(Protocol):
-    """What has to be known of a ticket in order to run it."""
-
-    @property
-    def stage(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def payload(self) -> Any: ...
-    @property
-    def avoid(self) -> tuple[int, ...]: ...
-
-
 class Lent(NamedTuple):
     """A ticket on its way to a worker process, with the slot that its result is made in."""
 

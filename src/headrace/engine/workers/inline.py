@@ -6,7 +6,10 @@ back as they were.
 
 import time
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
+from headrace.engine.feeds.block import Block
 from headrace.engine.program import Program
 from headrace.engine.wire.messages import Owner, Reply, Ticket
 from headrace.engine.workers.protocol import Workers
@@ -77,12 +80,15 @@ class InlineWorkers(Workers):
 
 def answer(task: Task, ticket: Ticket) -> Reply:
     """Run a ticket where its samples are plain objects; errors go up as they are."""
-    made = task.run(
-        ticket, lambda refs: [sample for block, first, stop in refs for sample in block.outputs[first:stop]]
-    )
     reply = Reply(ticket)
-    reply.outputs, reply.count, reply.skipped = made.outputs, len(made.outputs), made.skipped
-    if made.strand is not None:
-        reply.ended, reply.state = made.strand
-    reply.seconds = task.seconds(made)
+    outputs = task.run(ticket.stage, ticket.epoch, ticket.number, ticket.payload, ticket.avoid, _referred)
+    reply.outputs, reply.count, reply.skipped = outputs, len(outputs), tuple(task.executor.skipped)
+    if task.strand is not None:
+        reply.ended, reply.state = task.strand
+    reply.seconds = task.seconds()
     return reply
+
+
+def _referred(refs: Sequence[tuple[Block, int, int]]) -> list[Any]:
+    """The samples of the stage before that a ticket refers to."""
+    return [sample for block, first, stop in refs for sample in block.outputs[first:stop]]

@@ -22,7 +22,8 @@ def numbers(samples: list[Any], path: str) -> Any:
         _refuse_other(np, samples, path)
         raise
     kind = out.dtype.kind
-    if kind in "ibu" and out.ndim == 1:
+    # (numpy makes float16 or float32 only of numbers that these hold exactly.)
+    if (kind in "ibu" or (kind == "f" and out.itemsize < 8)) and out.ndim == 1:
         return out
     if kind in "fc" and out.ndim == 1:
         kinds = {*map(type, samples)}

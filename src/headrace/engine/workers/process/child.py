@@ -23,7 +23,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire import packets as wire
 from headrace.engine.wire.failures import failed
-from headrace.engine.wire.messages import DONE, FAILED, READY, RESULT, RETIRED, STOP, TICKETS, Failed, Lent, Result
+from headrace.engine.wire.messages import DONE, FAILED, READY, RESULT, RETIRED, STOP, TICKETS, Lent
 from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap, threads
 from headrace.engine.workers.process.handles import before_exit, received
@@ -58,7 +58,7 @@ class Child:
         size = 0
         since = time.perf_counter()
         for left, told in zip(range(len(tickets) - 1, -1, -1), tickets, strict=True):
-            reply, fd = self.handle(Lent._make(told))
+            reply, fd = self.handle(told)
             if fd >= 0:
                 if replies:
                     _send(self.sock, replies)
@@ -74,28 +74,31 @@ class Child:
         if replies:
             _send(self.sock, replies)
 
-    def handle(self, ticket: Lent) -> tuple[bytes, int]:
+    def handle(self, ticket: tuple[Any, ...]) -> tuple[bytes, int]:
         """Run one ticket; the packed reply, and a descriptor that goes with it or -1."""
-        for gone in ticket.forget:
+        # (The fields of a `Lent`, whose making would cost.)
+        seq, stage, epoch, number, payload, lent, avoid, room, forget, _ = ticket
+        for gone in forget:
             self.slots.pop(gone, None)
-        slot = self.slots[ticket.slot]
+        slot = self.slots[lent]
         header = self.task.executor.header = slot.header
         header[2] = 0
         header[1] = -1
-        header[0] = ticket.seq
-        room = ticket.room
+        header[0] = seq
         writer = codec.Writer(slot.view[: room[1]] if room else slot.view, slot.address, room[0] if room else HEADER)
         place.allocate, place.extend = writer.allocate, writer.extend if room else None
-        result: Result | Failed
+        result: tuple[Any, ...]
         held: tuple[int, ...] = ()
         self._overflow = -1
         try:
-            kind, result = RESULT, self.task.pack(self.task.run(ticket, self._load), writer, self._grow)
+            outputs = self.task.run(stage, epoch, number, payload, avoid, self._load)
+            kind, result = RESULT, self.task.pack(stage, outputs, writer, self._grow)
+            del outputs
             # Views of the stage before that user code still holds: their slots must not be used again.
             if self._leases:
                 held = tuple(number for number, alive in self._leases if alive() is not None)
         except BaseException as error:
-            kind, result = FAILED, self.task.fail(error)
+            kind, result = FAILED, tuple(self.task.fail(error))
             if self._overflow >= 0:
                 os.close(self._overflow)
                 self._overflow = -1
@@ -103,7 +106,7 @@ class Child:
             place.allocate = place.extend = None
             self._leases.clear()
         header[2] = DONE
-        return marshal.dumps((kind, ticket.seq, tuple(result), held)), self._overflow
+        return marshal.dumps((kind, seq, result, held)), self._overflow
 
     def _load(self, refs: Iterable[tuple[int, int, int, int, int, int]]) -> list[Any]:
         """Samples of the stage before, out of their slots."""

@@ -8,7 +8,6 @@ import faulthandler
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -25,7 +24,7 @@ from headrace.engine.workers.process import heap
 from headrace.engine.workers.process.child import _private
 from headrace.engine.workers.ray.answers import PackedSamples, RayAnswer, RayTicket
 from headrace.engine.workers.ray.same_node import MappedSlots, SlotAddress
-from headrace.engine.workers.task import Made, Task
+from headrace.engine.workers.task import Task
 from headrace.memory.arena import HEADER, memfd
 from headrace.op import place
 
@@ -98,9 +97,8 @@ class RayWorker:
             number += 1
             if ended and len(samples) < count:
                 raise RuntimeError(f"a stream gave {len(samples)} samples where it had given {count} before")
-        made = Made(samples[:count], True, False, (), None, time.perf_counter())
         image = np.empty(0, np.uint8)
-        return _packed(self._pack(ticket.stage, made, image, _writer(image)))
+        return _packed(self._pack(ticket.stage, samples[:count], image, _writer(image)))
 
     def _answer(
         self, ticket: RayTicket, packs: Sequence[PackedSamples | Failed], address: SlotAddress | None = None
@@ -114,27 +112,34 @@ class RayWorker:
         writer = _writer(image) if slot is None else codec.Writer(slot.view, slot.address, HEADER)
         place.allocate = writer.allocate
         try:
-            made = task.run(
-                ticket, lambda refs: [s for which, first, stop in refs for s in _load(packs[which], first, stop)]
+            outputs = task.run(
+                ticket.stage,
+                ticket.epoch,
+                ticket.number,
+                ticket.payload,
+                ticket.avoid,
+                lambda refs: [s for which, first, stop in refs for s in _load(packs[which], first, stop)],
             )
-            return self._pack(ticket.stage, made, image, writer)
+            return self._pack(ticket.stage, outputs, image, writer)
         except BaseException as error:
             return RayAnswer(FAILED, task.fail(error))
         finally:
             place.allocate = None
 
-    def _pack(self, stage: int, made: Made, image: Any, writer: codec.Writer) -> RayAnswer:
+    def _pack(self, stage: int, outputs: list[Any], image: Any, writer: codec.Writer) -> RayAnswer:
         """The answer. Its result lies in `image`, if `writer` writes there, in a larger one, or in a slot."""
+        # (The table of many samples lies at the end of their image: that cannot be cut to size.)
+        alone = not self.task.one_by_one[stage]
 
         def grow(need: int) -> codec.Writer:
             nonlocal image
-            if not made.many:  # (The table of many samples lies at the end of their image: that cannot be cut to size.)
+            if alone:
                 self._image_sizes[stage] = need + need // 8
             image = np.empty(need, np.uint8)
             return _writer(image)
 
-        result = self.task.pack(made, writer, grow)
-        if not made.many:
+        result = Result._make(self.task.pack(stage, outputs, writer, grow))
+        if alone:
             image = image[: result.size]
         return RayAnswer(RESULT, result, image if image.nbytes else None)
 
