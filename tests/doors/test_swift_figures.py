@@ -11,7 +11,7 @@ import pytest
 
 from headrace.doors.swift import log as swift_log
 from headrace.doors.swift.figures import UNIT, Figures
-from headrace.doors.swift.log import Log, LogTo
+from headrace.doors.swift.log import Log, LogTarget
 from tests.doors.swift_data import Failing, batches, swift
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*more than the .* cores:RuntimeWarning")
@@ -106,11 +106,11 @@ def test_a_pause_between_epochs_is_no_consumption() -> None:
     written: list[dict[str, Any]] = []
     figures = Figures(1, 0, written.append)
     for _ in range(2):
-        figures.ask()
-        figures.give()
+        figures.batch_requested()
+        figures.batch_delivered()
     figures.pause()
-    figures.ask()
-    figures.give()
+    figures.batch_requested()
+    figures.batch_delivered()
     assert [line["benchmark_task"] for line in written] == ["injection", "injection", "consumption", "injection"]
 
 
@@ -206,7 +206,7 @@ def test_two_loaders_never_write_into_each_others_files(tmp_path: Path) -> None:
 
 def test_old_lines_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swift_log, "FILE_BYTES", 1000)
-    log = Log(LogTo(str(tmp_path / "x")), "A")
+    log = Log(LogTarget(str(tmp_path / "x")), "A")
     for number in range(100):
         log.info("line", number=number)
     log.close()

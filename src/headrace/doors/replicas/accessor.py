@@ -6,7 +6,7 @@ held and may change its shape and type from item to item, and an error arrives a
 
 from headrace.doors.replicas.feed import EpochLoader, LoadPlan, Prefetching, SharingStrategy, one_by_one
 from headrace.doors.replicas.loader import DataLoader, DataLoaderMode
-from headrace.doors.replicas.tensors import AsTorchHasIt
+from headrace.doors.replicas.tensors import AsTensors
 from headrace.doors.replicas.tree import spread
 from headrace.errors import BadOption, NoLength
 from headrace.pipe.graph import Pipe
@@ -48,7 +48,7 @@ def _plan(dataset: object, rebatched_size: int | None) -> LoadPlan:
         return dataset._plan
     pipe = Pipe.of(dataset)
     if rebatched_size is not None:
-        return LoadPlan(pipe.flatmap(spread).batch(rebatched_size).collate(), AsTorchHasIt())
+        return LoadPlan(pipe.flatmap(spread).batch(rebatched_size).collate(), AsTensors())
     if pipe.indexed(0, 0) is not None:
         return LoadPlan(one_by_one(pipe), share=Share(len(pipe), 1))
     return LoadPlan(pipe)

@@ -1,10 +1,8 @@
-"""EpochLoader: a headrace Loader as the replica-aware loader and the accessor run it, epoch by epoch.
+"""EpochLoader: a Loader as the replica-aware loader and the accessor run it, epoch by epoch.
 
-    Sync    an epoch begins with its first batch
-    Async   the next epoch begins when the last batch of this one is handed out (`load_indefinitely`), and the first
-            one when the loader is made, whatever `early_preload` says, so that workers never stand still
-
-What the options of the asynchronous modes mean is all here; the loading itself is the Loader's.
+Sync    an epoch begins when its first batch is asked for
+Async   the first epoch begins when the loader is made, whatever `early_preload` says; each later one when the last
+        batch of the epoch before is handed out (`load_indefinitely`). So workers never stand still.
 """
 
 import enum
@@ -51,7 +49,7 @@ class Prefetching:
 
     buffer_size: int = 3
     miss_sleep_time_in_ms: float = 0.1
-    """Accepted from programs that set it. Nobody polls here, so nobody sleeps."""
+    """Accepted and not used: nothing polls here, so nothing sleeps."""
     load_indefinitely: bool = True
     early_preload: bool = False
     sharing_strategy: SharingStrategy = SharingStrategy.ForkServer
@@ -66,7 +64,7 @@ class Prefetching:
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> "Prefetching":
-        """From `async_options`; an unknown one is refused with a suggestion."""
+        """The options that a user gives as `async_options`; an unknown name is an error with a suggestion."""
         known = [option.name for option in fields(cls)]
         for name in given or {}:
             if name not in known:
@@ -75,7 +73,7 @@ class Prefetching:
         return cls(**(given or {}))
 
     def policy(self, workers: int) -> dict[str, Any]:
-        """The buffer counts batches over all workers."""
+        """Options of a Loader with so many workers; `buffer_size` counts the batches of all of them."""
         return {
             "workers": workers,
             "kind": "process",

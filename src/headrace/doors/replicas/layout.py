@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from headrace.doors.replicas.options import CommGroupType, Options, check_groups
-from headrace.doors.replicas.tree import cut, rows
+from headrace.doors.replicas.tree import rows, sliced
 from headrace.errors import BadOption
 
 
@@ -71,5 +71,5 @@ def split(batch: object, options: Options | Layout) -> list[list[Any]]:
             f"({layout.group_size}) * gradientAccumulation ({layout.gradient_accumulation}); "
             "load with drop_last=True, or ends='pad' or 'repeat', so that every batch is whole"
         )
-    parts = [cut(batch, m * size, (m + 1) * size) for m in range(count)]
+    parts = [sliced(batch, m * size, (m + 1) * size) for m in range(count)]
     return [[parts[m] for m in layout.numbers(replica)] for replica in range(layout.replicas)]

@@ -22,7 +22,7 @@ from headrace.doors.replicas.feed import EpochLoader, Prefetching
 from headrace.doors.replicas.layout import Layout
 from headrace.doors.replicas.options import Options
 from headrace.doors.replicas.partition import LeftOut
-from headrace.doors.replicas.plan import Request
+from headrace.doors.replicas.plan import LoaderArguments
 from headrace.doors.torch.context import WorkerContext, WorkerSetup
 from headrace.errors import BadOption, NoLength, meant
 from headrace.plan.world import World
@@ -93,22 +93,22 @@ class DataLoader(EpochLoader):
             raise BadOption("rebatched_worker_size needs mode=DataLoaderMode.AsyncRebatched")
         if drop_last and ends is not None:
             raise BadOption(f"ends={ends!r} says how an epoch ends without drop_last; set drop_last=False")
-        request = Request(
+        arguments = LoaderArguments(
             dataset, Layout.of(options), options.world if auto_distributed_partitioning else World(), batch_size,
             "drop" if drop_last else ends or "short", self._seed(), self.shuffle, sampler, batch_sampler, collate_fn,
             rebatched_worker_size, options.synthetic_data,
         )  # fmt: skip
-        plan = request.planned()
-        self.combinedBatchSize: int | None = request.combined
+        plan = arguments.plan()
+        self.combinedBatchSize: int | None = arguments.combined
         """Samples of one step; None where a batch_sampler without `batch_size`, or the data set, decides that."""
         policy: dict[str, Any] = {"workers": num_workers} if ahead is None else ahead.policy(max(1, num_workers))
         if num_workers:
             # An iterable data set is read by a single worker, whichever that is: to its code that one is number 0 of 1,
             # so that code that takes its worker's part takes everything.
             context = WorkerContext(
-                dataset, collate_fn or list, worker_init_fn, request.seed, 1 if plan.stream else num_workers
+                dataset, collate_fn or list, worker_init_fn, arguments.seed, 1 if plan.stream else num_workers
             )
-            policy["worker_init"] = _AsNumberZero(context) if plan.stream else WorkerSetup(context)
+            policy["worker_init"] = _SetupAsWorkerZero(context) if plan.stream else WorkerSetup(context)
         super().__init__(plan, policy | _policy(others), ahead)
         self._report()
 
@@ -154,8 +154,8 @@ class DataLoader(EpochLoader):
         )
 
 
-class _AsNumberZero(WorkerSetup):
-    """Whichever worker this is."""
+class _SetupAsWorkerZero(WorkerSetup):
+    """The user's data set sees worker number 0, whichever worker this is."""
 
     def __call__(self, number: int) -> None:
         super().__call__(0)

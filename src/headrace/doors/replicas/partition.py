@@ -1,4 +1,4 @@
-"""Partition: which samples each process reads, at which step, and what is left out.
+"""Partition: which samples each process reads at which step, and which are left out.
 
 Every process reads one contiguous block of the epoch's order, in steps of one combined batch:
 
@@ -6,9 +6,9 @@ Every process reads one contiguous block of the epoch's order, in steps of one c
     process p at step s                      places p * full * C + s * C ... + C  of the epoch's order
     the N - P * full * C places behind       left out (drop_last), or dealt out in the last step by the policy `ends`
 
-To the loader this is one order of all samples in which processes take whole batches in turn (plan.share):
-`ContiguousShards` is the arithmetic between the two. So equal steps, the policies for the end and random values that
-differ between processes are the loader's own, and nothing here asks another process.
+A Loader lets processes take whole batches in turn (plan.share). `ContiguousShards` puts the samples into the order in
+which taking turns gives each process its block. So the Loader itself takes care of equal steps, of the policies for the
+end, and of random values that differ between processes; no process asks another.
 
 Shuffled, the epoch's order is one permutation of all samples, keyed by (seed, epoch): the same on every process, new
 each epoch. The samples left out move on: they are the next arc of a fixed ring of all samples each epoch. An arc is
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class LeftOut(NamedTuple):
-    """What one epoch leaves out, over all processes: whole batches, and samples that do not fill one."""
+    """What all processes together leave out in an epoch: whole batches, and samples that do not fill one."""
 
     batches: int
     samples: int
@@ -44,7 +44,7 @@ class LeftOut(NamedTuple):
 
 
 def share_of(samples: int, combined: int, processes: int, process: int, policy: EndPolicy) -> Share:
-    """This process's share; an epoch without a single step is refused."""
+    """The share of one process. An epoch without a single step is an error."""
     if policy == "drop" and samples < combined * processes:
         raise BadOption(
             f"{samples} samples (N) do not fill one step: {processes} processes (P) x {combined} samples of a combined "
@@ -85,16 +85,19 @@ class ContiguousShards(Op[T, T]):
 
 
 @dataclass(frozen=True, slots=True)
-class HandOn(Same[T]):
-    """What stands before is done by one worker and what follows, perhaps, by another: no random access through here."""
+class StageBoundary(Same[T]):
+    """Ends a stage: the ops after it may run in another worker. Nothing is read by position through it."""
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         return None
 
+    def identity(self) -> tuple[Any, ...]:
+        return ("hand_on",)  # its name in snapshots
+
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Positions of the loader to numbers of samples."""
+    """Maps positions in the Loader's order to numbers of samples."""
 
     op: ContiguousShards[Any]
     length: int

@@ -1,6 +1,6 @@
-"""Plan: the arguments of a replica-aware loader as a checked value, and the pipe that they mean.
+"""Plan: the arguments of a replica-aware loader, checked, and the pipe that they mean.
 
-batch_sampler        lists of numbers, so many together as one step has micro-batches -> samples -> collate each -> join
+batch_sampler        lists of numbers, one a micro-batch, those of a step together -> samples -> collate each -> join
 sampler              numbers, in combined batches -> samples -> collate
 map-style data set   this process's block -> combined batches -> collate
 iterable data set    one stream, read in one place -> combined batches -> collate; its tail is cut once, at its end
@@ -13,8 +13,8 @@ from typing import Any
 
 from headrace.doors.replicas.feed import LoadPlan, one_by_one
 from headrace.doors.replicas.layout import Layout
-from headrace.doors.replicas.partition import ContiguousShards, HandOn, LeftOut, share_of
-from headrace.doors.replicas.tensors import AsTorchHasIt, MicroBatches
+from headrace.doors.replicas.partition import ContiguousShards, LeftOut, StageBoundary, share_of
+from headrace.doors.replicas.tensors import AsTensors, MicroBatches
 from headrace.errors import BadOption
 from headrace.pipe.graph import Pipe
 from headrace.plan.share import EndPolicy, Share
@@ -22,8 +22,8 @@ from headrace.plan.world import World
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """What is wanted."""
+class LoaderArguments:
+    """What a DataLoader was given."""
 
     dataset: Any
     layout: Layout
@@ -75,8 +75,8 @@ class Request:
     def drop_last(self) -> bool:
         return self.policy == "drop"
 
-    def planned(self) -> LoadPlan:
-        """What is to be loaded."""
+    def plan(self) -> LoadPlan:
+        """The pipe that these arguments mean, and what is known about its batches."""
         if self.batch_sampler is not None:
             return self._batch_sampled()
         if self.sampler is not None:
@@ -105,16 +105,18 @@ class Request:
             size = piece or self.combined
             pipe = pipe.then(ContiguousShards(size, share.ranks, self.policy, share.left_out, seed))
         if piece:
-            # Pieces are loaded by anybody; whoever is free then joins those of one step.
-            steps = pipe.batch(piece).then(HandOn()).batch(self.combined // piece).map(joined)
+            # Any worker loads a piece; a worker that is free then joins the pieces of a step.
+            steps = pipe.batch(piece).then(StageBoundary()).batch(self.combined // piece).map(joined)
         else:
             steps = pipe.batch(self.combined, self.drop_last)
         inputs = self.combined // piece if piece else self.combined
         return self._plan(self._collated(steps), self._left_out(share), share, inputs)
 
     def _piece(self, share: Share) -> int | None:
-        """How many samples a worker takes at a time: the most that divide a step evenly. Ends that are dealt out
-        between processes are dealt in whole steps, so there a step stays in one piece."""
+        """How many samples a worker loads at a time: the largest number up to `piece` that divides a step evenly.
+
+        None: whole steps. Where the end of an epoch is shared among processes, it is shared in whole steps.
+        """
         whole = share.length % (share.batch * share.ranks) == 0
         if self.piece is None or not (whole or self.drop_last or (self.policy == "short" and share.ranks == 1)):
             return None
@@ -122,7 +124,7 @@ class Request:
         return fitting if fitting < share.batch else None
 
     def _counted(self, pipe: Pipe[Any], fetch: "SamplesByNumber | None" = None) -> LoadPlan:
-        """Numbers of a sampler, or samples of a stream: all of it, in the order in which it comes."""
+        """Numbers of a sampler (`fetch` reads the samples), or samples of a stream, in the order in which they come."""
         if self.combined is None:
             items = pipe if fetch is None else pipe.map(fetch.one)
             return self._plan(self._finished(items), LeftOut(0, 0, 0))
@@ -157,14 +159,14 @@ class Request:
     def _plan(
         self, pipe: Pipe[Any], left_out: LeftOut | None, share: Share | None = None, inputs: int | None = None
     ) -> LoadPlan:
-        finish = AsTorchHasIt() if self.collate_fn is None else None
+        finish = AsTensors() if self.collate_fn is None else None
         options = {"world": self.world, "ends": self.policy, "seed": self.seed}
         return LoadPlan(pipe, finish, share, inputs, left_out, options=options, synthetic=self.synthetic)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplesByNumber:
-    """Numbers to the samples of a data set that they name."""
+    """Reads the samples of a data set by their numbers; `nested`: the numbers come in several lists."""
 
     dataset: Any
     nested: bool = False

@@ -1,11 +1,11 @@
 """Tensors and arrays of whole batches: micro-batches joined to one step, and arrays as tensors for users of torch.
 
 torch is used only where the user's process has loaded it. Workers collate into numpy arrays unless the samples are
-tensors already, so they need no torch; here an array becomes a tensor that looks at the same memory.
+tensors already, so they need no torch; an array becomes a tensor over the same memory in the user's process.
 
-What a `batch_sampler` chose, a `collate_fn` of the user's sees one micro-batch at a time, so that one which pads gives
-each micro-batch the shape that it means; the results are joined along their first extent. What cannot be joined is an
-error that says so.
+With a `batch_sampler`, the user's `collate_fn` is called for one micro-batch at a time, so that a function that pads
+can give each micro-batch a shape of its own. The results are joined along their first extent; an error says what cannot
+be joined.
 """
 
 import sys
@@ -17,10 +17,10 @@ from headrace.doors.replicas.tree import mapped
 from headrace.errors import BadOption
 
 
-class AsTorchHasIt:
-    """Batches as torch's default_collate has them: every array is a tensor, every plain tuple a list.
+class AsTensors:
+    """Converts batches to what torch's default_collate makes: every array a tensor, every plain tuple a list.
 
-    That is so from the first batch on, if torch is loaded by then.
+    Whether it does is decided at the first batch: if torch is loaded by then.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ CURE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MicroBatches:
-    """Lists of numbers, one a micro-batch, to one step of the samples that they name."""
+    """Makes a step from lists of sample numbers, one list a micro-batch."""
 
     dataset: Any
     collate_fn: Callable[[list[Any]], Any]
@@ -63,7 +63,7 @@ class MicroBatches:
 
 
 def concatenated(batches: list[Any]) -> Any:
-    """Several batches of one form as one: each leaf is joined with its likes along the first extent."""
+    """Several batches of one structure as one: their leaves are joined, in order, along the first extent."""
     if len(batches) == 1:
         return batches[0]
     columns = [_leaves(batch) for batch in batches]
@@ -88,8 +88,8 @@ def _joined(parts: list[Any]) -> Any:
         kind = type(parts[shapes.index(())]).__name__
         raise BadOption(f"collate_fn gave micro-batches with a {kind} that has no first extent, which {CURE}")
     if len({shape[1:] for shape in shapes}) > 1:
-        told = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
-        raise BadOption(f"collate_fn gave micro-batches of the shapes {told}, which {CURE}")
+        different = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
+        raise BadOption(f"collate_fn gave micro-batches of the shapes {different}, which {CURE}")
     torch = sys.modules.get("torch")
     if torch is not None and all(isinstance(part, torch.Tensor) for part in parts):
         return torch.cat(parts)

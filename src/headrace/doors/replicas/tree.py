@@ -18,11 +18,11 @@ class ICustomArgParser:
     """How a batch class of the user's own is taken apart and put together."""
 
     def yieldTensors(self, struct: object) -> Iterator[Any]:
-        """Every tensor of it, in a fixed order."""
+        """Every tensor of the batch, in a fixed order."""
         raise NotImplementedError(f"{type(self).__name__} must define yieldTensors()")
 
     def reconstruct(self, original_structure: object, tensor_iterator: Iterator[Any]) -> Any:
-        """The same thing around other tensors."""
+        """A batch like `original_structure` with other tensors, in that order."""
         raise NotImplementedError(f"{type(self).__name__} must define reconstruct()")
 
 
@@ -59,7 +59,7 @@ def rows(tree: object) -> int:
     return found[0]
 
 
-def cut(tree: object, start: int, stop: int) -> Any:
+def sliced(tree: object, start: int, stop: int) -> Any:
     """The samples start..stop of a batch, without a copy where the leaves allow it."""
     return mapped(tree, itemgetter(slice(start, stop)))
 

@@ -66,11 +66,11 @@ class Figures:
             if self._write is not None:
                 self._write(self._line(task, worker, now))
 
-    def ask(self) -> None:
+    def batch_requested(self) -> None:
         """The training loop asks for a batch."""
         self._asked = time.perf_counter()
 
-    def give(self) -> None:
+    def batch_delivered(self) -> None:
         """The training loop receives a batch."""
         now = time.perf_counter()
         self.add(INJECTION, now - self._asked)

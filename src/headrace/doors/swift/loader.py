@@ -102,7 +102,7 @@ class SwiftLoader(Iterator[Any]):
         Without an index it is the rank that the launcher gave this process. With a `device` every batch is moved there,
         by `to_device(batch, device)` if that is given.
         """
-        self._open()
+        self._check_open()
         if self._running is not None:
             raise RuntimeError("start() has been called already; a loader serves one consumer")
         if to_device is not None and device is None:
@@ -133,11 +133,11 @@ class SwiftLoader(Iterator[Any]):
     # --- iterating ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> "SwiftLoader":
-        self._started("iterated")
+        self._running_for("iterated")
         return self
 
     def __next__(self) -> Any:
-        running = self._started("iterated")
+        running = self._running_for("iterated")
         if self._at >= running.length:
             running.log.info("epoch", epoch=self._epoch, batches=self._at)
             running.figures.pause()
@@ -168,7 +168,7 @@ class SwiftLoader(Iterator[Any]):
 
     def __len__(self) -> int:
         """Batches of one epoch of this consumer."""
-        return self._started("measured").length
+        return self._running_for("measured").length
 
     @property
     def epoch(self) -> int:
@@ -177,7 +177,7 @@ class SwiftLoader(Iterator[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """The next batch is the first of this epoch."""
-        self._open()
+        self._check_open()
         check_whole("epoch", epoch)
         if self._running is not None and (epoch, 0) != (self._epoch, self._at):
             self._running.begin(epoch)
@@ -188,7 +188,7 @@ class SwiftLoader(Iterator[Any]):
     def stats(self) -> SwiftStats:
         options, running = self._options, self._running
         return SwiftStats(
-            arguments=options.shown(),
+            arguments=options.arguments(),
             consumer_index=None if running is None else running.consumer,
             epoch=self._epoch,
             batches=self._batches,
@@ -202,7 +202,7 @@ class SwiftLoader(Iterator[Any]):
     @property
     def loader(self) -> Loader[Any]:
         """The loader that runs since start(): for `headrace.observe.profile` and whatever else takes a Loader."""
-        return self._started("looked into").loader
+        return self._running_for("looked into").loader
 
     def explain(self) -> str:
         """The plan: what runs where, and what has shown since about the use of workers."""
@@ -215,12 +215,12 @@ class SwiftLoader(Iterator[Any]):
             f"nb_consumer={options.nb_consumer}, worker_per_consumer={options.worker_per_consumer})"
         )
 
-    def _open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise Closed("this SwiftLoader is closed; make a new one")
 
-    def _started(self, what: str) -> Running:
-        self._open()
+    def _running_for(self, what: str) -> Running:
+        self._check_open()
         if self._running is None:
             raise RuntimeError(f"a SwiftLoader cannot be {what} before start(consumer_index) has been called")
         return self._running

@@ -35,7 +35,7 @@ _used: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class LogTo:
+class LogTarget:
     """Where log lines go, and from which level on."""
 
     path: str | None = None
@@ -45,7 +45,7 @@ class LogTo:
     ending: str = ENDINGS[0]
 
     @classmethod
-    def of(cls, logger: object) -> "LogTo | None":
+    def of(cls, logger: object) -> "LogTarget | None":
         """The argument `logger`: None, a file prefix, or a dict of path, stdout and level."""
         if logger is None or isinstance(logger, cls):
             return logger
@@ -72,7 +72,7 @@ class LogTo:
         return None if self.path is None else Path(f"{self.path}_{name}{self.ending}")
 
     @contextlib.contextmanager
-    def claimed(self) -> "Iterator[LogTo]":
+    def claimed(self) -> "Iterator[LogTarget]":
         """The same with a prefix that no other loader of this process writes to."""
         if self.path is None:
             yield self
@@ -94,7 +94,7 @@ _HAS = "it has path, stdout and level"
 class Log(logging.LoggerAdapter[logging.Logger]):
     """One logger of events and their fields; without a place to write to it costs one comparison a call."""
 
-    def __init__(self, to: LogTo | None, name: str, file: str | None = None) -> None:
+    def __init__(self, to: LogTarget | None, name: str, file: str | None = None) -> None:
         super().__init__(logging.Logger(name, sys.maxsize if to is None else to.level))
         self.detailed = self.isEnabledFor(logging.DEBUG)
         """Whether debug lines are wanted: ask before gathering what is dear."""

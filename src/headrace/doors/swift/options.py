@@ -8,7 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from headrace.doors.swift.log import LogTo
+from headrace.doors.swift.log import LogTarget
 from headrace.doors.swift.plan import ArcPlan
 from headrace.errors import BadOption, meant
 
@@ -43,7 +43,7 @@ class Options:
     data_queue_size: int
     message_queue_size: int
     collate_fn: Callable[[list[Any]], Any] | None
-    logger: LogTo | None
+    logger: LogTarget | None
     batch_encoder: Callable[[Any], Any] | None
     batch_decoder: Callable[[Any], Any] | None
     nearby_shuffle: int
@@ -71,7 +71,7 @@ class Options:
         for name, default in DEFAULTS.items():
             if given[name] is None:
                 given[name] = default(given)
-        given["logger"] = LogTo.of(given["logger"])
+        given["logger"] = LogTarget.of(given["logger"])
         options = cls(**given)
         options.check()
         return options
@@ -114,16 +114,19 @@ class Options:
 
     @property
     def decode_threads(self) -> int:
-        """Without a decoder there is nothing to do for them: batches are views of the memory they arrived in."""
+        """0 without a decoder: batches are views of the memory in which they arrived, nothing is decoded."""
         return self.worker_per_consumer if self.multithread and self.batch_decoder is not None else 0
 
-    def shown(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Every argument with the value that is in force."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def names_checked(init: Callable[P, None]) -> Callable[P, None]:
-    """`init`, with unknown names refused before Python says that the argument they were meant for is missing."""
+    """A decorator that refuses unknown argument names, with a suggestion.
+
+    Python itself would only say that the argument that was meant is missing.
+    """
 
     @wraps(init)
     def checked(*args: P.args, **given: P.kwargs) -> None:

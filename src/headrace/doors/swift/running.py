@@ -151,9 +151,9 @@ class Running:
         self._batches = batches
 
     def next(self) -> Any:
-        self.figures.ask()
+        self.figures.batch_requested()
         batch = next(self._batches)
-        self.figures.give()
+        self.figures.batch_delivered()
         return batch
 
     def receive(self) -> Any:

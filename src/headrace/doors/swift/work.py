@@ -136,13 +136,13 @@ class BatchMaker:
             # The place of an epoch's samples is the same for every consumer, worker and batch size.
             self._here = Here(sample_key(self.plan.seed, epoch), epoch, here.ordinal, spot=here.spot)
         try:
-            made, seconds = self.put_together(indices, self._here, here, batch)
+            made, seconds = self.assemble(indices, self._here, here, batch)
         except Exception as error:
             log.error("failed", epoch=epoch, batch=batch, error=repr(error), notes=error.__notes__)
             raise
         return Packet(length, self.number, seconds if self.options.benchmark else None, made)
 
-    def put_together(
+    def assemble(
         self, indices: Sequence[int], of_sample: Here, of_batch: Here, batch: int
     ) -> tuple[Any, tuple[float, float, float]]:
         """The batch of these samples as it travels, and what each step took.
@@ -219,7 +219,7 @@ def validate(options: Options) -> None:
             maker = BatchMaker(options, 0)
             if size := min(options.batch_size, maker.length()):
                 here = Here(sample_key(options.seed, 0), 0, 0)
-                batch, _ = maker.put_together(range(size), here, here, 0)
+                batch, _ = maker.assemble(range(size), here, here, 0)
                 _travel(batch, options.batch_decoder)
     finally:
         place.spot = spot
