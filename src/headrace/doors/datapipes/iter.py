@@ -15,9 +15,8 @@ from headrace.doors.datapipes.nodes import DataPipe, IterDataPipe, is_table
 from headrace.errors import BadOption, BadPipe, NoLength
 from headrace.op import Op
 from headrace.ops.branch.fork import Column
-from headrace.ops.order.in_batch_shuffle import InBatchShuffle
 from headrace.ops.order.sharding import Shard
-from headrace.ops.order.shuffle import Shuffle
+from headrace.ops.order.shuffle import InBatchShuffle, Shuffle
 from headrace.ops.shape import map as functions
 from headrace.ops.shape.batch import Batch, Unbatch
 from headrace.ops.shape.same import Same, SetLength

@@ -23,9 +23,8 @@ from headrace.doors.torch.datapipes import drawn_seed
 from headrace.op import Here, Op
 from headrace.ops.branch.mix import Mix
 from headrace.ops.branch.mux import SampleMux
-from headrace.ops.order.in_batch_shuffle import InBatchShuffle
 from headrace.ops.order.sharding import Sharding
-from headrace.ops.order.shuffle import Shuffle
+from headrace.ops.order.shuffle import InBatchShuffle, Shuffle
 from headrace.ops.shape.same import FullSync
 from headrace.ops.shape.shuffled_flatmap import ShuffledFlatmap
 from headrace.pipe.cursor import DirectCursor, Opening

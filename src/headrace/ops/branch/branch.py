@@ -3,9 +3,9 @@
     source ──> node ──> tap 0 ──> ...
                   └──> tap 1 ──> ...
 
-In each opened graph the taps of a node share a **hub**. The hub reads the node; what another tap still wants waits in
-that tap's queue, and more than `buffer_size` of it is an error. Taps of different graphs (two `iter()` calls) know
-nothing of each other: each graph reads the source for itself.
+In each opened graph the taps of a node share a `SharedReader`, which reads the node. Samples that another tap has not
+asked for yet wait in that tap's queue, and more than `buffer_size` of them is an error. Taps of different graphs (two
+`iter()` calls) share nothing: each graph reads the source for itself.
 
 A tap is resumed from the start of the epoch: its source is read again, but nothing that was delivered is kept or
 copied. Over random access no tap waits for another: every position can be asked for by itself.
@@ -21,8 +21,8 @@ from headrace.tables.ops.columns import close_streams
 T = TypeVar("T")
 
 
-class Hub:
-    """What the taps of one node share in one opened graph."""
+class SharedReader:
+    """Reads a node for all its taps in one opened graph, with a queue for each tap."""
 
     def __init__(self, source: Iterator[Any], op: "BranchTap[Any]") -> None:
         self._source = source
@@ -30,7 +30,7 @@ class Hub:
         self._read = 0
         self._waiting: dict[int, deque[Any]] = {}
         self._passed: dict[int, int] = {}
-        """Samples that a resumed tap has delivered already: they are read, not kept."""
+        """How many samples each resumed tap has delivered before: these are read again, but not queued."""
         self.started = False
 
     def has(self, tap: int) -> bool:
@@ -44,7 +44,7 @@ class Hub:
     def _samples(self, tap: int, delivered: int) -> Iterator[Any]:
         try:
             for _ in range(delivered):
-                yield None  # dropped by whoever asked to go on from here
+                yield None  # the engine drops these: they were delivered before the resume
             mine = self._waiting[tap]
             while mine or self._pull(tap):
                 yield mine.popleft()
@@ -86,18 +86,18 @@ class BranchTap(Op[Any, T]):
 
     def flow(self, source: Iterator[Any], here: Here) -> Iterator[T]:
         shared = source.shared() if isinstance(source, InputCursor) else {}
-        hub: Hub | None = shared.get("hub")
-        # All taps of one opening join before the first is read; whoever comes later belongs to another round.
-        if hub is None or hub.started or hub.has(self.number):
-            hub = shared["hub"] = Hub(source, self)
-        return hub.join(self.number, here.replays)
+        reader: SharedReader | None = shared.get("reader")
+        # All taps of one opening join before the first is read; a tap that comes later belongs to another opening.
+        if reader is None or reader.started or reader.has(self.number):
+            reader = shared["reader"] = SharedReader(source, self)
+        return reader.join(self.number, here.replays)
 
     def route(self, number: int, sample: Any) -> Iterable[tuple[int, Any]]:
-        """Which taps get what out of the sample with this number: all taps of a node agree."""
+        """(tap, value) for each tap that gets something of the sample with this number; the same from every tap."""
         raise NotImplementedError(f"{type(self).__name__} must define route()")
 
     def overflow(self, waiting: dict[int, deque[Any]], tap: int) -> str | None:
-        """What is wrong with so much waiting for other taps than this one, if anything is."""
+        """The text of an error if too many samples wait for other taps than this one; else None."""
         if self.buffer_size < 0 or sum(len(q) for t, q in waiting.items() if t != tap) <= self.buffer_size:
             return None
         return (

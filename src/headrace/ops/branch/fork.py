@@ -25,7 +25,7 @@ class Fork(Op[T, T]):
     count: int
     buffer_size: int = 1000
     local: threading.local = field(default_factory=threading.local, repr=False)
-    """The last sample that a thread of this process has fetched by its position: it does not travel."""
+    """The last sample that each thread has fetched by its position. It is not sent to other processes."""
     quiet = True
     length = as_input
 
@@ -37,11 +37,11 @@ class Fork(Op[T, T]):
         fetch, local, seed, readers = inner.get, self.local, here.seed, self.count
 
         def get(position: int) -> Any:
-            """The taps usually ask for the same position in turn."""
+            """The taps usually ask for the same position one after the other: it is fetched once for all of them."""
             at, sample, left = getattr(local, "last", (None, None, 0))
             if at != (seed, position) or not left:
                 sample, left = fetch(position), readers
-            # Each reader is served once: who comes again may have changed the sample that it was given.
+            # Each tap is served once: one that asks again may have changed the sample that it was given.
             local.last = ((seed, position), sample, left - 1) if left > 1 else (None, None, 0)
             return sample
 

@@ -28,8 +28,8 @@ Journal = tuple[Change, ...]
 
 
 def stages_in(epoch: int, stages: tuple[WeightStage, ...], journal: Journal) -> tuple[WeightStage, ...]:
-    """The stages of an epoch. From a change on, stages that were planned do not count any more; an epoch begins with
-    the weights that the one before ended with, if these were changed."""
+    """The stages of an epoch. Planned stages that begin after a change do not hold any more. An epoch begins with the
+    weights that the one before ended with, if these were changed."""
     earlier = [change for change in journal if change.epoch < epoch]
     now = [WeightStage(change.start, change.weights) for change in journal if change.epoch == epoch]
     planned = (WeightStage(0, earlier[-1].weights),) if earlier else stages
@@ -37,7 +37,7 @@ def stages_in(epoch: int, stages: tuple[WeightStage, ...], journal: Journal) -> 
 
 
 def lasting(journal: Journal, epoch: int) -> Journal:
-    """What of a journal still matters in an epoch: its own changes, and the last one before."""
+    """The changes that still matter in an epoch: those from this epoch on, and the last one before."""
     earlier = [change for change in journal if change.epoch < epoch]
     return (*earlier[-1:], *(change for change in journal if change.epoch >= epoch))
 
@@ -53,7 +53,7 @@ def text(journal: Journal) -> str:
 
 
 def read(said: object, inputs: int) -> Journal:
-    """The journal out of a snapshot, of a mixture of so many inputs."""
+    """The journal that a snapshot holds as text, for a mixture of so many inputs."""
     size = EPOCH + SAMPLE + WEIGHT * inputs
     if not isinstance(said, str) or len(said) % size or not set(said) <= VALUES.keys():
         raise SnapshotRefused(f"the snapshot's changes of weights are not those of a mixture of {inputs} inputs")

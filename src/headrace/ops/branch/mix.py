@@ -4,8 +4,8 @@ Which input a sample comes from is arithmetic (`plan.mixture`). Over inputs with
 input it is: nothing is read ahead, and everything before the mixture runs in all workers. Over streams the same pattern
 is followed, in one place, and the end of an input is noticed when it is reached.
 
-Weights may change in a running job (`Loader.reweight`). Those changes are the *journal*: no part of the fingerprint of
-the pipe, and kept in snapshots (`ops.branch.journal`).
+Weights may change in a running job (`Loader.reweight`). The list of these changes is the *journal*: no part of the
+fingerprint of the pipe, and kept in snapshots (`ops.branch.journal`).
 """
 
 import logging
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.errors import BadOption
 from headrace.op import Here, Indexed, InputCursor, Lengths, Op
 from headrace.ops.branch.journal import LIVE, Journal, stages_in
+from headrace.ops.repeated import RepeatedInput
 from headrace.plan.mixture import NEVER, Ends, Mixture, WeightStage, whole_weights
-from headrace.plan.rounds import Rounds
 
 if TYPE_CHECKING:
     from headrace.plan.order import Ints
@@ -29,9 +29,9 @@ log = logging.getLogger("headrace")
 BLOCKS = 64
 """Blocks of the mixture that are kept worked out."""
 TOGETHER = 0.01
-"""Inputs that end within the last so many of all samples end together: their shares were kept."""
+"""Inputs that all end within this last part of the samples have ended together: no warning is needed."""
 PLANS = 4
-"""Orders by tokens that are kept planned."""
+"""Mixtures by tokens whose plans are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Mix(Op[T, T]):
 
     def caution(self, lengths: Callable[[], tuple[int | None, ...]]) -> str:
         known = [length or 0 for length in lengths()] if self.ends == "drop" and not self.by_tokens else []
-        if not known or not all(known):  # of streams nobody knows it yet
+        if not known or not all(known):  # when a stream will end is not known yet
             return ""
         made = self.mixture(known, 0, 0)
         end = None if made is None else made.first_ending()
@@ -89,34 +89,29 @@ class Mix(Op[T, T]):
         made = self.order(inputs, here)
         if made is None:
             return Indexed(0, _nothing)
-        opened = [lru_cache(maxsize=2)(inner.again) for inner in inputs]
-        rounds = [_rounds(inner) for inner in inputs]
+        repeated = [RepeatedInput(inner) for inner in inputs]
         block_at, drawn = made.block_at, lru_cache(maxsize=BLOCKS)(made.drawn)
 
-        def find(position: int) -> tuple[int, int, int]:
-            """Source, turn through it, row."""
+        def find(position: int) -> tuple[Indexed, int]:
+            """The input, as it is read in the turn of this sample, and the row there."""
             start = block_at(position)
             block = drawn(start)
-            source = int(block.source[position - start])
-            return source, *rounds[source].find(int(block.number[position - start]))
-
-        def opened_in(source: int, turn: int) -> Indexed:
-            return opened[source](turn) if turn else inputs[source]
+            return repeated[int(block.source[position - start])].find(int(block.number[position - start]))
 
         def get(position: int) -> T:
-            source, turn, row = find(position)
-            sample: T = opened_in(source, turn).get(row)
+            inner, row = find(position)
+            sample: T = inner.get(row)
             return sample
 
         found = Indexed(made.length, get)
         if any(inner.many is not None for inner in inputs):
-            found.many = partial(_many, find, opened_in)
+            found.many = partial(_many, find)
         known = [inner.lengths for inner in inputs if inner.lengths is not None]
         if len(known) == len(inputs):
             tokens, keys = sum(one.tokens for one in known), tuple(one.key for one in known)
             stages = stages_in(here.epoch, self.stages, self.journal)
             mine = (stages, here.seed, self.ends, self.by_tokens)
-            found.lengths = Lengths(partial(_lengths, made, inputs, rounds), tokens, (*keys, mine))
+            found.lengths = Lengths(partial(_lengths, made, repeated), tokens, (*keys, mine))
         return found
 
     def flow(self, *inputs: Any) -> Iterator[T]:
@@ -131,7 +126,7 @@ class Mix(Op[T, T]):
             yield from self._streams(pipes, here)
 
     def _streams(self, pipes: Sequence[InputCursor[T]], here: Here) -> Iterator[T]:
-        """The note says how often each input has ended, and where each was left out."""
+        """Read in one place. The note says how often each input has ended, and at which position each was left out."""
         turns, left_out = ([0] * len(pipes), []) if here.note is None else here.note
         wanted = [i for i in range(len(pipes)) if any(stage.weights[i] for stage in self.stages)]
         position, fresh = here.emitted, -1
@@ -201,7 +196,7 @@ class Mix(Op[T, T]):
 
 
 def ended(mix: Mix[Any], source: int, when: str) -> str:
-    """What to say when one input of a mixture has no more and the others go on."""
+    """The warning that an input of a mixture has ended while the others go on."""
     weights = ":".join(map(str, mix.stages[0].weights))
     return (
         f"mix({weights}): input {source} (counted from 0) ends {when}; the rest comes from the other inputs alone, so "
@@ -211,7 +206,7 @@ def ended(mix: Mix[Any], source: int, when: str) -> str:
 
 
 _planned: "dict[tuple[object, ...], TokenMixture]" = {}
-"""Mixtures by tokens, which are planned from lengths: a pipe is opened more often than its order changes."""
+"""Mixtures by tokens: planning one costs, and a pipe is opened more often than its order changes."""
 
 
 def _plan(made: Mixture, ends: Ends, inputs: Sequence[Indexed], seed: int) -> "TokenMixture":
@@ -223,58 +218,44 @@ def _plan(made: Mixture, ends: Ends, inputs: Sequence[Indexed], seed: int) -> "T
     key = (tuple(one.key for one in known if one is not None), made.lengths, made.stages, ends, seed)
     found = _planned.get(key)
     if found is None:
-        rounds = [_rounds(inner) for inner in inputs]
-        found = TokenMixture(made.lengths, made.stages, seed, ends, partial(_tokens, inputs), rounds)
+        repeated = [RepeatedInput(inner) for inner in inputs]
+        found = TokenMixture(
+            made.lengths, made.stages, seed, ends,
+            lambda source, turn, rows: repeated[source].tokens(turn, rows), [one.rounds for one in repeated],
+        )  # fmt: skip
         _planned[key] = found
         for old in list(_planned)[:-PLANS]:
             _planned.pop(old, None)
     return found
 
 
-def _tokens(inputs: Sequence[Indexed], source: int, turn: int, rows: "Ints") -> "Ints":
-    known = (inputs[source].again(turn) if turn else inputs[source]).lengths
-    assert known is not None
-    return known.at(rows)
-
-
-def _lengths(
-    made: "Mixture | TokenMixture", inputs: Sequence[Indexed], rounds: Sequence[Rounds], positions: "Ints"
-) -> "Ints":
+def _lengths(made: "Mixture | TokenMixture", repeated: Sequence[RepeatedInput], positions: "Ints") -> "Ints":
     """How many tokens the samples at these positions have."""
     import numpy as np
 
     drawn = made(positions)
     found = np.empty(len(positions), np.int64)
     for source in np.unique(drawn.source).tolist():
-        mine = np.flatnonzero(drawn.source == source)
-        turns, rows = rounds[source].find_all(drawn.number[mine])
+        among = np.flatnonzero(drawn.source == source)
+        turns, rows = repeated[source].rounds.find_all(drawn.number[among])
         for turn in np.unique(turns).tolist():
-            among = turns == turn
-            found[mine[among]] = _tokens(inputs, source, turn, rows[among])
+            found[among[turns == turn]] = repeated[source].tokens(turn, rows[turns == turn])
     return found
 
 
-def _rounds(inner: Indexed) -> Rounds:
-    """The turns through an input; those of documents that are packed or put into buckets differ in length."""
-    return Rounds(inner.length, (lambda turn: inner.again(turn).length) if inner.varies else None)
-
-
-def _many(
-    find: Callable[[int], tuple[int, int, int]], opened: Callable[[int, int], Indexed], positions: Sequence[int]
-) -> list[Any]:
-    """The samples at these positions, those of one input in one call."""
-    rows: dict[tuple[int, int], list[tuple[int, int]]] = {}
+def _many(find: Callable[[int], tuple[Indexed, int]], positions: Sequence[int]) -> list[Any]:
+    """The samples at these positions, those of one input and turn in one call."""
+    groups: dict[Indexed, list[tuple[int, int]]] = {}
     for place, position in enumerate(positions):
-        source, turn, row = find(position)
-        rows.setdefault((source, turn), []).append((place, row))
-    out: list[Any] = [None] * len(positions)
-    for where, wanted in rows.items():
-        inner = opened(*where)
-        asked = [row for _, row in wanted]
-        samples = [inner.get(row) for row in asked] if inner.many is None else inner.many(asked)
-        for (place, _), sample in zip(wanted, samples, strict=True):
-            out[place] = sample
-    return out
+        inner, row = find(position)
+        groups.setdefault(inner, []).append((place, row))
+    samples: list[Any] = [None] * len(positions)
+    for inner, wanted in groups.items():
+        rows = [row for _, row in wanted]
+        made = [inner.get(row) for row in rows] if inner.many is None else inner.many(rows)
+        for (place, _), sample in zip(wanted, made, strict=True):
+            samples[place] = sample
+    return samples
 
 
 def mixed(
@@ -284,7 +265,7 @@ def mixed(
     ends: Ends,
     by: str,
 ) -> Mix[Any]:
-    """The op that mixes these pipes (each says what is `indexed` in it), from what a user says about it."""
+    """The op that mixes these pipes, from the arguments of `Pipe.mix`."""
     if by not in ("samples", "tokens"):
         raise BadOption(f"mix(by={by!r}): weights are those of 'samples' or of 'tokens'")
     if by == "tokens":

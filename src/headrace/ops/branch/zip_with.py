@@ -55,15 +55,15 @@ class ZipWithIter(Op[Any, Any]):
                             f"No matching key can be found from reference DataPipe for the data {sample}. "
                             "Please consider increasing the buffer size."
                         ) from None
-                    its = ref_key(other)
-                    if its in waiting:
-                        raise ValueError(f"Duplicate key is found in reference DataPipe: {its!r}")
+                    other_key = ref_key(other)
+                    if other_key in waiting:
+                        raise ValueError(f"Duplicate key is found in reference DataPipe: {other_key!r}")
                     if self.buffer_size is not None and len(waiting) > self.buffer_size:
                         if not warned:
                             warnings.warn(FULL, stacklevel=2)
                             warned = True
                         close_streams(waiting.pop(next(iter(waiting))))
-                    waiting[its] = other
+                    waiting[other_key] = other
                 match = waiting.pop(key)
                 merged = (sample, match) if self.merge_fn is None else self.merge_fn(sample, match)
                 yield (key, merged) if self.keep_key else merged

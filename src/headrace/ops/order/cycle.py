@@ -1,13 +1,12 @@
-"""Cycle: the whole input again and again, in a new order each time."""
+"""Cycle and repeat: the whole input again and again, in a new order each time; or each sample several times."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, InputCursor, Op, Positions, as_input, is_count
-from headrace.plan.rounds import Rounds
+from headrace.op import Flat, Here, Indexed, InputCursor, Op, as_input, is_count
+from headrace.ops.repeated import RepeatedInput
 
 T = TypeVar("T")
 FOREVER = 2**62
@@ -47,29 +46,36 @@ class Cycle(Op[T, T]):
         turns = 0 if size == 0 else FOREVER // size if self.count is None else self.count
         if turns <= 1:
             return Indexed(size * turns, inner.get, inner.take)
-        opened = lru_cache(maxsize=2)(inner.again)
-        rounds = Rounds(size, (lambda turn: opened(turn).length) if inner.varies else None)
-
-        def get(position: int) -> T:
-            turn, at = rounds.find(position)
-            return opened(turn).get(at)  # type: ignore[no-any-return]
-
-        def take(positions: Positions, names: tuple[str, ...] | None) -> Any:
-            from headrace.tables.merge import merge
-
-            numbers, at = rounds.find_all(positions)
-
-            def taken(turn: int, places: Positions) -> Any:
-                below: Any = opened(turn).take
-                return below(at[places], names)
-
-            return merge(numbers, taken)
-
-        length = size * turns if self.count is None else rounds.total(turns)
-        found = Indexed(length, get, None if inner.take is None else take).placed_as(inner)
-        # Ranks that divide the number of parts meet one class of remainders in every turn, if not always the same.
+        repeated = RepeatedInput(inner)
+        length = size * turns if self.count is None else repeated.rounds.total(turns)
+        found = Indexed(length, repeated.get, None if inner.take is None else repeated.take).placed_as(inner)
+        # The parts stay: ranks that divide their number meet one class of remainders in every turn, if not always the
+        # same. The units are those of one turn only.
         found.units = None
         return found
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return None if self.count is None or inputs[0] is None else self.count * inputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(Flat[T, T]):
+    """Each sample `times` times in a row."""
+
+    times: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.times, int) or self.times <= 1:
+            raise BadOption(f"The number of repetition must be > 1, got {self.times}")
+
+    def spread(self, sample: T) -> Iterator[T]:
+        for _ in range(self.times):
+            yield sample
+
+    def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
+        (inner,) = inputs
+        fetch, times = inner.get, self.times
+        return Indexed(inner.length * times, lambda position: fetch(position // times))
+
+    def length(self, inputs: tuple[int | None, ...]) -> int | None:
+        return None if inputs[0] is None else inputs[0] * self.times

@@ -1,4 +1,4 @@
-"""Pick: samples at chosen positions: given ones, or drawn by weight."""
+"""Pick: the samples at chosen positions, which are given or drawn by weight."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

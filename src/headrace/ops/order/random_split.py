@@ -1,8 +1,8 @@
 """Random split: a fixed random part of the samples.
 
-Which part a sample belongs to depends on the seed and on its number only: every epoch, every process and every part
-agree without talking. The parts of one split are disjoint, complete and of exact size. Samples after the `total`-th are
-split by the same weights, `total` at a time.
+Which part a sample belongs to depends only on the seed and on its number, so it is the same in every epoch and process.
+The parts of one split are disjoint, complete and of exact size. Samples after the `total`-th are split by the same
+weights, `total` at a time.
 """
 
 from bisect import bisect_right
@@ -36,9 +36,9 @@ class RandomSplit(Op[T, T]):
         for sample in samples:
             if position - first == len(parts):
                 first, parts = position, self._parts(position, position + CHUNK)
-            mine = parts[position - first] == self.number
+            chosen = parts[position - first] == self.number
             position += 1
-            if mine:
+            if chosen:
                 here.rest(position)
                 yield sample
             else:
@@ -46,21 +46,22 @@ class RandomSplit(Op[T, T]):
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
-        mine = self._mine(inner.length)
+        chosen = self._chosen(inner.length)
         fetch = inner.get
-        return Indexed(len(mine), lambda position: fetch(mine[position]))
+        return Indexed(len(chosen), lambda position: fetch(chosen[position]))
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         size = inputs[0]
         if size is None:
             return None
-        return self.counts[self.number] if size == sum(self.counts) else len(self._mine(size))
+        return self.counts[self.number] if size == sum(self.counts) else len(self._chosen(size))
 
-    def _mine(self, size: int) -> list[int]:
+    def _chosen(self, size: int) -> list[int]:
+        """The positions of this part, of `size` samples."""
         return [p for p, part in enumerate(self._parts(0, size)) if part == self.number]
 
     def _parts(self, start: int, stop: int) -> list[int]:
-        """The parts of positions start..stop."""
+        """Which part each of the positions start..stop belongs to."""
         import numpy as np
 
         from headrace.plan.order import Shuffled

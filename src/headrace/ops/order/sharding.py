@@ -1,7 +1,7 @@
-"""Sharding: the mark from which on work is divided among workers and ranks; and a share that is taken by hand.
+"""Sharding: the mark behind which work is divided among workers and ranks; and a share that is taken by hand.
 
-What stands before the mark runs once and sees everything; what stands after it runs wherever there is room. The mark
-changes no sample: which rank gets which sample is the plan's arithmetic.
+What stands before the mark runs once and sees every sample; what stands after it runs in any worker. The mark changes
+no sample: which rank gets which sample is computed in `plan`.
 """
 
 from collections.abc import Iterator
@@ -46,16 +46,16 @@ class Shard(Op[T, T]):
     def flow(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         position = here.note or 0
         indexed = indexed_input(samples)
-        if indexed is not None:  # the others' samples need not be read
+        if indexed is not None:  # samples of other shards need not be read
             first = position + (self.number - position) % self.count
             for place in range(first, indexed.length, self.count):
                 here.rest(place + 1)
                 yield indexed.get(place)
             return
         for sample in samples:
-            mine = position % self.count == self.number
+            chosen = position % self.count == self.number
             position += 1
-            if mine:
+            if chosen:
                 here.rest(position)
                 yield sample
 

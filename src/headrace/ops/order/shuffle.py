@@ -1,24 +1,25 @@
-"""Shuffle: another order each epoch.
+"""Shuffle: another order each epoch, of all samples or inside each batch.
 
 Over random access the order is a keyed bijection of all positions: nothing is read, nothing is held. Over a stream
 there is a choice: `window` shuffles inside consecutive blocks and resumes by reading at most that block again; a buffer
 (`buffer_size`, the stream's default) swaps every incoming sample with a random one that waits.
 
 Files are cheap to read in units (row groups, stretches of shards). Above a fixed number of bytes their order is one of
-parts (`plan.parts`): every row exactly once, every unit read about once by all ranks together. `quality` is the part of
-all units that stand open and are mixed at a time; 1 is a uniform order of all rows at any size, which reads a unit anew
-for nearly every row once the units do not fit in memory. `parts` is how many parts there are, where 48 or what follows
-from the size of units does not do. `explain()` says what comes of it.
+parts (`plan.parts`): every row exactly once, every unit read about once by all ranks together. `quality` is the
+fraction of all units that stand open and are mixed at a time; 1 is a uniform order of all rows at any size, which reads
+a unit anew for nearly every row once the units do not fit in memory. `parts` is the number of parts, where the default
+(48, or fewer for large units) does not suit. `explain()` says which order it is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import BadOption
-from headrace.op import Here, Indexed, Lengths, Op, as_input, is_count
-from headrace.plan.seed import key
+from headrace.op import Each, Here, Indexed, Lengths, Op, as_input, is_count, place
+from headrace.ops.shape.batch import DataChunk
+from headrace.plan.seed import generator, key
 
 if TYPE_CHECKING:
     from headrace.plan.order import Order
@@ -105,7 +106,6 @@ class Shuffle(Op[T, T]):
 
     @property
     def resume(self) -> str:
-        """What a stream reads again."""
         return "at most the window at hand" if self.window is not None else "about ten buffers"
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
@@ -134,7 +134,7 @@ class Shuffle(Op[T, T]):
         size = self.buffer_size or STREAM_BUFFER
         lot = max(1, min(PICKS, size // 8))
         begin = here.note or 0
-        # After a resume the buffer is not known, but all that it held is gone before the first sample that counts.
+        # After a resume the buffer is not known; but every sample that it held was emitted before the snapshot.
         held: list[Any] = list(islice(samples, size)) if not begin else [None] * size
         born = [begin] * len(held)
         here.oldest = lambda: min(born, default=0)
@@ -162,7 +162,7 @@ class Shuffle(Op[T, T]):
 
 
 def _trouble(units: "Units", plan: "Arrangement | None") -> str:
-    """Said where units are read again and again because too few of them fit in memory; else nothing."""
+    """The warning that units are read again and again because too few of them fit in memory; else nothing."""
     wide = units.count if plan is None else min(plan.open, units.count)
     if not units.largest or wide <= units.hold:
         return ""
@@ -174,6 +174,7 @@ def _trouble(units: "Units", plan: "Arrangement | None") -> str:
 
 
 def _remark(units: "Units", plan: "Arrangement | None") -> str:
+    """The line of `explain()` about the order."""
     if plan is not None:
         wide = min(plan.open, units.count)
         need = wide * units.largest
@@ -198,3 +199,15 @@ def _remark(units: "Units", plan: "Arrangement | None") -> str:
         f"shuffle: uniform over all rows, but only {units.hold} of {units.count} {units.name} fit in memory: nearly "
         f"every row makes one be read anew; raise memory=, or use quality={units.hold / units.count:.2g}"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class InBatchShuffle(Each[Any, DataChunk[Any]]):
+    """The samples of each batch in a random order, keyed by the batch's number."""
+
+    def apply(self, sample: Sequence[Any]) -> DataChunk[Any]:
+        # A generator of its own: that of `rng()` goes on when the same batch is asked for twice in a row.
+        spot = place.spot
+        assert spot.here is not None
+        order = generator(key(spot.here.seed, "sample", spot.position)).permutation(len(sample))
+        return DataChunk([sample[i] for i in order.tolist()])

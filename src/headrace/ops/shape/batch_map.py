@@ -1,4 +1,4 @@
-"""Functions over the samples of one batch, many at a time, in order: in threads, or as coroutines."""
+"""Batch map: a function on many samples of a batch at the same time, in threads or as coroutines; results in order."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -36,10 +36,10 @@ class ThreadMap(Each[list[Any], list[Any]]):
 
         def one(number: int) -> Any:
             if here is not None:
-                # rng() in this thread belongs to this very sample
-                mine = copy(here)
-                mine.spot = Spot()
-                place.at(mine, first + number)
+                # So that rng() in this thread is keyed by this very sample.
+                of_thread = copy(here)
+                of_thread.spot = Spot()
+                place.at(of_thread, first + number)
             item = sample[number]
             if self.input_col is None:
                 return self.fn(item)
@@ -94,6 +94,6 @@ def run(work: Coroutine[Any, Any, list[Any]]) -> list[Any]:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    # The caller's thread runs a loop already (a notebook does): ours needs a thread of its own.
+    # The caller's thread runs an event loop already (as in a notebook): this one needs another thread.
     with ThreadPoolExecutor(1, "headrace async map") as pool:
         return pool.submit(asyncio.run, work).result()

@@ -52,7 +52,7 @@ class Collate(Each[list[Any], Any]):
 
 
 class OneTensor:
-    """A tensor that stands for a field of all samples (`ops.shape.ragged`): each of them has this same object."""
+    """A tensor that already holds a field of all samples (`ops.shape.ragged`); each sample has this same object."""
 
     __slots__ = ("tensor",)
 
@@ -61,7 +61,7 @@ class OneTensor:
 
 
 def collate(samples: list[Any], path: str = "") -> Any:
-    """One sample of arrays out of many of one form; an error names the field (`path`) and the two that differ."""
+    """One sample of arrays out of many samples alike; an error names the field (`path`) and the samples that differ."""
     first = samples[0]
     kind = type(first)
     if kind is tuple:
@@ -111,10 +111,7 @@ def _arrays(np: Any, samples: list[Any], path: str) -> Any:
                 f"{type(array).__name__}; make them alike in a .map() before"
             )
         if array.shape != shape:
-            raise ValueError(
-                f"cannot collate{_where(path)}: sample 0 of the batch has shape {shape}, sample {i} has shape "
-                f"{array.shape}; {UNLIKE}"
-            )
+            raise _unlike(path, shape, i, array.shape)
         same = same and (array.dtype is dtype or array.dtype == dtype)
     if isinstance(first, np.ma.MaskedArray):
         return np.ma.stack(samples)
@@ -143,10 +140,7 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
         return torch.stack(samples)
     for i, tensor in enumerate(samples):
         if tensor.shape != first.shape:
-            raise ValueError(
-                f"cannot collate{_where(path)}: sample 0 of the batch has shape {tuple(first.shape)}, sample {i} has "
-                f"shape {tuple(tensor.shape)}; {UNLIKE}"
-            )
+            raise _unlike(path, tuple(first.shape), i, tuple(tensor.shape))
     if any(tensor.dtype != first.dtype for tensor in samples):
         return exact.tensors(torch, samples, path)
     whole = None if place.rows is None else place.rows.as_column(samples)
@@ -157,6 +151,13 @@ def _tensors(torch: Any, samples: list[Any], path: str) -> Any:
         return torch.stack(samples)
     out = torch.frombuffer(place.empty((nbytes,), "u1"), dtype=first.dtype).view(len(samples), *first.shape)
     return torch.stack(samples, out=out)
+
+
+def _unlike(path: str, first: tuple[int, ...], number: int, other: tuple[int, ...]) -> ValueError:
+    return ValueError(
+        f"cannot collate{_where(path)}: sample 0 of the batch has shape {first}, sample {number} has shape {other}; "
+        f"{UNLIKE}"
+    )
 
 
 def _jax_arrays(jax: Any, samples: list[Any], path: str) -> Any:

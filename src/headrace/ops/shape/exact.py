@@ -1,7 +1,7 @@
 """Exact: numbers and arrays of several types as one array, without rounding any of them.
 
-numpy and torch meet int64 and uint64, or large whole numbers and floats, in a float type, and round. Here whole numbers
-become int64, or uint64 where all fit into that; where no type holds them all, the error names the sample.
+numpy and torch put int64 and uint64, or large whole numbers and floats, into a float type together, and round. Here
+whole numbers become int64, or uint64 where all fit into that; where no type holds them all, an error names the sample.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """In-memory cache: everything before it runs once per process; later epochs get the same samples from memory.
 
 What the cache holds is the stream of epoch 0, whichever epoch runs first: a worker that starts late, or a run that is
-resumed, fills its cache with the same samples as everybody else. Behind a shard point, where the op runs in the
+resumed, fills its cache with the same samples as every other process. Behind a shard point, where the op runs in the
 consumer on what the workers deliver, nothing is cached.
 """
 
@@ -26,7 +26,7 @@ class InMemoryCache(Op[T, T]):
 
     size: int | None = None
     full: dict[Any, list[Any]] = field(default_factory=dict, repr=False)
-    """The samples that this process holds, by what they depend on: they do not travel."""
+    """The samples that this process holds, by what they depend on. They are not sent to other processes."""
     refused: set[Any] = field(default_factory=set, repr=False)
     accepts = is_count
     length = as_input

@@ -1,4 +1,4 @@
-"""Functions of the user's, on each sample or on a list of them."""
+"""Map, filter, flatmap: functions of the user's, called with each sample or with a list of them."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ RANDOM = ("rng", "generator", "random", "random_state", "key", "seed")
 
 
 def _check_takes_one(fn: Callable[..., Any]) -> None:
-    """Refuse a function that cannot be called with one sample, as far as it says so."""
+    """Refuse a function that cannot be called with one sample, if its signature shows it."""
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):  # builtins such as `int` do not tell

@@ -17,7 +17,7 @@ from headrace.ops.shape.collate import OneTensor
 
 
 def leveled(samples: list[Any], pad: float | str) -> list[Any]:
-    """The samples again, of one form as before, their arrays of one shape (or, nested, one tensor for all)."""
+    """The same samples, with arrays of one shape (or, for "nested", one tensor for all of them)."""
     first = samples[0]
     if isinstance(first, Mapping):
         columns = {key: _column([sample[key] for sample in samples], pad) for key in first}

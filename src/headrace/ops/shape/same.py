@@ -1,6 +1,6 @@
-"""Same: ops that hand every sample on as it is, and say something about where or how.
+"""Same: ops that hand every sample on as it is, and tell the engine something.
 
-prefetch    reading ahead is the engine's work in every graph; the mark is kept so that a graph reads as it was written
+prefetch    does nothing: the engine reads ahead in every graph; kept so that a graph prints as it was written
 dispatch    everything before it runs once, in one place: it is a shard point by another name
 fullsync    all ranks stop after the same number of steps; in one process there is nothing to wait for
 set_length  the user knows how many samples there are
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Same(Each[T, T]):
-    """A shuffle or the like that has been switched off."""
+    """Stands in for a shuffle or the like that has been switched off."""
 
     def apply(self, sample: T) -> T:
         return sample
@@ -62,16 +62,16 @@ class FullSync(Same[T]):
 
 @dataclass(frozen=True, slots=True)
 class SetLength(Same[T]):
-    """The same samples, with this length told to whoever asks."""
+    """The same samples; `len()` and the plan use this length."""
 
-    told: int
+    samples: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.told, int) or self.told < 0:
-            raise BadCount(f"set_length(length) needs a whole number >= 0, not {self.told!r}")
+        if not isinstance(self.samples, int) or self.samples < 0:
+            raise BadCount(f"set_length(length) needs a whole number >= 0, not {self.samples!r}")
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        return self.told
+        return self.samples
 
     def identity(self) -> tuple[Any, ...]:
         return ("set_length",)

@@ -18,7 +18,7 @@ from headrace.sources.memory import copy_for_reader
 
 T = TypeVar("T")
 APART = 1000
-"""After so many samples the place of the input is noted: the most that is read again after a resume, and a window."""
+"""The place of the input is noted after so many samples. A resume reads at most these and one window again."""
 
 
 @dataclass(frozen=True, slots=True)

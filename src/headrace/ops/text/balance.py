@@ -1,9 +1,10 @@
 """Balance: batches cut as global steps, each dealt to the ranks by cost.
 
-A step is `rows` samples, or as many as `tokens` allow, of like lengths; what it holds does not depend on the number of
-ranks. Every rank computes the same deal from the lengths alone (`plan.balance`): the dearest sample first to whoever
-has least to do. So no rank waits long for another, none is without samples, and nobody sends a message. A rank reads
-the samples that it is dealt, and of all others the lengths (4 bytes each in stored tokens).
+A step is `rows` samples, or as many as `tokens` allow, of like lengths. Which samples it holds does not depend on the
+number of ranks. Every rank computes the same deal from the lengths alone (`plan.balance`), without a message: the
+dearest sample goes first, to the rank with the least cost so far. So no rank waits long for another, and none is
+without samples. A rank reads the samples that it is dealt, and of all others the lengths
+(4 bytes each in stored tokens).
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ Cost = Callable[[Ints], "NDArray[Any]"]
 
 @dataclass(frozen=True, slots=True)
 class Balance(Batch[T]):
-    """Global steps, dealt to ranks. (For the engine a batch whose samples are chosen by the plan.)"""
+    """Global steps, dealt to ranks. (To the engine it is a batch whose samples are chosen by the plan.)"""
 
     plan: StepPlan = field(default_factory=lambda: StepPlan(rows=1))
     cost: Cost | None = None
@@ -63,7 +64,7 @@ class Balance(Batch[T]):
         return f"balance({', '.join(said)}{'' if self.cost is None else f', cost={brief(self.cost)}'})"
 
     def identity(self) -> tuple[Any, ...]:
-        # (Costs only say which rank gets what: they are no part of the order.)
+        # (The cost only decides which rank gets a sample: it is no part of the order.)
         return ("balance", repr(self.plan))
 
 
@@ -96,7 +97,8 @@ class BalancedOrder:
     def costs(self, positions: list[int]) -> list[float]:
         """What the samples at these positions cost."""
         some = np.array(positions, np.int64)
-        if self._cost is None and self._work is not None:
-            return [float(cost) for cost in self._work(some)]
-        lengths = self._lengths(some)
-        return [float(cost) for cost in (lengths * lengths if self._cost is None else self._cost(lengths))]
+        if self._cost is None:
+            costs = self._lengths(some) ** 2 if self._work is None else self._work(some)
+        else:
+            costs = self._cost(self._lengths(some))
+        return [float(cost) for cost in costs]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.op import Here, Indexed, place
-from headrace.ops.text.numbered import NumberedOp, WindowPlans, what_works
+from headrace.ops.text.numbered import NumberedOp, WindowPlans, read_each
 from headrace.ops.text.rows import tokens_of
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.balance import StepPlan, too_large
@@ -40,10 +40,6 @@ class BucketWindows(BucketOp, WindowOp[list[Any]]):
     measure: Callable[[Any], int] | None = None
     """The length of a sample; that of its tokens, if not given."""
 
-    @property
-    def window(self) -> int:
-        return self.plan.window
-
     def taker(self) -> Callable[[Any, int], tuple[Any, int]]:
         most = self.plan.tokens
 
@@ -62,7 +58,7 @@ class BucketWindows(BucketOp, WindowOp[list[Any]]):
 
 @dataclass(frozen=True, slots=True)
 class BucketBatches(BucketOp, NumberedOp[Any, list[Any]]):
-    """Any batch by its number."""
+    """Batches, each by its number."""
 
     plan: StepPlan
     batches = True
@@ -80,7 +76,7 @@ class BucketBatches(BucketOp, NumberedOp[Any, list[Any]]):
         def get(position: int) -> list[Any]:
             window, number, made = plans.find(position)
             wanted = [window * plan.window + i for i in made[number]]
-            batch = what_works(wanted, lambda at: (inner.get(at),), here, position)
+            batch = read_each(wanted, lambda at: (inner.get(at),), here, position)
             place.at(here, position)
             return [found[0] for found in batch if found is not None]
 

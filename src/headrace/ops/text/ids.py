@@ -1,7 +1,7 @@
-"""Ids: tokens are whole numbers within int32, which is what rows are made of.
+"""Ids: tokens are whole numbers within int32, the type of the arrays that rows are made of.
 
-Numpy does not ask when it puts other numbers into such an array: 2**40 + 5 becomes 5, 1.7 becomes 1, NaN some number.
-So they are looked at before, and only where their type can hold what int32 cannot.
+Numpy raises nothing when it puts other numbers into such an array: 2**40 + 5 becomes 5, 1.7 becomes 1, NaN any number.
+So values are checked before, wherever their type can hold what int32 cannot.
 """
 
 from array import array
@@ -16,7 +16,7 @@ LEAST, MOST = -(2**31), 2**31 - 1
 
 
 def check_ids(values: NDArray[Any], whose: str) -> None:
-    """An error that begins with `whose` if not every value can be an id."""
+    """Raise an error that begins with `whose` unless every value can be a token id."""
     dtype = values.dtype
     kind, size = dtype.kind, dtype.itemsize
     if (size <= 4 and kind in "ib") or (size < 4 and kind == "u") or not values.size:

@@ -1,4 +1,4 @@
-"""Labels: packed rows as trainers take them. What a document's last token is followed by is never a label.
+"""Labels: packed rows as trainers take them. The token behind the last one of a document is never a label.
 
     shifted(row)        input and labels of one length: token i predicts token i + 1 of the same document; torchtitan
     flattened(rows)     one row of all documents, for models that shift inside: the first token of each document is no

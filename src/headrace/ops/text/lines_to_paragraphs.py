@@ -1,4 +1,4 @@
-"""TextLines to paragraphs: consecutive lines of one file, joined."""
+"""Lines to paragraphs: consecutive lines of one file, joined."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from headrace.op import Here, Op
 
 
 def join_lines(lines: list[str]) -> str:
-    """TextLines with line ends between them."""
+    """Lines with line ends between them."""
     return "\n".join(lines)
 
 
@@ -20,7 +20,7 @@ class LinesToParagraphs(Op[tuple[str, Any], tuple[str, Any]]):
     user = True
 
     def flow(self, samples: Iterator[tuple[str, Any]], here: Here) -> Iterator[tuple[str, Any]]:
-        # Resumed inside a paragraph: what is left of it keeps its place in the count, and is dropped there.
+        # Resumed inside a paragraph: the rest of it is emitted so that the count is right, and dropped by the engine.
         path, begun = here.note, here.note is not None
         lines: list[Any] = []
         while True:

@@ -1,8 +1,8 @@
 """Numbered: ops whose outputs can be had by their number, because the lengths of all documents are known.
 
-What a window of documents becomes can be counted before any of them is read (`WindowPlans`). So a row or a batch is
-planned first, and if then one of its documents fails, the others must not go with it: each that fails is left out by
-itself, where the user said on_error="skip", counted and listed under the number of the row or batch (`what_works`).
+How many rows or batches a window of documents becomes is counted before any document is read (`WindowPlans`). When a
+document then fails, only that document is left out of its row or batch, if the user said `on_error="skip"`: it is
+counted and listed under the number of the row or batch (`read_each`).
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
@@ -22,7 +22,7 @@ Plan = TypeVar("Plan", bound=Sized)
 Wanted = TypeVar("Wanted")
 Got = TypeVar("Got")
 MANY = 1 << 26
-"""Documents of which windows are not counted before they are made: a mixture without an end, for one."""
+"""With more documents than this (a mixture without an end, for one) windows are not counted in advance."""
 PLANS = 8
 """Windows that are kept planned."""
 TABLES = 4
@@ -30,7 +30,7 @@ TABLES = 4
 
 
 class NumberedOp(Op[In, Out]):
-    """Write `index`; read in order, it gives one output after the other by its number."""
+    """Write `index`. Read as a stream, it gives the outputs in the order of their numbers."""
 
     __slots__ = ()
     quiet = True
@@ -41,7 +41,7 @@ class NumberedOp(Op[In, Out]):
         found = None if inner is None else self.index((inner,), here)
         if found is None:
             raise BadPipe(f"{self.name()}() needs documents that can be had by number, of known lengths")
-        # What is left out counts as well: then a note says how many outputs were asked for.
+        # Outputs that are left out count as well: then the note says how many outputs were asked for.
         notes = here.lenient or here.note is not None
         for number in range(here.emitted if here.note is None else here.note, found.length):
             if notes:
@@ -56,12 +56,12 @@ class NumberedOp(Op[In, Out]):
             yield made
 
 
-def what_works(
+def read_each(
     wanted: Sequence[Wanted], read: Callable[[Wanted], Got], here: Here, position: int, always: bool = False
 ) -> list[Got | None]:
-    """What `read` gives for each, None for one that fails and may be left out.
+    """`read` of each wanted piece; None for one that fails, with `on_error="skip"`.
 
-    If all fail the last error is raised, so that nothing empty is made of them, unless it is to come `always`.
+    If all of them fail the last error is raised, so that no empty row or batch is made. `always`: make it even so.
     """
     if not here.lenient:
         return [read(one) for one in wanted]
@@ -117,7 +117,7 @@ class WindowPlans(Generic[Plan]):
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def find(self, output: int) -> tuple[int, int, Plan]:
-        """The window of an output, which one it is there, and the plan."""
+        """The window that an output is in, its number there, and the plan of the window."""
         window = self.window_of(output)
         return window, output - (int(self._ends[window - 1]) if window else 0), self.window(window)
 
@@ -134,4 +134,4 @@ class WindowPlans(Generic[Plan]):
 
 
 _ends: dict[tuple[object, ...], NDArray[np.int64]] = {}
-"""The first output behind each window, of the orders used last: counting them is what costs."""
+"""The first output behind each window, for the last few orders: counting them is what costs."""

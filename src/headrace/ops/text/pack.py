@@ -23,65 +23,67 @@ from typing import Any
 import numpy as np
 
 from headrace.brief import arguments
-from headrace.errors import BadOption
 from headrace.op import Here, Indexed, Lengths, Positions, place
-from headrace.ops.text.numbered import MANY, NumberedOp, WindowPlans, what_works
-from headrace.ops.text.rows import Document, RowLayout, check_piece, check_same_fields, with_same_fields
+from headrace.ops.text.numbered import MANY, NumberedOp, WindowPlans, read_each
+from headrace.ops.text.rows import (
+    Document,
+    RowLayout,
+    check_piece,
+    check_same_fields,
+    with_same_fields,
+    wrong_length,
+)
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.packing import Packed, Packing, Piece, Row, TokenBlocks, too_long
 
 Where = Callable[[int], tuple[Row, Callable[[int], tuple[int, int]], Packed, bool]]
-"""Of a row: its pieces, at which position a document of them is and how many tokens it has, what its window has lost,
-and whether it is the one that says so."""
+"""From the number of a row to: its pieces; a function that gives the position and the length of a document of theirs;
+what its window has lost; and whether it is the row of its window that says so."""
 
 
 class PackOp:
-    """What both ways to pack have in common."""
+    """What both ops have in common: how a row is made, printed and fingerprinted."""
 
     __slots__ = ()
-    packing: Packing
+    plan: Packing
     layout: RowLayout
 
     @property
     def loses(self) -> bool:
-        """Whether documents or tokens can be lost, so that rows say how many were."""
-        return self.packing.long in ("drop", "truncate") or self.packing.drop_tail
+        """Whether documents or tokens can be lost: then rows have a field `left_out` that says how many were."""
+        return self.plan.long in ("drop", "truncate") or self.plan.drop_tail
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        """Fields that pack() itself gives to a row."""
-        return (*self.layout.own, "left_out") if self.loses else self.layout.own
+        """Names of fields that pack() itself gives to a row."""
+        return (*self.layout.made_fields, "left_out") if self.loses else self.layout.made_fields
 
     def row(self, pieces: Row, found: Sequence[Document | None], lost: Packed, first: bool) -> dict[str, Any]:
-        row = self.layout.row(pieces, self.packing.size + self.packing.overlap, found)
+        row = self.layout.row(pieces, self.plan.size + self.plan.overlap, found)
         if self.loses:
             row["left_out"] = np.array([lost.dropped, lost.truncated] if first else [0, 0], np.int64)
         return row
 
     def describe(self) -> str:
-        packing, layout = self.packing, self.layout
-        said = [f"{packing.size}", f"how={packing.how!r}", f"window={packing.window}", f"form={layout.form!r}"]
-        said += arguments(packing, ("size", "how", "window")) + arguments(layout, ("form",))
+        plan, layout = self.plan, self.layout
+        said = [f"{plan.size}", f"how={plan.how!r}", f"window={plan.window}", f"form={layout.form!r}"]
+        said += arguments(plan, ("size", "how", "window")) + arguments(layout, ("form",))
         return f"pack({', '.join(said)})"
 
     def identity(self) -> tuple[Any, ...]:
-        return ("pack", repr(self.packing), repr(self.layout))
+        return ("pack", repr(self.plan), repr(self.layout))
 
 
 @dataclass(frozen=True, slots=True)
 class PackWindows(PackOp, WindowOp[dict[str, Any]]):
     """The rows of each window of documents, as a list."""
 
-    packing: Packing
+    plan: Packing
     layout: RowLayout
 
-    @property
-    def window(self) -> int:
-        return self.packing.window
-
     def taker(self) -> Callable[[object, int], Document]:
-        layout, size, reserved = self.layout, self.packing.size, self.reserved
-        refuses_long = self.packing.long == "error"
+        layout, size, reserved = self.layout, self.plan.size, self.reserved
+        refuses_long = self.plan.long == "error"
 
         def take(sample: object, position: int) -> Document:
             document = layout.document(sample, position, reserved)
@@ -93,7 +95,7 @@ class PackWindows(PackOp, WindowOp[dict[str, Any]]):
         return take
 
     def make(self, samples: list[Document], seed: int, last: bool, here: Here) -> list[dict[str, Any]]:
-        made = self.packing.window_rows([self.layout.length(one) for one in samples], seed, last)
+        made = self.plan.window_rows([self.layout.length(one) for one in samples], seed, last)
         rows = []
         for number, pieces in enumerate(made.rows):
             found = with_same_fields([samples[piece.document] for piece in pieces], here)
@@ -103,9 +105,9 @@ class PackWindows(PackOp, WindowOp[dict[str, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
-    """Any row by its number."""
+    """Rows, each by its number."""
 
-    packing: Packing
+    plan: Packing
     layout: RowLayout
     rows: int | None = None
     """How many there are, if that is the same in every epoch."""
@@ -121,15 +123,15 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
         return self.rows
 
     def in_blocks(self, known: Lengths) -> bool:
-        """Whether documents are cut end to end as they are stored: then nothing is planned."""
-        return self.packing.how == "split" and known.ends is not None and self.layout.separator is None
+        """Whether documents are laid end to end as they are stored, and cut: then no window is planned."""
+        return self.plan.how == "split" and known.ends is not None and self.layout.separator is None
 
     def _blocks(self, inner: Indexed, known: Lengths, here: Here) -> Indexed:
         assert known.ends is not None
-        blocks, size = TokenBlocks(known.ends, self.packing.size, self.packing.overlap), self.packing.size
+        blocks, size = TokenBlocks(known.ends, self.plan.size, self.plan.overlap), self.plan.size
         count = blocks.count
         left = blocks.tokens - count * size
-        tail = left > self.packing.overlap and not self.packing.drop_tail
+        tail = left > self.plan.overlap and not self.plan.drop_tail
         ends, lost = known.ends, Packed((), truncated=0 if tail else left)
 
         def document(number: int) -> tuple[int, int]:
@@ -140,7 +142,7 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
             return pieces, document, lost, position == count + tail - 1
 
         found = self._indexed(count + tail, where, inner, here)
-        full = size + self.packing.overlap
+        full = size + self.plan.overlap
         found.lengths = Lengths(
             lambda some: np.where(some < count, full, left), count * size + left * tail, (*known.key, self)
         )
@@ -155,7 +157,7 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
 
         def where(position: int) -> Any:
             window, number, plan = plans.find(position)
-            find = partial(document, window * self.packing.window, plans.lengths(window))
+            find = partial(document, window * self.plan.window, plans.lengths(window))
             return plan.rows[number], find, plan, not number
 
         def sums(power: int, positions: Positions) -> Positions:
@@ -180,23 +182,21 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
                 spot.here, spot.position = here, position
                 document = layout.document(sample, number, reserved)
                 if (length := len(document.tokens)) != tokens:  # a longer one would lose its end without a word
-                    raise BadOption(
-                        f"document {number} has {length} tokens where {tokens} were said: sized() needs their lengths"
-                    )
+                    raise wrong_length(number, length, tokens)
                 check_piece(document, piece.offset, piece.tokens)
                 before.append(document)
                 check_same_fields(before[0], document)
                 return document
 
             says = first and loses and (lost.dropped > 0 or lost.truncated > 0)
-            found = what_works(pieces, read, here, position, always=says)
+            found = read_each(pieces, read, here, position, always=says)
             place.at(here, position)
             return self.row(pieces, found, lost, first)
 
         return Indexed(count, get)
 
     def _plans(self, inner: Indexed, here: Here) -> WindowPlans[Packed]:
-        packing, separated = self.packing, self.layout.separator is not None
+        packing, separated = self.plan, self.layout.separator is not None
 
         def plan(lengths: list[int], seed: int, last: bool) -> Packed:
             taken = [length + (length > 0) for length in lengths] if separated else lengths
@@ -205,15 +205,15 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
         return WindowPlans(inner, packing.window, here.seed, plan, (packing, separated))
 
     def documents_before(self, inner: Indexed, here: Here, row: int) -> int:
-        """How many documents the rows before this one can hold: those of all windows that have begun by then."""
+        """How many documents the rows before this one hold at the most: those of all windows up to theirs."""
         if inner.lengths is None or row <= 0:
             return 0
         begun = self._plans(inner, here).window_of(row - 1) + 1
-        return min(begun * self.packing.window, inner.length)
+        return min(begun * self.plan.window, inner.length)
 
 
 def pack_known(packing: Packing, layout: RowLayout, documents: Indexed | None) -> PackRows | None:
-    """The op for documents of known lengths; None where a row of them cannot be had by its number."""
+    """The op that packs documents of known lengths; None where rows of them cannot be numbered."""
     op = PackRows(packing, layout)
     if documents is None or documents.lengths is None:
         return None

@@ -34,7 +34,7 @@ class Document(NamedTuple):
     """A document as rows are made of it."""
 
     number: int
-    """Errors name it so."""
+    """Its position in the input: errors name it."""
     tokens: Array
     fields: dict[str, Array]
     """Its other arrays, each as long as its tokens."""
@@ -42,7 +42,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """What a row looks like."""
+    """What a row looks like. (Its repr is part of the fingerprint of a pipe: names here must not change.)"""
 
     form: Form = "padded"
     pad: int = 0
@@ -60,8 +60,8 @@ class RowLayout:
                 raise BadOption(f"{name}={value!r}: ids must be whole numbers within int32")
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """The fields that a row has besides those of its documents."""
+    def made_fields(self) -> tuple[str, ...]:
+        """Names of the fields that a row has besides those of its documents."""
         return ("positions", "cu_seqlens", "max_seqlen") if self.form == "flat" else ("positions", "documents", "mask")
 
     def length(self, document: Document) -> int:
@@ -70,9 +70,9 @@ class RowLayout:
         return tokens + (self.separator is not None and tokens > 0)
 
     def document(self, sample: object, number: int, reserved: tuple[str, ...]) -> Document:
-        """The document that a sample is; none of its fields may have a `reserved` name, or it would be overwritten.
+        """A sample as a document. None of its fields may have a `reserved` name: it would be overwritten.
 
-        (The ids are not looked at: whoever cuts a piece out of a long document looks at those alone.)
+        The ids are not checked here: only those of a piece that is used are (`check_piece`).
         """
         if type(sample) is np.ndarray and sample.ndim == 1 and sample.dtype in NARROW:
             return Document(number, sample, NO_FIELDS)
@@ -99,8 +99,8 @@ class RowLayout:
         return Document(number, tokens, fields)
 
     def row(self, pieces: Row, size: int, found: Sequence[Document | None]) -> dict[str, Any]:
-        """The arrays of one row of `size` tokens; `found` has the document of each piece. None: it was left out, and
-        its place is padding (a flat row has no such place)."""
+        """The arrays of one row of `size` tokens. `found` has the document of each piece, or None for one that was left
+        out: its place is padding (a flat row is shorter instead)."""
         gaps = None in found
         if gaps and self.form == "flat":
             pieces = tuple(piece for piece, one in zip(pieces, found, strict=True) if one is not None)
@@ -147,13 +147,13 @@ class RowLayout:
 
 
 def check_piece(document: Document, offset: int, count: int) -> None:
-    """An error if a piece of a document has a value that is no id."""
+    """Raise if a piece of a document has a value that cannot be a token id."""
     if document.tokens.dtype not in NARROW:
         check_ids(document.tokens[offset : offset + count], f"document {document.number}")
 
 
 def check_same_fields(first: Document, document: Document) -> None:
-    """An error if a document has other fields than the first of its row: those are the row's, and none may be lost."""
+    """Raise if a document has other fields than the first of its row, which are the fields of the row."""
     if (first.fields or document.fields) and first.fields.keys() != document.fields.keys():
         name = sorted(first.fields.keys() ^ document.fields.keys(), key=str)[0]
         has, lacks = (first, document) if name in first.fields else (document, first)
@@ -164,7 +164,7 @@ def check_same_fields(first: Document, document: Document) -> None:
 
 
 def with_same_fields(documents: Sequence[Document], here: Here) -> Sequence[Document | None]:
-    """The documents of a row; None for one with other fields than the first, if it may be left out."""
+    """The documents of a row; None for one whose fields differ from the first's, with `on_error="skip"`."""
     if not any(one.fields for one in documents):
         return documents
     found: list[Document | None] = []
@@ -179,14 +179,18 @@ def with_same_fields(documents: Sequence[Document], here: Here) -> Sequence[Docu
     return found
 
 
+def wrong_length(number: int, tokens: int, said: int) -> BadOption:
+    """The error for a document that has another length than was said of it."""
+    return BadOption(f"document {number} has {tokens} tokens where {said} were said: sized() needs their lengths")
+
+
 def _main_field(document: dict[str, Any]) -> str | None:
-    """The field that has the tokens."""
-    first, second = NAMES
-    return first if first in document else second if second in document else None
+    """The name of the field that has the tokens."""
+    return next((name for name in NAMES if name in document), None)
 
 
 def tokens_of(document: object, whose: str = "a document") -> Array:
-    """The tokens of a document, which errors call `whose`."""
+    """The tokens of a document; `whose` is what errors call the document."""
     if isinstance(document, dict):
         name = _main_field(document)
         if name is None:

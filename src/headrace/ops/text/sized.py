@@ -1,11 +1,11 @@
 """Sized: documents whose lengths are known, from a column of a table or because they were measured.
 
-Batches, steps and rows are planned from these lengths: if they are wrong, so are all of them, and nobody would see it.
-So each document that can be counted is, when it is read. (Text, images and the like have no tokens to count yet.)
+Batches, steps and rows are planned from these lengths, and wrong lengths would make all of them wrong without an error.
+So the tokens of each document are counted when it is read. (Text, images and the like have no tokens to count yet.)
 
-Ops that leave out or multiply samples end random access: what stands at position 1000 behind them is known only when
-all before it were made. Made once, it can be written down: how many documents came out at each position of the input,
-and how many tokens each has. With that table any document can be had by its number again.
+Ops that leave out or multiply samples (filter, flatmap) end random access: sample 1000 behind them is known only after
+all before it were made. `headrace.measure()` makes them once and writes down how many documents came out at each
+position of the input, and how many tokens each has: a `Measurement`. With it any document can be had by its number.
 """
 
 import io
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from headrace.errors import BadOption
 from headrace.op import Each, Here, Indexed, Lengths, place
 from headrace.ops.text.numbered import NumberedOp
-from headrace.ops.text.rows import tokens_of
+from headrace.ops.text.rows import tokens_of, wrong_length
 from headrace.ops.text.windows import gather_lists
 from headrace.sources.atomic import atomic_write
 
@@ -34,15 +34,16 @@ WINDOW = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """What the positions of a pipe's input have become, and of which pipe that was found out."""
+    """How many documents a pipe makes at each position of its input, how long they are, and which pipe it was."""
 
     counts: Ints
     """Documents at each position."""
     lengths: Ints
     """Tokens of each document."""
     pipe: str
+    """The fingerprint of the pipe that was measured."""
     path: str = ""
-    """The file that says so, if there is one: other processes read it, instead of being sent it."""
+    """The file that it was loaded from: other processes read that file, instead of being sent the arrays."""
     # Worked out once: every order that is opened asks for the first two, every snapshot for the last.
     ends: Ints = field(init=False, repr=False)
     """The first document behind each position."""
@@ -72,7 +73,7 @@ class Measurement:
 
     @classmethod
     def load(cls, path: str, pipe: Sequence[str]) -> "Measurement":
-        """What `path` says, if that was measured with the pipe of this fingerprint."""
+        """The measurement in this file; it must be that of a pipe with this fingerprint."""
         found = cls._load(path)
         if found.pipe != " ".join(pipe):
             raise BadOption(f"{path} was measured with another pipe: remove it to measure anew, or give another path")
@@ -98,7 +99,7 @@ def _small(numbers: Ints) -> NDArray[np.unsignedinteger[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Measure(NumberedOp[Any, tuple[Ints, Ints]]):
-    """For each window of positions: documents at each position, and tokens of each document."""
+    """For each window of positions: the number of documents at each position, and of tokens of each document."""
 
     gathers = True
 
@@ -115,7 +116,7 @@ class Measure(NumberedOp[Any, tuple[Ints, Ints]]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured(NumberedOp[Any, Any]):
-    """The same documents, each by its number."""
+    """The documents that were measured, each by its number."""
 
     measurement: Measurement
     gathers = True
@@ -127,7 +128,7 @@ class Measured(NumberedOp[Any, Any]):
         if len(counts) != inner.length:
             raise BadOption(f"{len(counts)} positions were measured, and there are {inner.length}: measure() anew")
         kept: tuple[int, list[Any]] = (-1, [])
-        """What was made of the position that was asked for last, where that is several documents."""
+        """The last position that made several documents, and these: the next number is usually one of them."""
 
         def check(number: int, position: int, documents: Sequence[Any]) -> Any:
             many = int(counts[position])
@@ -212,10 +213,7 @@ class Sized(Each[T, T]):
             sample: T = fetch(position)
             tokens = _tokens_in(sample)
             if tokens is not None and tokens != lengths[position]:
-                raise BadOption(
-                    f"document {position} has {tokens} tokens where {lengths[position]} were said: sized() needs their "
-                    "lengths"
-                )
+                raise wrong_length(position, tokens, lengths[position])
             return sample
 
         found.get = get
@@ -231,8 +229,8 @@ class Sized(Each[T, T]):
 
 
 def _tokens_in(sample: object) -> int | None:
-    """How many tokens a sample has, if it is a document of tokens: a list or an array of whole numbers, or a dict that
-    has one; None for anything else."""
+    """How many tokens a sample has, if it is a list or an array of whole numbers, or a dict with one; None for anything
+    else."""
     if isinstance(sample, np.ndarray):
         return len(sample) if sample.ndim == 1 and sample.dtype.kind in "iu" else None
     if isinstance(sample, dict):

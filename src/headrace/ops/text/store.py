@@ -1,12 +1,12 @@
-"""Token store: documents appended to a pair of token files, which can be gone on with after a kill.
+"""Token store: documents appended to a pair of token files, by a writer that can be killed and go on.
 
     name.bin.part     the tokens so far            -> name.bin at the end
-    name.lengths      4 bytes a document so far    -> gone; they are part of name.idx
-    name.progress     where it stood when both were last known to be on the disk
+    name.lengths      4 bytes a document so far    -> removed at the end; they are part of name.idx
+    name.progress     how much of both was on the disk at the last mark
 
-`mark(place)` writes down that everything up to now is safe, with whatever the caller needs to go on from there; what
-was appended after the last mark is cut off by the next writer. The files that come out are those of Megatron, so
-`Pipe.tokens`, `Pipe.stored` and Megatron itself read them; bytes do not depend on how often it was interrupted.
+`mark(place)` writes everything up to now to the disk, with whatever the caller needs to go on from there. The next
+writer cuts off what was appended after the last mark. The files are those of Megatron, so `Pipe.tokens`, `Pipe.stored`
+and Megatron itself read them; their bytes do not depend on how often the writer was interrupted.
 """
 
 import json
@@ -30,7 +30,7 @@ SMALL = 65500
 
 
 class TokenWriter:
-    """Appends documents. `about` says what they are made from: another writer goes on only with the same."""
+    """Appends documents. `about` says what they are made from: a later writer goes on only if it is given the same."""
 
     def __init__(self, prefix: str, dtype: str, about: dict[str, Any]) -> None:
         if dtype not in WIDTHS:
@@ -39,7 +39,7 @@ class TokenWriter:
         self._prefix = prefix
         self.tokens = self.documents = 0
         self.place: Any = None
-        """What was given to `mark()` last, if an earlier writer was interrupted."""
+        """What an earlier writer that was interrupted gave to its last `mark()`."""
         os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
         self._resume()
         self._bin = open(self._path(".bin.part"), "ab")  # noqa: SIM115 - closed by close()
@@ -66,7 +66,7 @@ class TokenWriter:
         self.tokens, self.documents, self.place = said["tokens"], said["documents"], said["place"]
 
     def append(self, documents: Sequence[NDArray[Any]]) -> None:
-        """Some documents."""
+        """Add documents behind those that are there."""
         joined = np.concatenate(documents) if documents else np.zeros(0, np.int32)
         if len(joined) and not 0 <= int(joined.min()) <= int(joined.max()) <= np.iinfo(self._dtype).max:
             raise BadOption(f"token {int(joined.max())} does not fit into {self._dtype}: write them as int32")
@@ -76,7 +76,7 @@ class TokenWriter:
         self.documents += len(documents)
 
     def mark(self, place: object) -> None:
-        """Everything up to now is safe; `place` is plain data."""
+        """Make sure that everything up to now is on the disk, and keep `place` (plain data) with it."""
         for file in (self._bin, self._lengths):
             file.flush()
             os.fsync(file.fileno())

@@ -37,7 +37,7 @@ class TextLines(Iterator[Any]):
         self._path = path
         self._skip = skipper()
         self.number = skip_lines
-        """Of the line at hand, counted from 1."""
+        """The number of the line read last, counted from 1."""
         self.left_out = False
         """Whether lines were left out."""
         self._pieces: list[str] = []
@@ -86,7 +86,7 @@ def _lines(stream: Any, skip: int, decode: bool, encoding: str, errors: str) -> 
 
 
 def placed(error: UnicodeDecodeError, path: str, read: int) -> UnicodeDecodeError:
-    """A decode error that says where; `read` lines had been read before it."""
+    """The decode error with file and line in its text; `read` lines had been read before it."""
     # A text file is decoded in blocks: the line is further on by the lines of the block before the bad byte.
     line = read + 1 + error.object[: error.start].count(b"\n")
     reason = f"{error.reason} (in {path}, line {line}; give encoding=, or errors='replace' or 'ignore')"
@@ -94,7 +94,7 @@ def placed(error: UnicodeDecodeError, path: str, read: int) -> UnicodeDecodeErro
 
 
 class _Borrowed(io.BufferedIOBase):
-    """The bytes of a stream that somebody else closes."""
+    """The bytes of a stream that its owner closes, not this reader."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

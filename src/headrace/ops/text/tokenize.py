@@ -136,7 +136,8 @@ def _only(made: Sequence[Sequence[int]]) -> Sequence[int]:
 
 
 def fingerprint(tokenizer: Any) -> str:
-    """What a tokenizer does, as a short text. (Not by pickle: that changes when truncation is set.)"""
+    """A short text that is the same for tokenizers that give the same ids. (Not a hash of the pickle: that changes when
+    truncation is set.)"""
     kind, inner = _kind(tokenizer)
     if kind == "fast":
         said = json.loads(inner.to_str())
@@ -160,7 +161,7 @@ def vocabulary(tokenizer: Any) -> int | None:
 
 
 def _kind(tokenizer: object) -> tuple[str, Any]:
-    """What it is, and the object that does the work. Told by the class: none of the packages need be installed."""
+    """Which kind it is, and the object that does the work. (Found by class name: no package need be installed.)"""
     for base in type(tokenizer).__mro__:
         package = base.__module__.partition(".")[0]
         if package == "tokenizers" and base.__name__ == "Tokenizer":

@@ -1,7 +1,7 @@
 """Stored tokens: documents of token files (`name.bin` and `name.idx`, as Megatron and `headrace tokenize` write them).
 
-Files are mapped, never loaded: a document is a view of its file, and its length is known without reading it. So packing
-is planned from lengths alone, and any row of a trillion tokens is found by looking at a few dozen numbers.
+Files are mapped into memory, never loaded: a document is a view of its file, and its length is known without reading
+it. So packing is planned from lengths alone, and any row of a trillion tokens is found by reading a few dozen numbers.
 """
 
 import os
@@ -31,7 +31,7 @@ class TokenFile(NamedTuple):
 
     @property
     def contiguous(self) -> bool:
-        """Whether documents stand one behind the other and fill the file. (Looked at in a few places only.)"""
+        """Whether documents stand one behind the other and fill the file. (Only up to 64 of them are checked.)"""
         count, width = len(self.lengths), self.tokens.itemsize
         looked = np.unique(np.linspace(0, count - 1, min(count, 64)).astype(np.int64))
         after = self.offsets[looked] + self.lengths[looked].astype(np.int64) * width
@@ -52,7 +52,11 @@ class StoredTokens(Source[NDArray[Any]]):
         if not self.paths:
             raise BadOption("no token files: give at least one path")
         if not self.states:
-            object.__setattr__(self, "states", tuple(map(FileState.of, (*self.paths, *map(index_of, self.paths)))))
+            object.__setattr__(self, "states", tuple(map(FileState.of, self._files())))
+
+    def _files(self) -> tuple[str, ...]:
+        """Every `.bin`, then every `.idx`."""
+        return (*self.paths, *map(index_of, self.paths))
 
     def size(self) -> int:
         return self._store().documents[-1]
@@ -65,8 +69,8 @@ class StoredTokens(Source[NDArray[Any]]):
         found = Source.index(self, inputs, here)
         assert found is not None
         store = self._store()
-        for path, state in zip((*self.paths, *map(index_of, self.paths)), self.states, strict=True):
-            state.check(path, FileState.of(path))  # (what is written over shows in what is mapped)
+        for path, state in zip(self._files(), self.states, strict=True):
+            state.check(path, FileState.of(path))  # (a file that is overwritten changes under its mapping)
         ends = StoredEnds(store) if all(file.contiguous for file in store.files) else None
         found.lengths = Lengths(store.lengths_of, store.tokens[-1], (*self.identity(), self.states), ends=ends)
         return found
@@ -115,7 +119,7 @@ class TokenStore(NamedTuple):
 
 
 class StoredEnds(Sequence[int]):
-    """The first token after each document, counted over all files. Looked up, never held."""
+    """The first token after each document, counted over all files: looked up in the index, not held in memory."""
 
     def __init__(self, store: TokenStore) -> None:
         self._store = store
@@ -123,7 +127,7 @@ class StoredEnds(Sequence[int]):
     def __len__(self) -> int:
         return self._store.documents[-1]
 
-    def __getitem__(self, number: int) -> int:  # type: ignore[override]  # (nobody cuts a part out of it)
+    def __getitem__(self, number: int) -> int:  # type: ignore[override]  # (it is never sliced)
         store = self._store
         number = number + len(self) if number < 0 else number
         which, _, start, count = store.find(number)
@@ -156,7 +160,7 @@ def _mapped(path: str, state: FileState, index_state: FileState) -> TokenFile:
 
 
 def token_files(paths: "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]") -> tuple[str, ...]:
-    """The `.bin` files that are meant: a path with or without its ending, a folder, or several of these."""
+    """The `.bin` files at these paths: each is a file, with or without its ending, or a folder of them."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: list[str] = []
     for path in (os.fspath(one) for one in given):

@@ -1,7 +1,7 @@
-"""Windows: ops that turn a window of consecutive samples into a list of something, each window by itself.
+"""Windows: ops that turn each window of consecutive samples into a list of rows or batches, by itself.
 
-Over random access a window is a run of positions, whatever filters have left of the samples there: so it depends on
-neither workers nor ranks, and any of them can be made by itself. Of a stream it is the next so many samples.
+Over random access a window is a run of positions of the input, with whatever filters have left of the samples there. So
+a window depends on neither workers nor ranks, and each can be made alone. Of a stream it is the next so many samples.
 """
 
 from abc import abstractmethod
@@ -10,6 +10,8 @@ from itertools import chain, islice, repeat
 from typing import Any, TypeVar
 
 from headrace.op import Here, Indexed, InputCursor, Op, place
+from headrace.plan.balance import StepPlan
+from headrace.plan.packing import Packing
 from headrace.plan.seed import key
 
 Out = TypeVar("Out")
@@ -17,26 +19,27 @@ Take = Callable[[Any, int], Any]
 
 
 class WindowOp(Op[Any, list[Out]]):
-    """Write `window`, `taker` and `make`."""
+    """Write `plan`, `taker` and `make`."""
 
     __slots__ = ()
     quiet = True
     gathers = True
     by_window = True
+    plan: Packing | StepPlan
 
     @property
-    @abstractmethod
     def window(self) -> int:
-        """Samples, or positions of the input, that are taken together."""
+        """Samples of a stream, or positions of random access, that are taken together."""
+        return self.plan.window
 
     @abstractmethod
     def taker(self) -> Take:
-        """What turns a sample, and its position, into what `make` takes. What cannot be used is an error there: so it
-        goes alone, and not its whole window."""
+        """A function from a sample and its position to what `make` takes. It raises for a sample that cannot be used:
+        then only that sample is left out or named in the error, not its whole window."""
 
     @abstractmethod
     def make(self, samples: list[Any], seed: int, last: bool, here: Here) -> list[Out]:
-        """What becomes of a window; `seed` is its own. `last`: there is none behind it."""
+        """The outputs of one window. `seed` belongs to this window; `last` says that no window comes behind it."""
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs
@@ -65,7 +68,7 @@ class WindowOp(Op[Any, list[Out]]):
             first = number * self.window
             samples_taken = _taken(window, take, range(first, first + len(window)), here)
             place.at(here, number)
-            # (A stream that ends with a whole window has no last one: to look ahead would be to hold a sample.)
+            # (A stream that ends with a full window has no last one: looking ahead would mean to hold a sample.)
             seed = key(here.seed, "window", number)
             yield self.make(samples_taken, seed, len(window) < self.window, here)
             number += 1
@@ -76,11 +79,11 @@ class WindowOp(Op[Any, list[Out]]):
 
 
 TOGETHER = 64
-"""Samples that are made in one call, where an op takes many at once."""
+"""Samples that are asked for in one call, where an op makes many at once."""
 
 
 def gather_lists(inner: Indexed, positions: range, here: Here, take: Take | None = None) -> list[list[Any]]:
-    """The lists at these positions; `take(sample, position)` is what becomes of each sample of a list."""
+    """The list of samples at each of these positions, each sample as `take(sample, position)` makes it."""
     lists: list[list[Any]] = []
     many = None if here.lenient else inner.many  # what is left out has to be counted one by one
     if many is not None:
@@ -103,7 +106,7 @@ def gather_lists(inner: Indexed, positions: range, here: Here, take: Take | None
 
 
 def _taken(samples: list[Any], take: Take, positions: Iterable[int], here: Here) -> list[Any]:
-    """What becomes of these samples; one that cannot be taken is left out by itself, if that is wanted."""
+    """`take` of each sample; one for which it raises is left out, if the user said `on_error="skip"`."""
     kept = []
     for sample, position in zip(samples, positions, strict=True):
         try:

@@ -122,7 +122,7 @@ class GroupVerbs:
 
     def in_batch_shuffle(self) -> "Pipe[list[Any]]":
         """The samples of each batch in another order."""
-        from headrace.ops.order.in_batch_shuffle import InBatchShuffle
+        from headrace.ops.order.shuffle import InBatchShuffle
 
         return grow(self, InBatchShuffle())
 
@@ -170,7 +170,7 @@ class GroupVerbs:
 
     def repeat(self, times: int) -> "Pipe[Any]":
         """Each sample `times` times in a row."""
-        from headrace.ops.order.repeat import Repeat
+        from headrace.ops.order.cycle import Repeat
 
         return grow(self, Repeat(times))
 
