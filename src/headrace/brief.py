@@ -1,4 +1,4 @@
-"""Values in a few words: for a reader, and for the fingerprint of a pipe."""
+"""Values as short texts: for a reader (`brief`), and for the fingerprint of a pipe (`stable`, `short`)."""
 
 from dataclasses import MISSING, Field, fields
 from hashlib import blake2b
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def arguments(thing: "DataclassInstance", leave_out: tuple[str, ...] = ()) -> list[str]:
-    """The fields of a dataclass as one would write them: what must be given, and what differs from its default."""
-    return [said for field in fields(thing) if field.name not in leave_out and (said := _argument(thing, field))]
+    """The fields of a dataclass as the arguments that would make it; those that have their default are left out."""
+    return [text for field in fields(thing) if field.name not in leave_out and (text := _argument(thing, field))]
 
 
 def _argument(thing: object, field: "Field[Any]") -> str:
@@ -23,8 +23,8 @@ def _argument(thing: object, field: "Field[Any]") -> str:
 
 def brief(value: Any) -> str:
     """A value for a reader: functions by name, arrays and collections by kind and size."""
-    if (named := getattr(value, "__qualname__", None)) is not None:
-        return "lambda" if named.endswith("<lambda>") else str(named).rpartition("<locals>.")[2]
+    if (name := getattr(value, "__qualname__", None)) is not None:
+        return "lambda" if name.endswith("<lambda>") else str(name).rpartition("<locals>.")[2]
     if (shape := getattr(value, "shape", None)) is not None and (kind := getattr(value, "dtype", None)) is not None:
         return f"{type(value).__name__} {kind}{list(shape)}"
     if isinstance(value, list | tuple | set | dict) and len(value) > 8:
@@ -33,7 +33,7 @@ def brief(value: Any) -> str:
 
 
 def stable(value: object) -> str:
-    """A value for a fingerprint: as `short`, and what that would leave out as a hash of it."""
+    """A value for a fingerprint: as `short`, but what is too long for that is written as a hash of its text."""
     if isinstance(value, str | bytes) and len(value) > 64:
         return _hashed(value)
     if isinstance(value, dict):
@@ -51,10 +51,10 @@ def _hashed(value: object) -> str:
 
 
 def short(value: Any) -> str:
-    """A stable short text: functions and classes by qualified name, large things by kind."""
-    named = getattr(value, "__qualname__", None)
-    if named is not None:
-        return f"{getattr(value, '__module__', '?')}.{named}"
+    """A short text that is the same in every process: functions and classes by qualified name, other objects and long
+    containers by their type."""
+    if (name := getattr(value, "__qualname__", None)) is not None:
+        return f"{getattr(value, '__module__', '?')}.{name}"
     if value is None or isinstance(value, str | int | float | bool | bytes):
         text = repr(value)
         return text if len(text) <= 80 else f"{text[:77]}..."

@@ -75,7 +75,7 @@ class RanksDisagree(HeadraceError, RuntimeError):
 
 
 def check_whole(name: str, value: object, least: int = 0) -> None:
-    """Raise unless an argument is a whole number of at least so much."""
+    """Raise unless an argument is a whole number >= `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise BadOption(f"{name} must be a whole number >= {least}, not {value!r}")
 
@@ -86,7 +86,7 @@ def missing(extra: str, package: str) -> MissingExtra:
 
 
 def hint_at_limit(error: BaseException) -> None:
-    """If the system has refused a descriptor: say which limit to raise."""
+    """If the system has refused to open another file: add a note that says which limit to raise."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         note = (
             "headrace: too many files are open at once, here or in a worker; raise the limit (`ulimit -n 65536` in the "
@@ -97,7 +97,7 @@ def hint_at_limit(error: BaseException) -> None:
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The end of a message about a word that is not known: the one that was probably meant, or `otherwise`."""
+    """The end of a message about an unknown word: the known word that was probably meant, or `otherwise`."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, known, 1)

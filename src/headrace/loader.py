@@ -128,8 +128,6 @@ class Loader(Generic[T]):
         self._resume: EpochPlace | None = None
         self._left: tuple[int, EpochPlace | None] | None = None
         """The epoch that was left by a `break`, and where: for `state_dict()` after the loop."""
-        self._token: object = None
-        """Identifies the epoch begun last: when an earlier one is left, that is not noted."""
         self._closing = weakref.finalize(self, _close, self._pool, self._sharing)
         self._began: tuple[int, EpochPlace | None] = (epoch, None)
         """The epoch begun last, and the place it went on from."""
@@ -158,26 +156,25 @@ class Loader(Generic[T]):
         if self._pool.closed:
             raise Closed("this loader is closed; make a new one")
         at = self._resume
-        start, token = self._sharing.begin(self._epoch, at), object()
+        start = self._sharing.begin(self._epoch, at)
         epoch: Epoch[T] = Epoch(self._pool, self._meter, self._epoch, self.world, ends=self.ends, start=start)
+        current = weakref.ref(epoch)
         # The epoch keeps this loader alive while it is iterated: `for x in Loader(...)`.
-        epoch.on_break = partial(self._note_break, token)
+        epoch.on_break = partial(self._note_break, current)
         if self._tuner is not None and not self._tuner.settled:
             epoch.trial = Trial(self._tuner, self._meter)
         if self._autosave is not None:
             epoch.after_each = self._autosave.counter(self._epoch, at, partial(self.state_dict, ahead=True))
-        current = weakref.ref(epoch)
         # No call between these lines: a Ctrl-C comes at calls only, so it leaves the loader before the epoch or in it.
         self._current = current
-        self._token = token
         self._began = (self._epoch, at)
         self._resume = self._left = None
         self._epoch += 1
         self._epochs += 1
         return epoch
 
-    def _note_break(self, token: object, epoch: int, at: EpochPlace | None) -> None:
-        if self._token is token:
+    def _note_break(self, left: object, epoch: int, at: EpochPlace | None) -> None:
+        if self._current is left:  # not an earlier iterator
             self._left = (epoch, at)
 
     @property
@@ -219,7 +216,7 @@ class Loader(Generic[T]):
 
     def _begin_with(self, epoch: int) -> None:
         self._epoch = epoch
-        self._resume = self._left = self._current = self._token = None
+        self._resume = self._left = self._current = None
         self._sharing.forget_epoch()
 
     def _latest(self) -> Epoch[T] | None:
@@ -326,7 +323,7 @@ class Loader(Generic[T]):
         if self._autosave is not None:
             self._autosave.leave()
         self._sharing.close(wait)
-        self._closing()
+        self._closing.detach()
 
     def __enter__(self) -> "Loader[T]":
         return self
@@ -390,6 +387,6 @@ class Loader(Generic[T]):
         return f"Loader({self.pipe!r}, workers={self.policy.workers}, kind={self.policy.kind!r}, seed={self.seed})"
 
 
-def _close(pool: Pool, sharing: Sharing, wait: bool = False) -> None:
+def _close(pool: Pool, sharing: Sharing) -> None:
     pool.close()
-    sharing.close(wait)
+    sharing.close(wait=False)

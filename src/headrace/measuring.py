@@ -1,4 +1,4 @@
-"""Measure: find out once what filters leave and how long it is, so that any document can be had by its number."""
+"""Finds out once which documents filters leave and how long they are, so that any of them can be read by its number."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Nested: one step into a container, for everything that walks through samples, batches and states.
+"""One step into a container: whatever walks through samples, batches and states is built on it.
 
     def doubled(value):                        a walk is a function that calls itself on the parts
         if isinstance(value, float):
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def rebuilt(value: Any, part: Callable[[Any], Any]) -> Any:
-    """The container with `part` applied to what is directly in it; what is no container, as it is."""
+    """The container with `part` applied to each of its items; what is no container is returned as it is."""
     kind = type(value)
     if kind is dict:
         return {key: part(inner) for key, inner in value.items()}
@@ -46,7 +46,7 @@ def _unusual(value: object, part: Callable[[Any], Any]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         same = copy.copy(value)
         for field in dataclasses.fields(value):
-            # Past __setattr__: a frozen one stays frozen for everyone else, and fields without init are kept.
+            # Past __setattr__, which a frozen dataclass refuses; fields without init are set too.
             object.__setattr__(same, field.name, part(getattr(value, field.name)))
         return same
     return value
@@ -68,14 +68,14 @@ def is_container(value: object) -> bool:
 
 
 def parts(value: object) -> Iterable[Any]:
-    """What is directly in a dict (keys left out), a list, a tuple or a set; nothing for anything else."""
+    """The items of a dict (its values), a list, a tuple or a set; of anything else, nothing."""
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple | set | frozenset) else ()
 
 
 def rough_bytes(value: object, depth: int = 3) -> int:
-    """Roughly how many bytes a sample has, by a look at the first parts of what it holds."""
+    """Roughly how many bytes a sample has, estimated from the first sixteen items of each container."""
     size = getattr(value, "nbytes", None)
     if isinstance(size, int):
         return size + 64

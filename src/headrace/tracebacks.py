@@ -1,11 +1,11 @@
-"""Tracebacks as a user wants to read them: the lines of the program, and one line for the engine.
+"""Tracebacks with the lines of the user's program, without the calls inside headrace.
 
-    shortened(error)       the error without the calls inside headrace; HEADRACE_TRACEBACK=full leaves them
-    calls(error)           what travels of a traceback: file, line and function of each call outside of headrace
-    put_back(error, ...)   such calls, so that Python, a debugger and a notebook show them as if they had happened here
+    shortened(error)       the error without the calls inside headrace; HEADRACE_TRACEBACK=full keeps them
+    calls(error)           file, line and function of each call outside of headrace: what a worker sends of a traceback
+    put_back(error, ...)   a traceback of such calls, which Python, debuggers and notebooks show like any other
 
-An exception that comes back from a worker is shown with the calls it went through there; only their local variables
-stayed behind.
+An exception that comes back from a worker is shown with the calls it went through there; only their local variables are
+missing.
 """
 
 import os
@@ -24,7 +24,7 @@ _HOUSE = f"{os.path.dirname(os.path.realpath(__file__))}{os.sep}"
 
 
 def full() -> bool:
-    """Whether the user wants to see everything."""
+    """Whether the user wants to see the calls inside headrace too."""
     return os.environ.get("HEADRACE_TRACEBACK") == "full"
 
 
@@ -46,7 +46,7 @@ def shortened(error: BaseException) -> BaseException:
 
 
 def short_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """A function whose errors show its caller and itself, not what it called inside headrace."""
+    """A decorator: errors of the function show its caller and itself, not what it called inside headrace."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -86,11 +86,12 @@ def _ours(link: TracebackType) -> bool:
 
 
 def _link(file: str, line: int, function: str, inner: TracebackType | None) -> TracebackType:
-    """One call. A frame is had only by running something: a line under that name runs, and raises."""
+    """One call of a traceback. Python makes frames only for code that runs: so a line with this file and function name
+    is run, which raises."""
     code = compile("raise LookupError", file, "exec")
     code = code.replace(co_name=function, co_qualname=function, co_firstlineno=line)
     try:
         exec(code, {"__name__": function, "__file__": file})
     except LookupError as raised:
-        own = raised.__traceback__.tb_next if raised.__traceback__ is not None else None
-    return TracebackType(inner, own.tb_frame, own.tb_lasti, line) if own is not None else inner  # type: ignore[return-value]
+        made = raised.__traceback__.tb_next if raised.__traceback__ is not None else None
+    return TracebackType(inner, made.tb_frame, made.tb_lasti, line) if made is not None else inner  # type: ignore[return-value]

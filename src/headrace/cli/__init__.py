@@ -53,7 +53,7 @@ def _verb(name: str, args: list[str]) -> int:
     code: int = 0
     try:
         code = import_module(f"headrace.cli.{name}").main(args)
-        sys.stdout.flush()  # here, where a reader that has gone away is expected
+        sys.stdout.flush()  # here, where BrokenPipeError is caught
         return code
     except HeadraceError as error:
         print(f"headrace {name}: {error}", file=sys.stderr)

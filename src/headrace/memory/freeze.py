@@ -1,13 +1,13 @@
-"""Writing a Python object into a segment: see `columns` for the layout.
+"""Writes a Python object into a segment: see `layout` for its form.
 
 Work goes column by column, not object by object: a list of records is taken apart into one list per key, and each of
-those is converted by a few calls that loop in C. What is needed beside the object is one list of references a level.
+those is converted by a few calls that loop in C. Beside the object, this needs one list of references a level.
 
-Objects that are referred to from many places are written once where that halves a column or better, so the frozen
+An object that is referred to from many places is written once where that halves a column or better, so the frozen
 form of a graph is never much larger than the graph.
 
-Only the exact types are taken: a subclass may carry what would be lost without a word. The refusal names the place of
-the object, which is searched for only then.
+Only the exact types are taken: a subclass may have attributes, which would be lost silently. The error names the place
+of the object; it is searched for only then.
 """
 
 import reprlib
@@ -39,7 +39,7 @@ TAKEN = "share() takes lists, tuples, dicts, str, bytes, numbers, None, numpy ar
 
 
 class Refused(Exception):
-    """This very object cannot be frozen."""
+    """One object, `culprit`, cannot be frozen."""
 
     def __init__(self, culprit: object, why: str) -> None:
         super().__init__(why)
@@ -61,14 +61,15 @@ def freeze(obj: object) -> Segment:
 
 
 class Freezer:
-    """`contents` grows by one entry a column, after those of the columns below it: the root is the last."""
+    """Writes columns. `contents` gets one entry for each, after the entries of the columns that it refers to: that of
+    the whole object is the last."""
 
     def __init__(self, writer: SegmentWriter) -> None:
         self.contents: list[list[Any]] = []
         self._writer = writer
 
     def column(self, values: Sequence[Any], depth: int) -> int:
-        """Write values of any kinds; the number of their column."""
+        """Write values of any types; returns the number of their column."""
         return self._split(values, type, self._one_type, depth) if values else self._add("none")
 
     def _one_type(self, values: Sequence[Any], depth: int) -> int:
@@ -78,7 +79,7 @@ class Freezer:
             raise Refused(values[0], f"is nested deeper than {DEEPEST} levels: does it contain itself?")
         if kind in (NoneType, bool, int, float, complex):
             return write(self, values, depth)
-        # Rows that are one and the same object: `values` keeps them alive, so ids are theirs alone.
+        # Are many rows one and the same object? (`values` keeps all of them alive, so an id is of one object only.)
         ids = np.fromiter(map(id, values), np.int64, len(values))
         if 2 * _count_distinct(ids) > len(ids):
             return write(self, values, depth)
@@ -87,7 +88,7 @@ class Freezer:
         return self._add("same", self._table(number), distinct)
 
     def _split(self, values: Sequence[Any], label: Callable[[Any], Any], write: Write, depth: int) -> int:
-        """Write values with equal labels together."""
+        """Write values with equal labels into one column each; with several, a column that says which row is where."""
         labels = dict.fromkeys(map(label, values))
         if len(labels) == 1:
             return write(values, depth)
@@ -96,9 +97,9 @@ class Freezer:
         rows = np.empty_like(tags)
         members = []
         for tag in range(len(labels)):
-            mine = np.flatnonzero(tags == tag)
-            rows[mine] = np.arange(len(mine))
-            members.append(write([values[row] for row in mine.tolist()], depth))
+            tagged = np.flatnonzero(tags == tag)
+            rows[tagged] = np.arange(len(tagged))
+            members.append(write([values[row] for row in tagged.tolist()], depth))
         return self._add("union", self._table(tags), self._table(rows), members)
 
     def _add(self, kind: str, *arguments: object) -> int:
@@ -106,7 +107,7 @@ class Freezer:
         return len(self.contents) - 1
 
     def _table(self, numbers: Any) -> Array:
-        """Integers in the narrowest format that holds them; floats and bools as they are."""
+        """Write a table of numbers: integers in the narrowest format that holds them, floats and bools as they are."""
         if numbers.dtype.kind in "iu" and len(numbers):
             low, high = int(numbers.min()), int(numbers.max())
             for form in (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32):
@@ -160,7 +161,7 @@ class Freezer:
     def _tuples_of_a_length(self, values: Sequence[tuple[Any, ...]], depth: int) -> int:
         if len(values[0]) > SHORT_TUPLE:
             return self._elements("tuple", values, depth)
-        return self._add("row", self._places(values, depth))
+        return self._add("row", self._items(values, depth))
 
     def named_tuples(self, values: Sequence[tuple[Any, ...]], depth: int) -> int:
         kind = type(values[0])
@@ -173,10 +174,11 @@ class Freezer:
         for value in values:
             if getattr(value, "__dict__", None):
                 raise Refused(value, f"is {_a(kind)} with attributes of its own, which would be lost. Make them fields")
-        return self._add("named row", kind.__module__, kind.__qualname__, self._places(values, depth))
+        return self._add("named row", kind.__module__, kind.__qualname__, self._items(values, depth))
 
-    def _places(self, values: Sequence[tuple[Any, ...]], depth: int) -> list[int]:
-        return [self.column(list(map(itemgetter(place), values)), depth + 1) for place in range(len(values[0]))]
+    def _items(self, values: Sequence[tuple[Any, ...]], depth: int) -> list[int]:
+        """A column for each item of tuples of one length."""
+        return [self.column(list(map(itemgetter(item), values)), depth + 1) for item in range(len(values[0]))]
 
     def _elements(self, kind: str, values: Sequence[Collection[Any]], depth: int) -> int:
         elements = self.column(list(chain.from_iterable(values)), depth + 1)
@@ -243,7 +245,7 @@ class Freezer:
         return self._add("tensor", str(values[0].dtype).removeprefix("torch."), start, *self._shapes(values))
 
     def _shapes(self, values: Sequence[Any]) -> tuple[Any, Array | None]:
-        """One shape for all, or a table of them all and where each array starts."""
+        """The shape that all have, and None; or a table of the shapes, and one of where each array starts."""
         shapes = set(map(attrgetter("shape"), values))
         if len(shapes) == 1:
             return list(shapes.pop()), None
@@ -331,7 +333,7 @@ def _a(kind: type) -> str:
 
 
 def locate(root: object, culprit: object) -> str:
-    """Where the culprit is, as one would write it behind the name of the root."""
+    """The way from `root` to the culprit, as Python code: `[17]['label'][2]`."""
     steps: list[str] = []
     levels = [iter([("", root)])]
     seen: set[int] = set()

@@ -39,7 +39,8 @@ Read = Callable[[int], Any]
 
 
 class FrozenColumn:
-    """One reader. It keeps the segment and the columns below it alive; a segment knows its columns weakly."""
+    """Reads the values of one column. It keeps the segment and the columns that it refers to alive; the segment itself
+    has only weak references to its columns."""
 
     __slots__ = ("__weakref__", "number", "segment")
     read: Read
@@ -48,12 +49,13 @@ class FrozenColumn:
         self.segment = segment
         self.number = number
 
-    def ticket(self, view: type, rows: object) -> tuple[Any, ...]:
+    def pickled(self, view: type, rows: object) -> tuple[Any, ...]:
+        """What `__reduce__` of a view over these rows returns."""
         return revive, (view, *self.segment.address(), self.number, rows)
 
 
 class ValueColumn(FrozenColumn):
-    """Values that are whole in themselves: `read` is what its kind makes of the arguments, with nothing around it."""
+    """Values that are not looked into: `read` is the function that `KINDS` makes for it, called without a wrapper."""
 
     __slots__ = ("read",)
 
@@ -133,7 +135,7 @@ def column(segment: Segment, number: int) -> Any:
 
 
 def revive(view: Callable[[Any, Any], Any], token: bytes, places: Any, number: int, rows: Any) -> Any:
-    """Pickle calls this by name: a view again, over the memory of the ticket."""
+    """Pickle calls this by name: makes the view again, over the memory at that address."""
     return view(column(reopen(token, places), number), rows)
 
 
@@ -177,7 +179,7 @@ def _arrays(segment: Segment, dtype: str, start: int, count: int, shapes: Any, o
 
 
 def _tensors(segment: Segment, dtype: str, start: int, shapes: Any, offsets: Array | None) -> Read:
-    """As arrays, and torch is imported when the first one is read.
+    """As arrays. Torch is imported when the first tensor is read.
 
     Torch has no read-only tensors, and a write to read-only memory kills the process: tensors look at the scratch
     mapping, where a write stays in this process.
@@ -269,7 +271,7 @@ def hashes_stably(key: object) -> bool:
 
 
 def named(module: str, name: str) -> Any:
-    """A class by its names."""
+    """The class of this module and qualified name."""
     return operator.attrgetter(name)(sys.modules.get(module) or importlib.import_module(module))
 
 
@@ -281,7 +283,7 @@ def _block(segment: Segment, dtype: str, start: int, count: int) -> Any:
 
 
 def _extents(segment: Segment, shapes: Any, offsets: Array | None) -> Callable[[int], tuple[int, int, Any]]:
-    """Where a row lies among the elements of all rows, and its shape; a table of them where the shapes differ."""
+    """A function of the row: where its elements start and stop among those of all rows, and its shape."""
     if offsets is None:
         size = prod(shapes)
         return lambda row: (row * size, (row + 1) * size, shapes)

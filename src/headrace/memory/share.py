@@ -4,7 +4,7 @@
 
 Worker processes that read a plain list of Python objects copy it, page by page: reading writes reference counts. What
 `share` returns has none. It is in anonymous memory, written once and sealed, and costs a worker nothing, however it
-was started: forked workers have it already, and to others it travels as a ticket of a few bytes.
+was started: forked workers have it already, and others get an address of a few bytes.
 
     list        SharedList, a Sequence             str bytes int float complex bool None    themselves, decoded anew
     dict        SharedDict, a Mapping              numpy scalars                            themselves

@@ -1,10 +1,10 @@
-"""What users hold: containers that look like the original and decode an element when it is asked for.
+"""What `share()` returns: containers that look like the original and decode an element when it is asked for.
 
-A view is a column of the frozen table and the rows of it that it stands for: nothing else is stored, so a view of two
-million records is as small as a view of two. It is a Sequence or a Mapping, equal to the container it was made from,
-and refuses to change. `copy.copy` and `copy.deepcopy` give plain containers: that is how to get something to change.
+A view is a column and a range of its rows: nothing else is stored, so a view of two million records is as small as a
+view of two. It is a Sequence or a Mapping, equal to the container it was made from, and cannot be changed; `copy.copy`
+and `copy.deepcopy` give plain containers, which can.
 
-Pickled, a view is a ticket of about 150 bytes.
+Pickled, a view is an address of about 150 bytes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _SharedSequence(_View, Sequence[Any]):
         return copy.deepcopy(self._plain(self), memo)
 
     def __reduce__(self) -> Any:
-        return self._column.ticket(type(self), self._rows)
+        return self._column.pickled(type(self), self._rows)
 
 
 class SharedList(_SharedSequence):
@@ -131,7 +131,7 @@ class SharedDict(_View, Mapping[Any, Any]):
         return copy.deepcopy(dict(self.items()), memo)
 
     def __reduce__(self) -> Any:
-        return self._column.ticket(type(self), self._row)
+        return self._column.pickled(type(self), self._row)
 
     copy = __copy__
     clear = pop = popitem = setdefault = update = __ior__ = _frozen
