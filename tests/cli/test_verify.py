@@ -218,6 +218,35 @@ def test_the_samples_of_a_quarantine_fail_again(
     assert sum("KeyError" in line for line in fails) == (2 if name == "bad" else 0)
 
 
+ROLLS = """
+import random
+from headrace import Loader, Pipe, World
+
+def roll(x):
+    if random.random() < 0.1:
+        raise ValueError(f"rolled at {x}")
+    return x
+
+pipe = Pipe.of(range(400)).map(roll)
+
+if __name__ == "__main__":
+    for rank in range(2):
+        with Loader(pipe, world=World(rank=rank, ranks=2), on_error="skip", quarantine="rolls.jsonl") as loader:
+            list(loader)
+"""
+
+
+@pytest.mark.parametrize("name", ["rolls.jsonl", "rolls.1.jsonl"])
+def test_single_samples_of_a_rank_fail_again_with_the_same_random_values(
+    tmp_path: Path, headrace: Headrace, run_script: RunScript, name: str
+) -> None:
+    (tmp_path / "rolls.py").write_text(ROLLS)
+    assert run_script(ROLLS).returncode == 0
+    done = headrace("verify", "rolls.py:pipe", "--quarantine", name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("fails again") > 5
+
+
 def test_samples_that_were_repaired_are_told(tmp_path: Path, headrace: Headrace, run_script: RunScript) -> None:
     path = tmp_path / "bad.jsonl"
     quarantined(run_script, "bad", path)

@@ -11,14 +11,15 @@ from typing import Any
 
 from headrace.cli.proofs import Proof
 from headrace.cli.subject import Subject
+from headrace.engine.feeds.positions import Items
 from headrace.engine.program import Program
 from headrace.engine.snapshot import VERSION, check
 from headrace.errors import BadOption, SnapshotRefused
 from headrace.loader import Loader
-from headrace.observe.lineage import inline, read_epoch, rerun
+from headrace.observe.lineage import feed_of, inline, read_epoch, rerun
 from headrace.observe.meter import Meter
 from headrace.observe.quarantine import About, QuarantinedSample, read
-from headrace.plan.share import Share
+from headrace.plan.share import Payload
 from headrace.plan.world import World
 
 Failures = dict[tuple[int, str, int | None], str]
@@ -33,22 +34,23 @@ def replay(subject: Subject, file: Path) -> Iterator[Proof]:
         *_, last = runs
         raise BadOption(f"{file}: {_refusal(last, subject, loader)}")
     for about, entries in fitting.items():
-        yield from _run(loader, World(rank=about.rank, ranks=about.ranks), entries)
+        with subject.loader(workers=0, world=World(rank=about.rank, ranks=about.ranks)) as of_rank:
+            yield from _run(of_rank, entries)
     if not any(fitting.values()):
         yield Proof("quarantine", None, f"{file} names no samples")
 
 
-def _run(loader: Loader[Any], world: World, entries: list[QuarantinedSample]) -> Iterator[Proof]:
+def _run(loader: Loader[Any], entries: list[QuarantinedSample]) -> Iterator[Proof]:
     program = replace(loader.program, skips=True)
     for epoch in sorted({entry.epoch for entry in entries}):
         of_epoch = [entry for entry in entries if entry.epoch == epoch]
         meter = Meter()
         if program.indexed and program.countable and len(program.stages) == 1:
-            for ticket in sorted({_ticket(program, world, loader.ends, entry) for entry in of_epoch}):
-                meter.skips += rerun(program, epoch, *ticket)[0].skipped
+            for number, payload in sorted(set(_tickets(program, loader, epoch, of_epoch))):
+                meter.skips += rerun(program, epoch, number, payload)[0].skipped
         else:
             policy = replace(inline(loader.policy), on_error="skip")
-            for _ in read_epoch(program, policy, epoch, world, loader.ends, meter=meter):
+            for _ in read_epoch(program, policy, epoch, loader.world, loader.ends, meter=meter):
                 pass
         failures = {(position, op, index): error for position, op, error, index in meter.skips}
         for entry in of_epoch:
@@ -67,23 +69,25 @@ def _refusal(about: About, subject: Subject, loader: Loader[Any]) -> str | None:
     return None
 
 
-def _ticket(
-    program: Program, world: World, ends: str, entry: QuarantinedSample
-) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
-    """The number and the payload of the ticket that the entry's sample belongs to."""
-    stage = program.stages[0]
-    indexed = program.head.indexed(program.seed, entry.epoch)
-    assert indexed is not None
-    length, ranks, rank = indexed.length, world.share_ranks, world.share_rank
-    if stage.group is None:
-        number = entry.position // program.block
-        return number, (number * program.block, min(length, (number + 1) * program.block), ())
-    policy, parts = "drop" if stage.drop_last else ends, indexed.parts is not None
-    share = Share(length, stage.group, ranks, rank, policy, by_remainder=parts)
-    # Ops on whole batches have no position of a sample: they are known by the number of their batch.
-    whole = any(node.op.describe() == entry.op for node in stage.nodes)
-    step = entry.position // ranks if whole else share.at(entry.position)[0]
-    return step * ranks + rank, share.block(step).payload()
+def _tickets(
+    program: Program, loader: Loader[Any], epoch: int, entries: list[QuarantinedSample]
+) -> Iterator[tuple[int, Payload]]:
+    """The number and the payload of the ticket that each sample belongs to."""
+    ranks = loader.world.share_ranks
+    feed = feed_of(program, loader.policy, epoch, loader.world, loader.ends)
+    for entry in entries:
+        if isinstance(feed, Items):
+            if entry.position not in feed.positions:  # the dataset has become shorter
+                continue
+            feed.seek(feed.positions.index(entry.position))
+        # Ops on whole batches have no position of a sample: they are known by the number of their batch.
+        elif any(node.op.describe() == entry.op for node in program.stages[0].nodes):
+            feed.seek(entry.position // ranks)
+        else:
+            feed.seek(feed.share.at(entry.position)[0])
+        ticket = feed.next(None)
+        assert ticket is not None
+        yield ticket.number, ticket.payload
 
 
 def _judge(entry: QuarantinedSample, failures: Failures) -> Proof:

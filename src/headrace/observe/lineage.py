@@ -97,9 +97,7 @@ class Lineage:
         program, start = self.program, _start(self._at)
         if start is None or not program.indexed or not program.countable or len(program.stages) > 1:
             return None
-        setting = Setting(program, self._policy, self.epoch, self._world, self._ends, lambda slot: None)
-        feed = Position(start).open(setting, 0, None)
-        assert isinstance(feed, Batches | Items)
+        feed = feed_of(program, self._policy, self.epoch, self._world, self._ends, start)
         try:
             output = feed.seek(self.step)
         except IndexError as steps:
@@ -144,6 +142,13 @@ def _start(at: RunPlace | None) -> int | None:
     if at.ops or not isinstance(at.place, Position):
         return None
     return at.place.position + at.gone * at.place.ranks
+
+
+def feed_of(program: Program, policy: Policy, epoch: int, world: World, ends: str, start: int = 0) -> Batches | Items:
+    """The tickets of this rank in an epoch of one stage whose positions and steps are known by arithmetic."""
+    feed = Position(start).open(Setting(program, policy, epoch, world, ends, lambda slot: None), 0, None)
+    assert isinstance(feed, Batches | Items)
+    return feed
 
 
 def inline(policy: Policy) -> Policy:

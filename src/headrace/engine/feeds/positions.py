@@ -121,24 +121,25 @@ class Items(Feed):
     def __init__(self, block: int, world: World, epoch: int, length: int, start: int, parts: bool = False) -> None:
         self._block = block
         self._ranks = world.share_ranks
-        self._mine = deal(length, self._ranks, world.share_rank, start, parts)
+        self.positions = deal(length, self._ranks, world.share_rank, start, parts)
+        """All that this rank receives of the epoch from `start` on."""
         self._start = start
         self._epoch = epoch
         self._at = 0
 
     def next(self, owner: Owner | None) -> Ticket | None:
         at, ranks, start = self._at, self._ranks, self._start
-        if at >= len(self._mine):
+        if at >= len(self.positions):
             self.ended = True
             return None
         if ranks == 1:
             # Blocks lie at multiples of their size wherever the epoch goes on from.
-            stop = min(at + self._block - (start + at) % self._block, len(self._mine))
+            stop = min(at + self._block - (start + at) % self._block, len(self.positions))
             payload: Any = (start + at, start + stop, ())
             number = (start + at) // self._block
         else:
-            stop = min(at + self._block, len(self._mine))
-            payload = (0, 0, tuple(self._mine[at:stop]))
+            stop = min(at + self._block, len(self.positions))
+            payload = (0, 0, tuple(self.positions[at:stop]))
             number = payload[2][0]
         self._at = stop
         ticket = Ticket(owner, 0, self._epoch, number, payload)
@@ -147,8 +148,8 @@ class Items(Feed):
         return ticket
 
     def seek(self, output: int) -> int:
-        if output >= len(self._mine):
-            raise IndexError(len(self._mine))
+        if output >= len(self.positions):
+            raise IndexError(len(self.positions))
         before = self._start if self._ranks == 1 else 0
         self._at = max(0, output - (before + output) % self._block)
         return output - self._at
