@@ -1,7 +1,7 @@
 """ArrayRecord files, through the official reader: a sample is the bytes of a record.
 
-Records have numbers and no byte of their own, so the place of a sample is its number. A file that was written in groups
-is unpacked a group at a time; with `group_size:1`, as its makers advise, a record is read by itself.
+The reader knows records by number, not by byte, so the place of a sample is its number. A file that was written in
+groups is unpacked a group at a time; with `group_size:1`, as its makers advise, a record is read by itself.
 """
 
 import os
@@ -20,10 +20,10 @@ from headrace.sources.stored.packed import PiecesFile
 from headrace.tables.packages import check_threads
 
 OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
-"""Nothing is read ahead, because nobody reads in order, and no thread is asked, because a record is small: reading it
-costs 5 us like this, 170 us through the reader's threads."""
+"""No reading ahead, because samples are not read in order, and no threads, because a record is small: reading it costs
+5 us like this, 170 us through the reader's threads."""
 DAMAGE = (RuntimeError, ValueError, IndexError)
-"""What the reader raises."""
+"""What the reader raises for a damaged file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ArrayRecords(StoredFormat):
         return ArrayRecordFile(path)
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
-        yield Spans(np.arange(file.size), np.ones(file.size, np.int64))
+        yield Spans.numbered(file.size)
 
     def decode(self, data: bytes, file: OpenFile, start: int) -> bytes:
         return data

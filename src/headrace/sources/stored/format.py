@@ -1,8 +1,8 @@
 """The contract of a stored format: where the samples of a file stand, and what their bytes mean.
 
-A sample is a span of bytes of one file. A format says where the spans are, from a table that the file has or by a scan
-(`find`), and turns the bytes of one span into a sample (`decode`). Everything else - many files, positions, reading,
-keeping what a scan has found - is the same for all formats and stands in `source` and `index`.
+A sample is a span of bytes of one file. A format finds the spans, in a table that the file has or by a scan (`find`),
+and turns the bytes of one span into a sample (`decode`). Everything else - many files, positions, reading, keeping what
+a scan has found - is the same for all formats and is in `source` and `index`.
 """
 
 import os
@@ -32,26 +32,31 @@ class Spans(NamedTuple):
     def of(starts: Any, sizes: Any) -> "Spans":
         return Spans(np.asarray(starts, np.int64), np.asarray(sizes, np.int64))
 
+    @staticmethod
+    def numbered(count: int) -> "Spans":
+        """For a file whose places are numbers of samples, not bytes."""
+        return Spans(np.arange(count), np.ones(count, np.int64))
+
 
 class FileState(NamedTuple):
-    """By what a changed file is known."""
+    """Size, time and inode of a file: another state means that the file has changed."""
 
     size: int
     changed: int
     """The time of its last change, in nanoseconds."""
     inode: int
-    """Another file under the same name has another one: what a process keeps of a file, it keeps under all of these."""
+    """Differs for another file under the same name, so caches of what a file holds use the whole state as key."""
     sidecar: "FileState | None" = None
-    """Of the file beside it that says where its samples stand, where there is one."""
+    """The state of the file beside it that says where its samples stand, where there is one."""
 
     @staticmethod
     def of(path: str | int, sidecar: str | None = None) -> "FileState":
-        about = os.stat(path)
+        stat = os.stat(path)
         other = None if sidecar is None else FileState.of(sidecar)
-        return FileState(about.st_size, about.st_mtime_ns, about.st_ino, other)
+        return FileState(stat.st_size, stat.st_mtime_ns, stat.st_ino, other)
 
     def check(self, path: str, now: "FileState") -> None:
-        """An error if the file, which is `now` like that, is not as it was. (A copy elsewhere has another inode.)"""
+        """Raise if the file `path`, whose state is `now`, has changed. (A copy elsewhere has another inode.)"""
         if (self.size, self.changed) != (now.size, now.changed):
             raise DamagedFile(
                 f"{path} has changed since the pipe was made ({self.size} bytes then, {now.size} now): make the pipe "
@@ -60,7 +65,7 @@ class FileState(NamedTuple):
 
 
 class OpenFile:
-    """A local file, read at any place. (`os.pread` moves nobody's position, so threads and forks may share it.)"""
+    """A local file that is read at any place. (`os.pread` moves no position, so threads and forks may share it.)"""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -68,29 +73,29 @@ class OpenFile:
         files.opened()
         self.state = FileState.of(self._fd)
         self.size = self.state.size
-        """The first place after all samples. Places are bytes, of a packed file those of what is packed into it."""
+        """The first place after all samples. Places are bytes; in a compressed file, bytes of its unpacked content."""
         self.bytes = self.size
-        """Bytes of all of it, as they lie in memory."""
+        """Bytes of the whole unpacked content."""
 
     unit_memory = 0
-    """Bytes that stay in memory while a unit of it is read."""
+    """Bytes that stay in memory while a unit of the file is read."""
 
     def unit_ends(self, step: int) -> Ints:
-        """Where units of about `step` bytes end."""
+        """The places at which units of about `step` bytes end."""
         return np.arange(step, self.size + step, step)
 
     def check(self, state: FileState) -> None:
-        """An error if the file was not like this when it was opened."""
+        """Raise if the file had another state when it was opened."""
         state.check(self.path, self.state)
 
     def check_again(self) -> None:
-        """An error if the file was written over since it was opened."""
-        about = os.stat(self._fd)
-        if about.st_mtime_ns != self.state.changed or about.st_size != self.state.size:
+        """Raise if the file was written over since it was opened."""
+        stat = os.stat(self._fd)
+        if stat.st_mtime_ns != self.state.changed or stat.st_size != self.state.size:
             self.state.check(self.path, FileState.of(self._fd))
 
     def read(self, start: int, size: int) -> bytes:
-        """These bytes; an error where the file ends before."""
+        """The `size` bytes that begin at `start`; an error if the file ends before."""
         data = os.pread(self._fd, size, start)
         files.read(len(data))
         while len(data) < size:
@@ -105,7 +110,7 @@ class OpenFile:
         return data
 
     def read_into(self, start: int, room: memoryview) -> None:
-        """The bytes that begin at `start`, into `room`: whoever scans a file needs no new memory for each piece."""
+        """Fill `room` with the bytes that begin at `start`: a scan then needs no new memory for each piece."""
         count = os.preadv(self._fd, [room], start)
         files.read(count)
         if count < len(room):
@@ -127,20 +132,20 @@ class OpenFile:
 
 
 class StoredFormat(ABC):
-    """One kind of file. Frozen and picklable; its fields are part of the order."""
+    """One kind of file. Frozen and picklable; its fields are part of a pipe's fingerprint."""
 
     __slots__ = ()
     name: ClassVar[str]
     endings: ClassVar[tuple[str, ...]] = ()
     """What names of such files end with, in small letters and without the ending of a compression."""
     scanned: ClassVar[bool] = True
-    """Finding the spans means reading through the file, so they are kept beside it."""
+    """The spans are found by reading through the file, so they are kept in an index beside it."""
     packable: ClassVar[bool] = True
-    """Compressed files of this format are read as what is packed into them."""
+    """Compressed files of this format are read as well, by their unpacked content."""
 
     @classmethod
     def of(cls, files: tuple[str, ...], trust: bool) -> "StoredFormat":
-        """The format of these files; `trust`: the user says that what they hold may be run."""
+        """The format of these files; with `trust`, the user allows pickles in them to be loaded."""
         return cls()
 
     def open(self, path: str) -> OpenFile:
@@ -148,16 +153,16 @@ class StoredFormat(ABC):
         return OpenFile(path)
 
     def sidecar(self, path: str) -> str | None:
-        """The file beside this one that says where its samples stand: it must stay as it is, like the file itself."""
+        """The file beside this one that says where its samples stand, if any: it must not change either."""
         return None
 
     @abstractmethod
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
-        """The spans of a file: all at once from a table, or by a scan a good many at a time, from byte `start` on. (A
-        scan that was ended goes on behind the last span that it had told.)"""
+        """The spans of a file: all at once from a table, or thousands at a time by a scan that begins at byte `start`.
+        (A scan that was interrupted goes on behind the last span that was saved.)"""
 
     def place_of(self, spans: Spans, row: int) -> str:
-        """Where sample number `row` of a file stands, for whoever looks for it there."""
+        """Where sample number `row` of a file stands, for messages."""
         return f"at byte {spans.starts[row]}"
 
     @abstractmethod

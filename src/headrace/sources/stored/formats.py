@@ -1,4 +1,4 @@
-"""Known formats: which one a path means, and the files that it stands for. A new format is one line here."""
+"""All formats, which of them a path means, and the files that a path stands for. A new format is one name here."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ FORMATS: dict[str, type[StoredFormat]] = {
 
 
 class KnownFolder(NamedTuple):
-    """A format whose samples are rows of tables: one folder is one data set."""
+    """A format whose samples are rows of tables, and whose data sets are one folder each."""
 
     is_one: Callable[[str], bool]
     make: Callable[[str], Source[Any]]
@@ -55,7 +55,7 @@ def stored(paths: Paths, format: str | None, index: str | os.PathLike[str] | Non
 
 
 def _folder(paths: Paths, format: str | None) -> Source[Any] | None:
-    """A data set that is a folder of tables, if this is one."""
+    """The data set of a single path that is a folder of tables; None if no path is one."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     for path in (os.fspath(one) for one in given):
         name = format if format in FOLDERS else next((n for n, known in FOLDERS.items() if known.is_one(path)), None)
@@ -77,7 +77,7 @@ def _files(paths: Paths) -> tuple[str, ...]:
 
 
 def _data_files(path: str) -> Sequence[str]:
-    """The files that are meant; a folder with an index of MDS shards or LitData chunks stands for those."""
+    """The files that a path stands for: of a folder of MDS shards or LitData chunks, those that its index lists."""
     if is_remote(path):
         raise BadOption(f"{path} is not a local file: samples are read by their place in it; fetch it first")
     if os.path.isfile(Path(path) / "index.json"):
@@ -86,7 +86,7 @@ def _data_files(path: str) -> Sequence[str]:
 
 
 def _without(name: str) -> str:
-    """A name without what it says of its compression."""
+    """A name without the ending of its compression."""
     return next((name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)), name)
 
 

@@ -1,12 +1,13 @@
-"""Index: what a scan of a stored file has found, kept in a file beside it.
+"""Index: the spans that a scan of a stored file has found, kept in a file beside it.
 
-    data.jsonl               data.jsonl.index    one line of JSON, then the spans: 16 bytes a sample
+    data.jsonl               data.jsonl.index    one line of JSON (the header), then the spans: 16 bytes a sample
 
-An index belongs to one file as it was: its size and the time of its last change are in the index, and a file that has
-changed since is refused, because positions would point at other samples. One that an older version has made is made
-again: its rules may have lost samples. One process scans, the others wait for it.
-While it runs, what it finds is appended, and every few hundred megabytes the head says how much of it counts: a scan
-that was killed goes on from there.
+The header has the size of the data file and the time of its last change. A data file that has changed since is refused,
+because positions would point at other samples. An index of an older version is made again: its rules may have lost
+samples. One process scans, the others wait for it.
+
+A scan appends the spans that it finds, and every few hundred megabytes writes into the header how many of them count: a
+scan that was killed goes on from there.
 """
 
 import json
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.sources import lock
@@ -28,9 +30,9 @@ VERSION = 3
 """Higher whenever samples are found by another rule: an index of a lower version is made again."""
 ENDING = ".index"
 SAVE_EVERY = 256 << 20
-"""Bytes of the file after which what was found so far is written down."""
+"""Bytes of the data file after which a scan writes into the header how far it has come."""
 LOCK_TIMEOUT = 24 * 3600.0
-"""Seconds that a process waits for another one that scans."""
+"""Seconds that a process waits for another one that scans the same file."""
 HEAD = 512
 """Bytes before the spans: one line of JSON, filled up with blanks."""
 log = logging.getLogger("headrace")
@@ -38,7 +40,7 @@ log = logging.getLogger("headrace")
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What an index says of itself and of its file."""
+    """The header of an index."""
 
     version: int
     format: str
@@ -48,7 +50,7 @@ class _Header:
     upto: int
     """The byte that the scan has reached; the size of the file when it is done."""
     sum: int
-    """The check sum of the spans: one that is wrong would be a wrong sample, and no other would notice."""
+    """The check sum of the spans: a wrong span would be a wrong sample, and nothing else would notice."""
 
 
 def spans_of(path: str, form: StoredFormat, folder: str | None = None) -> Spans:
@@ -61,7 +63,7 @@ def spans_of(path: str, form: StoredFormat, folder: str | None = None) -> Spans:
 
 
 def open_stored(path: str, form: StoredFormat, folder: str | None) -> OpenFile:
-    """The file; one that is compressed as what was packed into it."""
+    """The file, opened for reading; a compressed one reads as its unpacked content."""
     if not is_packed(path) or not form.packable:
         return form.open(path)
     return UnpackedFile(path, spans_of(path, Members(), folder))
@@ -75,33 +77,33 @@ def spans_in(file: OpenFile, form: StoredFormat, folder: str | None) -> Spans:
         return table
     target = _index_path(path, form, folder)
     found = _load(target, file, form)
-    if found is None or found[0].upto < file.size:
-        try:
-            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-            with lock.hold(f"{target}.lock", LOCK_TIMEOUT):
-                found = _load(target, file, form)  # another process may have made it meanwhile
-                if found is None or found[0].upto < file.size:
-                    _scan(target, file, form, found)
-        except PermissionError as error:
-            raise BadOption(
-                f"the index of {path} cannot be written beside it ({error.strerror}): give index='a folder'"
-            ) from error
-        found = _load(target, file, form, checked=True)
-        assert found is not None
-    return found[1]
+    if found is not None and found[0].upto == file.size:
+        return found[1]
+    try:
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        with lock.hold(f"{target}.lock", LOCK_TIMEOUT):
+            found = _load(target, file, form)  # another process may have made it meanwhile
+            if found is not None and found[0].upto == file.size:
+                return found[1]
+            return _scan(target, file, form, None if found is None else found[0])
+    except PermissionError as error:
+        raise BadOption(
+            f"the index of {path} cannot be written beside it ({error.strerror}): give index='a folder'"
+        ) from error
 
 
 def _index_path(path: str, form: StoredFormat, folder: str | None) -> str:
     ending = f".{form.name}{ENDING}" if isinstance(form, Members) else ENDING
     if folder is None:
         return path + ending
-    whole = os.path.abspath(path)
-    return os.path.join(folder, whole.strip(os.sep).replace("%", "%25").replace(os.sep, "%2F") + ending)
+    name = os.path.abspath(path).strip(os.sep).replace("%", "%25").replace(os.sep, "%2F")
+    return os.path.join(folder, name + ending)
 
 
-def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_Header, Spans] | None) -> None:
-    header = _Header(VERSION, form.name, file.state.size, file.state.changed, 0, 0, 0) if begun is None else begun[0]
-    if begun is None:
+def _scan(target: str, file: OpenFile, form: StoredFormat, header: _Header | None) -> Spans:
+    """Find all spans, from where an interrupted scan with this header has ended, and write them into the index."""
+    if header is None:
+        header = _Header(VERSION, form.name, file.state.size, file.state.changed, 0, 0, 0)
         with atomic_write(target, "wb") as stream:
             stream.write(_header_bytes(header))
     if header.upto:
@@ -111,8 +113,7 @@ def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_Header,
         os.ftruncate(fd, HEAD + 16 * header.count)  # (what was appended when the scan was killed does not count)
         count, check = header.count, header.sum
         for found in form.find(file, header.upto):
-            # At once, while it is in the processor's cache.
-            rows = _rows(found)
+            rows = _rows(found)  # at once, while they are in the processor's cache
             _write_at(fd, rows, HEAD + 16 * count)
             count, check = count + len(found.starts), zlib.crc32(rows, check)
             upto = int(found.starts[-1] + found.sizes[-1]) if len(found.starts) else 0
@@ -123,6 +124,16 @@ def _scan(target: str, file: OpenFile, form: StoredFormat, begun: tuple[_Header,
         _write_at(fd, memoryview(_header_bytes(replace(header, count=count, upto=file.size, sum=check))), 0)
     finally:
         os.close(fd)
+    return _columns(_mapped(target, count))
+
+
+def _mapped(target: str, count: int) -> NDArray[np.int64]:
+    """The spans in an index, as (samples, 2) numbers that are not read into memory."""
+    return np.memmap(target, "<i8", "r", HEAD, (count, 2)) if count else np.zeros((0, 2), np.int64)
+
+
+def _columns(table: NDArray[np.int64]) -> Spans:
+    return Spans(np.asarray(table[:, 0]), np.asarray(table[:, 1]))
 
 
 def _rows(spans: Spans) -> memoryview:
@@ -138,19 +149,16 @@ def _write_at(fd: int, data: memoryview, offset: int) -> None:
 
 
 def _header_bytes(header: _Header) -> bytes:
-    said = asdict(header)
-    return json.dumps({**said, "check": _check_sum(said)}).encode().ljust(HEAD - 1) + b"\n"
+    fields = asdict(header)
+    return json.dumps({**fields, "check": _check_sum(fields)}).encode().ljust(HEAD - 1) + b"\n"
 
 
-def _check_sum(said: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(said).encode())
+def _check_sum(fields: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(fields).encode())
 
 
-def _load(target: str, file: OpenFile, form: StoredFormat, *, checked: bool = False) -> tuple[_Header, Spans] | None:
-    """What an index holds, if there is one; an error if it does not belong to the file as it is now.
-
-    `checked`: this process has just made it.
-    """
+def _load(target: str, file: OpenFile, form: StoredFormat) -> tuple[_Header, Spans] | None:
+    """The content of an index, or None if there is none; an error if it does not belong to the file as it is now."""
     try:
         with open(target, "rb") as stream:
             header = _parsed_header(stream.read(HEAD), target)
@@ -176,11 +184,11 @@ def _load(target: str, file: OpenFile, form: StoredFormat, *, checked: bool = Fa
     wanted = HEAD + 16 * header.count
     if not (stored == wanted or (stored > wanted and header.upto < file.size)) or not 0 <= header.upto <= file.size:
         raise DamagedFile(f"{target} has {stored} bytes where {header.count} samples need others: {remove}")
-    table = np.memmap(target, "<i8", "r", HEAD, (header.count, 2)) if header.count else np.zeros((0, 2), np.int64)
-    if not checked and zlib.crc32(table.reshape(-1).view(np.uint8).data) != header.sum:
+    table = _mapped(target, header.count)
+    if zlib.crc32(table.reshape(-1).view(np.uint8).data) != header.sum:
         raise DamagedFile(f"{target} is damaged, its check sum differs: {remove}")
-    spans = Spans(np.asarray(table[:, 0]), np.asarray(table[:, 1]))
-    if header.count and not checked and not _in_order(spans, file.size):
+    spans = _columns(table)
+    if header.count and not _in_order(spans, file.size):
         raise DamagedFile(f"{target} says that samples lie outside {file.path}: {remove}")
     return header, spans
 
@@ -193,9 +201,9 @@ def _in_order(spans: Spans, size: int) -> bool:
 
 def _parsed_header(head: bytes, target: str) -> _Header:
     try:
-        said: Any = json.loads(head)
-        check = said.pop("check", None)
-        header = _Header(**said)
+        fields: Any = json.loads(head)
+        check = fields.pop("check", None)
+        header = _Header(**fields)
     except (ValueError, TypeError, AttributeError) as error:
         raise DamagedFile(f"{target} is not an index, or a damaged one: remove it to have it made anew") from error
     numbers = (header.version, header.size, header.changed, header.count, header.upto, header.sum)

@@ -12,12 +12,12 @@ from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans, S
 from headrace.sources.stored.packed import compression
 
 PIECE = 1 << 20
-"""Bytes that are looked at together: few enough that they stay in the processor's cache."""
+"""Bytes that are scanned together: few enough to stay in the processor's cache."""
 NEWLINE = 0x0A
 BLANK = 0x20
-"""The last of the letters that a blank line may hold; a document begins with a later one."""
+"""The largest byte that a blank line may hold; the first byte of a document is larger."""
 MARK = b"\xef\xbb\xbf"
-"""What some programs write at the start of text in UTF-8."""
+"""The byte order mark that some programs write at the start of text in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class JsonLines(StoredFormat):
 
 
 def _newlines(letters: NDArray[np.uint8], marks: NDArray[np.bool_]) -> Ints:
-    """Where newlines are. Eight letters at a time: they are seldom as near to each other as that.
+    """The places of newlines, searched for in words of eight bytes, which seldom hold more than one.
 
-    `marks` is memory to work in: new memory for each piece would cost as much as the search.
+    `marks` is memory for results in between: new memory for each piece would cost as much as the search.
     """
     found = np.equal(letters, NEWLINE, out=marks[: len(letters)])
     whole = len(found) & ~7
@@ -70,7 +70,7 @@ def _newlines(letters: NDArray[np.uint8], marks: NDArray[np.bool_]) -> Ints:
     bits = words[ends]
     if (bits & (bits - np.uint64(1))).any():
         return np.flatnonzero(found)
-    # A single bit, 8 times the place of the newline in its word: as a float, that is the exponent.
+    # One bit is set, at 8 times the place of the newline in its word: the exponent of the word as a float.
     ends *= 8
     ends += (bits.astype(np.float64).view(np.int64) >> 55) - (1023 >> 3)
     return np.append(ends, whole + np.flatnonzero(found[whole:])) if whole < len(found) else ends
@@ -82,7 +82,7 @@ def _lines(file: OpenFile, letters: NDArray[np.uint8], ends: Ints, at: int, line
     starts[0] = line - at  # below 0 where it began in an earlier piece
     np.add(ends[:-1], 1, out=starts[1:])
     sizes = ends - starts
-    # Blank lines are looked for only among those that begin with a blank, or in an earlier piece.
+    # Only lines that begin with a blank, or in an earlier piece, can be blank lines.
     begun_before = line < at
     if begun_before:
         starts[0] = 0

@@ -38,10 +38,10 @@ TORCH = (
     "f4", "f4", "f8", "f8", "c8", "c8", "c16", "c16", "f2", "f2", "",
     "u1", "i1", "i2", "i2", "i4", "i4", "i8", "i8", "?", "u2",
 )  # fmt: skip
-"""Types of arrays by their codes; bfloat16 is none of numpy's."""
+"""Types of arrays by their codes; empty for bfloat16, which numpy does not have."""
 FRAMES, ROWS = b"LDFZ01\0\0", b"LDARW01\0"
 TAIL = 12
-"""Bytes behind an Arrow table."""
+"""Bytes behind the Arrow table of a chunk: its size and a mark."""
 HEAD = struct.Struct("<8sHHIII")
 FRAME = np.dtype([("first", "<u4"), ("samples", "<u4"), ("start", "<u8"), ("size", "<u4"), ("unpacked", "<u4")])
 THROUGH_LITDATA = "read it through litdata's StreamingDataset, as Pipe.of(dataset)"
@@ -49,13 +49,13 @@ THROUGH_LITDATA = "read it through litdata's StreamingDataset, as Pipe.of(datase
 
 @dataclass(frozen=True, slots=True)
 class LitData(StoredFormat):
-    """`leaves` are the types of the leaves, `tree` says how they belong together, as JSON."""
+    """`leaves` are the types of the leaves; `tree` is the structure of a sample, as JSON."""
 
     leaves: tuple[str, ...]
     tree: str
     trust: bool = False
     packed: bool = False
-    """Every sample is compressed by itself."""
+    """Each sample is compressed by itself."""
     name = "litdata"
     scanned = False
 
@@ -77,8 +77,7 @@ class LitData(StoredFormat):
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         if isinstance(file, RowsChunk):
-            rows = np.arange(file.size)
-            yield Spans(rows, np.ones_like(rows))
+            yield Spans.numbered(file.size)
         else:
             yield spans_between(file.offsets if isinstance(file, FramedChunk) else counted_table(file), file)
 
@@ -115,31 +114,31 @@ def chunks(folder: str) -> tuple[str, ...]:
 
 
 def _of_folder(folder: str, trust: bool) -> LitData:
-    said = _index(folder)["config"]
-    if said.get("encryption"):
+    config = _index(folder)["config"]
+    if config.get("encryption"):
         raise BadOption(f"{folder} is encrypted: {THROUGH_LITDATA}")
-    if (said.get("item_loader") or "PyTreeLoader") != "PyTreeLoader":
-        raise BadOption(f"{folder} was written for {said['item_loader']}: {THROUGH_LITDATA}")
-    tree = json.loads(said["data_spec"])
+    if (config.get("item_loader") or "PyTreeLoader") != "PyTreeLoader":
+        raise BadOption(f"{folder} was written for {config['item_loader']}: {THROUGH_LITDATA}")
+    tree = json.loads(config["data_spec"])
     if isinstance(tree, list):
         tree = tree[1]  # (before it stands the version)
-    packed = said.get("compression_level") == "sample"
-    return LitData(tuple(said["data_format"]), json.dumps(_shape(tree)), trust, packed)
+    packed = config.get("compression_level") == "sample"
+    return LitData(tuple(config["data_format"]), json.dumps(_shape(tree)), trust, packed)
 
 
 def _index(folder: str) -> Any:
     path = Path(folder) / "index.json"
     try:
-        said = json.loads(path.read_bytes())
-        if not isinstance(said["chunks"], list) or not isinstance(said["config"], dict):
+        index = json.loads(path.read_bytes())
+        if not isinstance(index["chunks"], list) or not isinstance(index["config"], dict):
             raise TypeError("it has no chunks")
-        return said
+        return index
     except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
         raise DamagedFile(f"{path} is not the index of LitData chunks ({error})") from None
 
 
 def _shape(spec: Any) -> Any:
-    """How leaves belong together: None, [kind, shapes] or [kind, shapes, keys]."""
+    """The structure of a sample: None for a leaf, [kind, children], or [kind, children, keys]."""
     kind = spec.get("type")
     if kind is None:
         return None
@@ -215,7 +214,7 @@ def open_chunk(path: str) -> OpenFile:
 
 
 class FramedChunk(UnpackedFile):
-    """Read like what was packed into its frames."""
+    """A chunk of compressed frames, which reads as its unpacked content."""
 
     def __init__(self, path: str, frames: Spans, sizes: list[int], offsets: Ints) -> None:
         super().__init__(path, frames, sizes)
@@ -246,7 +245,7 @@ def _rows(file: OpenFile) -> "RowsChunk":
 
 
 class RowsChunk(PiecesFile):
-    """Rows of a table, in batches of one number of rows. Places are numbers of rows, not bytes."""
+    """Rows of a table, in batches of equally many rows. Places are numbers of rows, not bytes."""
 
     def __init__(self, path: str, rows: int, start: int, size: int) -> None:
         super().__init__(path)
@@ -255,7 +254,7 @@ class RowsChunk(PiecesFile):
         arrow = import_extra("arrow", "pyarrow")
         self._damage = arrow.ArrowException, OSError
         try:
-            # (A file of its own: Arrow holds on to it, so it has to know nobody who holds Arrow's.)
+            # (Not a method of this object: Arrow keeps the file, and the two would keep each other alive.)
             self._table = arrow.ipc.open_file(arrow.PythonFile(FileSlice(path, start, size), mode="r"))
             self._each = self.piece(0).num_rows if rows else 1
         except self._damage as error:
@@ -265,7 +264,7 @@ class RowsChunk(PiecesFile):
         self.unit_memory = self.piece(0).nbytes if rows else 0
 
     def unit_ends(self, step: int) -> Ints:
-        """Units are batches: each is unpacked whole."""
+        """A unit is a batch, because a batch is unpacked whole."""
         return np.arange(self._each, self.size + self._each, self._each)
 
     def read(self, start: int, size: int) -> bytes:

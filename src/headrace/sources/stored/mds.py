@@ -25,7 +25,7 @@ DTYPES = {
     8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8",
     66: "<f8",
 }  # fmt: skip
-"""Codes of the types of arrays."""
+"""Types of arrays by their codes."""
 SCALARS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 
 
@@ -82,7 +82,7 @@ def shards(folder: str) -> tuple[str, ...]:
 
 
 def _existing(path: Path, packed: Any) -> Path:
-    """A shard, or its compressed form where it is there in no other."""
+    """The path of a shard: the plain file if there is one, else the compressed one."""
     if not packed or path.exists():
         return path
     found = path.parent / Path(packed["basename"]).name
@@ -92,8 +92,9 @@ def _existing(path: Path, packed: Any) -> Path:
 
 
 _known: dict[tuple[str, FileState], tuple[MdsColumn, ...]] = {}
-"""What shards have said about their columns."""
+"""The columns of shards that were read before."""
 MANY = 4096
+"""Shards whose columns are remembered."""
 
 
 def _columns(file: OpenFile) -> tuple[MdsColumn, ...]:
@@ -103,8 +104,8 @@ def _columns(file: OpenFile) -> tuple[MdsColumn, ...]:
     offsets = counted_table(file)
     head = 4 * (len(offsets) + 1)
     try:
-        said = json.loads(file.read(head, int(offsets[0]) - head))
-        columns = zip(said["column_names"], said["column_encodings"], said["column_sizes"], strict=True)
+        header = json.loads(file.read(head, int(offsets[0]) - head))
+        columns = zip(header["column_names"], header["column_encodings"], header["column_sizes"], strict=True)
         found = tuple(MdsColumn(name, encoding, size or None) for name, encoding, size in columns)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFile(f"{file.path} is damaged: what it says about its columns cannot be read") from error
@@ -115,7 +116,7 @@ def _columns(file: OpenFile) -> tuple[MdsColumn, ...]:
 
 
 def decoded(data: bytes, encoding: str, trust: bool) -> Any:
-    """One value."""
+    """One value of a column."""
     kind, *parts = encoding.split(":")
     if kind in SCALARS:
         return np.frombuffer(data, np.dtype(kind).newbyteorder("<"))[0].astype(kind)
@@ -138,7 +139,7 @@ PLAIN: dict[str, Callable[[bytes], Any]] = {
 
 
 def _array(data: bytes, dtype: str = "", shape: str = "") -> Any:
-    """An array: the type and the shape are in the encoding, or in front of the values."""
+    """An array. Its type and shape are in the encoding, or in front of the values."""
     at = 0
     if dtype:
         kind = np.dtype(dtype).newbyteorder("<")

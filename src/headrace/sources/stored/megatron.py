@@ -3,9 +3,9 @@
     .idx   magic (9 bytes) · version (8) · type of the tokens (1) · number of sequences (8) · of documents + 1 (8)
            lengths (4 each) · offsets in .bin (8 each) · first sequence of each document (8 each)
 
-A sample is one sequence, as an array of tokens. Where sequences stand is read once, 16 bytes of memory each: of an
-index that is mapped, what is written over would show, and what is cut off would end the process. (`Pipe.tokens` is
-there for corpora whose index has gigabytes.)
+A sample is one sequence, as an array of tokens. The index is read into memory, 16 bytes a sequence, not mapped: a
+mapped file that is written over would change under the reader, and one that is cut off would kill the process. (For
+corpora whose index has gigabytes there is `Pipe.tokens`.)
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Megatron(StoredFormat):
 
 
 class TokensFile(OpenFile):
-    """The tokens of a `.bin`, and what its `index` says of them."""
+    """The tokens of a `.bin`, with the type and the number of sequences that its `index` tells."""
 
     def __init__(self, path: str, index: str) -> None:
         super().__init__(path)
@@ -59,7 +59,7 @@ class TokensFile(OpenFile):
             state.sidecar.check(self._index, self.state.sidecar)
 
     def sequences(self) -> Spans:
-        """Where they stand."""
+        """Where the sequences stand."""
         count = self._count
         with OpenFile(self._index) as index:
             if self.state.sidecar is not None:
@@ -81,7 +81,7 @@ def index_of(path: str) -> str:
 
 @lru_cache(maxsize=256)
 def token_type(index: str, state: FileState) -> tuple[str, int]:
-    """The type of the tokens, and the number of sequences, as an index of this state says."""
+    """The type of the tokens and the number of sequences, out of an index. (`state` is only a key of the cache.)"""
     with OpenFile(index) as file:
         head = file.read(0, min(HEAD, file.size))
     if len(head) < HEAD or head[:9] != MAGIC or head[17] not in TYPES:

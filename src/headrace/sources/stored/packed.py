@@ -1,10 +1,10 @@
 """Packed files: compressed files that are read by position, member by member.
 
-A gzip, zstd or bzip2 file is one or several members end to end, each of which can be unpacked by itself. Where they
-begin is found once and kept like any index. A position means a byte of the unpacked text; the members that hold it are
-unpacked, and those used last stay in memory. A file of a single large member has to be unpacked whole for any sample of
-it, so above a size it is refused: programs such as `bgzip` or `zstd --target-compressed-block-size`, or several smaller
-files, make members. Brotli and Snappy, which MDS has too, know no members: a file is one.
+A gzip, zstd or bzip2 file is one or several members end to end, each of which can be unpacked by itself. A scan finds
+once where they begin, and leaves an index as every scan does. Places are bytes of the unpacked content: the members
+that hold them are unpacked, and those used last stay in memory. A file of one member has to be unpacked whole for any
+sample of it, so a large one is refused: `bgzip`, `zstd --target-compressed-block-size`, or several smaller files make
+more members. Brotli and Snappy, which MDS uses too, have no members: the whole file is one.
 """
 
 import bz2
@@ -20,20 +20,20 @@ from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans, S
 from headrace.tables.stored.cache import Cache
 
 MEMORY = 256 << 20
-"""Bytes of unpacked pieces that a process keeps."""
+"""Bytes of unpacked pieces that a process keeps in memory."""
 LARGEST = 512 << 20
-"""Bytes that a member may have unpacked."""
+"""The most bytes that a member may have unpacked."""
 PIECE = 1 << 20
 GZIP, ZSTD, BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh"
 BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
 """What stands 4 bytes behind the start of a bzip2 file: its first block, or its end."""
 BROTLI, SNAPPY = ".br", ".snappy"
-"""Files whose first bytes say nothing, so that their name has to."""
+"""Their first bytes do not tell how they are compressed, so the name has to."""
 ENDINGS = (".gz", ".bz2", ".zst", ".zstd", ".zstd.bin", BROTLI, SNAPPY)
 
 
 def is_packed(path: str) -> bool:
-    """By its name: the first bytes of some formats may be any."""
+    """Whether a file is compressed, by its name: some formats may begin with any bytes."""
     return path.lower().endswith(ENDINGS)
 
 
@@ -87,10 +87,11 @@ class PiecesFile(OpenFile):
     """A file that is unpacked in pieces. Those that were used last are kept, at most MEMORY bytes in all files."""
 
     def load(self, number: int) -> tuple[Any, int]:
-        """A piece, and its bytes in memory."""
+        """Unpack a piece: its content, and how many bytes of memory it takes."""
         raise NotImplementedError
 
     def piece(self, number: int) -> Any:
+        """A piece, unpacked now or before."""
         return _pieces.get((self.path, self.state, number), 0, lambda _: self.load(number))
 
 
@@ -98,10 +99,10 @@ _pieces: Cache[Any] = Cache(MEMORY)
 
 
 class UnpackedFile(PiecesFile):
-    """A packed file, read like what was packed into it. `members` are those of the packed file."""
+    """A compressed file that reads as its unpacked content. `members` are where its members stand, `sizes` their
+    unpacked sizes, where those are known."""
 
     def __init__(self, path: str, members: Spans, sizes: list[int] | None = None) -> None:
-        """`sizes`: of the members unpacked, where that is known."""
         super().__init__(path)
         self._members = members
         if sizes is None:
@@ -119,7 +120,7 @@ class UnpackedFile(PiecesFile):
 
     def unit_ends(self, step: int) -> Ints:
         ends = self._ends
-        # Small members are one unit together.
+        # Neighbouring small members are one unit.
         return ends[np.flatnonzero(np.diff(ends // step, append=-1))] if len(ends) else ends
 
     def read(self, start: int, size: int) -> bytes:
@@ -165,7 +166,7 @@ def _is_one_member(path: str) -> bool:
 
 
 def unpack(data: bytes, path: str, start: int) -> bytes:
-    """What is packed into these bytes, a member of the file `path` that begins at byte `start`."""
+    """The unpacked content of a member; `path` and `start` are its file and its first byte, for messages."""
     try:
         if path.lower().endswith(BROTLI):
             return bytes(import_extra("mds", "cramjam").brotli.decompress(data))
@@ -178,7 +179,7 @@ def unpack(data: bytes, path: str, start: int) -> bytes:
         found: bytes = import_extra("zstd", "zstandard").ZstdDecompressor().decompressobj().decompress(data)
         return found
     except Exception as error:
-        # (Errors of packages that may be absent go by their names.)
+        # (By name, because the packages whose errors these are may be absent.)
         if type(error).__name__ not in ("error", "ZstdError", "DecompressionError") and not data.startswith(BZIP2):
             raise
         raise DamagedFile(
@@ -187,7 +188,7 @@ def unpack(data: bytes, path: str, start: int) -> bytes:
 
 
 def _member_end(file: OpenFile, start: int, unpacker: "zlib._Decompress | bz2.BZ2Decompressor") -> int:
-    """The first byte after a member of gzip or bzip2. Only unpacking it tells."""
+    """The first byte after a member of gzip or bzip2, which only unpacking finds."""
     at = start
     while not unpacker.eof:
         if at >= file.size:
@@ -214,7 +215,7 @@ def _zeros_end(file: OpenFile, start: int) -> int:
 
 
 def _zstd_end(file: OpenFile, start: int) -> int:
-    """The first byte after a frame: its blocks say how long they are."""
+    """The first byte after a zstd frame, found by the lengths in the headers of its blocks."""
     size, _, sums = _zstd_head(file.read(start, min(18, file.size - start)), file.path, start)
     at, last = start + size, False
     while not last:
@@ -230,7 +231,7 @@ def _zstd_end(file: OpenFile, start: int) -> int:
 
 
 def _zstd_head(head: bytes, path: str, start: int) -> tuple[int, int | None, bool]:
-    """Of a frame: the size of its header, its unpacked size if it says so, and whether a check sum ends it."""
+    """Of a zstd frame: the size of its header, its unpacked size if known, and whether it ends with a check sum."""
     if len(head) < 6:
         raise DamagedFile(f"{path} is cut off in the frame that begins at byte {start}")
     flags = head[4]

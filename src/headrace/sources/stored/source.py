@@ -1,9 +1,9 @@
-"""Stored files: the samples of many files of one form, any of them by its position.
+"""Stored files: the samples of many files of one format, any of them by its position.
 
-Files come in the order given, and so do the samples of each. A sample is one read of just its bytes, so whatever order
-a job asks for them in, and on however many ranks, every byte is read once an epoch. Neighbours are cheaper to read than
-samples here and there, though, and a file is best opened by one rank: files are cut into units of some megabytes, which
-a shuffled order of large data keeps together (`plan.parts`).
+Positions count through the files in the order given. A sample is one read of just its bytes, so in any order, and on
+any number of ranks, every byte is read once an epoch. Neighbours are cheaper to read than scattered samples, though,
+and a file is best opened by one rank: files are cut into units of some megabytes, which a shuffled order of large data
+keeps together (`plan.parts`).
 """
 
 import os
@@ -25,7 +25,7 @@ from headrace.sources.stored.index import open_stored, spans_in
 from headrace.sources.stored.packed import MEMORY
 
 UNIT = 4 << 20
-"""Bytes that are cheap to read together: large files are cut into units of about so many. Part of the order."""
+"""Bytes of a unit, about. The order of samples depends on it."""
 OPEN = 128
 """Files that a process keeps open."""
 
@@ -38,7 +38,7 @@ class StoredFiles(Source[Any]):
     form: StoredFormat
     folder: str | None = None
     states: tuple[FileState, ...] = ()
-    """Of each file when the pipe was made: a file that changes while it is read is an error."""
+    """The state of each file when the pipe was made: a file that changes while it is read is an error."""
     verb = "stored"
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class StoredFiles(Source[Any]):
         return found
 
     def _check_sidecars(self) -> None:
-        """An error if a file that says where samples stand has changed. (Samples are found by what it said before.)"""
+        """Raise if a sidecar file, by which samples were found, has changed since."""
         for path, state in zip(self.paths, self.states, strict=True):
             if state.sidecar is None:
                 return
@@ -84,7 +84,7 @@ class StoredFiles(Source[Any]):
             state.sidecar.check(sidecar, FileState.of(sidecar))
 
     def units(self) -> Units:
-        """Stretches of about UNIT bytes. A unit never crosses files."""
+        """Stretches of about UNIT bytes; none of them crosses files."""
         catalog = self._catalog
         hold = MEMORY // catalog.largest if catalog.largest else len(catalog.unit_ends)
         return Units(catalog.unit_ends, hold, catalog.total, catalog.largest, "stretches of files")
@@ -113,15 +113,17 @@ class StoredFiles(Source[Any]):
 
 
 class _Catalog(NamedTuple):
-    """Where the samples of all files stand, and the first position after each file and after each unit."""
+    """Where the samples of all files stand."""
 
     spans: tuple[Spans, ...]
     ends: list[int]
+    """The first position after each file."""
     unit_ends: Ints
+    """The first position after each unit."""
     total: int
     """Bytes of all files, unpacked."""
     largest: int
-    """Bytes that stay in memory while a unit is read, at the most."""
+    """The most bytes that stay in memory while a unit is read."""
 
 
 @lru_cache(maxsize=16)
@@ -145,7 +147,7 @@ def _catalog(paths: tuple[str, ...], states: tuple[FileState, ...], form: Stored
 
 @lru_cache(maxsize=OPEN)
 def _open_file(path: str, state: FileState, form: StoredFormat, folder: str | None) -> OpenFile:
-    """The files that were read last, kept open: one is closed when nobody reads it any more."""
+    """A file that stays open while it is among those that were read last, or somebody still reads it."""
     file = open_stored(path, form, folder)
     file.check(state)
     return file

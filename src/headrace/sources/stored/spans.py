@@ -1,4 +1,4 @@
-"""Finding: what formats have in common that tell by a table, or by a walk through the file, where samples stand."""
+"""Finding spans: what formats with a table of offsets, and formats that scan their files, have in common."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -8,13 +8,13 @@ import numpy as np
 from headrace.sources.stored.format import DamagedFile, Ints, OpenFile, Spans
 
 PIECE = 1 << 18
-OFTEN = 1 << 14
-"""Samples that are told at a time."""
+BATCH = 1 << 14
+"""Spans in a batch."""
 
 
 class ForwardReader:
-    """Small reads that go forward through a file, of which most cost no system call: a read inside the piece that was
-    read last is a slice, any other reads the piece from there on."""
+    """Small reads that go forward through a file. Most cost no system call: a read inside the piece that was read last
+    is a slice of it, any other reads the piece that begins there."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
@@ -30,14 +30,14 @@ class ForwardReader:
 
 
 def in_batches(found: Iterable[tuple[int, int]]) -> Iterator[Spans]:
-    """The first byte and the size of one sample after the other, a good many at a time."""
+    """Pairs of (first byte, size), many at a time."""
     left = iter(found)
-    while some := list(islice(left, OFTEN)):
+    while some := list(islice(left, BATCH)):
         yield Spans.of(*zip(*some, strict=True))
 
 
 def spans_between(offsets: Ints, file: OpenFile) -> Spans:
-    """Samples that stand one behind the other, each from its offset to the next, by the table of a file."""
+    """Samples that stand one behind the other: each reaches from its offset in the file's table to the next one."""
     sizes = np.diff(offsets)
     if len(offsets) and (offsets[0] < 0 or offsets[-1] > file.size or bool((sizes < 0).any())):
         raise DamagedFile(f"{file.path} is damaged: its table says that samples lie outside its {file.size} bytes")
@@ -45,7 +45,7 @@ def spans_between(offsets: Ints, file: OpenFile) -> Spans:
 
 
 def counted_table(file: OpenFile) -> Ints:
-    """The table that begins a file: the number of samples n, then n + 1 offsets, all of 4 bytes."""
+    """The offsets at the start of a file: the number of samples n, then n + 1 offsets, 4 bytes each."""
     if file.size < 4:
         raise DamagedFile(f"{file.path} has {file.size} bytes: too few for a table of samples")
     count = int(np.frombuffer(file.read(0, 4), "<u4")[0])

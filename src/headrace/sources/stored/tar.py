@@ -1,13 +1,12 @@
 """Tar shards as WebDataset writes them: neighbouring members with the same name up to the first dot are one sample.
 
-Which members belong to samples is the rule of `Pipe.shards`, so that both read the same of an archive.
+The members of a sample are found by the same rule as in `Pipe.shards`, so both read the same samples of an archive.
 
     | header 512 | data, filled up to 512 | header | data | ... | two empty blocks |
 
-A header may be preceded by others that carry a long name (GNU) or anything else (PAX): all of them are walked through,
-never computed. The span of a sample reaches from the first header of its first member to the end of its last one, so
-what a sample needs is one read. Of a sparse file the holes are not there, so such members are refused: their bytes are
-not those of the file.
+Before a header there may be others, with a long name (GNU) or other fields (PAX) of the next member. The span of a
+sample reaches from the first header of its first member to the end of its last member, so a sample is one read. Sparse
+members are refused: the archive leaves their holes out, so their bytes are not those of the file.
 """
 
 import logging
@@ -29,12 +28,12 @@ RECORD = 20 * BLOCK
 REGULAR = (b"0", b"\0", b"7")
 SPARSE = b"S"
 WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
-"""Links, devices and folders: whatever size their header tells, no data follow it."""
+"""Links, devices and folders: no data follows their header, whatever size it tells."""
 LONG_NAME = b"L"
 ABOUT_NEXT = (LONG_NAME, b"x", b"X", b"g")
-"""Headers that say something about the next member."""
+"""Headers with fields of the next member."""
 Read = Callable[[int, int], bytes]
-"""The bytes of an archive at a place: its first byte, and how many."""
+"""Reads bytes of an archive: the first byte, and how many."""
 log = logging.getLogger("headrace")
 
 
@@ -47,7 +46,7 @@ class Member(NamedTuple):
     data: int
     size: int
     stop: int
-    """The first byte after it, filled up."""
+    """The first byte after it and its padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class TarShards(StoredFormat):
 
 
 def _samples(file: OpenFile, start: int) -> Iterator[tuple[int, int]]:
-    """Where each sample begins, and its size. (Said when the next one begins: more may belong to it.)"""
+    """The first byte and the size of each sample, known when the next sample begins or the archive ends."""
     every = members(ForwardReader(file).read, start, file.size, file.path)
     keyed = ((found[0], member) for member in every if (found := key_and_ending(member.name)) is not None)
     for _, group in groupby(keyed, itemgetter(0)):
@@ -88,10 +87,10 @@ def _samples(file: OpenFile, start: int) -> Iterator[tuple[int, int]]:
 
 
 def members(read: Read, start: int, size: int, path: str, whole: bool = True) -> Iterator[Member]:
-    """The regular files of an archive from a header on; of a whole one, a missing end is told."""
+    """The regular files of an archive, from the header at `start` on; `whole`: warn if there is no end-of-archive."""
     at = first = start
-    said: dict[str, str] = {}
-    """What headers of headers say about the next member."""
+    fields: dict[str, str] = {}
+    """Fields of the next member that stand in headers before its own."""
     while at + BLOCK <= size:
         header = read(at, BLOCK)
         if header == EMPTY:
@@ -102,22 +101,22 @@ def members(read: Read, start: int, size: int, path: str, whole: bool = True) ->
         if kind in WITHOUT_DATA:
             length = 0
         elif kind not in ABOUT_NEXT:
-            length = int(said.get("size", length))
+            length = int(fields.get("size", length))
         if data + length > size:
             raise DamagedFile(f"{path} is cut off at byte {size}: the member at byte {at} would end at {data + length}")
         at = data + -(-length // BLOCK) * BLOCK
         if kind in ABOUT_NEXT:
             content = read(data, length)
-            said.update({"path": _text(content.split(b"\0")[0])} if kind == LONG_NAME else _records(content))
+            fields.update({"path": _text(content.split(b"\0")[0])} if kind == LONG_NAME else _records(content))
             continue
-        if kind == SPARSE or (said and any(key.startswith("GNU.sparse.") for key in said)):
+        if kind == SPARSE or (fields and any(key.startswith("GNU.sparse.") for key in fields)):
             raise DamagedFile(
                 f"{path} has a member at byte {first} that is a sparse file, whose holes the archive leaves out: pack "
                 "it again without -S (--sparse), or read it as a stream with Pipe.shards(...)"
             )
         if kind in REGULAR:
-            yield Member(said.get("path") or _name(header), first, data, length, min(at, size))
-        first, said = at, {}
+            yield Member(fields.get("path") or _name(header), first, data, length, min(at, size))
+        first, fields = at, {}
     if size - at > 0:
         raise DamagedFile(f"{path} is cut off at byte {size}, in the middle of a header")
     if whole:
@@ -125,8 +124,8 @@ def members(read: Read, start: int, size: int, path: str, whole: bool = True) ->
 
 
 def _check_end(read: Read, at: int, size: int, path: str) -> None:
-    """A block of zeros stands at `at`: an error unless another one follows, or nothing."""
-    # As far as the first header of another archive, which begins where this one is filled up to.
+    """Raise unless the block of zeros at `at` is followed by another one, or by nothing; warn of data after the end."""
+    # (As far as the first header of another archive, which would begin behind the padding of this one.)
     behind = read(at + BLOCK, max(0, min(RECORD + 2 * BLOCK, size - at - BLOCK)))
     second, rest = behind[:BLOCK], behind[BLOCK:]
     if second.strip(b"\0"):
@@ -136,11 +135,11 @@ def _check_end(read: Read, at: int, size: int, path: str) -> None:
 
 
 def _checked(header: bytes, at: int, path: str) -> int:
-    """The size of a member, if its header is whole."""
+    """The size of a member; an error if its header is damaged."""
     try:
-        said = int(header[148:156].split(b"\0")[0].strip() or b"0", 8)
+        check = int(header[148:156].split(b"\0")[0].strip() or b"0", 8)
         # (8 blanks stand for the sum itself.)
-        if said != sum(header) - sum(header[148:156]) + 8 * 32:
+        if check != sum(header) - sum(header[148:156]) + 8 * 32:
             raise ValueError("the check sum differs")
         if header[124] & 0x80:
             return int.from_bytes(header[125:136], "big")
