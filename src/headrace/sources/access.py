@@ -1,7 +1,7 @@
-"""RandomAccess: the samples of a pipe with random access, asked for from outside an opened graph.
+"""RandomAccess: single samples of a pipe that is not being iterated, by position or key.
 
-Random choices are those of epoch 0. Each thread has its own way in, and what `rng()` says inside the pipe does not
-depend on who asks.
+Random choices are those of epoch 0. Each thread opens the pipe for itself, so `rng()` inside the pipe gives the same
+values whichever thread, or op of another pipe, asks.
 """
 
 import threading

@@ -1,12 +1,12 @@
 """DiskCache: copies of remote files in a folder, within a budget of bytes that all processes of a machine share.
 
-    open(url)  ─ there ──────────────────────────────────────────>  the copy; it is now the most recently used
+    open(url)  ─ in the folder ──────────────────────────────────>  the copy; it is now the most recently used
                ─ being fetched by another process ─ wait ────────>  its copy
-               ─ not there ─ fetch into <name>.part ─ rename ────>  the new copy
+               ─ neither ─ fetch into <name>.part ─ rename ──────>  the new copy
 
-The budget is exact: a fetch makes room *before* it writes, by growing its .part file under the folder's lock after
-the least recently used copies have gone. A file that does not fit is read from its source and not kept. Removing a
-copy does not disturb who reads it. A .part file is locked by its writer; one that nobody locks belongs to a dead
+The budget is exact: a fetch makes room *before* it writes. Under the folder's lock it removes the least recently used
+copies, then grows its .part file. A file that does not fit is read from its source and not kept. A copy may be removed
+while it is read: readers keep it open. A .part file is locked by its writer; one without a lock belongs to a dead
 process and is removed.
 """
 
@@ -73,7 +73,7 @@ class DiskCache:
             lock.release(fd)
 
     def path(self, name: str) -> str:
-        """Where the copy of `name` lies, whether it is there or not."""
+        """The path of the copy of `name`, whether there is one or not."""
         tail = re.sub(r"[^A-Za-z0-9._-]", "_", name.rstrip("/").rpartition("/")[2])[-80:]
         return os.path.join(
             self.folder, f"{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}-{tail}"
@@ -85,7 +85,7 @@ class DiskCache:
             return sum(size for _, _, size in self._files())
 
     def _folder_lock(self) -> AbstractContextManager[None]:
-        """Held while files are counted, grow, or change their names: a folder that changes cannot be counted."""
+        """The lock that is held while files are counted, grow or are renamed, so that counts are right."""
         return lock.hold(os.path.join(self.folder, LOCK), self.timeout)
 
     def _copy(self, source: Any, fd: int, part: str) -> bool:
@@ -124,7 +124,7 @@ class DiskCache:
             return True
 
     def _files(self) -> list[tuple[int, str, int]]:
-        """(last used, path, bytes) of every file; what dead processes left is removed on the way."""
+        """(last used, path, bytes) of every file; .part files of dead processes are removed."""
         found = []
         with os.scandir(self.folder) as entries:
             for entry in entries:
@@ -141,7 +141,7 @@ class DiskCache:
 
 
 def _open_copy(path: str) -> Any:
-    """The copy, open and marked as used now; None if there is none."""
+    """The copy, opened and marked as just used; None if there is none."""
     try:
         file = open(path, "rb")  # noqa: SIM115 - the caller closes it
     except FileNotFoundError:
@@ -151,6 +151,6 @@ def _open_copy(path: str) -> Any:
 
 
 def _touch(fd: int) -> None:
-    """Mark as used now: to the nanosecond, where the kernel's own stamp is only as fine as its tick."""
+    """Mark a copy as just used, to the nanosecond: the kernel's own time stamps are only as fine as its tick."""
     now = time.time_ns()
     os.utime(fd, ns=(now, now))

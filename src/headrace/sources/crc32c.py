@@ -2,8 +2,8 @@
 `tfrecord`; a hundred times as fast, because processors have an instruction for it), else with nothing but numpy.
 
 With numpy, short data goes byte by byte through a table. Long data is cut into blocks. A check sum is linear: that of a
-block is the xor of what each byte adds by itself, which depends on its value and its place in the block only, and the
-sum of all that came before it counts as xored to its first four bytes.
+block is the xor of one number for each byte, which depends only on the byte and its place in the block, and the check
+sum of all earlier blocks counts as if xored into the first four bytes.
 """
 
 import importlib

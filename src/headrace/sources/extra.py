@@ -1,4 +1,4 @@
-"""Optional packages: imported where they are used, asked for where the pipe is described.
+"""Optional packages: their presence is checked when a pipe is made, and they are imported where they are used.
 
 `require` is cheap (nothing is imported) and belongs in a constructor, so that a missing package is known before any
 work starts. `import_extra` imports.

@@ -1,7 +1,8 @@
 """Google Drive: from a download link to the URL of the file itself.
 
-A small file is answered at once; a large one with a page that asks whether to go on without a virus scan. The answer to
-that page is a cookie (the older form) or hidden fields of a form; with either, the second request gets the file.
+A request for a small file is answered with the file, one for a large file with a page that asks whether to go on
+without a virus scan. A cookie (the older way) or the hidden fields of the page's form confirm that, and a second
+request with them gets the file.
 """
 
 import re
@@ -13,11 +14,11 @@ from headrace.sources.extra import import_extra
 from headrace.sources.http import get
 
 PAGE = 1 << 20
-"""A page that asks is not larger than this."""
+"""The most bytes that are read of a page that asks for confirmation."""
 
 
 def resolve(url: str, timeout: float | None, options: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """The file's name, its URL, and what has to be sent along."""
+    """The name of the file, its URL, and arguments of `requests.get` that the URL needs."""
     with import_extra("remote", "requests").Session() as session:
         for _ in range(2):
             with get(url, timeout, {}, options, session) as response:
@@ -39,7 +40,7 @@ def resolve(url: str, timeout: float | None, options: dict[str, Any]) -> tuple[s
 
 
 def _confirmed(url: str, page: str, cookies: dict[str, str]) -> str | None:
-    """The URL that says yes; None if this page asks nothing."""
+    """The URL that confirms; None if the page does not ask for confirmation."""
     for name, value in cookies.items():
         if name.startswith("download_warning"):
             return f"{url}{'&' if '?' in url else '?'}{urlencode({'confirm': value})}"

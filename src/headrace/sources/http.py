@@ -16,7 +16,7 @@ TIMEOUT = 60.0
 def open_http(url: str, timeout: float | None = None, retry: Retry | None = None, **options: Any) -> RemoteStream:
     """The body of `url`; `options` go to `requests.get`."""
     known: tuple[str | None, str | None] | None = None
-    """By what the first reply says which version of the file it is."""
+    """Entity tag and date of the first reply: the version of the file."""
 
     def connect(offset: int) -> tuple[Body, int | None]:
         # Identity: with a compressed reply, the byte reached would not be a byte of the file.
@@ -29,7 +29,7 @@ def open_http(url: str, timeout: float | None = None, retry: Retry | None = None
             raise
 
     def answer(response: Any, offset: int) -> int | None:
-        """The size of the file; afterwards the body stands at the byte that was asked for."""
+        """Check a reply, and read its body up to byte `offset`; the size of the file, if the server tells it."""
         nonlocal known
         headers = response.headers
         if response.status_code == 416 and headers.get("Content-Range", "").endswith(f"/{offset}"):

@@ -1,8 +1,8 @@
 """Hugging Face: streams of data sets, of the hub or made in the program (`IterableDataset`).
 
-A stream resumes by its own `state_dict`, taken every so many samples; what came since is read again and dropped. One
-with a shuffle buffer does not say what the buffer holds, so it is read again from its start: nothing is lost. So is
-every stream where `datasets` itself would leave samples out (`states_are_exact`).
+A stream resumes from its own `state_dict`, which is taken every so many samples; samples after it are read again and
+dropped. The state of a stream with a shuffle buffer leaves out what the buffer holds, so such a stream is read again
+from its start. So is every stream if the installed `datasets` would lose samples (`states_are_exact`).
 """
 
 import copy
@@ -22,13 +22,13 @@ STATE_EVERY = 256
 
 
 def is_stream(data: object) -> bool:
-    """Whether this is an `IterableDataset`. (Who has one has imported its module.)"""
+    """Whether this is an `IterableDataset`. (If it is, `datasets` has been imported already.)"""
     module: Any = sys.modules.get("datasets")
     return module is not None and isinstance(data, module.IterableDataset)
 
 
 def is_note(op: object, note: object) -> bool:
-    """`accepts` of both: nothing, or a state and how many samples came before it."""
+    """`accepts` of both sources: None, or [state, how many samples came before it]."""
     if note is None:
         return True
     return isinstance(note, list) and [type(part) for part in note] == [dict, int] and note[1] >= 0
@@ -70,7 +70,7 @@ class HuggingFace(Source[Any]):
 
 
 def resumed_samples(data: Any, here: Here) -> Iterator[Any]:
-    """The samples of this strand, from where `here` says it was."""
+    """The samples of this strand, from where it was interrupted."""
     stream = data if is_stream(data) and not _has_buffer(data) and states_are_exact() else None
     state, before = (None, 0) if here.note is None else here.note
     first = 0
@@ -89,10 +89,10 @@ def resumed_samples(data: Any, here: Here) -> Iterator[Any]:
 
 @cache
 def states_are_exact() -> bool:
-    """Whether a stream goes on behind the sample at which its state was taken.
+    """Whether a stream that loads a state goes on right after the sample at which it was taken.
 
-    Before its release 4.8, `datasets` goes on behind the Arrow table that the sample was in, wherever something is
-    mapped: up to a thousand samples never come.
+    Before release 4.8, a mapped stream of `datasets` goes on after the Arrow table that the sample was in: up to a
+    thousand samples are lost.
     """
     datasets: Any = sys.modules["datasets"]
 
@@ -112,13 +112,9 @@ def states_are_exact() -> bool:
     return exact
 
 
-def _has_buffer(data: object) -> bool:
-    """Whether samples wait in a shuffle buffer, which a state leaves out."""
-    left = [getattr(data, "_ex_iterable", None)]
-    while left:
-        step = left.pop()
-        if type(step).__name__.startswith("BufferShuffled"):
-            return True
-        left += [inner for inner in (getattr(step, "ex_iterable", None),) if inner is not None]
-        left += list(getattr(step, "ex_iterables", ()))
-    return False
+def _has_buffer(step: object) -> bool:
+    """Whether this step of a stream, or one before it, holds samples in a shuffle buffer, which a state leaves out."""
+    if type(step).__name__.startswith("BufferShuffled"):
+        return True
+    inner = getattr(step, "_ex_iterable", None), getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())
+    return any(_has_buffer(other) for other in inner if other is not None)

@@ -1,8 +1,8 @@
-"""Listed: items that the training process lists itself, for workers to work on, one ticket each.
+"""Listed: items that the training process iterates itself, and gives to workers, one ticket each.
 
-A sampler of indices, file names out of a queue, prompts: the list is iterated where the loader is, so whatever it draws
-or holds stays there, and workers get one item at a time. A snapshot says how many items were delivered; whoever goes on
-from it asks for the list of that epoch again, from there on.
+A sampler of indices, file names out of a queue, prompts: the list is iterated where the loader is, so its random
+generator and what else it holds stay there, and workers get one item at a time. A snapshot holds how many items were
+delivered; a resumed run asks for the items of that epoch again, from that number on.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Pinned(NamedTuple):
-    """An item that only one worker may work on: number `worker` modulo how many there are."""
+    """An item that only one worker may work on: number `worker` modulo the number of workers."""
 
     item: Any
     worker: int
@@ -26,7 +26,7 @@ class Pinned(NamedTuple):
 
 @runtime_checkable
 class ItemsByEpoch(Protocol):
-    """A list of its own for each epoch."""
+    """Items that differ from epoch to epoch."""
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:
         """The items of an epoch, from this number on."""
@@ -34,7 +34,7 @@ class ItemsByEpoch(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedItems(Source[T]):
-    """What `items` lists in the training process."""
+    """The items of `items`, which is iterated in the training process."""
 
     items: ItemsByEpoch | Iterable[T]
     listed = True
@@ -71,7 +71,7 @@ class ListedItems(Source[T]):
 
 
 class ItemsLeftBehind:
-    """Stands for the list in other processes."""
+    """Stands for the items in worker processes, where they cannot be had."""
 
     def open(self, epoch: int, number: int) -> Iterator[Any]:
         raise BadPipe(

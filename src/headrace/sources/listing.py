@@ -1,6 +1,6 @@
 """Listing: which files there are, in an order that does not depend on the file system.
 
-`walk` goes through one root when it is asked; `expand` turns names, patterns and folders into a fixed list at once.
+`walk` finds the files of one folder while it is iterated; `expand` turns names, patterns and folders into a list.
 """
 
 import glob
@@ -67,7 +67,7 @@ def matching_files(text: str) -> Sequence[str]:
 
 
 def expand(paths: Paths, files: Callable[[str], Sequence[str]] = matching_files) -> list[str]:
-    """Every file that these texts mean; `files` says it of one."""
+    """Every file that these names, patterns and folders mean; `files(text)` are those of one of them."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found = [(text, files(text)) for text in (os.fspath(path) for path in given)]
     warn_of_repeats(found)
@@ -75,9 +75,9 @@ def expand(paths: Paths, files: Callable[[str], Sequence[str]] = matching_files)
 
 
 def warn_of_repeats(meant: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """A line of log if two different texts mean one file: it is read twice, and nothing else would show it.
+    """Log a warning if two different texts mean the same file: it is read twice, and nothing else would show it.
 
-    The same text given twice is left alone: whoever writes that wants the file twice.
+    No warning for the same text given twice: that is a way to ask for the file twice.
     """
     by: dict[str, str] = {}
     repeated: dict[str, tuple[str, str]] = {}
@@ -120,7 +120,7 @@ def with_protocol(files: Any, path: str) -> str:
 
 
 def expand_ranges(spec: str) -> list[str]:
-    """`x-{000..002}.tar` as its names; several ranges multiply."""
+    """`x-{000..002}.tar` as three names; of several ranges, all combinations."""
     found = re.search(r"\{([^{}]*)\}", spec)
     if found is None:
         return [spec]

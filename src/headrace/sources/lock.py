@@ -1,8 +1,8 @@
 """Lock: one process at a time, by the name of a file.
 
-The kernel holds the lock (`flock`), so it is gone with its owner, whatever kills it: a lock file that is left behind
-locks nothing. The file holds the owner's process number, for messages. Waiting is one blocked call in a thread of its
-own, given up at the deadline; nothing polls.
+The kernel holds the lock (`flock`) and releases it when its owner dies, so a lock file that is left behind locks
+nothing. The file holds the owner's process number, for messages. A thread of its own waits in one blocking call, which
+is abandoned at the deadline; nothing polls.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ def hold(path: str, timeout: float) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed while still held: whoever waits on this file sees that its name is gone, and starts again.
+        # Removed while still held: a process that waits for this file sees that its name is gone, and starts again.
         if _is_same_file(fd, path):
             os.unlink(path)
         release(fd)
@@ -39,7 +39,7 @@ def acquire(path: str, timeout: float) -> int:
 
 
 def open_locked(path: str, timeout: float, lock: Callable[[int, int], None] = fcntl.flock, mode: int = 0o644) -> int:
-    """A locked descriptor of the file `path`, made if need be, that nobody has removed meanwhile.
+    """A locked descriptor of the file `path`, which is created if need be.
 
     `lock` is fcntl.flock, or fcntl.lockf where children that the holder has forked must not keep the lock.
     """
@@ -53,7 +53,7 @@ def open_locked(path: str, timeout: float, lock: Callable[[int, int], None] = fc
 
 
 def sweep(path: str) -> bool:
-    """Remove a lock file that nobody holds; whether it is gone."""
+    """Remove a lock file unless a process holds it; whether it is gone."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def sweep(path: str) -> bool:
 
 
 def release(fd: int) -> None:
-    # Unlocked by name, not only by closing: a forked child may hold a copy of the descriptor.
+    # Unlocked, not only closed: a forked child may hold a copy of the descriptor.
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
 
@@ -86,6 +86,7 @@ def owner(path: str) -> str:
 
 
 def _is_same_file(fd: int, path: str) -> bool:
+    """Whether the open file still has this name: another process may have removed or replaced it."""
     try:
         named = os.stat(path)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
 """Sources that are already in memory: a sequence (any position at once) or an iterable (a stream).
 
-What a list, an array or a tensor holds is the source's: a reader gets a copy of what could be changed (containers,
-arrays, tensors), so that an op that changes its sample in place changes it for itself only, in this epoch and in the
-next, in this process and in others. Numbers, text and read-only arrays are given as they are, arrays above `COPIED`
-bytes as read-only views, objects of other classes as they are. What a dataset or an iterable of the user's own returns
-is its own affair; `headrace verify` says when it is changed.
+Samples of a list, an array or a tensor are copied for each reader where they can be changed (containers, arrays,
+tensors), so that an op that changes a sample in place changes neither the data nor what later epochs and other readers
+get. Numbers, text and read-only arrays are not copied; arrays above `COPIED` bytes come as read-only views; objects of
+other classes come as they are. Nothing is copied of what a dataset or an iterable of the user's own returns;
+`headrace verify` says when an op changes it.
 """
 
 import copy
@@ -60,7 +60,7 @@ class FromSequence(Source[T]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UncopiedSequence(FromSequence[T]):
-    """The same, with samples as they are: nobody changes one before it is copied."""
+    """The same without copies, for an executor that copies each sample before anything can change it."""
 
     def get(self, position: int) -> T:
         return self.data[position]
@@ -73,7 +73,7 @@ class UncopiedSequence(FromSequence[T]):
 class FromIterable(Source[T]):
     """Anything that can be iterated; each epoch calls `iter()` on it again.
 
-    A function without arguments is called for a fresh iterable each epoch. It resumes by being read again up to the
+    A function without arguments is called each epoch and returns the iterable. To resume, it is read again up to the
     position.
     """
 
@@ -138,4 +138,4 @@ def _array(array: Any) -> Any:
 
 
 copy_for_reader = copier(_array, lambda tensor: tensor.clone())
-"""The sample for a reader who may change it."""
+"""A copy of a sample that its reader may change."""

@@ -66,7 +66,7 @@ def open_path(
 def open_stream(
     path: Path, mode: str = "rb", encoding: str | None = None, cache: DiskCache | None = None
 ) -> StreamWrapper:
-    """A file as a stream that closes once and can travel: as what opens it again elsewhere."""
+    """A file as a stream that is closed once, and that another process can open again."""
     return reopenable(partial(open_path, os.fspath(path), mode, encoding, cache), os.fspath(path))
 
 
@@ -126,5 +126,5 @@ def _forward(body: Any, offset: int) -> None:
             body.seek(offset)
             return
         except (ValueError, OSError, NotImplementedError):
-            pass  # says that it can, and cannot
+            pass  # it says that it can seek, and cannot
     read_past(body, offset)

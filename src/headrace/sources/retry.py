@@ -4,8 +4,8 @@
     body.read(n)     ->  fails, or ends early
                          wait (longer each time), connect(the byte reached), go on
 
-Attempts count failures in a row: every byte that arrives starts the count again. What cannot pass (a file that is not
-there, a refused permission, a file that changed while it was read) is raised at once, with its own type.
+Attempts count failures in a row: every byte that arrives starts the count again. Errors that another attempt cannot
+cure (a file that is not there, a refused permission, a file that changed while it was read) are raised at once.
 """
 
 import io
@@ -25,7 +25,7 @@ SKIP = 1 << 18
 
 
 class Body(Protocol):
-    """One connection's worth of a file."""
+    """The content of a file from some byte on, as one connection delivers it."""
 
     def read(self, size: int, /) -> bytes: ...
     def close(self) -> None: ...
@@ -60,7 +60,7 @@ class Retry:
             raise BadOption(f"Retry() needs attempts >= 1 and 0 <= first <= most, not {self}")
 
     def pause(self, failures: int, what: str) -> float:
-        """Seconds to wait after this many failures in a row; readers of one server do not come back all at once."""
+        """Seconds to wait after this many failures in a row, varied so that readers do not all come back at once."""
         longest = min(self.most, self.first * 2.0 ** (failures - 1))
         return longest * (0.5 + key("pause", what, os.getpid(), failures) % 1024 / 2048)
 

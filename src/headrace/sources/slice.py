@@ -1,8 +1,8 @@
 """FileSlice: a part of a local file, as a file.
 
-Reading it moves nobody's position, so slices of one file can be read in any order and in any thread. A slice shares the
-descriptor of the file it was cut from, if that is open here; otherwise it opens the file when it is first read, so that
-many unread slices cost nothing.
+A slice has a position of its own, so slices of one file can be read in any order and in any thread. It uses the
+descriptor of the open file that it is a part of, if it is given one; otherwise it opens the file at the first read, so
+that slices that are never read cost nothing.
 """
 
 import io

@@ -1,11 +1,11 @@
-"""StreamWrapper: an open file that is closed exactly once, whoever closes it, and that can travel to another process.
+"""StreamWrapper: an open file that is closed exactly once, and that can be sent to another process.
 
-It behaves like the file inside it. Opening an archive makes the members *children* of the archive's own stream: the
-parent counts them, and after `autoclose()` it closes when its last child does. What is dropped without `close()`
-closes when it is collected, so no file is left open.
+It behaves like the file inside it. The members of an archive are *children* of the archive's own stream: the parent
+counts them, and after `autoclose()` it closes when its last child does. A stream that is dropped without `close()` is
+closed when it is collected, so no file is left open.
 
-A stream travels (pickles) as the recipe that opened it plus the place where it stands, when it has a recipe;
-otherwise as the bytes that are not read yet.
+It is pickled as a function that opens the file again (`reopen`) and the position in it; without such a function, as the
+bytes that are not read yet.
 """
 
 import io
@@ -20,8 +20,8 @@ _DEPTH = 10
 _COUNTING = threading.RLock()
 """Guards the counts of children. Re-entrant: a collected child may be closed in the middle of anything."""
 _FILES: dict[int, Any] = {}
-"""The open file of each wrapper, by the wrapper's id. The collector ends what it finds together in any order; it cannot
-find what is listed here, so it is always the wrapper that closes the file."""
+"""The open file of each wrapper, by the wrapper's id. The garbage collector finalizes objects of a cycle in any order;
+files that are listed here are in no cycle, so it is always the wrapper that closes its file."""
 
 
 class StreamWrapper:
@@ -56,7 +56,7 @@ class StreamWrapper:
             StreamWrapper.session_streams[self] = 1
 
     def replace_file(self, file_obj: Any) -> None:
-        """Stand for another file from now on; the old one is the caller's."""
+        """Wrap another file from now on; the caller closes the old one."""
         self.file_obj = _FILES[id(self)] = file_obj
 
     @property
@@ -112,7 +112,7 @@ class StreamWrapper:
             self.close()
 
     def __getattr__(self, name: str) -> Any:
-        # Only what an unfinished object could be asked for: everything else is the file's.
+        # (Of these, an object whose constructor has failed may be asked before it has them.)
         if name in ("file_obj", "_open"):
             raise AttributeError(name)
         return getattr(self.file_obj, name)
@@ -157,7 +157,7 @@ class StreamWrapper:
             ) from error
 
     def _into_memory(self) -> None:
-        """Hold what is not read yet in memory, so that the stream can both travel and be read here."""
+        """Read the rest into memory, so that the stream can both be pickled and be read here."""
         read = getattr(self.file_obj, "read", None)
         if read is None:
             raise TypeError(f"{self!r} cannot travel to another process: use it in the place where it is made")

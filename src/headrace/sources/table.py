@@ -1,8 +1,8 @@
-"""Tables of the samples of a pipe: by key, read whole when the first is asked for, or by position, each made once per
-process.
+"""Tables of the samples of a pipe: by key, all read when the first one is asked for, or by position, each made once in
+a process.
 
-What is kept by position is the pipe's output in epoch 0, whatever epoch asks first, so that all processes keep the
-same. Functions before it that need chance draw it from `headrace.rng()`.
+The samples that are kept by position are those of epoch 0, whichever epoch asks first, so that all processes keep the
+same ones. Functions before it that are random should draw from `headrace.rng()`.
 """
 
 import threading
@@ -25,7 +25,7 @@ class KeyedTable(Source[Any]):
     source: Iterable[Any]
     pair: Callable[[Any], Any] | None = None
     read: list[dict[Any, Any]] = field(default_factory=list, repr=False)
-    """The table, once this process has read it: it does not travel."""
+    """The table, once this process has read it. It is not sent to other processes."""
     user = True
 
     def size(self) -> int:
@@ -70,7 +70,7 @@ def _pair(sample: Any) -> tuple[Any, Any]:
 
 
 class SampleCache:
-    """What has been made in this process; travels empty."""
+    """The samples that this process has made. In another process it arrives empty."""
 
     def __init__(self) -> None:
         self.samples: dict[Any, Any] = {}

@@ -3,7 +3,7 @@
 The standard library ends an archive at the first header that it cannot read, as if nothing were missing. Here:
 
     a header that is damaged, cut, or made of zeros while members follow it     tarfile.ReadError, with file and offset
-    the file ends behind a member, where two blocks of zeros should stand       a warning: nobody can tell what is lost
+    the file ends behind a member, where two blocks of zeros should stand       a warning: members may be lost
     another archive follows behind the end of this one                          a warning: it is not read
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class UncleanEnd(tarfile.ReadError):
-    """The archive ends here, and something is to be said about how."""
+    """The archive ends here, but not as it should: a reason for a warning."""
 
 
 class TarHeader(tarfile.TarInfo):
@@ -34,12 +34,12 @@ class TarHeader(tarfile.TarInfo):
             raise
         except tarfile.HeaderError as error:
             if at == 0:
-                raise  # another kind of file: who opens it goes on asking
+                raise  # another kind of file: tarfile tries the next compression
             raise tarfile.ReadError(f"byte {at}: {error}") from None
 
 
 def _check_end(file: Any, at: int) -> None:
-    """A block of zeros was read at `at`: refused unless it is followed by another one, or by nothing."""
+    """Raise unless the block of zeros that was read at `at` is followed by another one, or by nothing."""
     second = file.read(tarfile.BLOCKSIZE)
     if second.strip(b"\0"):
         raise tarfile.ReadError(f"byte {at}: a header of zeros, and more behind it")
@@ -58,7 +58,7 @@ def open_tar(file: object, mode: str, path: str) -> tarfile.TarFile:
 def headers(archive: tarfile.TarFile, path: str) -> Iterator[tarfile.TarInfo]:
     """Every member's header, in the order of the archive `path`."""
     if archive.tarinfo is tarfile.TarInfo:
-        archive.tarinfo = TarHeader  # somebody else has opened it
+        archive.tarinfo = TarHeader  # the user has opened it
     try:
         yield from archive
     except UncleanEnd as remark:

@@ -1,8 +1,8 @@
-"""Wrapped: the data that a program already has, as DataPipes hand it out.
+"""Wrapped: data in memory with the rules of DataPipes (IterableWrapper, SequenceWrapper, samplers).
 
-Every reader gets its own copy of a sample (`deepcopy`), so that changing it in place changes nothing for the next epoch
-or another branch. What has a length and positions can be asked for any of them; everything else is a stream. An
-iterator can be read once only: asking again is an error, not an empty epoch. A sampler draws numbers for a pipe.
+Every reader gets its own deep copy of a sample, so that changing it in place changes nothing for the next epoch or
+another branch. Data with a length and positions has random access; anything else is a stream. An iterator can be read
+once only: reading it again is an error, not an empty epoch.
 """
 
 import copy
@@ -24,7 +24,7 @@ NOT_COPIED = (
 
 
 class ReadFlag:
-    """Whether an iterator has been given out."""
+    """Whether an iterator has been read. In another process it arrives unread."""
 
     def __init__(self) -> None:
         self.taken = False
@@ -104,7 +104,7 @@ class Sampled(Source[int]):
 
 
 def copied(sample: object) -> Any:
-    """A copy that its reader may change; what cannot be copied is given out as it is, with a warning."""
+    """A deep copy of a sample; the sample itself, with a warning, if it cannot be copied."""
     if type(sample) in ATOMS:
         return sample
     try:

@@ -1,4 +1,4 @@
-"""Decompress: one compressed file as its content, by name or by the type that is given."""
+"""Decompress: the content of compressed files, by the type that is given or that the file name tells."""
 
 import bz2
 import enum
@@ -15,7 +15,7 @@ from headrace.sources.tar import open_tar
 
 
 class CompressionType(enum.Enum):
-    """What `decompress` knows."""
+    """The types that `decompress` knows."""
 
     GZIP = "gzip"
     LZMA = "lzma"
@@ -74,7 +74,7 @@ class LoadFromBz2(EachFile[tuple[str, StreamWrapper]]):
             name = path.removesuffix(self.suffix)
             inner = StreamWrapper(_OPENERS[self.kind](stream.file_obj), stream, name)
             try:
-                inner.peek(1)  # a file that is something else is an error here, not far away at the first read
+                inner.peek(1)  # a file of another type is an error here, not later, where it is first read
             except damage:
                 inner.close()
                 raise
@@ -91,7 +91,7 @@ class LoadFromXz(LoadFromBz2):
 
 
 def by_name(path: str) -> CompressionType:
-    """The type that a file name's end says."""
+    """The type that the end of a file name tells."""
     name = os.path.basename(path).lower()
     for suffixes, kind in _BY_SUFFIX:
         if name.endswith(suffixes):

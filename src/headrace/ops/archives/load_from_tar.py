@@ -1,8 +1,8 @@
 """Load from tar: the files inside tar archives, compressed or not.
 
-A member of a plain archive on a local disk is read when it is asked for, by its place in the file: members do not
-disturb each other, in any order, thread or process. A member of any other archive (compressed, remote, inside another
-one) is read into memory in passing, because coming back to it later would cost all that lies before it.
+Members of a plain archive on a local disk are read when they are asked for, by their place in the file: in any order,
+thread or process. A member of any other archive (compressed, remote, inside another one) is read into memory when its
+turn comes, because going back to it later would mean reading all that is before it again.
 """
 
 import io
@@ -33,7 +33,7 @@ class LoadFromTar(PerFile[tuple[str, StreamWrapper]]):
 
 
 def entries(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tuple[str, StreamWrapper]]:
-    """The regular files of one archive, each under the name that the archive has for it."""
+    """The regular files of one archive: the name of each in the archive, and its stream."""
     plain = _plain_file(stream)
     archive, ours = _opened(stream, mode, path)
     try:
@@ -54,18 +54,18 @@ def entries(path: str, stream: StreamWrapper, mode: str = "r:*") -> Iterator[tup
 
 
 def _opened(stream: StreamWrapper, mode: str, path: str) -> tuple[tarfile.TarFile, bool]:
-    """The archive in a stream, and whether it is ours to close."""
+    """The archive in a stream, and whether the caller has to close it."""
     file = stream.file_obj
     if isinstance(file, tarfile.TarFile):
         return file, False
-    # Sequential: it could seek, but each jump would be another request.
+    # (A sequential file can seek, but each jump would be another request.)
     if getattr(file, "sequential", False) or not (hasattr(file, "seekable") and file.seekable()):
         mode = mode.replace(":", "|")
     return open_tar(file, mode, path), True
 
 
 def _plain_file(stream: StreamWrapper) -> str | None:
-    """The path of the archive if its members lie in a local file as they are."""
+    """The path of the archive if it is a local file that is not compressed; else None."""
     file = stream.file_obj
     if not isinstance(file, io.BufferedReader) or not isinstance(file.raw, io.FileIO) or not isinstance(file.name, str):
         return None

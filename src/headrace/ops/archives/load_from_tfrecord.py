@@ -48,7 +48,7 @@ class LoadFromTfrecord(PerFile[dict[str, Any]]):
 
 
 def _shaped(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> Any:
-    """A feature in its shape and type; the features of a sequence are one array then, and have one shape together."""
+    """A feature in its shape and type. A sequence of features becomes one array, and the shape is that of the array."""
     if isinstance(value, list) and value and hasattr(value[0], "reshape"):
         if shape is None and dtype is None:
             return value
@@ -72,7 +72,7 @@ def _stacked(features: list[Any]) -> Any:
 
 
 def _full_shape(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The shape with its open dimension filled in."""
+    """The shape with -1 replaced by the size that fits `count` values."""
     rest = math.prod(n for n in shape if n != -1)
     full = tuple(count // rest if n == -1 and rest else n for n in shape)
     if math.prod(full) != count or -1 in full:

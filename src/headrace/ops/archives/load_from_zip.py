@@ -26,7 +26,7 @@ class LoadFromZip(PerFile[tuple[str, StreamWrapper]]):
 
 
 def _seekable(stream: StreamWrapper) -> Any:
-    """The file itself, or a copy on disk if it can only be read from front to back: a zip's table is at its end."""
+    """The file itself, or a copy on disk if it cannot seek: the table of a zip file is at its end."""
     file = stream.file_obj
     if hasattr(file, "seekable") and file.seekable():
         return file

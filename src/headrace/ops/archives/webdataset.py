@@ -1,10 +1,10 @@
 """WebDataset: files that share a name up to its first dot are one sample.
 
-`a/0001.jpg, a/0001.cls` become `{"__key__": "a/0001", ".jpg": ..., ".cls": ...}`. Only neighbours are grouped, as
-they lie in an archive. `LoadShards` does the same archive by archive, so that archives are read by any worker, and
-takes names as the webdataset package does: endings in small letters, names that begin with a dot and `__meta__` left
-out (`key_and_ending`, which is also the rule of `Pipe.stored`). Hidden names inside folders are left out as well,
-where that package makes samples of them: macOS's `d/._1.jpg` would tear `d/1.jpg` and `d/1.cls` apart.
+`a/0001.jpg, a/0001.cls` become `{"__key__": "a/0001", ".jpg": ..., ".cls": ...}`. Only neighbours in an archive are
+grouped. `LoadShards` does this for each archive by itself, so that any worker can read any archive. It treats names as
+the webdataset package does: endings in small letters, names that begin with a dot and `__meta__` left out
+(`key_and_ending`, which `Pipe.stored` uses too). Unlike that package it leaves out hidden names inside folders as well:
+macOS's `d/._1.jpg` would separate `d/1.jpg` from `d/1.cls`.
 """
 
 import re
@@ -22,9 +22,9 @@ from headrace.sources.stream import StreamWrapper
 
 Grouped = dict[str, Any]
 _KEY = re.compile(r"^((?:.*/|)[^./]+)(\.[^/]*)$", re.DOTALL)
-"""A member of a shard: its key, up to the first dot of its last part, and its ending."""
+"""The name of a member of a shard: its key, up to the first dot of its last part, and its ending."""
 _META = re.compile(r"__[^/]*__($|/)")
-"""What a shard says about itself."""
+"""Names of members that describe the shard and belong to no sample."""
 _NAME = re.compile(r"^(.*?)(\.[^/]*)$", re.DOTALL)
 
 
@@ -33,7 +33,7 @@ class WebDataset(Op[tuple[str, Any], Grouped]):
     """Neighbouring `(path, data)` samples with the same prefix, as one dict."""
 
     def flow(self, samples: Iterator[tuple[str, Any]], here: Here) -> Iterator[Grouped]:
-        # Resumed inside a group: what is left of it keeps its place in the count, and is dropped there.
+        # Resumed inside a group, `key` is the key of it: the rest of the group is emitted as one sample, and dropped.
         key = here.note
         group: Grouped = {}
         while True:
@@ -83,13 +83,13 @@ def _files(path: str, stream: StreamWrapper) -> Iterator[tuple[str, str, bytes]]
 
 
 def key_and_ending(name: str) -> tuple[str, str] | None:
-    """The sample that a member of a shard belongs to, and as what; None if to none."""
+    """The key and the ending of a member's name; None if it belongs to no sample."""
     found = _KEY.match(name)
     return None if found is None or _META.match(name) else (found.group(1), found.group(2).lower())
 
 
 def split_name(path: str) -> tuple[str, str] | None:
-    """A path cut at the first dot of its last part; None if there is none."""
+    """A path cut at the first dot of its last part; None without a dot."""
     found = _NAME.match(path.replace("\\", "/"))
     return None if found is None else (found.group(1), found.group(2))
 

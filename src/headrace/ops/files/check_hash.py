@@ -1,4 +1,4 @@
-"""Check hash: refuse content that is not what it should be."""
+"""Check hash: refuse content whose hash is not the expected one."""
 
 import hashlib
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class CheckHash(EachFile[tuple[str, Any]]):
         return name, data
 
     def _stream(self, stream: StreamWrapper, digest: "hashlib._Hash") -> Any:
-        """The stream, at its start again; one that cannot go back is kept in memory."""
+        """Hash a stream, and return it at its start again; of one that cannot seek, a copy in memory."""
         if not self.rewind or (hasattr(stream, "seekable") and stream.seekable()):
             while part := stream.read(CHUNK):
                 digest.update(_raw(part))

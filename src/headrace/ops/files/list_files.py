@@ -1,4 +1,4 @@
-"""Lists of files: the folders that come in as the files in them, names with ranges as all the names they stand for."""
+"""Lists of files: each folder as the files in it, each name with ranges as all the names it stands for."""
 
 import os
 from collections.abc import Iterator

@@ -1,14 +1,14 @@
 """On-disk cache: a section of a pipe that runs only for samples whose files are not on disk yet.
 
     urls.on_disk_cache(filepath_fn=name).read_from_http().end_caching(same_filepath_fn=True)
-         └ which file belongs to a sample     └ the section      └ write what it makes, hand on the paths
+         └ which file belongs to a sample     └ the section      └ write its output into files, emit their paths
 
-Each sample goes through the section on its own, so the paths come in the same order whether the files were there or
-not. A file appears under its name only when it is complete. Of several processes that want the same file one makes
-it, under a lock that the kernel takes back when its owner dies; the others wait for it.
+Each sample goes through the section by itself, so the paths come in the same order whether the files exist or not. A
+file appears under its name only when it is complete. Of several processes that need the same file one makes it, under a
+lock that the kernel releases when its owner dies; the others wait for it.
 
-A section that makes other files than `filepath_fn` said (many out of one, say) leaves a list of them beside the first
-name.
+If a section makes other files than those of `filepath_fn` (many out of one, say), a list of them is written beside the
+first of these.
 """
 
 import json
@@ -31,7 +31,7 @@ LIST = ".headrace_list"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnDiskCache(Each[Any, Any]):
-    """Where a cached section begins, and how a file is known to be right."""
+    """The beginning of a cached section: which files belong to a sample, and how they are checked."""
 
     filepath_fn: Callable[[Any], Any] | None = None
     hash_dict: Mapping[str, str] | None = None
@@ -55,7 +55,7 @@ class OnDiskCache(Each[Any, Any]):
         return [os.fspath(path) for path in (named if isinstance(named, list | tuple) else [named])]
 
     def is_right(self, path: str, strict: bool = False) -> bool:
-        """Whether the file is there and as it should be; `strict` raises when its hash differs."""
+        """Whether the file exists and passes the checks; with `strict`, another hash is an error."""
         if not os.path.exists(path):
             return False
         if self.hash_dict is not None:
@@ -99,7 +99,7 @@ class EndCaching(Flat[Any, str]):
                 if found is None:
                     found = self._make(sample, targets)
         else:
-            sweep(_lock(targets[0]))  # of a process that was killed with the file in place and the lock held
+            sweep(_lock(targets[0]))  # left by a process that was killed after it had made the file
         yield from found
 
     def _claim(self, target: str, held: ExitStack) -> None:
@@ -114,7 +114,7 @@ class EndCaching(Flat[Any, str]):
             ) from None
 
     def _found(self, targets: list[str]) -> list[str] | None:
-        """The files, if all of them are there and right."""
+        """The files of a sample, if all of them exist and pass the checks."""
         listed = _listed(targets[0])
         if listed is not None and all(os.path.exists(p) for p in listed):
             return listed
@@ -147,7 +147,7 @@ class EndCaching(Flat[Any, str]):
         return meta if fn is None else fn(meta)
 
     def _run(self, sample: object) -> Iterator[Any]:
-        """The section, over this one sample."""
+        """The output of the section for this one sample."""
         spot = place.spot
         here = spot.here or Here(0, 0, 0)
         samples: Iterator[Any] = iter([sample])

@@ -1,8 +1,8 @@
-"""PerFile: what every op that reads one file has in common.
+"""PerFile: what ops that read files have in common.
 
-Such an op takes `(path, stream)` samples, as `open_files` makes them, and treats every file on its own, so that files
-are read by any worker and a resumed run reads only the file that was under way again. The stream is closed exactly
-once: at its end, at an error, and when the reader stops in the middle.
+Such an op takes `(path, stream)` samples, as `open_files` makes them. Every file is read by itself, so any worker can
+read any file, and a resumed run reads only the file that was under way again. The stream is closed exactly once: at its
+end, at an error, or when the reader stops before the end.
 """
 
 import io
@@ -20,7 +20,7 @@ from headrace.sources.stream import StreamWrapper
 
 Out = TypeVar("Out")
 Keywords = tuple[tuple[str, Any], ...]
-"""Arguments that are handed on to another library."""
+"""Keyword arguments for another library, in a form that can be hashed."""
 
 
 class PerFile(Flat[Any, Out]):
@@ -29,7 +29,7 @@ class PerFile(Flat[Any, Out]):
     __slots__ = ()
     coarse = True
     known: int = -1
-    """How many samples come out of all files, if the user says so."""
+    """How many samples all files have together, if the user gives it; else -1."""
 
     def read(self, path: str, stream: StreamWrapper) -> Iterator[Out]:
         raise NotImplementedError(f"{type(self).__name__} must define read()")
@@ -50,7 +50,7 @@ class EachFile(Each[Any, Out]):
 
     __slots__ = ()
     known: int = -1
-    """How many files there are, if the user says so."""
+    """How many files there are, if the user gives it; else -1."""
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
         return self.known if self.known >= 0 else inputs[0]
@@ -69,7 +69,7 @@ def path_and_stream(sample: object) -> tuple[str, Any]:
 
 
 def path_and_binary_stream(sample: object) -> tuple[str, StreamWrapper]:
-    """A sample as path and binary stream; anything else is refused with what is wrong about it."""
+    """A sample as path and binary stream; the error for any other sample says what is wrong with it."""
     if not isinstance(sample, tuple):
         raise TypeError(f"pathname binary data should be tuple type, but it is type {type(sample)}")
     if len(sample) != 2:
@@ -90,7 +90,7 @@ def path_and_binary_stream(sample: object) -> tuple[str, StreamWrapper]:
 
 @contextmanager
 def unpacking(sample: object, called: str, errors: tuple[type[Exception], ...]) -> Iterator[tuple[str, StreamWrapper]]:
-    """The path and stream of a sample, while files are taken out of it: these may be read later, and end it then."""
+    """The path and stream of an archive. The stream closes after the last member that was taken out of it."""
     path, stream = path_and_binary_stream(sample)
     try:
         yield path, stream
@@ -104,7 +104,7 @@ def unpacking(sample: object, called: str, errors: tuple[type[Exception], ...]) 
 
 
 def archive_members(archive: StreamWrapper, files: Iterable[Any], path: str) -> Iterator[tuple[str, StreamWrapper]]:
-    """These of the files that an opened archive lists, each under its path below the archive's own."""
+    """Path and stream of these files of an open archive; a path is that of the archive and the name in it."""
     try:
         for info in files:
             name = member_path(path, info.filename)
@@ -114,7 +114,7 @@ def archive_members(archive: StreamWrapper, files: Iterable[Any], path: str) -> 
 
 
 def member_path(archive: str, name: str) -> str:
-    """The path of an archive's member: below the archive's own path, or refused."""
+    """The path of a member, below the path of its archive; an error if the name leads out of there."""
     inner = os.path.normpath(name.replace("\\", "/").lstrip("/"))
     if inner == ".." or inner.startswith("../") or os.path.isabs(inner):
         raise ValueError(

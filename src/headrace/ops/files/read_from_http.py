@@ -1,4 +1,4 @@
-"""Read from http, Google Drive, or whichever of the two a URL belongs to (extra `remote`)."""
+"""Read from HTTP, from Google Drive, or from either of them by the URL's host (extra `remote`)."""
 
 import warnings
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class ReadFromRemote(ReadFromHttp):
 
 @dataclass(frozen=True, slots=True)
 class Forgiving(Flat[Any, Any]):
-    """What `op` makes of each sample; a sample that it fails on is left out, with a warning."""
+    """The output of `op` for each sample; samples on which it fails are left out, with a warning."""
 
     op: Each[Any, Any]
     length = as_input

@@ -21,7 +21,7 @@ class ReadFromStream(PerFile[tuple[str, Any]]):
 
     def read(self, path: str, stream: StreamWrapper) -> Iterator[tuple[str, Any]]:
         if self.chunk is None:
-            # An empty file has no content to hand on.
+            # (An empty file gives no sample.)
             if data := stream.read():
                 yield path, data
             return

@@ -1,4 +1,4 @@
-"""Save to disk: content into files, and the paths of those files.
+"""Save to disk: write content into files, and emit their paths.
 
 A file appears under its name only when it is complete, and a killed writer leaves nothing (`sources.atomic`). Writing
 it again, after a resume or in another worker, gives the same file.

@@ -1,8 +1,7 @@
 """Augment: random crops and flips of uint8 images, the same for any number of workers.
 
-Images are uint8 arrays of (height, width, channels), wherever they stand in a sample: the sample itself, or a field of
-a tuple, list or dict. What is drawn belongs to the sample (`headrace.rng()`), so all images of one sample are cut and
-turned alike.
+Images are uint8 arrays of (height, width, channels): the sample itself, or values of a tuple, list or dict. Random
+numbers are drawn once for a sample (`headrace.rng()`), so all images of one sample are cropped and flipped alike.
 """
 
 from collections.abc import Callable

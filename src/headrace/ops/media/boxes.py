@@ -1,7 +1,7 @@
 """Boxes: which part of an image is kept.
 
-Everything is arithmetic on sizes, so that a decoder knows the box before it decodes: it may then decode a JPEG at half
-or a quarter of its size, which costs less, and still have more pixels than are asked for.
+Boxes are computed from sizes alone, so a decoder knows the box before it decodes: it can then decode a JPEG at half or
+a quarter of its size, which costs less, and still have more pixels than are needed.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from headrace.errors import BadOption
 
 TRIES = 10
 DRAWS = 4 * TRIES
-"""Random numbers for one box."""
+"""Random numbers that one box needs."""
 
 
 class Box(NamedTuple):
@@ -26,7 +26,7 @@ class Box(NamedTuple):
 
 
 def check_size(size: object) -> tuple[int, int]:
-    """(height, width) out of what a user gave: one number is both."""
+    """The user's `size` as (height, width); one number is both."""
     both = (size, size) if isinstance(size, int) else size
     if isinstance(both, Sequence) and len(both) == 2 and all(type(n) is int and n > 0 for n in both):
         return both[0], both[1]
@@ -60,19 +60,19 @@ class RandomBox:
 
 
 def center(height: int, width: int, size: tuple[int, int]) -> Box:
-    """The largest box in the middle that has the shape of `size`."""
+    """The largest box in the middle that has the proportions of `size`."""
     h = min(height, width * size[0] / size[1])
     w = h * size[1] / size[0]
     return Box((height - h) / 2, (width - w) / 2, h, w)
 
 
 def crop_box(crop: "str | RandomBox", height: int, width: int, size: tuple[int, int], draws: Sequence[float]) -> Box:
-    """The box of an image: in the middle, at random, or ("stretch") all of it."""
+    """The part of an image that is kept: its middle, a random box, or ("stretch") all of it."""
     if isinstance(crop, RandomBox):
         return crop.box(height, width, size, draws)
     return center(height, width, size) if crop == "center" else Box(0, 0, height, width)
 
 
 def reduction(box: Box, size: tuple[int, int]) -> int:
-    """How many times smaller an image may be decoded, so that `box` still has as many pixels as `size`."""
+    """By how much a JPEG may be shrunk while it is decoded, so that `box` still has as many pixels as `size`."""
     return next((by for by in (8, 4, 2) if box.height >= by * size[0] and box.width >= by * size[1]), 1)

@@ -1,4 +1,4 @@
-"""Decode: content into values, by the end of the name it came under."""
+"""Decode: the content of files as values, by the endings of their names."""
 
 import os
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class Decode(EachFile[Any]):
 
 
 def _file(sample: Any) -> tuple[Any, Any]:
-    """Path and data; a path alone is opened, anything else is refused."""
+    """The path and data of a sample; a path alone is opened, any other sample is an error."""
     if isinstance(sample, str | os.PathLike):
         return path_and_stream(sample)
     if not isinstance(sample, tuple | list) or len(sample) != 2:

@@ -1,9 +1,8 @@
-"""Decoders: content by the end of its file's name.
+"""Decoders: functions `(extension, data) -> value`, with None for a file that is not theirs.
 
-A decoder is a function `(extension, data) -> value`, with None for "not mine". Text, numbers and JSON need nothing;
-images need Pillow (`images`), audio other than wav soundfile, video PyAV (`video`), all in the extra `media`.
-Everything arrives as Python values and numpy arrays. Pickles are never loaded: opening a data file must not be able to
-run code.
+Text, numbers and JSON need no package; images need Pillow (`images`), audio other than wav soundfile, video PyAV
+(`video`), all in the extra `media`. Values are Python values and numpy arrays. Pickles are never loaded: opening a data
+file must not be able to run code.
 """
 
 import io
@@ -27,7 +26,7 @@ AUDIO = frozenset(("wav", "flac", "ogg", "opus", "mp3", "aif", "aiff"))
 
 
 def extension_of(path: str) -> str:
-    """The end of a file name without its dot, in small letters."""
+    """The extension of a file name without its dot, in small letters."""
     return os.path.splitext(path)[1][1:].lower()
 
 
@@ -55,7 +54,7 @@ def decode_audio(extension: str, data: Any) -> Any:
 
 
 def _wave(data: bytes) -> Any:
-    """Plain PCM without any other package; None for what only soundfile reads."""
+    """Uncompressed audio, which needs no other package; None for other files, which soundfile reads."""
     try:
         with wave.open(io.BytesIO(data)) as file:
             width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
@@ -74,12 +73,12 @@ def _wave(data: bytes) -> Any:
 
 
 def standard_decoders(images: Images, videos: Videos) -> tuple[Decoder, ...]:
-    """All decoders of this module and its neighbours."""
+    """Decoders of all known kinds of files."""
     return (decode_basic, images, decode_audio, videos)
 
 
 def decode_with(decoders: tuple[Decoder, ...], extension: str, data: Any) -> Any:
-    """The first answer; the data itself if no decoder has one. Streams are read and closed."""
+    """The value of the first decoder that has one; the data itself if none has. Streams are read and closed."""
     if hasattr(data, "read"):
         stream = data
         try:

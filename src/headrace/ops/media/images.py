@@ -1,11 +1,11 @@
 """Images: JPEG by libjpeg-turbo where simplejpeg is installed, all others by Pillow.
 
-Pixels do not depend on which of the two decodes. simplejpeg takes two thirds of Pillow's time, because it writes
-straight into an array: into the image's place in the batch, where the engine has one. What it cannot do as Pillow does
-(CMYK, damaged files, grey out of colour) is left to Pillow.
+Both give the same pixels. simplejpeg takes two thirds of Pillow's time, because it writes straight into an array: into
+the image's row of the batch, where the engine has made one. Pillow decodes what simplejpeg cannot decode in the same
+way (CMYK, damaged files, grey out of colour).
 
-With `size`, an image is decoded at 1/2, 1/4 or 1/8 where the box that is kept has pixels enough, then cut and resized.
-What is below the box is not decoded (`_decode_upper_rows`).
+With `size`, an image is decoded at 1/2, 1/4 or 1/8 of its size where the box that is kept has enough pixels, then
+cropped and resized. Rows below the box are not decoded (`_decode_upper_rows`).
 """
 
 import importlib
@@ -28,13 +28,13 @@ from headrace.sources.extra import import_extra
 
 IMAGE = frozenset(("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff", "webp"))
 KINDS = ("JPEG", "PNG", "PPM", "BMP", "GIF", "TIFF")
-"""What an image may be, whatever its ending: a PNG called .jpg is common. Pillow knows more, such as PostScript, for
-which it starts another program. (WEBP too, where Pillow was built with it.)"""
+"""The formats that are tried, whatever the ending: a PNG called .jpg is common. Pillow knows more, such as PostScript,
+for which it starts another program. (WEBP too, where Pillow was built with it.)"""
 CROPS = ("center", "random", "stretch")
 _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
 _CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
 _UNREAD_DATA = re.compile(r"extraneous bytes before marker 0xd[0-9]\b")
-"""What the decoder says of data behind the last row that the header tells of, before a restart or the end."""
+"""The decoder's message about data behind the last row that the header tells of, before a restart or the end."""
 log = logging.getLogger("headrace")
 
 
@@ -100,7 +100,7 @@ class Images:
                 return out
             pixels = _decode_upper_rows(turbo, data, box, by, shape, space)
         except ValueError:
-            return None  # damaged: Pillow says what is wrong
+            return None  # damaged: Pillow will raise an error that says what is wrong
         if pixels is None:
             return None
         return self._cropped(pixels if mode == "RGB" else pixels[..., 0], box, by, mode)
@@ -115,7 +115,7 @@ class Images:
         return pixels if box is None else self._cropped(pixels, box, by, mode)
 
     def _box(self, height: int, width: int) -> tuple[Box | None, int]:
-        """What is kept of an image, and how many times smaller it may be decoded."""
+        """The part of an image that is kept (None: all of it), and by how much it may be shrunk while it is decoded."""
         if self.size is None:
             return None, 1
         draws: Sequence[float] = place.rng().random(DRAWS).tolist() if isinstance(self.crop, RandomBox) else ()
@@ -136,10 +136,10 @@ class Images:
 
 
 def _decode_upper_rows(turbo: Any, data: Any, box: Box, by: int, shape: tuple[int, int, int], space: str) -> Any:
-    """An image at 1 / `by` of its size, or only its upper rows: those of the box, and none below. None if it cannot.
+    """An image at 1 / `by` of its size, without rows that are below the box; None if it cannot be decoded like that.
 
-    A JPEG whose header tells of fewer rows is decoded so far, which costs as much less. The decoder complains of what
-    it has not read, and only of the first thing that is wrong: with any other complaint the image is damaged.
+    With a smaller number of rows in its header, a JPEG is decoded only so far, and costs less accordingly. The decoder
+    reports the first thing that is wrong: data that it has not read, or else the image is damaged.
     """
     # (Two rows more: colours are stored for two rows together, and smoothed with their neighbours'.)
     rows = (ceil((box.top + box.height) / by) + 2) * by
@@ -159,7 +159,7 @@ def _decode_upper_rows(turbo: Any, data: Any, box: Box, by: int, shape: tuple[in
 
 
 def _baseline_size(data: Any) -> int | None:
-    """Where the header of a JPEG has its number of rows, if the file is of the simplest kind: all in one scan."""
+    """The byte at which the number of rows stands, in a JPEG of the simplest kind (baseline); None for other kinds."""
     at = 2
     while at + 9 < len(data) and data[at] == 0xFF and data[at + 1] not in (0xDA, 0xFF):
         if data[at + 1] == 0xC0:

@@ -1,9 +1,9 @@
 """Pixels: uint8 images in another size, or mirrored, written where they belong.
 
-Pillow resizes, or torch where the user asks for it: in a quarter of the time, by the same arithmetic with shorter
-weights, so that pixels differ by one level at most. It is never chosen by what happens to be installed: the same pipe
-has the same pixels everywhere. Mirroring is exact either way, so torch does it, in a tenth of numpy's time, where it is
-loaded already.
+Pillow resizes, or torch where the user asks for it: in a quarter of the time, by the same arithmetic with less precise
+weights, so that pixels differ by one level at most. Installed packages do not decide which one: the same pipe gives the
+same pixels everywhere. Mirroring is exact with torch and with numpy, so torch does it, in a tenth of numpy's time,
+wherever it is loaded already.
 """
 
 import sys
@@ -30,7 +30,7 @@ def resized(pixels: Any, box: Box, size: tuple[int, int], out: Any, resize: str)
     part = pixels[top:bottom, left:right]
     if part.shape[:2] == size:
         out[...] = part
-    elif resize == "torch" and part.shape[2:] != (4,):  # (What is transparent has no weight: Pillow's.)
+    elif resize == "torch" and part.shape[2:] != (4,):  # (Pillow gives transparent pixels no weight.)
         _by_torch(import_extra("torch", "torch"), part, size, out)
     else:
         image = import_extra("media", "PIL.Image")
@@ -40,7 +40,7 @@ def resized(pixels: Any, box: Box, size: tuple[int, int], out: Any, resize: str)
 
 
 def _by_torch(torch: Any, part: Any, size: tuple[int, int], out: Any) -> None:
-    # Input in one piece and output in its place: each is worth half of the time.
+    # Contiguous input, and output written into its final place: each saves half of the time.
     resize = torch.ops.aten._upsample_bilinear2d_aa.out
     resize(_channels_first(torch, part), size, False, None, None, out=_channels_first(torch, out))
 
@@ -55,7 +55,7 @@ def mirrored(pixels: Any, out: Any) -> Any:
 
 
 def _channels_first(torch: Any, pixels: Any) -> Any:
-    """The same memory as torch's kernels take images: one of them, channels before rows."""
+    """The image as a tensor over the same memory, in the layout of torch's kernels: (1, channels, height, width)."""
     whole = pixels.flags.c_contiguous and pixels.flags.writeable
     tensor = torch.from_numpy(pixels if whole else pixels.copy())
     return tensor[None, None] if tensor.ndim == 2 else tensor.permute(2, 0, 1)[None]

@@ -1,9 +1,9 @@
 """Video: all frames, or a few of them by seeking to the key frame before each.
 
-mp4 and mov go to torchcodec where that and FFmpeg are installed, everything else to PyAV. Video is read as the
-container that its ending promises: left to guess, FFmpeg takes text for a playlist or a session description, and then
-opens the files and ports that the text names. PyAV can be told; torchcodec guesses, so it gets only data that begins
-with the box of an mp4 file, for which no other guess scores as high.
+torchcodec decodes mp4 and mov where it and FFmpeg are installed, PyAV everything else. A video is opened as the
+container of its ending: left to guess, FFmpeg takes text for a playlist or a session description, and then opens the
+files and ports that the text names. PyAV can be told the container. torchcodec guesses it, so it gets only data that
+begins like an mp4 file, for which no other guess scores as high.
 """
 
 import importlib
