@@ -119,12 +119,12 @@ class Job:
 
     def _check_env(self) -> None:
         for item in self.env:
-            name, given, _ = item.partition("=")
+            name, equals, _ = item.partition("=")
             if not name:
                 raise BadOption(f"--env {item}: write NAME or NAME=VALUE")
             if name in env.SET_BY_RUN:
                 raise BadOption(f"--env {item}: the launcher sets {name} for each rank; leave it out")
-            if not given and name not in env.current():
+            if not equals and name not in env.current():
                 raise BadOption(f"--env {name}: it is not set here; write {name}=VALUE")
 
     @property
@@ -184,22 +184,22 @@ class Job:
     def variables(self, rank: int, ranks: int, environ: Mapping[str, str]) -> dict[str, str]:
         """What a rank's environment gets besides torch's variables."""
         local = self.local_replicas
-        given = {
+        variables = {
             env.OWN_RUN: f"{rank}/{ranks}",
             env.TOTAL_REPLICAS: str(local * ranks),  # of the ranks that are there: an elastic job may have fewer
             env.LOCAL_REPLICAS: str(local),
             env.REPLICA_OFFSET: str(local * rank),
         }
         if env.OMP_THREADS not in environ:  # as many as there are cores would be that many times too many
-            given[env.OMP_THREADS] = str(max(1, len(os.sched_getaffinity(0)) // self.local_instances))
+            variables[env.OMP_THREADS] = str(max(1, len(os.sched_getaffinity(0)) // self.local_instances))
         if env.UNBUFFERED not in environ:
-            given[env.UNBUFFERED] = "1"
+            variables[env.UNBUFFERED] = "1"
         if self.offline_mode:
-            given |= dict.fromkeys(env.DEVICES, "")
+            variables |= dict.fromkeys(env.DEVICES, "")
         for item in self.env:
-            name, said, value = item.partition("=")
-            given[name] = value if said else environ[name]
-        return given
+            name, equals, value = item.partition("=")
+            variables[name] = value if equals else environ[name]
+        return variables
 
 
 @contextmanager

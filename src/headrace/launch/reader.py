@@ -4,35 +4,30 @@
     rank 1 ── pipe ──┤ selector ──> TaggedOutput
     rank 1 ── pidfd ─┘    └── ended: [1, ...]
 
-It waits for pipes, pidfds and one wake-up socket at once. A stream is closed by `drain`, not by its end alone: the
+It waits for pipes, pidfds and one wake-up pipe at once. A stream is closed by `drain`, not by its end alone: the
 launcher may hold the writing end open, and so may processes that the rank has left running in the background.
 """
 
 import os
 import selectors
-import socket
 import threading
-from collections import deque
-from collections.abc import Callable
 
 from headrace.launch.output import TaggedOutput
 
 _CHUNK = 1 << 16
 _CHUNKS_IN_PIPE = 64
+_READ = selectors.EVENT_READ
 
 
 class OutputReader:
     def __init__(self, output: TaggedOutput) -> None:
         self.output = output
         self.ended: list[int] = []  # ranks of this attempt, in the order of their end
-        self._streams: dict[int, tuple[int, str]] = {}  # reading end -> rank, name
-        self._watched: dict[int, int] = {}  # pidfd -> rank
-        self._requests: deque[Callable[[], None]] = deque()
+        # What a descriptor belongs to is kept beside it: (rank, "stdout"), or the rank alone where it is a process.
         self._selector = selectors.DefaultSelector()
-        self._wake, self._woken = socket.socketpair()
-        self._woken.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
-        self._running = True
+        self._lock = threading.Lock()  # held while descriptors are added, read or closed, but not while waiting
+        self._woken, self._wake = os.pipe()  # closing `_wake` ends the thread
+        self._selector.register(self._woken, _READ)
         self._thread = threading.Thread(target=self._run, name="headrace-output", daemon=True)
         self._thread.start()
 
@@ -40,112 +35,82 @@ class OutputReader:
         """A new pipe for the rank's stdout or stderr: the writing end, which the caller closes."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-
-        def add() -> None:
-            self._streams[reading] = (rank, name)
-            self._selector.register(reading, selectors.EVENT_READ)
-
-        self._ask(add)
+        with self._lock:
+            self._selector.register(reading, _READ, (rank, name))
         return writing
 
     def watch(self, pids: dict[int, int]) -> None:
         """Note the order in which these processes (rank -> pid) end; where the system has no pidfd, do nothing."""
         if not hasattr(os, "pidfd_open"):
             return
-
-        def add() -> None:
+        with self._lock:
             self.ended.clear()
             for rank, pid in pids.items():
                 try:
-                    fd = os.pidfd_open(pid)
+                    self._selector.register(os.pidfd_open(pid), _READ, rank)
                 except ProcessLookupError:  # already ended and reaped
                     self.ended.append(rank)
-                    continue
-                self._watched[fd] = rank
-                self._selector.register(fd, selectors.EVENT_READ)
-
-        self._ask(add)
 
     def drain(self) -> None:
         """Show all that was written until now, end all streams, and note all processes that have ended."""
-        self._ask(self._drain)
+        with self._lock:
+            self._handle(self._selector.select(timeout=0))
+            for key in list(self._selector.get_map().values()):
+                if isinstance(key.data, tuple):
+                    # what a rank left running may write on for ever; what was in the pipe at the end is limited
+                    for _ in range(_CHUNKS_IN_PIPE):
+                        if not self._read(key):
+                            break
+                if key.data is not None:
+                    self._end(key)
 
     def close(self) -> None:
-        if not self._running:
+        if not self._thread.is_alive():
             return
-
-        def stop() -> None:
-            self._drain()
-            self._running = False
-
-        self._ask(stop)
+        self.drain()
+        os.close(self._wake)
         self._thread.join()
         self._selector.close()
-        self._wake.close()
-        self._woken.close()
-
-    def _ask(self, request: Callable[[], None]) -> None:
-        """Have the thread do it, and wait until it is done."""
-        done = threading.Event()
-
-        def serve() -> None:
-            try:
-                request()
-            finally:
-                done.set()
-
-        self._requests.append(serve)
-        self._wake.send(b"!")
-        done.wait()
+        os.close(self._woken)
 
     def _run(self) -> None:
-        while self._running:
-            for key, _ in self._selector.select():
-                fd = key.fd
-                if fd == self._woken.fileno():
-                    self._woken.recv(_CHUNK)
-                elif fd in self._streams:
-                    self._read(fd)
-                elif fd in self._watched:
-                    self._note(fd)
-            while self._requests:
-                self._requests.popleft()()
+        while True:
+            ready = self._selector.select()
+            with self._lock:
+                if not self._handle(ready):
+                    return
 
-    def _read(self, fd: int) -> bool:
-        """Pass one chunk on; False when there is none now."""
-        rank, name = self._streams[fd]
-        try:
-            data = os.read(fd, _CHUNK)
-        except BlockingIOError:
-            return False
-        if not data:
-            self._end(fd)
-            return False
-        self.output.feed(rank, name, data, fd)
+    def _handle(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
+        """Read from what is ready; False when the reader is being closed."""
+        for key, _ in ready:
+            if self._selector.get_map().get(key.fd) is not key:
+                continue  # drained meanwhile
+            if key.data is None:
+                return False
+            if isinstance(key.data, tuple):
+                self._read(key)
+            else:
+                self.ended.append(key.data)
+                self._end(key)
         return True
 
-    def _end(self, fd: int) -> None:
-        self._selector.unregister(fd)
-        self.output.finish(*self._streams.pop(fd), fd)
-        os.close(fd)
+    def _read(self, key: selectors.SelectorKey) -> bool:
+        """Show one chunk; False when there is none now."""
+        try:
+            data = os.read(key.fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if data:
+            rank, name = key.data
+            self.output.feed(rank, name, data, key.fd)
+        else:
+            self._end(key)
+        return bool(data)
 
-    def _note(self, fd: int) -> None:
-        self._selector.unregister(fd)
-        self.ended.append(self._watched.pop(fd))
-        os.close(fd)
-
-    def _drain(self) -> None:
-        for key, _ in self._selector.select(timeout=0):
-            if key.fd in self._watched:
-                self._note(key.fd)
-        for fd in list(self._streams):
-            # what a rank left running may write on for ever; what was in the pipe at the end is limited
-            for _ in range(_CHUNKS_IN_PIPE):
-                if not self._read(fd):
-                    break
-            if fd in self._streams:
-                self._end(fd)
-        for fd in list(self._watched):
-            self._selector.unregister(fd)
-            del self._watched[fd]
-            os.close(fd)
+    def _end(self, key: selectors.SelectorKey) -> None:
+        if self._selector.get_map().get(key.fd) is key:  # a stream may have come to its end by itself
+            self._selector.unregister(key.fd)
+            if isinstance(key.data, tuple):
+                rank, name = key.data
+                self.output.finish(rank, name, key.fd)
+            os.close(key.fd)

@@ -56,7 +56,7 @@ def warn_if_ranks(stacklevel: int) -> None:
     try:
         found = explain()
     except BadOption:
-        return  # what the launcher says cannot be; nobody has asked it
+        return  # what the launcher says cannot be true, but this loader does not use it
     if found.world.ranks > 1:
         _warned = True
         warnings.warn(
@@ -138,9 +138,9 @@ def _world(claim: Claim, doubts: list[str]) -> World:
 
 
 def _check_replicas(environ: Mapping[str, str], world: World, doubts: list[str]) -> None:
-    told = env.replicas(environ)
-    if told and told.total != told.local * world.ranks and environ.get(env.POPDIST_UNIFORM, "1") == "1":
+    replicas = env.replicas(environ)
+    if replicas and replicas.total != replicas.local * world.ranks and environ.get(env.POPDIST_UNIFORM, "1") == "1":
         doubts.append(
-            f"the launcher set {told.total} replicas, {told.local} a process, but there are {world.ranks} ranks: "
-            "another launcher was started inside it; start the ranks with one launcher"
+            f"the launcher set {replicas.total} replicas, {replicas.local} a process, but there are {world.ranks} "
+            "ranks: another launcher was started inside it; start the ranks with one launcher"
         )

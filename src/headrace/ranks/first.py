@@ -59,15 +59,15 @@ def first(
         return
     key = f"{env.job()} {per} {name} {number}"
     if directory is None and per == "job" and world.nodes > 1:
-        with _by_store(world, key, timeout) as mine:
-            yield mine
+        with _by_store(world, key, timeout) as is_first:
+            yield is_first
         return
     folder = _private() if directory is None else Path(directory)
     members = world.ranks if per == "job" else world.local_ranks
     # the program is part of the name: two programs of one user may have the same default port and nothing else to tell
     digest = hashlib.blake2b(f"{key} {os.getcwd()} {sys.argv[:1]}".encode(), digest_size=12).hexdigest()
-    with _by_lock(folder / f"headrace-first-{digest}", world.rank, members, timeout) as mine:
-        yield mine
+    with _by_lock(folder / f"headrace-first-{digest}", world.rank, members, timeout) as is_first:
+        yield is_first
 
 
 def _private() -> Path:
@@ -87,8 +87,8 @@ def _by_lock(path: Path, rank: int, members: int, timeout: float) -> Iterator[bo
         passed = _passed(fd)
         if str(rank) in passed or not any(_lives(*who) for who in passed.values()):
             passed = {}
-        mine = not passed
-        if mine:
+        is_first = not passed
+        if is_first:
             yield True
         passed[str(rank)] = _myself()
         os.ftruncate(fd, 0)
@@ -98,7 +98,7 @@ def _by_lock(path: Path, rank: int, members: int, timeout: float) -> Iterator[bo
             os.pwrite(fd, json.dumps(passed).encode(), 0)
     finally:
         os.close(fd)  # gives the lock back
-    if not mine:
+    if not is_first:
         yield False
 
 

@@ -81,10 +81,10 @@ def _data_dims(mesh: Mesh) -> list[int]:
     return found
 
 
-def as_world(given: World | Mesh | None) -> World:
-    """What a loader is given, as a world."""
-    if given is None or isinstance(given, World):
-        return given or World()
-    if not is_mesh(given):
-        raise BadOption(f"world= takes a World or torch's DeviceMesh, not {type(given).__name__}")
-    return world_of(given)
+def as_world(world: World | Mesh | None) -> World:
+    """The argument `world` of a loader as a World."""
+    if world is None or isinstance(world, World):
+        return world or World()
+    if not is_mesh(world):
+        raise BadOption(f"world= takes a World or torch's DeviceMesh, not {type(world).__name__}")
+    return world_of(world)

@@ -33,14 +33,14 @@ class Call(NamedTuple):
 def from_json(text: str, where: str) -> list[Call]:
     """An object of setters and their values; a list gives several arguments."""
     try:
-        given = json.loads(text)
+        options = json.loads(text)
     except json.JSONDecodeError as wrong:
         raise BadOption(f"{where}: this is not JSON: {wrong}") from None
-    if not isinstance(given, dict):
-        raise BadOption(f'{where}: write an object such as {{"deviceIterations": 4}}, not {type(given).__name__}')
+    if not isinstance(options, dict):
+        raise BadOption(f'{where}: write an object such as {{"deviceIterations": 4}}, not {type(options).__name__}')
     return [
         Call(_known(name, where), tuple(value) if isinstance(value, list) else (value,), f"{where}, {name}")
-        for name, value in given.items()
+        for name, value in options.items()
     ]
 
 

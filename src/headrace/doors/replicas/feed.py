@@ -63,14 +63,14 @@ class Prefetching:
             )
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | None) -> "Prefetching":
+    def of(cls, options: Mapping[str, Any] | None) -> "Prefetching":
         """The options that a user gives as `async_options`; an unknown name is an error with a suggestion."""
         known = [option.name for option in fields(cls)]
-        for name in given or {}:
+        for name in options or {}:
             if name not in known:
                 hint = meant(name, known, f"known: {', '.join(known)}")
                 raise BadOption(f"unknown option {name!r} in async_options{hint}")
-        return cls(**(given or {}))
+        return cls(**(options or {}))
 
     def policy(self, workers: int) -> dict[str, Any]:
         """Options of a Loader with so many workers; `buffer_size` counts the batches of all of them."""

@@ -161,11 +161,11 @@ class _SetupAsWorkerZero(WorkerSetup):
         super().__call__(0)
 
 
-def _mode(given: DataLoaderMode | str) -> DataLoaderMode:
+def _mode(mode: DataLoaderMode | str) -> DataLoaderMode:
     try:
-        return DataLoaderMode(given)
+        return DataLoaderMode(mode)
     except ValueError:
-        raise BadOption(f"mode must be one of {', '.join(DataLoaderMode)}, not {given!r}") from None
+        raise BadOption(f"mode must be one of {', '.join(DataLoaderMode)}, not {mode!r}") from None
 
 
 _NAMES = {

@@ -10,6 +10,7 @@ Besides calls, values come from JSON (`from_json`), from a file with one call a 
 new object, from JSON in the environment (`DEFAULTS`).
 """
 
+import copy
 import enum
 import sys
 from pathlib import Path
@@ -124,8 +125,7 @@ class Options:
 
     def clone(self) -> Self:
         """The same values in an object that can be changed."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin = copy.copy(self)
         twin._frozen = False
         twin.Training, twin.Distributed = Training(twin), Distributed(twin)
         return twin
@@ -251,11 +251,11 @@ def check_groups(replicas: int, size: int, kind: CommGroupType) -> None:
         )
 
 
-def _group_type(given: Any) -> CommGroupType:
+def _group_type(value: Any) -> CommGroupType:
     try:
-        return CommGroupType(given)
+        return CommGroupType(value)
     except ValueError:
-        raise _wrong("input_group_type", given, f"one of {', '.join(CommGroupType)}") from None
+        raise _wrong("input_group_type", value, f"one of {', '.join(CommGroupType)}") from None
 
 
 def _whole(setter: str, option: str, value: object, least: int = 1, most: int | None = None) -> int:

@@ -235,8 +235,10 @@ def _detected(consumers: int) -> int:
         return world.local_rank
     if world.ranks == consumers:
         return world.rank
-    told = "no launcher says which rank this is" if world.source == "none" else f"the launcher runs {world.ranks} ranks"
-    raise BadOption(f"start() needs consumer_index: there are {consumers} consumers, but {told}")
+    reason = (
+        "no launcher says which rank this is" if world.source == "none" else f"the launcher runs {world.ranks} ranks"
+    )
+    raise BadOption(f"start() needs consumer_index: there are {consumers} consumers, but {reason}")
 
 
 def _warn(options: Options, samples: int) -> None:

@@ -18,9 +18,9 @@ WHOLE: dict[str, int | None] = {
 }  # fmt: skip
 """Whole numbers and the least that each may be; None: any."""
 DEFAULTS: dict[str, Callable[[dict[str, Any]], int]] = {
-    "seed": lambda given: int(time.time() * 1000),
-    "nearby_shuffle": lambda given: 5 * given["batch_size"],
-    "max_buffer_size": lambda given: max(2, given["data_queue_size"] // given["worker_per_consumer"]),
+    "seed": lambda values: int(time.time() * 1000),
+    "nearby_shuffle": lambda values: 5 * values["batch_size"],
+    "max_buffer_size": lambda values: max(2, values["data_queue_size"] // values["worker_per_consumer"]),
 }
 """What None means, where that depends on the other arguments or the time."""
 FLAGS = ("shuffle", "benchmark", "validate", "multithread")
@@ -56,23 +56,23 @@ class Options:
 
     @classmethod
     def of(cls, named: Mapping[str, Any], more: Mapping[str, Any]) -> "Options":
-        """Options from the arguments of a SwiftLoader, and those that were given under other names."""
-        given = dict(named)
+        """Options from the arguments of a SwiftLoader, and those under other names."""
+        values = dict(named)
         for alias, value in more.items():
             name = ALIASES[alias]
-            if given[name] is not None:
+            if values[name] is not None:
                 raise TypeError(f"SwiftLoader() got {name!r} twice: as {name!r} and under another name ({alias!r})")
-            given[name] = value
-        if given["worker_per_consumer"] is None:
+            values[name] = value
+        if values["worker_per_consumer"] is None:
             raise TypeError("SwiftLoader() needs the argument 'worker_per_consumer'")
         for name, least in WHOLE.items():
-            if given[name] is not None or name not in DEFAULTS:
-                given[name] = _whole(name, given[name], least)
+            if values[name] is not None or name not in DEFAULTS:
+                values[name] = _whole(name, values[name], least)
         for name, default in DEFAULTS.items():
-            if given[name] is None:
-                given[name] = default(given)
-        given["logger"] = LogTarget.of(given["logger"])
-        options = cls(**given)
+            if values[name] is None:
+                values[name] = default(values)
+        values["logger"] = LogTarget.of(values["logger"])
+        options = cls(**values)
         options.check()
         return options
 
@@ -129,13 +129,13 @@ def names_checked(init: Callable[P, None]) -> Callable[P, None]:
     """
 
     @wraps(init)
-    def checked(*args: P.args, **given: P.kwargs) -> None:
+    def checked(*args: P.args, **values: P.kwargs) -> None:
         known = [field.name for field in fields(Options)]
-        for name in given:
+        for name in values:
             if name not in known and name not in ALIASES:
                 hint = meant(name, [*known, *ALIASES], f"it takes {', '.join(known)}")
                 raise TypeError(f"SwiftLoader() has no argument {name!r}{hint}")
-        init(*args, **given)
+        init(*args, **values)
 
     return checked
 

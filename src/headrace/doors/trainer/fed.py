@@ -57,8 +57,8 @@ def fed_by(base: type[Any], loader: Loader[Any]) -> type[Any]:
                 (folder / PLACE).write_text(json.dumps(place))
 
     class FedTrainer(base):  # type: ignore[misc]
-        def __init__(self, *given: object, **more: object) -> None:
-            super().__init__(*given, **more)
+        def __init__(self, *args: object, **more: object) -> None:
+            super().__init__(*args, **more)
             self.args.ignore_data_skip = True  # the loader goes on at its place by itself
             self.add_callback(SavesPlace())
 
