@@ -6,8 +6,11 @@ torchdata's state, so such a caller gets that key. (Without `dispatch_batches` i
 without the key is the right one.)
 """
 
+from dataclasses import replace
 from types import FrameType
 from typing import Any
+
+from headrace.doors.torch.state import MapPlace, StreamPlace
 
 TAKEN = "_num_yielded"
 """Of torchdata's state: batches delivered."""
@@ -24,13 +27,11 @@ def dispatches(caller: FrameType) -> bool:
     return "DataLoaderDispatcher" in kinds and not owner.split_batches and owner.submesh_tp is None
 
 
-def go_back(at: dict[str, Any], batches: object, size: int) -> None:
-    """Change a place inside an epoch to one that is some batches earlier."""
-    back = at["batches"] - batches if isinstance(batches, int) else 0
-    if not 0 < back <= at["batches"]:
-        return
-    at["batches"] = batches
-    if "place" in at:
-        at["place"] = None  # the epoch is read again from its start
-    else:
-        at.update(samples=max(0, at["samples"] - back * size), done=[], iterator=None)
+def go_back(at: MapPlace | StreamPlace, batches: object, size: int) -> MapPlace | StreamPlace:
+    """The place in the epoch after so many batches, if that is an earlier one."""
+    if not isinstance(batches, int) or not 0 <= batches < at.batches:
+        return at
+    if isinstance(at, StreamPlace):
+        return replace(at, batches=batches, place=None)
+    samples = max(0, at.samples - (at.batches - batches) * size)
+    return replace(at, batches=batches, samples=samples, done=(), iterator=None)

@@ -1,4 +1,4 @@
-"""The workers of torch's DataLoader: what they have in common, and what makes a new process one of them.
+"""What the workers of torch's DataLoader have in common, and what makes a new process one of them.
 
 A worker that never imports torch is never made to: what belongs to torch (one thread, its seed, the worker info) is set
 at the moment when user code imports it.
@@ -24,15 +24,15 @@ class WorkerContext:
     init_fn: Callable[[int], None] | None
     base_seed: int
     count: int
-    """How many workers there are, as the worker info tells it; 0: the main process."""
+    """How many workers there are, as the worker info says it; 0: the main process."""
     emulated: bool = False
-    """Workers are emulated: processes serve any number of them."""
+    """A process may serve several workers, of which each has a copy of the dataset (see `workers`)."""
     single_reader: bool = False
     """Only worker 0 reads the dataset, and reads all of it."""
     dataset_states: Mapping[str, Any] | None = None
-    """What the map-style dataset of each worker, by number, goes on from."""
+    """The state that the map-style dataset of each worker, by number, goes on from."""
     stealing: bool = False
-    """A worker may make what belongs to another one, as long as that makes no difference (see `watch`)."""
+    """A worker may make a batch of another one, as long as that makes no difference (see `side_effects`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,10 +73,9 @@ def seed_others(base: int, worker: int) -> None:
 
 
 def generators() -> tuple[tuple[type, ...], tuple[object, ...]]:
-    """All kinds of random generators, and those of them that are global."""
-    kinds: tuple[type, ...] = (random.Random, np.random.Generator, np.random.RandomState)
-    kinds = (*kinds, np.random.BitGenerator, np.random.SeedSequence)
-    common: tuple[object, ...] = (random._inst, np.random.mtrand._rand)
-    if (torch := sys.modules.get("torch")) is not None:
-        kinds, common = (*kinds, torch.Generator), (*common, torch.default_generator)
-    return kinds, common
+    """All types of random generators, and the global generators among their instances."""
+    numpy = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
+    types, instances = (random.Random, *numpy), (random._inst, np.random.mtrand._rand)
+    if (torch := sys.modules.get("torch")) is None:
+        return types, instances
+    return (*types, torch.Generator), (*instances, torch.default_generator)

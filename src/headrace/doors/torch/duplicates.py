@@ -1,7 +1,7 @@
-"""DuplicateCheck: notices that every worker of an iterable-style dataset reads the same samples.
+"""Duplicates: notices that every worker of an iterable-style dataset reads the same samples.
 
 That is torch's rule unless the dataset divides its data by `get_worker_info()`, and the most common mistake with it.
-The first batches of two workers are compared, by what they look like when packed.
+The first batches of two workers are compared, by a digest of their packed form.
 """
 
 from hashlib import blake2b
@@ -15,25 +15,22 @@ LOOKED_AT = 1 << 16
 
 
 class DuplicateCheck:
-    """Looks at the first batches of the first two workers that deliver any."""
+    """Compares the first batches of the first two workers that deliver any."""
 
     def __init__(self) -> None:
         self._seen: dict[int, list[bytes]] = {}
-        self._full = 0
 
-    def see(self, worker: int, batch: object) -> bool:
-        """Look at a batch; True when enough were seen and they are alike."""
-        if self._full == 2 or (worker not in self._seen and len(self._seen) == 2):
-            return False
-        batches = self._seen.setdefault(worker, [])
-        if len(batches) == ROUNDS:
-            return False
-        batches.append(_digest(batch))
-        self._full += len(batches) == ROUNDS
-        return self._full == 2 and self.alike()
+    def see(self, worker: int, batch: object) -> bool | None:
+        """Look at a batch. Whether the workers' batches are alike, when enough were seen; None before."""
+        if worker in self._seen or len(self._seen) < 2:
+            digests = self._seen.setdefault(worker, [])
+            if len(digests) < ROUNDS:
+                digests.append(_digest(batch))
+        enough = [len(digests) == ROUNDS for digests in self._seen.values()] == [True, True]
+        return self.alike() if enough else None
 
     def alike(self) -> bool:
-        """What was seen so far of two workers is the same."""
+        """Whether what was seen so far of two workers is the same."""
         return len(self._seen) == 2 and len(set(map(tuple, self._seen.values()))) == 1
 
 

@@ -18,20 +18,21 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 from headrace.doors.torch import seeds as seeds
 from headrace.doors.torch.fetch import SKIP, WIDTH
 from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
+from headrace.doors.torch.state import MapPlace, StreamPlace
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
 from headrace.sources.listed import Pinned
 
 
 class _Drawn(NamedTuple):
-    """What a sampler has given."""
+    """One batch of indices that the sampler has given, and where the epoch stands behind it."""
 
     number: int
-    """Batches, with this one, and"""
+    """How many batches, this one included."""
     samples: int
-    """the samples in them."""
+    """How many samples in them."""
     state: Any
-    """Where the sampler's iterator stood then, if it tells."""
+    """The state of the sampler's iterator, if it has one."""
     batch: Any
     """`(first, index, packed)`, or SKIP, or the error that is raised in its place."""
 
@@ -43,17 +44,19 @@ class Indices(Iterator[Any]):
         self._iterator = iterator
         self._batched = batched
         known = type(index_sampler) is BatchSampler if batched else type(index_sampler) in KNOWN
-        self._known = known
         self._sampler = index_sampler.sampler if known and batched else index_sampler
-        self._order = SamplerOrder(self._sampler, packed=batched)
+        self._order = SamplerOrder(self._sampler, packed=batched) if known else None
+        """In place of the iterator, where the order is torch's own."""
         self._size = index_sampler.batch_size if known and batched else 1
         self._fewest = self._size if known and batched and index_sampler.drop_last else 1
-        """Indices that a batch of a known sampler must have."""
-        self._iterator_stateful = stateful(iterator)
+        """Indices that a batch of a known order must have."""
+        self._packed = self._order is not None and self._order.packed
+        self._width = WIDTH if self._packed else 1
+        self._stateful = stateful(iterator)
         self._drawn = deque([_Drawn(0, 0, None, SKIP)], maxlen=keep)
         """The last batches."""
         self.given = 0
-        """How many are given out; whoever sets it back is given them once more."""
+        """How many are given out; when this is set back they are given out once more."""
         self.pinned = False
         """Each goes to the worker that torch would give it to."""
 
@@ -77,29 +80,26 @@ class Indices(Iterator[Any]):
                 self._drawn[place] = drawn._replace(batch=SKIP)
 
     def _draw(self) -> None:
-        """The next one, or the error that is raised in its place."""
+        """Ask the sampler for the next batch, or for the error that is raised in its place."""
         last = self._drawn[-1]
         batch: Any
         try:
-            index, packed, count = self._take()
-            batch = (last.samples, index, packed)
+            if self._order is None:
+                index = next(self._iterator)
+                count = self._length(index)
+            else:
+                index = self._order.take(self._size)
+                count = len(index) // self._width
+                if count < self._fewest:
+                    raise StopIteration
+                if not self._batched:
+                    index = index[0]
+            batch = (last.samples, index, self._packed)
         except StopIteration:
             raise
         except Exception as error:
             batch, count = error, 0
-        self._mark(last.number + 1, last.samples + count, batch)
-
-    def _take(self) -> tuple[Any, bool, int]:
-        """What the sampler gives next, whether that is packed, and of how many samples."""
-        if not self._known:
-            index = next(self._iterator)
-            return index, False, self._length(index)
-        order = self._order
-        taken = order.take(self._size)
-        count = len(taken) // WIDTH if order.packed else len(taken)
-        if count < self._fewest:
-            raise StopIteration
-        return (taken, order.packed, count) if self._batched else (taken[0], False, 1)
+        self._note(last.number + 1, last.samples + count, batch)
 
     def _length(self, index: Any) -> int:
         try:
@@ -107,22 +107,30 @@ class Indices(Iterator[Any]):
         except TypeError:
             return 1
 
-    def _mark(self, number: int, samples: int, batch: Any) -> None:
-        state = deepcopy(self._iterator.state_dict()) if self._iterator_stateful else None
+    def _note(self, number: int, samples: int, batch: Any) -> None:
+        state = deepcopy(self._iterator.state_dict()) if self._stateful else None
         self._drawn.append(_Drawn(number, samples, state, batch))
 
     def at(self, number: int) -> tuple[int, Any]:
-        """The samples in the first `number` batches, and where the sampler's iterator stood after them, if it tells."""
+        """The samples in the first `number` batches, and the state of the sampler's iterator after them."""
         for drawn in self._drawn:
             if drawn.number == number:
                 return drawn.samples, drawn.state
         return number * self._size, None
 
-    def go_to(self, number: int, samples: int, state: Any) -> None:
-        """Leave out `number` batches (`samples` samples)."""
-        if state is not None and self._iterator_stateful:
-            self._iterator.load_state_dict(state)
-        elif self._known:
+    def go_to(self, at: MapPlace) -> None:
+        """Go on from a place of a snapshot."""
+        now = self.permuted
+        if at.among is not None and now is not None and at.among != now:
+            raise SnapshotRefused(
+                f"the state stands inside an epoch in which {type(self._sampler).__name__} drew among {at.among} "
+                f"samples, and there are {now} now: that is another order, in which some samples would come twice and "
+                f"others never. Go on with the data as it was, or begin the next epoch without this state"
+            )
+        samples = at.samples
+        if at.iterator is not None and self._stateful:
+            self._iterator.load_state_dict(at.iterator)
+        elif self._order is not None:
             # The batch size may be another one now: what counts is how many samples were delivered.
             found = self._order.skip(samples)
             if found < samples:
@@ -132,29 +140,20 @@ class Indices(Iterator[Any]):
         else:
             passed: list[int] = []
             with suppress(StopIteration):
-                while len(passed) < number:
+                while len(passed) < at.batches:
                     passed.append(self._length(next(self._iterator)))
-            if len(passed) < number:
+            if len(passed) < at.batches:
                 raise SnapshotRefused(
-                    f"the snapshot stands at batch {number}, but the sampler gives only {len(passed)} now"
+                    f"the snapshot stands at batch {at.batches}, but the sampler gives only {len(passed)} now"
                 )
             samples = sum(passed)
-        self._mark(number, samples, SKIP)
-        self.given = number
+        self._note(at.batches, samples, SKIP)
+        self.given = at.batches
         self.peek()
-
-    def check(self, then: object) -> None:
-        """Raise if the sampler draws among another number of samples than when a snapshot was taken."""
-        now = self.permuted
-        if then is not None and now is not None and then != now:
-            raise SnapshotRefused(
-                f"the state stands inside an epoch in which {type(self._sampler).__name__} drew among {then!r} "
-                f"samples, and there are {now} now: that is another order, in which some samples would come twice and "
-                f"others never. Go on with the data as it was, or begin the next epoch without this state"
-            )
 
     @property
     def permuted(self) -> int | None:
+        """Among how many samples a random sampler draws."""
         return permuted(self._sampler)
 
     def peek(self) -> None:
@@ -225,8 +224,8 @@ def set_back(loader: Any, start: dict[str, Any]) -> None:
         seeds.set_global_others(start["others"])
 
 
-def begin(loader: Any, start: dict[str, Any], at: dict[str, Any], keep: int = 2) -> Indices | None:
-    """Begin the epoch of a snapshot once more: what is to be listed of it from there on, if anything is.
+def begin(loader: Any, start: dict[str, Any], at: MapPlace | StreamPlace, keep: int = 2) -> Indices | None:
+    """Begin the epoch of a snapshot once more: the indices of a map-style dataset from there on.
 
     Generators and samplers are left where an uninterrupted run would have them, global generators as they are.
     """
@@ -234,15 +233,15 @@ def begin(loader: Any, start: dict[str, Any], at: dict[str, Any], keep: int = 2)
     try:
         set_back(loader, start)
         iterator = iter(loader._index_sampler)
-        if at["drawn"][0]:
+        seed_drawn, iterated = at.drawn
+        if seed_drawn:
             seeds.base_seed(loader.generator)
-        if at["drawn"][1] == 2:
+        if iterated == 2:
             iterator = iter(loader._index_sampler)
-        if "samples" not in at:
+        if isinstance(at, StreamPlace):
             return None
         indices = Indices(loader._index_sampler, iterator, loader._auto_collation, keep)
-        indices.check(at.get("among"))
-        indices.go_to(at["batches"], at["samples"], at["iterator"])
+        indices.go_to(at)
         return indices
     finally:
         outside.put_back()

@@ -25,17 +25,18 @@ from headrace.doors.torch.auto import EpochTimer
 from headrace.doors.torch.duplicates import DuplicateCheck, too_long
 from headrace.doors.torch.fetch import Skipped, WithState
 from headrace.doors.torch.indices import IndexLists, Indices, begin, set_back, start_of
-from headrace.doors.torch.processes import ProcessView, processes
+from headrace.doors.torch.processes import ProcessView
+from headrace.doors.torch.progress import LoaderProgress, number_of
 from headrace.doors.torch.seeds import base_seed
 from headrace.doors.torch.side_effects import WithSideEffects
-from headrace.doors.torch.state import LoaderProgress, number_of, refuse_states
+from headrace.doors.torch.state import LoaderState, MapPlace, StreamPlace
 from headrace.doors.torch.stealing import WorkStealing
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.engine.epoch import Epoch
 from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
 from headrace.engine.wire.words import DATASET_CURE, Words
-from headrace.errors import WorkerStuck
+from headrace.errors import SnapshotRefused, WorkerStuck
 
 WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
 
@@ -45,37 +46,41 @@ _profiling = torch._C._autograd._profiler_enabled
 class Iteration(_BaseDataLoaderIter):
     """One epoch after the other over one set of workers."""
 
-    def __init__(self, loader: Any, resume: dict[str, Any] | None = None) -> None:
+    def __init__(self, loader: Any, resume: LoaderState | None = None) -> None:
         self._iterable = plan.is_iterable(loader)
         first = loader._progress is None and resume is None
         self._duplicates = DuplicateCheck() if first and plan.has_replicas(loader) else None
-        resume = resume or {"num_workers": loader.num_workers, "base_seed": None, "epoch": 0, "start": {}, "at": None}
-        at, kept = resume["at"], resume["start"].get("kept", {})
-        start = start_of(loader, not self._iterable) if at is None else resume["start"]
+        resume = resume or LoaderState(loader.num_workers, None, 0, {}, None)
+        at, kept = resume.at, resume.start.get("kept", {})
+        start = start_of(loader, not self._iterable) if at is None else resume.start
         super().__init__(loader)
         self._base_seed: int
         self._check(loader)
-        drawn = [1, 1] if at is None else at["drawn"]
+        drawn = (1, 1) if at is None else at.drawn
         if at is not None:
-            self._base_seed = int(resume["base_seed"])
-        elif resume["base_seed"] is not None and loader._seeds_once:
+            self._base_seed = resume.base_seed  # type: ignore[assignment]  # (`state.check` has seen it)
+        elif resume.base_seed is not None and loader._seeds_once:
             # Workers that stay keep the seed of their first epoch: all is as before another one was drawn.
-            self._base_seed, drawn = int(resume["base_seed"]), [0, 1]
+            self._base_seed, drawn = resume.base_seed, (0, 1)
             set_back(loader, start)
             self._sampler_iter = iter(self._index_sampler)
         elif loader.num_workers:
-            drawn = [1, 2]
+            drawn = (1, 2)
             self._sampler_iter = iter(self._index_sampler)  # torch iterates it twice, and throws the first away
         self._persistent = loader.persistent_workers and loader.num_workers > 0
         self._warned = False
-        if resume["num_workers"] != loader.num_workers:
-            refuse_states(at)
-            kept = {}  # the next epoch is one of other workers
-        recorded = None if at is None else resume["num_workers"]
-        self._build(loader, resume["epoch"], recorded, kept.get("own") if at is None else at.get("own"))
+        states = kept.get("own") if at is None else getattr(at, "own", None)
+        if resume.num_workers != loader.num_workers:
+            if at is not None and states:
+                raise SnapshotRefused(
+                    f"this snapshot holds the states of {len(states)} copies of the dataset, one of each worker; load "
+                    f"it with that many workers"
+                )
+            states, kept = None, {}  # the next epoch is one of other workers
+        self._build(loader, resume.epoch, None if at is None else resume.num_workers, states)
         tuning = loader._tuner is not None and not loader._tuner.settled
         self.timer = EpochTimer(loader, self._loader) if tuning else None
-        self._begin(loader, start, drawn, at, kept.get("place"))
+        self._begin(loader, start, drawn, at, RunPlace.read(kept["place"]) if "place" in kept else None)
 
     def _check(self, loader: Any) -> None:
         """What torch finds out only here."""
@@ -100,17 +105,26 @@ class Iteration(_BaseDataLoaderIter):
 
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, loader: Any, start: dict[str, Any], drawn: list[int], at: Any = None, kept: Any = None) -> None:
+    def _begin(
+        self,
+        loader: Any,
+        start: dict[str, Any],
+        drawn: tuple[int, int],
+        at: MapPlace | StreamPlace | None = None,
+        place: RunPlace | None = None,
+    ) -> None:
+        """Begin an epoch, or go on `at` a place in it; `place` holds what datasets keep from the epoch before."""
         self._epoch: Epoch[Any] | None = None
         self._held: list[Any] = []
         """What was taken and comes next: an error that a dataset was opened with, or the first batch."""
-        place = kept if at is None else at.get("place")
-        passed = at["batches"] if at is not None and self._iterable and place is None else 0
+        fresh = at is None
+        passed = 0
         """Batches that are read and not delivered: the state could not be taken back to before them."""
-        fresh = at is None or place is None
-        self._due = max(1, self._context.count) if fresh and plan.marks_start(loader, self._context.count) else 0
-        """Dataset opened, but not told yet: so many items come before the first batch."""
-        here = None if place is None else RunPlace.read(place)
+        if isinstance(at, StreamPlace):
+            place, fresh = at.place, at.place is None
+            passed = at.batches if fresh else 0
+        self._starts_due = max(1, self._context.count) if fresh and plan.marks_start(loader, self._context.count) else 0
+        """Marks that come before the first batch: each worker says that it has opened its dataset."""
         keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
         if at is not None:
             self._lists.now = begin(loader, start, at, keep)
@@ -119,21 +133,19 @@ class Iteration(_BaseDataLoaderIter):
         if self._lists.now is not None:
             if self._context.stealing:
                 self._stealing = WorkStealing(loader._stealing_history, self._lists.now, self._num_workers)
-            if at is not None:
-                done = tuple(number - at["batches"] for number in at["done"])
-                here = RunPlace(Item(at["batches"]), ahead=DeliveredAhead(0, done) if done else None)
-        if here is not None:
-            self._loader.go_to(self._loader.epoch, here)
+            if isinstance(at, MapPlace):
+                done = tuple(number - at.batches for number in at.done)
+                place = RunPlace(Item(at.batches), ahead=DeliveredAhead(0, done) if done else None)
+        if place is not None:
+            self._loader.go_to(self._loader.epoch, place)
         whole = not self._iterable and not loader.num_workers and stateful(loader.dataset)
         progress = LoaderProgress(
             plan.style(loader), self._context.count, start, drawn, self._loader, self._loader.epoch,
-            delivered=0 if at is None else at["batches"], indices=self._lists.now,
+            delivered=0 if at is None else at.batches, indices=self._lists.now,
             dataset=loader.dataset if whole else None,
             dataset_states=self._dataset_states, next_dataset_states=self._dataset_states,
         )  # fmt: skip
         self._promised: int | None = loader._IterableDataset_len_called if self._iterable else None
-        self._looks = self._keeps_state or self._duplicates is not None or self._promised is not None
-        """Something has to be known of each batch."""
         self._progress = progress
         if loader._autosave is not None:
             loader._autosave.form = partial(progress.state, ahead=True)
@@ -141,6 +153,9 @@ class Iteration(_BaseDataLoaderIter):
             epoch = self._loader.__iter__()
         self._save: Callable[[bool], None] | None = epoch.after_each
         epoch.after_each = None  # what a snapshot holds is known only when the batch has been looked at
+        watched = (self._duplicates, self._promised, self.timer, self._save)
+        self._finishes = self._keeps_state or self._pin_memory or any(one is not None for one in watched)
+        """There is something to do with each batch (`_finish`)."""
         workers = epoch.workers
         assert workers is not None
         self._engine = workers
@@ -161,16 +176,16 @@ class Iteration(_BaseDataLoaderIter):
     def _open_datasets(self) -> None:
         """Wait until every worker has told where its dataset stands before the first batch."""
         epoch = self._epoch
-        while self._due and epoch is not None and not self._held:
+        while self._starts_due and epoch is not None and not self._held:
             data = epoch.take()
             if type(data) is Skipped:
-                self._due -= 1
+                self._starts_due -= 1
                 epoch.pass_over(stay=False)
                 continue
             if type(data) is Raised:
                 epoch.pass_over(stay=True)
-            # (If it is a batch, an exception has taken the place of what a dataset told; it is not delivered yet.)
-            self._held, self._due = [data], 0
+            # (If it is a batch, an exception has taken the place of a worker's mark; it is not delivered yet.)
+            self._held, self._starts_due = [data], 0
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """The next epoch, with the same workers."""
@@ -185,7 +200,7 @@ class Iteration(_BaseDataLoaderIter):
         if self._context.emulated or self._shut or anew:
             self._loader.close()
             self._build(loader, 0 if anew else self._loader.epoch)
-        self._begin(loader, start, [int(not loader._seeds_once), 1])
+        self._begin(loader, start, (int(not loader._seeds_once), 1))
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
@@ -211,14 +226,28 @@ class Iteration(_BaseDataLoaderIter):
             raise StopIteration
         while True:
             held = bool(self._held)
-            data = self._held.pop() if held else self._next_item(epoch)
+            try:
+                data = self._held.pop() if held else epoch.take()
+            except StopIteration:
+                self._end()
+                raise
+            except WorkerStuck as stuck:
+                raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
+            except Exception as error:
+                if self._redoes(epoch, error):
+                    continue
+                if not self._num_workers:
+                    raise
+                WORDS.retell(error)
+                # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
+                raise error.with_traceback(None)  # noqa: B904
             if len(self._engine.restarts) != self._deaths:
                 self._warn_of_death()
             if self._num_workers and epoch.idle:
                 epoch.start()  # while this batch is being used nobody should be idle
             kind = type(data)
             if kind is Skipped:
-                self._due = max(0, self._due - 1)
+                self._starts_due = max(0, self._starts_due - 1)
                 epoch.pass_over(stay=False)
             elif self._stealing is not None and self._stealing.must_redo(kind, epoch.now):
                 epoch.redo()
@@ -230,55 +259,38 @@ class Iteration(_BaseDataLoaderIter):
             raise data.take()
         if kind is WithSideEffects:
             data = data.batch
-        if self._looks:
-            data = self._looked_at(epoch, data)
+        return self._finish(epoch, data) if self._finishes else data
+
+    def _finish(self, epoch: Epoch[Any], data: Any) -> Any:
+        """The batch as the caller gets it, after what the state, a warning or the timer has to know of it is noted."""
+        progress, duplicates, promised, number = self._progress, self._duplicates, self._promised, 0
+        if self._keeps_state or duplicates is not None:
+            number = number_of(epoch.state(ahead=True)) or 0
+        if type(data) is WithState:
+            data, state = data
+            progress.next_dataset_states = {**progress.dataset_states, str(number % self._num_workers): state}
+        if duplicates is not None and (alike := duplicates.see(number % self._context.count, data)) is not None:
+            self._duplicates = None
+            if alike:
+                self._warn_of_duplicates()
+        if promised is not None and self._num_yielded >= promised:
+            words = too_long(self._dataset, promised, self._num_yielded + 1, self._num_workers)
+            warnings.warn(words, UserWarning, stacklevel=4)
         if self.timer is not None and not self.timer.started:
-            self.timer.started = True
             self.timer.start()
         if self._save is not None:
             self._save(False)
         return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
-    def _looked_at(self, epoch: Epoch[Any], data: Any) -> Any:
-        """The batch alone, after what the state or a warning has to know of it is noted."""
-        duplicates, promised, number = self._duplicates, self._promised, None
-        if self._keeps_state or duplicates is not None:
-            number = number_of(epoch.state(ahead=True))
-        if type(data) is WithState:
-            assert number is not None
-            data, state = data
-            self._progress.next_dataset_states = {
-                **self._progress.dataset_states,
-                str(number % self._num_workers): state,
-            }
-        if duplicates is not None and number is not None and duplicates.see(number % self._context.count, data):
-            self._warn_of_duplicates()
-        if promised is not None and self._num_yielded >= promised:
-            words = too_long(self._dataset, promised, self._num_yielded + 1, self._num_workers)
-            warnings.warn(words, UserWarning, stacklevel=4)
-        return data
-
-    def _next_item(self, epoch: Epoch[Any]) -> Any:
-        try:
-            return epoch.take()
-        except StopIteration:
-            if self._duplicates is not None and self._duplicates.alike():
-                self._warn_of_duplicates()
-            self._end()
-            raise
-        except WorkerStuck as stuck:
-            raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
-        except Exception as error:
-            if self._stealing is not None and not epoch.closed and self._stealing.must_redo(type(error), epoch.now):
-                epoch.redo()
-                return self._next_item(epoch)
-            if self._lists.now is not None:
-                self._lists.now.forget(error)
-            if not self._num_workers:
-                raise
-            WORDS.retell(error)
-            # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
-            raise error.with_traceback(None)  # noqa: B904
+    def _redoes(self, epoch: Epoch[Any], error: Exception) -> bool:
+        """Whether the batch of this error, and all behind it, is made once more; else the caller gets the error."""
+        stealing, indices = self._stealing, self._lists.now
+        if stealing is not None and not epoch.closed and stealing.must_redo(type(error), epoch.now):
+            epoch.redo()
+            return True
+        if indices is not None:
+            indices.forget(error)
+        return False
 
     # --- warnings -----------------------------------------------------------------------------------------------------
 
@@ -298,7 +310,7 @@ class Iteration(_BaseDataLoaderIter):
         )
 
     def _warn_of_duplicates(self) -> None:
-        self._duplicates, workers = None, self._context.count
+        workers = self._context.count
         warnings.warn(
             f"the {workers} workers all read the same samples of {type(self._dataset).__qualname__}, so each sample "
             f"arrives {workers} times; write DataLoader(..., shard='auto') to divide them exactly, or divide them in "
@@ -321,7 +333,9 @@ class Iteration(_BaseDataLoaderIter):
 
     def _end(self) -> None:
         """Everything was delivered."""
-        self._duplicates = None
+        duplicates, self._duplicates = self._duplicates, None
+        if duplicates is not None and duplicates.alike():
+            self._warn_of_duplicates()
         self._progress.kept = self._kept()
         self._epoch = None
         if self.timer is not None:
@@ -351,7 +365,7 @@ class Iteration(_BaseDataLoaderIter):
     @property
     def _workers(self) -> list[ProcessView]:
         """torch's name for them: people look at their process numbers, and wait for their ends."""
-        return processes(self._engine)
+        return [ProcessView(self._engine, number, pid) for number, pid in enumerate(self._engine.pids())]
 
     def _shutdown_workers(self) -> None:
         """torch's name for it: trainers call this to end a loader's workers now."""

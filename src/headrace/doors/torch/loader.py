@@ -42,9 +42,10 @@ from headrace.doors.torch.auto import without_auto
 from headrace.doors.torch.indices import IndexLists, begin, set_back, start_of
 from headrace.doors.torch.iteration import Iteration
 from headrace.doors.torch.pipes import PipeStream, on_torchs_workers, shuffling, unwrapped
+from headrace.doors.torch.progress import LoaderProgress
 from headrace.doors.torch.seeds import generator_state
-from headrace.doors.torch.state import LoaderProgress, check, restore, snapshot
-from headrace.doors.torch.stealing import ADVICE, StealingHistory
+from headrace.doors.torch.state import LoaderState, MapPlace, check, restore
+from headrace.doors.torch.stealing import StealingHistory
 from headrace.plan.world import World
 
 T = TypeVar("T", covariant=True)
@@ -103,10 +104,14 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
             raise TypeError(
                 f"DataLoader.__init__() got an unexpected keyword argument {name!r}{meant(name, _PARAMETERS)}"
             )
-        self._resume: dict[str, Any] | None = None
+        self._resume: LoaderState | None = None
+        """Where the next iterator goes on."""
+        self._over = False
+        """Everything of that epoch was delivered: the iterator begins the next one."""
         self._loaded: dict[str, Any] = {}
+        """The state that was loaded, as it came."""
         self._once: bool | None = None
-        """What `_seeds_once` was where the state comes from that was loaded."""
+        """The `_seeds_once` of the loader that the state comes from."""
         self._progress: LoaderProgress | None = None
         self._engine: Loader[Any] | None = None
         self._earlier: Stats | None = None
@@ -152,11 +157,11 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         if on_torchs_workers(self.dataset):
             return super()._get_iterator()
         resume, self._resume = self._resume, None
-        if resume is not None and resume.get("over"):
+        if resume is not None and self._over:
             resume = self._after(resume)
         if resume is None and self._once and self._seeds_once and self._progress is not None:
             resume = self._between(self._progress.engine.seed, self._progress.epoch)
-        if resume is not None and resume["at"] is None:
+        if resume is not None and resume.at is None:
             self._set_back(resume)
         if isinstance(self.dataset, PipeStream):
             self.dataset.begin(self.generator)
@@ -164,12 +169,12 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
             self.check_worker_number_rationality()
         return Iteration(self, resume)
 
-    def _set_back(self, between: dict[str, Any]) -> None:
+    def _set_back(self, between: LoaderState) -> None:
         """Generators, samplers and datasets are as they were when a state between epochs was taken."""
-        start = between["start"]
+        start = between.start
         if not self.num_workers:
             start.pop("torch", None)
-            if between["num_workers"] == 0:
+            if between.num_workers == 0:
                 restore(self.dataset, start.pop("kept", {}))
         set_back(self, start)
 
@@ -192,48 +197,49 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         progress = self._progress
         if progress is not None and not progress.ended:
             state = progress.state()
-            return {**state, TAKEN: progress.at()["batches"]} if dispatches(sys._getframe(1)) else state
+            return {**state, TAKEN: progress.at().batches} if dispatches(sys._getframe(1)) else state
         seed, epoch = (None, 0) if progress is None else (progress.engine.seed, progress.epoch)
         between = self._between(seed, epoch)
         if progress is not None and progress.kept:
-            between["start"]["kept"] = progress.kept
-        return snapshot(plan.style(self), **between)
+            between.start["kept"] = progress.kept
+        return between.packed(plan.style(self))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where the state was taken; an empty one means: from the start."""
         self._resume = resume = check(state, plan.style(self)) if state else None
         self._loaded = dict(state)
-        self._once = None if resume is None else resume["start"].get("once")
+        self._once = None if resume is None else resume.start.get("once")
         self._progress = self._iterator = None
-        if resume is None or (at := resume["at"]) is None:
+        self._over = False
+        if resume is None or resume.at is None:
             return
         counts = sys._getframe(1).f_globals.get("__name__", "").startswith(COUNTING)
-        resume["over"] = resume.get(FINISHED) is True or (counts and self._is_over(at))
-        if TAKEN in resume and not resume["over"]:
-            go_back(at, resume[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
+        self._over = state.get(FINISHED) is True or (counts and self._is_over(resume.at.batches))
+        if TAKEN in state and not self._over:
+            resume.at = go_back(resume.at, state[TAKEN], getattr(self.batch_sampler, "batch_size", 1))
 
-    def _is_over(self, at: dict[str, Any]) -> bool:
-        """Everything was delivered, though nobody has asked whether there is more."""
+    def _is_over(self, batches: int) -> bool:
+        """Whether so many batches are a whole epoch, though the trainer has not asked for one more."""
         try:
-            return bool(at["batches"] >= len(self))
+            return batches >= len(self)
         except TypeError:
             return False
 
-    def _after(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _after(self, state: LoaderState) -> LoaderState:
         """The state between that epoch and the next."""
-        begin(self, state["start"], {**state["at"], "iterator": None, "among": None})
-        return self._between(state["base_seed"], state["epoch"])
+        at = state.at
+        begin(self, state.start, replace(at, iterator=None, among=None) if isinstance(at, MapPlace) else at)
+        return self._between(state.base_seed, state.epoch)
 
-    def _between(self, base_seed: int | None, epoch: int) -> dict[str, Any]:
+    def _between(self, base_seed: int | None, epoch: int) -> LoaderState:
+        """The state before the epoch after this one."""
         start = start_of(self, not plan.is_iterable(self))
         for name in ("torch", "others"):
             start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
         if self.order_goes_on and self.num_workers and not plan.is_iterable(self):
             start["torch"] = generator_state()
         seed, number = (base_seed, epoch + 1) if self._seeds_once and base_seed is not None else (None, 0)
-        return {
-            "num_workers": self.num_workers, "base_seed": seed, "epoch": number, "start": start, "at": None,
-        }  # fmt: skip
+        return LoaderState(self.num_workers, seed, number, start, None)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -242,15 +248,15 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         now = self._now().stats()
         if self._tuner is not None:
             now = replace(now, tried=dict(self._tuner.rates))
-        if self._stealing_history.side_effects and self.stealing:
-            now = replace(now, advice="\n".join(filter(None, (ADVICE, now.advice))))
+        if advice := self._stealing_history.advice:
+            now = replace(now, advice="\n".join(filter(None, (advice, now.advice))))
         return now if self._earlier is None else now.after(self._earlier)
 
     def explain(self) -> str:
         """What the arguments mean, where the dataset is read and batches are made, and what workers have shown to be
         worth since."""
-        advice = f"\nadvice: {ADVICE}" if self._stealing_history.side_effects and self.stealing else ""
-        return f"{plan.in_words(self)}\n{self._now().explain()}{advice}"
+        advice = self._stealing_history.advice
+        return "\n".join([plan.in_words(self), self._now().explain(), *([f"advice: {advice}"] if advice else [])])
 
     def _now(self) -> Loader[Any]:
         """Who runs the last iterator, or would run the next one."""
@@ -261,8 +267,8 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
     def _took_over(self, engine: Loader[Any]) -> None:
         """Another iterator is the last one now."""
         if self._engine is not None:
-            told = self._engine.stats()
-            self._earlier = told if self._earlier is None else told.after(self._earlier)
+            last = self._engine.stats()
+            self._earlier = last if self._earlier is None else last.after(self._earlier)
         self._engine = engine
 
     def __getstate__(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from headrace.doors.torch.collate import shorter
 from headrace.doors.torch.context import WorkerContext, WorkerSetup
 from headrace.doors.torch.fetch import Fetch
 from headrace.doors.torch.orders import KNOWN
-from headrace.doors.torch.scan import StateScan
 from headrace.doors.torch.shard import Batched, DealBatches, DealSamples, ShuffleStrand
 from headrace.doors.torch.stream import Stream, stateful
 from headrace.engine.autosave import Autosave
@@ -182,16 +181,9 @@ def steals(loader: Any) -> bool:
         and loader.worker_init_fn is None
         and type(loader.prefetch_factor) is DefaultPrefetch
         and _indifferent(loader)
-        and not loader._stealing_history.side_effects
         and not stateful(loader.dataset)
-        and _is_safe(loader)
+        and loader._stealing_history.allows(loader.dataset, loader.collate_fn)
     )
-
-
-def _is_safe(loader: Any) -> bool:
-    scan = StateScan(loader.dataset, loader.collate_fn, known=loader._stealing_history.plain)
-    loader._stealing_history.plain = scan.plain
-    return scan.safe
 
 
 def _indifferent(loader: Any) -> bool:

@@ -1,10 +1,10 @@
 """Worker processes, as torch's iterator shows them: `it._workers` is a list of what looks like `Process`es.
 
-They can be looked at and waited for. The engine starts, replaces and ends them.
+The caller can look at them and wait for them. The engine starts, replaces and ends them.
 """
 
 import os
-import select
+from multiprocessing.connection import wait
 
 from headrace.engine.workers.protocol import Workers
 
@@ -45,17 +45,10 @@ class ProcessView:
         except ProcessLookupError:
             return True
         try:
-            poll = select.poll()
-            poll.register(pidfd, select.POLLIN)
-            return bool(poll.poll(None if seconds is None else max(0.0, seconds) * 1000))
+            return bool(wait([pidfd], seconds))
         finally:
             os.close(pidfd)
 
     def __repr__(self) -> str:
         code = self.exitcode
         return f"<{self.name}, process {self.pid}{'' if code is None else f', ended with {code}'}>"
-
-
-def processes(workers: Workers) -> list[ProcessView]:
-    """The worker processes there are now."""
-    return [ProcessView(workers, number, pid) for number, pid in enumerate(workers.pids())]

@@ -31,7 +31,7 @@ from headrace.doors.torch.scan import StateScan, is_plain
 from headrace.doors.torch.variables import Content, new_values
 
 GROWTHS = 32
-"""How often something may come that was not there: files are opened once."""
+"""How often variables that were not set may be set: files are opened once."""
 HEADER = 512
 """Bytes at the start of torch's generator in which its state begins."""
 
@@ -39,27 +39,28 @@ _NUMPY: Any = np.random
 
 
 class WithSideEffects(NamedTuple):
-    """A batch that has left something behind in the worker that it belongs to."""
+    """A pinned batch that has left something behind in its worker."""
 
     batch: Any
 
 
 class StealRefused:
-    """In place of anybody's batch that has to be made by the worker it belongs to."""
+    """In place of a stolen batch: the worker that torch would give it to has to make it."""
 
 
 class SideEffectCheck:
-    """What one worker compares before and after its batches."""
+    """Compares, in one worker, what was before a batch with what is after it."""
 
     now: "ClassVar[SideEffectCheck | None]" = None
-    """Of this process, if it is a worker that may make anybody's batches."""
+    """Of this process, if it is a worker that may steal."""
 
     def __init__(self, context: WorkerContext, number: int) -> None:
         self._context = context
         self._number = number
         self.asked = False
-        """Somebody wanted to know which worker this is."""
-        self._carries = False
+        """User code has asked which worker this is."""
+        self._found = False
+        """A pinned batch had side effects: from now on nothing is stolen, and nothing compared."""
         self._growths = 0
         self._states: list[tuple[Callable[[], object], object]] = []
         self._generators = [
@@ -80,35 +81,31 @@ class SideEffectCheck:
         return StateScan(self._context.dataset, self._context.collate_fn, trusting=True)
 
     def _note(self, scan: StateScan) -> None:
-        """How everything is now."""
+        """Remember how everything is now, for comparison after the next batch."""
         self._safe = scan.safe
         self._contents = scan.contents
         self._states = [(content.read, content.read()) for content in (*self._generators, *self._contents)]
-        self._mutable = [(its, dict(its.read())) for its in scan.mutable]
-        self._growing = [(its, dict(its.read())) for its in scan.growing]
-        self._spaces = [its.read() for its in scan.growing]
+        self._mutable = [(variables, dict(variables.read())) for variables in scan.mutable]
+        self._growing = [(variables, dict(variables.read())) for variables in scan.growing]
+        self._spaces = [variables.read() for variables in scan.growing]
         self._names = sum(map(len, self._spaces))
 
     def make(self, batch: Callable[[int, Any], Any], first: int, index: object, pinned: bool) -> Any:
-        """The batch, or what stands for it."""
-        if self._carries:
+        """The batch; `WithSideEffects` for the first pinned one that has any, `StealRefused` for a stolen one."""
+        if self._found:
             return batch(first, index) if pinned else StealRefused()
         try:
             made = batch(first, index)
         except BaseException:
-            if self._changed(pinned):
-                if not pinned:
-                    return self._refused()
-                self._carries = True
+            if self._changed(pinned) and self._undone(pinned):
+                return StealRefused()
             raise
         if not self._changed(pinned):
             return made
-        if not pinned:
-            return self._refused()
-        self._carries = True
-        return WithSideEffects(made)
+        return StealRefused() if self._undone(pinned) else WithSideEffects(made)
 
     def _changed(self, pinned: bool) -> bool:
+        """Whether the batch had side effects."""
         if self.asked or not self._safe:
             return True
         for state, was in self._states:
@@ -120,14 +117,15 @@ class SideEffectCheck:
         if not mutable:
             return False
         new: list[Any] = []
-        for its, before in mutable:
-            found = new_values(before, its.read())
+        for variables, before in mutable:
+            found = new_values(before, variables.read())
             if found is None:
                 return True
             new += found
         return bool(new) and not self._may_come(new, pinned)
 
     def _may_come(self, new: list[Any], pinned: bool) -> bool:
+        """Whether these values of variables that were not set before are no side effect: files are opened late."""
         self._growths += 1
         if self._growths > GROWTHS or (not pinned and any(map(is_plain, new))):
             return False
@@ -136,15 +134,18 @@ class SideEffectCheck:
             self._note(scan)
         return scan.safe
 
-    def _refused(self) -> StealRefused:
-        """Everything is as it was before the batch."""
+    def _undone(self, pinned: bool) -> bool:
+        """Undo the side effects of a stolen batch: True. A pinned batch keeps them."""
+        if pinned:
+            self._found = True
+            return False
         self.asked = False
-        for its, before in (*self._mutable, *self._growing):
-            its.write(before)
+        for variables, before in (*self._mutable, *self._growing):
+            variables.restore(before)
         for content in (*self._generators, *self._contents):
             content.restore()
         self._note(self._scan())
-        return StealRefused()
+        return True
 
 
 # --- states of the global generators, as raw memory -------------------------------------------------------------------

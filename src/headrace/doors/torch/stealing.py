@@ -1,19 +1,20 @@
-"""WorkStealing: whether anybody may make the next batch, or only the worker that torch would give it to.
+"""Work stealing: whether any worker may make the next batch, or only the one that torch would give it to.
 
-The consumer's side of `watch`. The first batches of an epoch go to their own workers; when one of each has left nothing
-behind, whoever is free takes the next. As soon as one has left something behind, or would, everything that anybody
-could take and that is not delivered is made again by the workers that it belongs to, and so is all from then on.
+This is the consumer's side; `side_effects` is that of the workers. Each epoch begins with pinned batches. When every
+worker has made one without side effects, the batches that follow may be stolen. As soon as a batch has side effects, or
+a worker refuses to steal one because it would, all batches that could be stolen and are not delivered yet are made
+again, pinned, and so are all from then on.
 """
 
 from collections.abc import Callable
 
 from headrace.doors.torch.indices import Indices
-from headrace.doors.torch.scan import PlainContainer
+from headrace.doors.torch.progress import number_of
+from headrace.doors.torch.scan import PlainContainer, StateScan
 from headrace.doors.torch.side_effects import StealRefused, WithSideEffects
-from headrace.doors.torch.state import number_of
 from headrace.engine.places import RunPlace
 
-ADVICE = (
+_ADVICE = (
     "batches leave something behind in their workers (they draw random numbers, or ask which worker they are in), so "
     "batch k waits for worker k mod num_workers as in torch, and slow samples hold the others up; "
     "DataLoader(..., reproducible=True) lets whoever is free take the next batch"
@@ -21,44 +22,57 @@ ADVICE = (
 
 
 class StealingHistory:
-    """What is known of a DataLoader's batches, over all its iterators."""
+    """What a DataLoader has learnt about stealing, over all its iterators."""
 
     def __init__(self) -> None:
         self.side_effects = False
-        """One has left something behind: from now on each is made by the worker that it belongs to."""
-        self.plain: dict[int, PlainContainer] = {}
-        """Containers that the dataset was found to hold when it was surveyed."""
+        """A batch had side effects: from now on each is made by the worker that torch would give it to."""
+        self._plain: dict[int, PlainContainer] = {}
+        """Long containers of the dataset that were found to hold plain data."""
+
+    @property
+    def advice(self) -> str:
+        """What to tell the user."""
+        return _ADVICE if self.side_effects else ""
+
+    def allows(self, *things: object) -> bool:
+        """Whether batches that these things (dataset, collate_fn) make may be stolen."""
+        if self.side_effects:
+            return False
+        scan = StateScan(*things, known=self._plain)
+        self._plain = scan.plain
+        return scan.safe
 
 
 class WorkStealing:
-    """Who may make the batches of one epoch."""
+    """Which batches of one epoch may be stolen."""
 
-    def __init__(self, evidence: StealingHistory, indices: Indices, workers: int) -> None:
-        self._stealing_history = evidence
+    def __init__(self, history: StealingHistory, indices: Indices, workers: int) -> None:
+        self._history = history
         self._indices = indices
         self._unproven = workers
-        """Batches that have to come, each from its own worker, and to leave nothing behind."""
-        self._free: int | None = None
-        """The first batch that anybody could take."""
+        """Pinned batches that have to come without side effects first, one of each worker."""
+        self._first: int | None = None
+        """The first batch that could be stolen."""
         indices.pinned = True
 
     def must_redo(self, kind: type, place: Callable[[], RunPlace]) -> bool:
-        """Something of this type came, or was raised; True if it, and all behind it, has to be made once more.
+        """Whether a result or an error of this type, and all behind it, has to be made once more.
 
-        `place` tells where the epoch is behind it.
+        `place` tells where the epoch stands behind it.
         """
-        evidence = self._stealing_history
+        history = self._history
         if kind is WithSideEffects or kind is StealRefused:
-            evidence.side_effects = True
-        elif self._unproven and not evidence.side_effects:
-            # What an error has left behind in its own worker nobody tells.
-            evidence.side_effects = issubclass(kind, BaseException)
+            history.side_effects = True
+        elif self._unproven and not history.side_effects:
+            # A worker does not say whether a pinned batch that failed had side effects.
+            history.side_effects = issubclass(kind, BaseException)
             self._unproven -= 1
             if not self._unproven:
-                self._indices.pinned, self._free = False, self._indices.given
-        if self._free is None or not evidence.side_effects:
+                self._indices.pinned, self._first = False, self._indices.given
+        if self._first is None or not history.side_effects:
             return False
-        if (number := number_of(place())) is None or number < self._free:
-            return False  # (What is given out until then is anybody's, so that no owner makes it twice.)
-        self._indices.pinned, self._free = True, None
+        if (number := number_of(place())) is None or number < self._first:
+            return False  # (Until then tickets go out unpinned, so that no worker makes a pinned one twice.)
+        self._indices.pinned, self._first = True, None
         return True

@@ -1,13 +1,13 @@
 """Stream: an iterable-style dataset as one strand per worker, read and batched as torch's fetcher does it.
 
     batch   up to `batch_size` samples; an empty one ends the strand, a short last one is dropped if asked for
-    error   arrives at its place in the stream as a `Raised`, and the strand goes on, as torch's worker does; before
-            ops that mix samples it is raised, and ends the strand
-    state   the dataset's or its iterator's own `state_dict`, taken as often as 5 % of the time allows, and the number
-            of batches since; a dataset without one is read again from the start. Before the first batch and after the
-            last one comes a `Skipped`, so that there is a place that holds its state at that moment
+    error   of the user's code: it arrives at its place in the stream as a `Raised`, and the strand goes on, as torch's
+            worker does; before ops that mix samples it is raised, and ends the strand
+    state   what the `state_dict()` of the dataset or of its iterator gave, as often as 5 % of the time allows, and how
+            many batches were read since; a dataset that has none is read again from the start. A `Skipped` before the
+            first batch and one after the last make places that hold the state of just these moments
 
-The strand's worker is the process it runs in, or a emulated one (see `workers`).
+The strand's worker is the process that it runs in, or an emulated one (see `workers`).
 """
 
 import time
@@ -42,7 +42,7 @@ class Raised:
         self.error: BaseException | None = error
 
     def take(self) -> BaseException:
-        """The error, once: its traceback holds whoever iterates, and the engine still holds this item."""
+        """The error, once: its traceback holds the iterator, and the engine still holds this item."""
         error, self.error = self.error, None
         assert error is not None
         return error
@@ -60,7 +60,7 @@ def _arrived(packed: bytes, text: str) -> Raised:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream(Source[Any]):
-    """A dataset read whole by every worker, in batches."""
+    """A dataset that every worker reads whole, in batches."""
 
     context: WorkerContext
     batch_size: int | None
@@ -68,9 +68,9 @@ class Stream(Source[Any]):
     keyed: bool
     """Seed the global generators before each batch."""
     single: bool = False
-    """Samples as they are, for ops that mix them: not collated, errors are raised, nothing is told at the end."""
+    """Samples as they are, for ops that mix them: not collated, errors are raised, no `Skipped` comes at the end."""
     marks_start: bool = False
-    """There is a `Skipped` at the start."""
+    """A `Skipped` comes at the start."""
     every: int | None = None
     """The state is taken every so many batches; None: as often as time allows."""
     quiet = True
@@ -100,61 +100,66 @@ class Stream(Source[Any]):
 
 
 class _Strand(Iterator[Any]):
-    """One worker's batches."""
+    """One worker's items: batches, errors and marks."""
 
     def __init__(self, op: Stream, here: Here) -> None:
         here.seed = key(here.seed, "strand", here.strand)
         self._op = op
         self._here = here
         note = here.note or {"at": 0, "samples": 0, "ended": False}
-        self._units: int = note["at"]
+        self._items: int = note["at"]
         self._position: int = note["samples"]
         self._ended: bool = note["ended"]
         self._samples: Any = None
+        self._stateful: dict[str, Any] = {}
+        """The dataset and its iterator, as far as they have a state."""
         self._worker = EmulatedWorker(op.context, here.strand) if op.context.emulated else None
-        self._dataset = op.context.dataset if self._worker is None else self._worker.dataset
-        self._collate = op.context.collate_fn if self._worker is None else self._worker.collate_fn
+        reader = op.context if self._worker is None else self._worker
+        self._dataset, self._collate = reader.dataset, reader.collate_fn
         self._cost = self._looked = 0.0
-        self._last_told = op.single
+        """Seconds that taking the state took, and when that was."""
+        self._end_marked = op.single
 
     def __next__(self) -> Any:
         # What lies between the last note and the place of the snapshot, or of a worker's death, is read again.
-        while self._units < self._here.emitted:
-            self._next_unit()
-        return self._next_unit()
+        while self._items < self._here.emitted:
+            self._next_item()
+        return self._next_item()
 
-    def _next_unit(self) -> Any:
+    def _next_item(self) -> Any:
         with nullcontext() if self._worker is None else self._worker.at_work():
-            number = max(0, self._units - self._op.marks_start)
-            if self._op.keyed and (number or not self._units):
+            number = max(0, self._items - self._op.marks_start)
+            if self._op.keyed and (number or not self._items):
                 seed_globals(key(self._here.seed, "batch", number))
             try:
-                unit = self._unit()
+                item = self._read()
             except StopIteration:
-                if self._last_told or not self._has_state():
+                if self._end_marked or not self._stateful:
                     raise
-                self._ended = self._last_told = True
-                unit = Skipped()
+                self._ended = self._end_marked = True
+                item = Skipped()
             except Exception as error:
                 error.add_note(
                     f"headrace: in {self._op.describe()}, near sample {self._position} of worker {self._here.strand}"
                 )
                 if self._op.single:
                     raise
-                unit = Raised(error)
-        self._units += 1
-        self._remember(asked=type(unit) is Skipped)
-        return unit
+                item = Raised(error)
+        self._items += 1
+        if self._stateful:
+            self._note_state(asked=type(item) is Skipped)
+        return item
 
-    def _unit(self) -> Any:
+    def _read(self) -> Any:
+        """The next batch or sample, or the mark at the start."""
         place.at(self._here, self._position)
         if self._samples is None and not self._ended:
             try:
                 self._open()
             except BaseException:
-                self._ended = self._last_told = True
+                self._ended = self._end_marked = True
                 raise
-            if self._op.marks_start and self._units == 0:
+            if self._op.marks_start and self._items == 0:
                 return Skipped()
         if self._ended:
             raise StopIteration
@@ -187,37 +192,34 @@ class _Strand(Iterator[Any]):
 
     def _open(self) -> None:
         dataset, note = self._dataset, self._here.note
-        if note is None:
-            self._samples = iter(dataset)
-            return
-        self._samples = restored(dataset, note)
-        if note["epoch over"] or self._samples is None:
-            self._samples = iter(dataset)
+        if stateful(dataset):
+            self._stateful["dataset"] = dataset
+        samples = None if note is None else restored(dataset, note)
+        if samples is None or (note is not None and note["epoch over"]):
+            samples = iter(dataset)
+        if stateful(samples):
+            if samples is dataset:
+                self._stateful.clear()
+            self._stateful["iterator"] = samples
+        self._samples = samples
 
-    def _has_state(self) -> bool:
-        return self._samples is not None and (stateful(self._samples) or stateful(self._dataset))
-
-    def _remember(self, asked: bool) -> None:
+    def _note_state(self, asked: bool) -> None:
         """Note where the dataset stands, unless that takes too much of the time."""
-        samples, dataset = self._samples, self._dataset
-        by_iterator = stateful(samples)
-        by_dataset = samples is not dataset and stateful(dataset)
-        if not by_iterator and not by_dataset:
-            return
         now = time.perf_counter()
         if self._op.every:
-            due = self._units % self._op.every == 0
+            due = self._items % self._op.every == 0
         else:
             due = now - self._looked >= 20 * self._cost
         if not due and not asked:
             return
         note = {
-            "at": self._units,
+            "at": self._items,
             "samples": self._position,
             "ended": self._ended,
             "epoch over": False,
-            "dataset": dataset.state_dict() if by_dataset else None,
-            "iterator": samples.state_dict() if by_iterator else None,
+            "dataset": None,
+            "iterator": None,
+            **{name: one.state_dict() for name, one in self._stateful.items()},
         }
         packed = codec.pack_state(note)
         if len(packed) <= LARGEST_STATE:
@@ -228,8 +230,8 @@ class _Strand(Iterator[Any]):
 
 
 def restored(dataset: Any, note: dict[str, Any]) -> Any:
-    """Bring a dataset to where a note was taken; the iterator, if that had to be opened, or is what goes on."""
-    note = deepcopy(note)  # what a dataset takes over it may change, and the note is still that of this place
+    """Bring a dataset to where a note was taken; the iterator, if the note has a state of it."""
+    note = deepcopy(note)  # a dataset may change the state that it is given
     if note["dataset"] is not None:
         dataset.load_state_dict(note["dataset"])
     if note["iterator"] is None:
@@ -240,9 +242,9 @@ def restored(dataset: Any, note: dict[str, Any]) -> Any:
 
 
 def next_epoch(place: RunPlace) -> RunPlace | None:
-    """The start of the epoch after one that stands at its end here, with what datasets and iterators kept.
+    """The start of the epoch after one that is at its end here, with the states of datasets and iterators.
 
-    None if they keep nothing.
+    None if there are none.
     """
     if not isinstance(place.place, InStrands):
         return None

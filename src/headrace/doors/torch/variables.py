@@ -1,4 +1,4 @@
-"""Variables that user code can leave something in: they can be read, compared with what they were, and put back."""
+"""Variables that user code can change: they can be read, compared with what they were, and put back."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,22 +13,32 @@ import numpy as np
 SMALL = 4096
 """Bytes of the largest array that is compared after each batch."""
 MISSING = object()
-"""In place of what is not set."""
+"""In place of the value of a variable that is not set."""
 _VALUES = (bool, int, float, str, bytes)
-"""Types of what is the same when it is equal."""
+"""Types whose values are the same when they are equal."""
 
 
 class Variables(NamedTuple):
-    """Those of one object, class, module, function or closure."""
+    """The variables of one object, class, module, function or closure."""
 
     read: Callable[[], Mapping[str, Any]]
-    """What they are now, by name."""
-    write: Callable[[Mapping[str, Any]], object]
-    """Make them what they were."""
+    """Their values now, by name."""
+    put: Callable[[str, Any], object]
+    delete: Callable[[str], object]
+
+    def restore(self, before: Mapping[str, Any]) -> None:
+        """Give them the values that they had."""
+        now = dict(self.read())
+        for name in now.keys() | before.keys():
+            was = before.get(name, MISSING)
+            if was is MISSING and now[name] is not MISSING:
+                self.delete(name)
+            elif was is not now.get(name, MISSING):
+                self.put(name, was)
 
 
 def new_values(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Any] | None:
-    """What is set that was not, or was None, before; None if anything else is not what it was."""
+    """The values of variables that were not set, or None, before; None if any other variable has changed."""
     if len(before) == len(now) and all(map(is_, before.values(), now.values())) and all(map(is_, before, now)):
         return []
     new = []
@@ -43,42 +53,26 @@ def new_values(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Any] |
 
 
 def variables_of(thing: Any) -> Iterator[Variables]:
-    """The attributes of an object, a class, a function or a module, without asking it for them."""
+    """The attributes of an object, a class, a function or a module, read without running any code of it."""
     if isinstance(thing, type):
-        yield _of_class(thing)
+        yield Variables(lambda: vars(thing), partial(type.__setattr__, thing), partial(type.__delattr__, thing))
     else:
         with suppress(AttributeError):
-            its = object.__getattribute__(thing, "__dict__")
-            if isinstance(its, dict):
-                yield of_dict(its)
+            attributes = object.__getattribute__(thing, "__dict__")
+            if isinstance(attributes, dict):
+                yield of_dict(attributes)
     bases = [vars(base) for base in type(thing).__mro__ if "__slots__" in vars(base)]
-    slots = {name: one for its in bases for name, one in its.items() if isinstance(one, MemberDescriptorType)}
+    slots = {name: (slot, thing) for base in bases for name, slot in base.items() if type(slot) is MemberDescriptorType}
     if slots:
-        yield _of_fields({name: (slot, thing) for name, slot in slots.items()})
+        yield _of_fields(slots)
 
 
 def of_dict(space: dict[str, Any]) -> Variables:
-    def write(before: Mapping[str, Any]) -> None:
-        for name in space.keys() - before.keys():
-            del space[name]
-        space.update(before)
-
-    return Variables(lambda: space, write)
-
-
-def _of_class(kind: type) -> Variables:
-    def write(before: Mapping[str, Any]) -> None:
-        for name in vars(kind).keys() - before.keys():
-            type.__delattr__(kind, name)
-        for name, value in before.items():
-            if vars(kind).get(name, MISSING) is not value:
-                type.__setattr__(kind, name, value)
-
-    return Variables(lambda: vars(kind), write)
+    return Variables(lambda: space, space.__setitem__, space.__delitem__)
 
 
 def of_closure(function: Any) -> Variables:
-    """The variables of functions around it."""
+    """The variables of the functions around it."""
     names = function.__code__.co_freevars
     return _of_fields({name: (_CONTENTS, cell) for name, cell in zip(names, function.__closure__ or (), strict=True)})
 
@@ -87,22 +81,19 @@ _CONTENTS: Any = vars(CellType)["cell_contents"]
 
 
 def _of_fields(fields: dict[str, tuple[Any, object]]) -> Variables:
-    """Fields of C structures that may be empty: descriptors, each with the object that it is read from."""
+    """Fields of C structures, which may be empty: descriptors, each with the object that it is read from."""
 
-    def value(field: Any, thing: object) -> Any:
+    def value(descriptor: Any, holder: object) -> Any:
         try:
-            return field.__get__(thing)
+            return descriptor.__get__(holder)
         except (AttributeError, ValueError):
             return MISSING
 
-    def write(before: Mapping[str, Any]) -> None:
-        for name, (field, thing) in fields.items():
-            if before[name] is not MISSING:
-                field.__set__(thing, before[name])
-            elif value(field, thing) is not MISSING:
-                field.__delete__(thing)
-
-    return Variables(lambda: {name: value(*field) for name, field in fields.items()}, write)
+    return Variables(
+        lambda: {name: value(*field) for name, field in fields.items()},
+        lambda name, new: fields[name][0].__set__(fields[name][1], new),
+        lambda name: fields[name][0].__delete__(fields[name][1]),
+    )
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------

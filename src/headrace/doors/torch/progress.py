@@ -1,0 +1,89 @@
+"""Progress: where an iterator stands; the loader keeps that of its last one, for states after the iterator is gone."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.doors.torch.indices import Indices
+from headrace.doors.torch.state import LoaderState, MapPlace, StreamPlace
+from headrace.engine.feeds.listed import Item
+from headrace.engine.feeds.strands import InStrands
+from headrace.engine.places import RunPlace
+from headrace.loader import Loader
+
+
+@dataclass(slots=True, eq=False)
+class LoaderProgress:
+    """Where an iterator stands, or stood last."""
+
+    style: str
+    workers: int
+    start: dict[str, Any]
+    drawn: tuple[int, int]
+    """See `MapPlace`."""
+    engine: Loader[Any]
+    epoch: int
+    delivered: int
+    """Batches of the epoch that the caller has, or had before this iterator was made."""
+    indices: Indices | None
+    dataset: Any
+    """A map-style dataset that has a state and is read by the main process."""
+    dataset_states: Mapping[str, Any]
+    """The states of the workers' copies of a map-style dataset, by worker, behind the last batch delivered."""
+    next_dataset_states: Mapping[str, Any]
+    """The same behind the batch that is about to be delivered."""
+    kept: dict[str, Any] | None = None
+    """At the end of the epoch: the states that datasets carry into the next one."""
+    opens: Callable[[], Callable[[], None] | None] = lambda: None
+    """Of a live iterator: waits until each worker has said where its dataset stands before the first batch."""
+    _left: MapPlace | StreamPlace | None = None
+    """Where it stood when the iterator went away."""
+
+    @property
+    def ended(self) -> bool:
+        """Everything was delivered."""
+        return self.kept is not None or (self._left is None and self.engine.place()[1] is None)
+
+    def leave(self) -> None:
+        """The iterator goes away, and dataset and engine may go on without it."""
+        if not self.ended:
+            self._left = self.at()
+
+    def at(self, ahead: bool = False) -> MapPlace | StreamPlace:
+        """Where the epoch stands; `ahead`: when the batch at hand has been delivered."""
+        if self._left is not None:
+            return self._left
+        if (opens := self.opens()) is not None:
+            opens()
+        _, place = self.engine.place(ahead)
+        assert isinstance(place, RunPlace)
+        if self.indices is None:
+            return StreamPlace(self.delivered + ahead, self.drawn, place)
+        number = place.place.number if isinstance(place.place, Item) else 0
+        if self.dataset is not None:
+            self.indices.peek()  # its state may be that of a generator that the sampler draws from, too
+        samples, iterator = self.indices.at(number)
+        done = () if place.ahead is None else tuple(number + ticket for ticket in place.ahead.tickets)
+        return MapPlace(
+            number, samples, done, self.drawn, iterator, own=self.states(ahead), among=self.indices.permuted
+        )
+
+    def states(self, ahead: bool = False) -> dict[str, Any]:
+        """The states of map-style datasets, by worker."""
+        if self.dataset is not None:
+            return {"0": deepcopy(self.dataset.state_dict())}
+        return dict(self.next_dataset_states if ahead else self.dataset_states)
+
+    def state(self, ahead: bool = False) -> dict[str, Any]:
+        """The snapshot."""
+        at = self.at(ahead)
+        return LoaderState(self.workers, self.engine.seed, self.epoch, self.start, at).packed(self.style)
+
+
+def number_of(place: RunPlace) -> int | None:
+    """The number of the item of the list, or of the turn among the strands, that came last."""
+    at = place.place
+    if isinstance(at, Item):
+        return at.number - 1
+    return at.turn - 1 if isinstance(at, InStrands) else None
