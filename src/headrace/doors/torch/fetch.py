@@ -23,13 +23,17 @@ WIDTH = 8
 
 
 def numbers(packed: bytes) -> list[int]:
-    """The list of indices again."""
+    """The indices of a packed ticket."""
     return memoryview(packed).cast("q").tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Skipped:
-    """In place of a batch that was delivered before the snapshot was taken."""
+    """An item of the stream that is no batch: one that was delivered before the snapshot, or a mark of a strand."""
+
+
+SKIP = None
+"""The ticket of a batch that was delivered before the snapshot was taken."""
 
 
 class WithState(NamedTuple):
@@ -37,10 +41,6 @@ class WithState(NamedTuple):
 
     batch: Any
     state: Any
-
-
-SKIP = None
-"""The ticket of such a batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class Fetch(Each[Any, Any]):
     collate_fn: Callable[[Any], Any]
     batched: bool
     keeps_state: bool = False
-    """Each batch comes with the state of the dataset."""
+    """Each batch comes `WithState`."""
     user = True
 
     def apply(self, sample: Any) -> Any:
@@ -60,8 +60,8 @@ class Fetch(Each[Any, Any]):
         first, index, packed, pinned = sample
         if packed:
             index = numbers(index)
-        if (watch := SideEffectCheck.now) is not None:
-            return watch.make(self._batch, first, index, pinned)
+        if (check := SideEffectCheck.now) is not None:
+            return check.make(self._batch, first, index, pinned)
         batch = self._batch(first, index)
         return WithState(batch, self.dataset.state_dict()) if self.keeps_state else batch
 

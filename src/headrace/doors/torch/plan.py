@@ -1,7 +1,7 @@
 """What a DataLoader's arguments mean: a pipe, and the options of the `Loader` that runs it.
 
 map-style       batches of indices are listed by the consumer; worker k mod num_workers fetches batch k, or any worker
-                that is free (`reproducible=True`, `in_order=False`, and by default as long as nobody can tell)
+                that is free (`reproducible=True`, `in_order=False`, and by default while that makes no difference)
 iterable-style  one strand per worker, delivered in turn; with `shard="auto"` one strand in all
 """
 
@@ -65,9 +65,10 @@ def in_words(loader: Any) -> str:
 
 
 def marks_start(loader: Any, workers: int) -> bool:
-    """A place before the first batch holds the dataset's state: it is opened by `iter()`, or has a state of its own.
+    """Whether each worker marks the moment before its first batch, so that a place there holds the dataset's state.
 
-    Without workers it is opened then, as torch does it; in workers only somebody who waits for all of them can tell.
+    Without workers `iter()` opens the dataset and waits for the mark, as torch does it; with workers only a state that
+    is taken before the first batch waits for the marks of all of them.
     """
     if not is_iterable(loader) or loader.shard == "auto" or loader.shuffle_window is not None:
         return False
@@ -75,13 +76,13 @@ def marks_start(loader: Any, workers: int) -> bool:
 
 
 def keeps_state(loader: Any) -> bool:
-    """A map-style dataset has a state in each worker, and each batch its own worker."""
+    """Whether each worker's copy of a map-style dataset has a state, and each batch a worker that it belongs to."""
     pinned = loader.num_workers > 0 and loader.in_order and not loader.reproducible
     return pinned and not is_iterable(loader) and stateful(loader.dataset)
 
 
 def has_replicas(loader: Any) -> bool:
-    """Several workers read the dataset, each for itself."""
+    """Whether several workers read the dataset, each for itself."""
     return is_iterable(loader) and loader.num_workers > 1 and loader.shard is None
 
 
@@ -159,19 +160,19 @@ def options(loader: Any, context: WorkerContext, strands: int) -> dict[str, Any]
         "start_method": start_method(loader),
         "worker_init": WorkerSetup(context),
         # torch has this many batches under way, and asks its sampler for the next one when it hands one out.
-        # More only where nobody can tell: of torch's own samplers, and of small batches.
+        # There are more only where user code cannot see it: of torch's own samplers, and of small batches.
         "window": None if free else ahead * max(workers, 2 * strands),
-        "stretch": free or _indifferent(loader),
+        "stretch": free or _draws_early(loader),
         "stealing": free,
     }
 
 
 class DefaultPrefetch(int):
-    """A `prefetch_factor` that nobody has given; a loader that is built from the attributes of another has it too."""
+    """A `prefetch_factor` that the user has not given; a loader built from the attributes of another has it too."""
 
 
 def steals(loader: Any) -> bool:
-    """Whether a worker may make what belongs to another one, as long as that makes no difference (see `watch`)."""
+    """Whether a worker may make a batch of another one, as long as that makes no difference (see `side_effects`)."""
     return bool(
         loader.stealing
         and loader.num_workers > 1
@@ -180,14 +181,14 @@ def steals(loader: Any) -> bool:
         and not loader.reproducible
         and loader.worker_init_fn is None
         and type(loader.prefetch_factor) is DefaultPrefetch
-        and _indifferent(loader)
+        and _draws_early(loader)
         and not stateful(loader.dataset)
         and loader._stealing_history.allows(loader.dataset, loader.collate_fn)
     )
 
 
-def _indifferent(loader: Any) -> bool:
-    """Whether indices may be drawn some batches earlier than torch draws them: nobody else has a hand in it."""
+def _draws_early(loader: Any) -> bool:
+    """Whether indices may be drawn some batches earlier than torch draws them: only torch's own samplers run."""
     batches = loader.batch_sampler
     if batches is not None and type(batches) is not BatchSampler:
         return False
@@ -195,6 +196,6 @@ def _indifferent(loader: Any) -> bool:
 
 
 def start_method(loader: Any) -> Any:
-    """Fork where torch forks; for `spawn` and `forkserver` the clean server, which nobody can tell from them."""
+    """Fork where torch forks; for `spawn` and `forkserver` the clean server, which user code cannot tell from them."""
     context = loader.multiprocessing_context or torch.multiprocessing
     return "fork" if context.get_start_method() == "fork" else "server"
