@@ -37,6 +37,7 @@ from headrace.engine.feeds.listed import Item
 from headrace.engine.places import DeliveredAhead, RunPlace
 from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import SnapshotRefused, WorkerStuck
+from headrace.tracebacks import shortened
 
 WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
 
@@ -236,11 +237,9 @@ class Iteration(_BaseDataLoaderIter):
             except Exception as error:
                 if self._redoes(epoch, error):
                     continue
-                if not self._num_workers:
-                    raise
                 WORDS.retell(error)
                 # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
-                raise error.with_traceback(None)  # noqa: B904
+                raise shortened(error)  # noqa: B904 - it is the same one
             if len(self._engine.restarts) != self._deaths:
                 self._warn_of_death()
             if self._num_workers and epoch.idle:
@@ -256,7 +255,7 @@ class Iteration(_BaseDataLoaderIter):
         if kind is Raised:
             if not held:
                 epoch.pass_over(stay=True)
-            raise data.take()
+            raise shortened(data.take())
         if kind is WithSideEffects:
             data = data.batch
         return self._finish(epoch, data) if self._finishes else data

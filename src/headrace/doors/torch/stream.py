@@ -11,7 +11,6 @@ The strand's worker is the process that it runs in, or an emulated one (see `wor
 """
 
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
 from copy import deepcopy
@@ -25,7 +24,7 @@ from headrace.doors.torch.workers import EmulatedWorker
 from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
 from headrace.engine.wire import codec
-from headrace.engine.wire.failures import RemoteTraceback, load_error, pack_error
+from headrace.engine.wire.failures import failed, remote
 from headrace.op import Here, Source, place
 from headrace.plan.seed import key, seed_globals
 
@@ -48,14 +47,11 @@ class Raised:
         return error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        error = self.take()
-        return _arrived, (pack_error(error), "".join(traceback.format_exception(error)))
+        return _arrived, failed(self.take())
 
 
-def _arrived(packed: bytes, text: str) -> Raised:
-    error = load_error(packed)
-    error.__cause__ = RemoteTraceback(text)
-    return Raised(error)
+def _arrived(*parts: Any) -> Raised:
+    return Raised(remote(*parts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
