@@ -27,16 +27,12 @@ class EpochTimer:
     def __init__(self, loader: Any, engine: Loader[Any]) -> None:
         self._loader = weakref.ref(loader)
         self._engine = engine
+        self.start()
         # Workers that stay are started once: that is not held against their number.
         self.started = not loader.persistent_workers
-        self._note()
 
     def start(self) -> None:
-        """The first batch is there, and workers are started."""
         self.started = True
-        self._note()
-
-    def _note(self) -> None:
         stats = self._engine.stats()
         self._began, self._batches, self._waited = time.perf_counter(), stats.batches, stats.waited
 

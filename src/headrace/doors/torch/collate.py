@@ -1,9 +1,9 @@
-"""torch's `default_collate`, the same results by shorter ways.
+"""torch's `default_collate`, the same results by faster ways.
 
-Numbers go through numpy, which is ten times as fast, and tensors are stacked straight into the memory that travels to
-the consumer, where the loader itself collates (`light`). What user code collates in a worker may be kept there, so it
-gets memory of its own, by other functions in the table that `default_collate` looks them up in. What is unusual in any
-way is left to torch's own function; an entry that somebody has changed stays.
+Numbers go through numpy, which is ten times as fast. Where the loader itself collates (`numpy_collate`), tensors are
+stacked straight into the memory that travels to the consumer. User code that calls `default_collate` in a worker may
+keep the result there, so it gets new memory, by other functions in the table that `default_collate` looks them up in.
+What is unusual in any way is left to torch's function, and an entry of the table that the user has changed stays.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ _SCALARS = (np.bool_, np.number, np.object_)
 
 
 def with_torch(batch: object) -> Any:
-    """The batch collated here, where torch is."""
+    """The batch as tensors, where torch is imported."""
     return numpy_collate.collated(batch, torch.from_numpy, _rest) if unchanged() else torchs.default_collate(batch)
 
 
 def _rest(batch: Any) -> Any:
-    """What consists neither of numbers nor of arrays."""
+    """Collate what consists neither of numbers nor of arrays."""
     if isinstance(batch, list | tuple) and batch and _stackable(batch[0]):
         first = batch[0]
         nbytes = first.numel() * first.element_size() * len(batch)
@@ -41,18 +41,18 @@ def _rest(batch: Any) -> Any:
 
 
 def shorter(collate_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function itself, or ours for torch's."""
+    """The function itself, or ours in place of torch's `default_collate`."""
     return numpy_collate.default_collate if collate_fn is torchs.default_collate else collate_fn
 
 
 def use_everywhere() -> None:
-    """User code that calls torch's `default_collate` gets shorter ways too. For worker processes only."""
+    """Let user code that calls torch's `default_collate` have the faster ways too. For worker processes only."""
     table = torchs.default_collate_fn_map
     table.update({kind: ours for kind, ours in _OURS.items() if table.get(kind) is _TORCHS[kind]})
 
 
 def unchanged() -> bool:
-    """Nobody has registered functions of their own with torch's."""
+    """Whether the user has registered no collate functions with torch."""
     return torchs.default_collate_fn_map in (_WITH_OURS, _TORCHS)
 
 
@@ -60,7 +60,7 @@ def _by_numpy(kind: object, array: Callable[[Sequence[Any]], Any]) -> Callable[.
     """The function for this entry: through `array`, or torch's own."""
 
     def made(batch: Sequence[Any], *, collate_fn_map: Table | None = None) -> Any:
-        # (Of arrays torch makes tensors, and collates those: by another function, if somebody has given one.)
+        # (Of arrays torch makes tensors, and collates those: by the user's function, if there is one.)
         by_tensors = (collate_fn_map or {}).get(torch.Tensor)
         if kind is not np.ndarray or by_tensors in (_tensors, _TORCHS[torch.Tensor]):
             try:
@@ -81,7 +81,7 @@ def _tensors(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
 
 
 def _stackable(tensor: object) -> bool:
-    """It is a plain tensor, in a worker."""
+    """Whether it is a plain tensor, in a worker."""
     return (
         type(tensor) is torch.Tensor
         and get_worker_info() is not None

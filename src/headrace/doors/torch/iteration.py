@@ -1,8 +1,8 @@
 """Iteration: the iterator of a DataLoader. It draws what torch draws, then lets a `Loader` run the epoch.
 
-iter(loader)   generators and samplers in torch's order; a Loader of its own; the first batches are begun
-next(it)       the next batch of the Loader; the batch that this makes room for is begun
-end, del       the Loader is closed (or waits for the next epoch, with persistent_workers)
+iter(loader)   asks generators and samplers in torch's order, makes a Loader and begins the first batches
+next(it)       takes the next batch of the Loader and begins the batch that this makes room for
+end, del       closes the Loader (with persistent_workers it waits for the next epoch)
 
 A batch counts as delivered at the very last moment before it is handed over (see `engine.epoch`): whatever exception
 comes out of `next()`, the state is that after the last batch that the caller has.
@@ -84,7 +84,7 @@ class Iteration(_BaseDataLoaderIter):
         self._begin(loader, start, drawn, at, RunPlace.read(kept["place"]) if "place" in kept else None)
 
     def _check(self, loader: Any) -> None:
-        """What torch finds out only here."""
+        """Check what torch checks only when an iterator is made."""
         if loader.num_workers == 0 and self._timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
         if loader.num_workers and loader.prefetch_factor <= 0:
@@ -175,7 +175,7 @@ class Iteration(_BaseDataLoaderIter):
                 passed -= type(next(epoch)) is not Skipped
 
     def _open_datasets(self) -> None:
-        """Wait until every worker has told where its dataset stands before the first batch."""
+        """Wait for the mark of every worker that has opened its dataset."""
         epoch = self._epoch
         while self._starts_due and epoch is not None and not self._held:
             data = epoch.take()
@@ -243,7 +243,7 @@ class Iteration(_BaseDataLoaderIter):
             if len(self._engine.restarts) != self._deaths:
                 self._warn_of_death()
             if self._num_workers and epoch.idle:
-                epoch.start()  # while this batch is being used nobody should be idle
+                epoch.start()  # no worker should be idle while this batch is being used
             kind = type(data)
             if kind is Skipped:
                 self._starts_due = max(0, self._starts_due - 1)
@@ -321,7 +321,7 @@ class Iteration(_BaseDataLoaderIter):
     # --- ends and state -----------------------------------------------------------------------------------------------
 
     def _kept(self) -> dict[str, Any]:
-        """What datasets keep for the next epoch; those in workers that end with the epoch keep nothing."""
+        """The states that datasets carry into the next epoch; those in workers that end with the epoch have none."""
         if self._num_workers and not self._persistent:
             return {}
         if not self._iterable:
@@ -344,18 +344,18 @@ class Iteration(_BaseDataLoaderIter):
             self._loader.close()
 
     def wait(self) -> None:
-        """Until the first batch is there, or what went wrong at the start of a worker."""
+        """Wait until the first batch is there; an error at the start of a worker is raised."""
         if self._epoch is not None:
             self._epoch.wait()
 
     def _before_state(self) -> None:
-        """Wait until datasets have told where they stand before the first batch, unless an exception was in the way."""
+        """Wait for these marks, unless an exception has interrupted the iterator: then the state is what is known."""
         epoch = self._epoch
         if epoch is not None and not epoch.closed and epoch.received == epoch.handed:
             self._open_datasets()
 
     def _leave(self) -> None:
-        """Nobody asks for the rest of this epoch."""
+        """Leave the rest of this epoch."""
         if self._epoch is not None:
             self._progress.leave()
             epoch, self._epoch = self._epoch, None

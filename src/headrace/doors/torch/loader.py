@@ -4,8 +4,8 @@ It extends `torch.utils.data.DataLoader`: torch's own constructor checks and kee
 torch is installed, so trainers that look at a loader, or build another one like it, find what they expect. Samples,
 their order, random values and errors are torch's to the bit. What is added are keywords with defaults, and a state:
 
-    reproducible    random values in workers hang on the batch, not on the worker: the same for any number of workers
-    stealing        False: worker k mod num_workers makes batch k even where nobody could tell who made it
+    reproducible    random values in workers depend on the batch, not on the worker: the same for any number of workers
+    stealing        False: worker k mod num_workers makes batch k even where it makes no difference which worker does
     shard="auto"    an iterable-style dataset is divided exactly among workers and ranks
     num_workers     may be "auto": another number each epoch, until the best one is found
     shuffle_window  an iterable-style dataset is shuffled inside windows of so many samples
@@ -57,7 +57,7 @@ COUNTING = ("lightning.", "pytorch_lightning.")
 
 
 class InstallMeta(type):
-    """While ours stands in torch's place (`install`), a loader of torch's own is still one for `isinstance`."""
+    """While our class is installed in torch's place (`install`), loaders of torch's class are instances of it too."""
 
     installed = False
 
@@ -259,13 +259,13 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         return "\n".join([plan.in_words(self), self._now().explain(), *([f"advice: {advice}"] if advice else [])])
 
     def _now(self) -> Loader[Any]:
-        """Who runs the last iterator, or would run the next one."""
+        """The engine's loader of the last iterator, or one like that of the next."""
         if on_torchs_workers(self.dataset):
             raise BadOption("a graph of torch's own pipes runs on torch's workers; use headrace.DataLoader2")
         return self._engine or plan.build(self, plan.context_of(self, 0), IndexLists(), 0)
 
     def _took_over(self, engine: Loader[Any]) -> None:
-        """Another iterator is the last one now."""
+        """This engine's loader is that of the last iterator now."""
         if self._engine is not None:
             last = self._engine.stats()
             self._earlier = last if self._earlier is None else last.after(self._earlier)

@@ -18,19 +18,17 @@ from headrace.ops.shape import collate
 _NUMBERS = frozenset(map(np.dtype, ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u1", "?")))
 _WHOLE = frozenset(map(np.dtype, ("i8", "?")))
 _PYTHONS: dict[type, frozenset[np.dtype[Any]]] = {int: _WHOLE, bool: _WHOLE, float: frozenset({np.dtype("f8")})}
-"""What an array of such numbers is of, unless there are others among them."""
-
-
+"""The dtypes that numpy gives arrays of such numbers, unless there are others among them."""
 _SCALARS = (np.bool_, np.number)
 _SEQUENCES = (list, tuple)
 
 
 class LeaveToTorch(Exception):
-    """Not for us."""
+    """The batch, or a part of it, is not of the usual types: torch collates it."""
 
 
 def default_collate(batch: Any) -> Any:
-    """In place of torch's, as a loader's collate_fn: the result travels at once."""
+    """In place of torch's as the collate_fn of a loader, which sends the result away at once."""
     if "torch" not in sys.modules:
         try:
             return collated(batch, AsTensor, _refuse)

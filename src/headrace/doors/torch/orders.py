@@ -28,9 +28,9 @@ MOST = 1 << 16
 
 
 class SamplerOrder:
-    """The indices of one epoch; with `packed`, 64 bits each where they are numbers that were drawn.
+    """The indices of one epoch.
 
-    Workers make a list of those, so that the consumer need not.
+    `packed`: numbers that torch draws are given as bytes, 64 bits each, and the worker makes the list.
     """
 
     def __init__(self, sampler: Any, packed: bool = False) -> None:

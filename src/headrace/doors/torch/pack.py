@@ -76,15 +76,15 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 
 
 def _dtype_text(dtype: "np.dtype[Any]") -> str | None:
-    """The type of an array as text, fields and all, if it can be told again from that."""
+    """The type of an array as text, with its fields, if the same type can be made from that."""
     if dtype.hasobject:
         return None
     try:
         text = dtype.str if dtype.fields is None else repr(dtype.descr)
-        told = _dtype(text)
+        again = _dtype(text)
     except (ValueError, TypeError):
         return None
-    return text if told == dtype and told.type is dtype.type else None
+    return text if again == dtype and again.type is dtype.type else None
 
 
 def _dtype(text: str) -> "np.dtype[Any]":

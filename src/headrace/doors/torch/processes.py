@@ -37,7 +37,7 @@ class ProcessView:
         self._ended(timeout)
 
     def _ended(self, seconds: float | None) -> bool:
-        # Nobody else can have this number before the engine has noticed the end.
+        # (No other process can have this number before the engine has noticed the end.)
         if self.pid in self._all.exits:
             return True
         try:

@@ -1,12 +1,14 @@
-"""StateScan: what a dataset consists of, as far as that can be said without running any of it.
+"""State scan: everything that the code of a dataset and of `collate_fn` could change, found without running any of it.
 
-It is looked for random generators, and for all that its code can leave something in between two batches. Code
-tells what it sets outside of constructors: names of attributes, `global` variables, variables of closures. Whatever has
-an attribute of such a name is `watched`, and so are the variables of such a module or closure. All else is `still`:
-nothing can happen to it but that a name is added. Small arrays and tensors have `contents` that can be changed.
+The scan follows what the dataset holds, and what its code names, to random generators and to all variables that the
+code could change between two batches. The code says which those are: names of attributes that it sets outside of
+constructors, `global` variables, variables of closures.
 
-A survey is `clear` if it found no generator and has seen everything. Where it meets one of its limits nobody knows what
-is behind, and then no worker may make what belongs to another one.
+    mutable    variables of which the code sets one: of an object, a class, a function, a module or a closure
+    growing    all other variables: they cannot change, but the code could add a new name
+    contents   small arrays and tensors, whose elements can be changed
+    safe       no generator was found, and everything was seen. Behind a limit of the scan anything could be, and then
+               no worker may steal
 """
 
 import dis
@@ -26,17 +28,17 @@ from headrace.doors.torch.context import generators
 from headrace.doors.torch.variables import Content, Variables, content, is_tensor, of_closure, of_dict, variables_of
 
 MOST_OBJECTS = 4000
-"""Objects that are looked at, and"""
+"""Limit of a scan: objects that are looked at."""
 WIDE = 64
-"""elements of each container among them, if it does not hold plain data only;"""
+"""A container of more elements is short no more: it must hold plain data only."""
 DEEP = 8
-"""plain data is looked through so many levels down, and"""
+"""Levels of containers inside each other that plain data may have."""
 LARGE = 10_000_000
-"""so many elements on each;"""
+"""Elements on one level of a long container of plain data."""
 SHORT = 10_000
-"""below a short container so many, or each of its elements is looked at by itself."""
-WATCHED = 32
-"""Objects, arrays and the like that are compared after each batch; with more of them nobody steals."""
+"""The same of a short one; with more, each of its elements is looked at by itself."""
+MOST_COMPARED = 32
+"""Variables and arrays that are compared after each batch; with more of them no worker steals."""
 FOREIGN = frozenset(sys.stdlib_module_names) | {
     "headrace", "numpy", "torch", "torchvision", "torchaudio", "pandas", "pyarrow", "polars", "PIL", "cv2", "scipy",
     "skimage", "sklearn", "h5py", "zarr", "lmdb", "tifffile", "imageio", "soundfile", "datasets", "tokenizers",
@@ -71,27 +73,27 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
 
 
 class GlobalNames(NamedTuple):
-    """What some code means by names in a namespace."""
+    """Names that some code uses, and the namespace that they stand in."""
 
     space: dict[str, Any]
     names: frozenset[str]
 
 
 class PlainContainer(NamedTuple):
-    """A container that was looked through, when it had this size."""
+    """A container that was looked through when it had this size."""
 
     container: Any
     size: int
     records: set[type] | None
-    """The user's tuple types in it, if it holds plain data only."""
+    """If it holds plain data only: the user's named tuple types in it."""
 
 
 class StateScan:
-    """One look at everything that some things consist of.
+    """One scan of some things.
 
-    A survey that is `trusting` takes what is in long containers for plain data. It is for workers: the main process has
-    seen that it is, and to look at all of it would copy the memory that they share. `known` is what an earlier survey
-    has found `plain`: a container of millions of samples is not looked through again while it is as long as then.
+    A `trusting` scan takes what is in long containers for plain data. It is for workers: the main process has seen that
+    it is, and to look at all of it would copy the memory that they share. `known` are the `plain` containers of an
+    earlier scan: one of millions of samples is not looked through again while it is as long as then.
     """
 
     def __init__(self, *things: object, trusting: bool = False, known: dict[int, PlainContainer] | None = None) -> None:
@@ -107,14 +109,14 @@ class StateScan:
         """The user's objects, classes, functions and modules."""
         self._stored: set[str] = set()
         self._stores_any = False
-        """Names are stored that the code does not tell (`setattr`, `__dict__`)."""
+        """Names are stored that cannot be read in the code (`setattr`, `__dict__`)."""
         self._walk(things)
         for owner in self._owners.values():
             self._sort(owner, bool(self._stored) or self._stores_any)
-        self.safe = self.safe and len(self.mutable) + len(self.contents) <= WATCHED
+        self.safe = self.safe and len(self.mutable) + len(self.contents) <= MOST_COMPARED
 
     def _walk(self, things: Iterable[object]) -> None:
-        """Nearest first."""
+        """Look at these things and at all that they refer to, the nearest first."""
         seen: dict[object, object] = {}
         waiting = deque(things)
         while waiting and self.safe:
@@ -128,17 +130,17 @@ class StateScan:
             waiting.extend(self._parts(thing))
 
     def _is_generator(self, thing: object) -> bool:
-        """It goes on from where it stands, whoever asks."""
+        """Whether what it gives next depends on what it gave before (the global generators are compared instead)."""
         kinds = (*self._generators, GeneratorType, itertools.count, itertools.cycle)
         return isinstance(thing, kinds) and not any(thing is one for one in self._common)
 
     def _sort(self, owner: Any, anything_stored: bool) -> None:
         inert = all(base.__module__ in INERT or not _is_foreign(base.__module__) for base in type(owner).__mro__)
-        for its in variables_of(owner):
-            if self._stores_any or not inert or not self._stored.isdisjoint(its.read()):
-                self.mutable.append(its)
+        for variables in variables_of(owner):
+            if self._stores_any or not inert or not self._stored.isdisjoint(variables.read()):
+                self.mutable.append(variables)
             elif anything_stored and not isinstance(owner, ModuleType):  # (Python itself adds names to modules.)
-                self.growing.append(its)
+                self.growing.append(variables)
 
     # --- parts of one thing -------------------------------------------------------------------------------------------
 
@@ -158,7 +160,7 @@ class StateScan:
             yield from self._of_object(thing)
 
     def _meant(self, named: GlobalNames, elsewhere: frozenset[str]) -> Iterator[Any]:
-        """Behind the name of a module may stand any other name of the same code."""
+        """What names stand for; after that of a module, any other name of the same code may be one of its own."""
         for name in named.names & named.space.keys():
             value = named.space[name]
             yield from self._of_module(value, elsewhere) if isinstance(value, ModuleType) else (value,)
@@ -201,7 +203,7 @@ class StateScan:
             yield from self._imported(name, str(function.__globals__.get("__package__") or ""), found[ALL])
 
     def _imported(self, name: str, package: str, names: frozenset[str]) -> Iterator[Any]:
-        """What a function imports while it runs. A module that nobody has imported yet could hold anything."""
+        """What a function imports while it runs. A module that is not imported yet could hold anything."""
         around = package.split(".")
         within = (".".join(filter(None, [*around[:n], name])) for n in range(1, len(around) + 1))
         could_be = [full for full in {name, *within} if full]
@@ -219,8 +221,8 @@ class StateScan:
         if (array := content(thing)) is not None:
             self.contents.append(array)
         yield from self._elements(thing)
-        for its in variables_of(thing):
-            values = its.read()
+        for variables in variables_of(thing):
+            values = variables.read()
             yield from self._elements(values) if len(values) > WIDE else list(values.values())
             if not _is_foreign(kind.__module__):
                 self._owners[id(thing)] = thing
@@ -251,7 +253,7 @@ class StateScan:
 ALL = ""
 """Names of global variables, attributes and modules, whichever."""
 SETTERS = frozenset({"setattr", "__setattr__", "delattr", "__delattr__", "__dict__", "vars"})
-"""Whoever names these sets attributes by names that only the running code knows."""
+"""Code that uses these names sets attributes whose names are known only when it runs."""
 
 
 @lru_cache(4096)
@@ -312,12 +314,12 @@ def _is_data(kind: type) -> bool:
 
 
 def is_plain(value: object) -> bool:
-    """Whether it is data, and no object that somebody works with."""
+    """Whether it is data, and no object with methods of the user's."""
     return _is_data(type(value)) or type(value) in _CONTAINERS
 
 
 def _is_record(kind: type) -> bool:
-    """Tuples with names: nothing can be set in them."""
+    """Whether it is a type of named tuples: nothing can be set in them."""
     return issubclass(kind, tuple) and kind is not tuple and not kind.__dictoffset__
 
 

@@ -42,9 +42,11 @@ def generator_state(generator: torch.Generator = torch.default_generator) -> byt
 
 
 def set_generator_state(saved: object, generator: torch.Generator = torch.default_generator) -> None:
+    if not isinstance(saved, bytes):
+        raise SnapshotRefused(f"the state of a torch generator is bytes in a snapshot, not {type(saved).__name__}")
     try:
-        generator.set_state(_tensor(saved))
-    except RuntimeError as refused:
+        generator.set_state(torch.frombuffer(bytearray(saved), dtype=torch.uint8))
+    except (RuntimeError, ValueError) as refused:
         raise SnapshotRefused(f"the snapshot's generator state does not fit this generator: {refused}") from refused
 
 
@@ -52,8 +54,8 @@ def global_others() -> list[Any]:
     """The states of `random` and `numpy.random`, as plain data."""
     version, words, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
-    mine = [version, array("I", words).tobytes(), gauss]
-    return [mine, [name, np.asarray(keys, np.uint32).tobytes(), int(position), int(has_gauss), float(cached)]]
+    python = [version, array("I", words).tobytes(), gauss]
+    return [python, [name, np.asarray(keys, np.uint32).tobytes(), int(position), int(has_gauss), float(cached)]]
 
 
 def set_global_others(saved: Any) -> None:
@@ -63,11 +65,3 @@ def set_global_others(saved: Any) -> None:
         np.random.set_state((name, np.frombuffer(bytes(keys), np.uint32), position, has_gauss, cached))
     except (TypeError, ValueError) as refused:
         raise SnapshotRefused(f"the snapshot's generator states cannot be read: {refused}") from refused
-
-
-def _tensor(saved: object) -> torch.Tensor:
-    if isinstance(saved, torch.Tensor):
-        return saved
-    if not isinstance(saved, bytes | bytearray):
-        raise SnapshotRefused(f"the state of a torch generator is bytes in a snapshot, not {type(saved).__name__}")
-    return torch.frombuffer(bytearray(saved), dtype=torch.uint8)

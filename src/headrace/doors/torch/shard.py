@@ -25,7 +25,7 @@ log = logging.getLogger("headrace")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShuffleStrand(Op[Any, Any]):
-    """Another order inside consecutive windows, another one in each strand."""
+    """Shuffles inside consecutive windows, in another order in each strand."""
 
     window: int
 

@@ -151,13 +151,14 @@ class SideEffectCheck:
 # --- states of the global generators, as raw memory -------------------------------------------------------------------
 
 WORDS = 624
-"""Of a Mersenne twister, of four bytes each; one more tells where in them it stands."""
+"""Words of four bytes that a Mersenne twister has; one more tells how many of them are used."""
 NEAR = 20
-"""Bytes of that number and of the words next to it: with each draw it changes, or all of them do."""
+"""Bytes of that number and of the words next to it: each draw changes the number, or all words."""
 
 
-def _memory(address: int, size: int = NEAR) -> "ctypes.Array[ctypes.c_char]":
-    return (ctypes.c_char * size).from_address(address)
+def _memory(address: int, size: int = NEAR) -> Callable[[], bytes]:
+    """A function that gives what stands in memory there."""
+    return memoryview((ctypes.c_char * size).from_address(address)).tobytes
 
 
 def _state_of_random() -> Callable[[], object]:
@@ -165,27 +166,25 @@ def _state_of_random() -> Callable[[], object]:
     address = id(random._inst) + object.__basicsize__
     *words, at = random.getstate()[1]
     known = array("I", [at, *words]).tobytes()
-    if sys.implementation.name != "cpython" or _memory(address, len(known)).raw != known:
+    if sys.implementation.name != "cpython" or _memory(address, len(known))() != known:
         return random.getstate
-    raw = _memory(address)
-    return lambda: raw.raw
+    return _memory(address)
 
 
 def _state_of_numpy() -> Callable[[], object]:
     legacy: Any = _NUMPY.mtrand._rand
     bits = legacy._bit_generator
-    raw = _memory(bits.ctypes.state_address + 4 * (WORDS + 1) - NEAR)
-    return lambda: raw.raw if legacy._bit_generator is bits else None
+    state = _memory(bits.ctypes.state_address + 4 * (WORDS + 1) - NEAR)
+    return lambda: state() if legacy._bit_generator is bits else None
 
 
 def _state_of_torch() -> Callable[[], object]:
-    """The same inside of torch, if it lies behind the header of its generator."""
+    """The state inside of torch's generator, if it is found behind the header."""
     generator: Any = sys.modules["torch"].default_generator
     state = generator.get_state().numpy().tobytes()
     known = array("I", memoryview(state)[24 : 24 + 8 * WORDS].cast("Q").tolist()).tobytes()
     address = getattr(generator, "_cdata", 0)
     header = ctypes.string_at(address, HEADER).find(known[:NEAR]) if address else -1
-    if header < 4 or _memory(address + header, len(known)).raw != known:
+    if header < 4 or _memory(address + header, len(known))() != known:
         return lambda: generator.get_state().numpy().tobytes()
-    raw = _memory(address + header - 4)
-    return lambda: raw.raw
+    return _memory(address + header - 4)

@@ -100,14 +100,14 @@ def _of_fields(fields: dict[str, tuple[Any, object]]) -> Variables:
 
 
 class Content(NamedTuple):
-    """What is in an array or a generator: it is the same, or another."""
+    """What is in an array or a generator: it can be compared with what it was, and put back."""
 
     read: Callable[[], object]
     restore: Callable[[], object]
 
 
 def content(thing: Any) -> Content | None:
-    """Of an array or a tensor, if it is small and nobody else's."""
+    """The content of an array or a tensor that is small and does not share its memory with others."""
     if type(thing) is np.ndarray and _is_small_array(thing):
         return Content(thing.tobytes, partial(np.copyto, thing, thing.copy()))
     if is_tensor(type(thing)) and _is_small_tensor(thing):
