@@ -10,12 +10,14 @@ import json
 import zlib
 from ast import literal_eval
 from base64 import b64decode, b64encode
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from headrace.errors import SnapshotRefused
+from headrace.nested import rebuilt
 
 _MARK = "$"
 """The one key of a dict that stands for something that JSON does not have."""
@@ -99,12 +101,8 @@ def _append(data: bytes, raw: list[bytes]) -> tuple[int, int]:
 
 
 def _decode(value: object, raw: bytes) -> Any:
-    if isinstance(value, list):
-        return [_decode(v, raw) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if _MARK not in value:
-        return {k: _decode(v, raw) for k, v in value.items()}
+    if not isinstance(value, dict) or _MARK not in value:
+        return rebuilt(value, partial(_decode, raw=raw))
     kind, *parts = value[_MARK]
     if kind == "dict":
         return {k: _decode(v, raw) for k, v in parts[0]}

@@ -4,7 +4,7 @@ The caller can look at them and wait for them. The engine starts, replaces and e
 """
 
 import os
-from multiprocessing.connection import wait
+import select
 
 from headrace.engine.workers.protocol import Workers
 
@@ -45,7 +45,9 @@ class ProcessView:
         except ProcessLookupError:
             return True
         try:
-            return bool(wait([pidfd], seconds))
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            return bool(poll.poll(None if seconds is None else max(0.0, seconds) * 1000))
         finally:
             os.close(pidfd)
 

@@ -12,6 +12,7 @@ constructors, `global` variables, variables of closures.
 """
 
 import dis
+import gc
 import itertools
 import sys
 from collections import OrderedDict, defaultdict, deque
@@ -65,11 +66,8 @@ _CONTAINERS: dict[type, Any] = {
     list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__, frozenset: frozenset.__iter__, deque: deque.__iter__,
     np.ndarray: lambda array: iter(array.ravel().tolist() if array.dtype.hasobject else ()),
 }  # fmt: skip
-_WRAPPERS: dict[type, tuple[str, ...]] = {
-    MethodType: ("__self__", "__func__"), BuiltinMethodType: ("__self__",), MethodWrapperType: ("__self__",),
-    staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget", "fset", "fdel"),
-    partial: ("func", "args", "keywords"),
-}  # fmt: skip
+_WRAPPERS = (MethodType, BuiltinMethodType, MethodWrapperType, staticmethod, classmethod, property, partial)
+"""Types of objects that consist of what they refer to."""
 
 
 class GlobalNames(NamedTuple):
@@ -145,9 +143,8 @@ class StateScan:
     # --- parts of one thing -------------------------------------------------------------------------------------------
 
     def _parts(self, thing: Any) -> Iterator[Any]:
-        wrapper = next((kind for kind in _WRAPPERS if isinstance(thing, kind)), None)
-        if wrapper is not None:
-            yield from (getattr(thing, name) for name in _WRAPPERS[wrapper])
+        if isinstance(thing, _WRAPPERS):
+            yield from gc.get_referents(thing)
         elif isinstance(thing, GlobalNames):
             yield from self._meant(thing, thing.names)
         elif isinstance(thing, ModuleType):

@@ -68,9 +68,10 @@ class EmulatedWorker:
     __slots__ = ("_globals", "_info", "collate_fn", "dataset")
 
     def __init__(self, context: WorkerContext, number: int) -> None:
+        self._globals = Globals()
+        self._info: Any = None
         if context.count == 0:
-            self.dataset, self.collate_fn, self._info = context.dataset, context.collate_fn, None
-            self._globals = Globals()
+            self.dataset, self.collate_fn = context.dataset, context.collate_fn
             return
         # One copy for all three, so that a method of the dataset's stays a method of this dataset.
         try:
@@ -81,13 +82,10 @@ class EmulatedWorker:
                 f"needs a copy of the dataset, which cannot be copied: {refused}. Load it with that number"
             ) from refused
         self._info = _info(context, number, self.dataset)
-        outside = Globals()
-        torch.manual_seed(context.base_seed + number)
-        seed_others(context.base_seed, number)
-        self._globals = Globals()
-        outside.put_back()
-        if init_fn is not None:
-            with self.at_work():
+        with self.at_work():
+            torch.manual_seed(context.base_seed + number)
+            seed_others(context.base_seed, number)
+            if init_fn is not None:
                 init_fn(number)
 
     @contextmanager
