@@ -39,7 +39,7 @@ def default_collate(batch: Any) -> Any:
     return with_torch(batch)
 
 
-def is_torchs(collate_fn: object) -> bool:
+def is_default_collate(collate_fn: object) -> bool:
     """Whether batches are made by torch's rules alone: what it gives is new memory."""
     ours: Any = sys.modules.get("headrace.doors.torch.collate")  # (it is loaded with torch)
     return collate_fn is default_collate and (ours is None or ours.unchanged())

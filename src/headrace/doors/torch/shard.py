@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from headrace.doors.torch.numpy_collate import is_torchs
+from headrace.doors.torch.numpy_collate import is_default_collate
 from headrace.op import Op
 from headrace.ops.order.shuffle import Shuffle
 from headrace.ops.shape.batch import Batch
@@ -49,7 +49,7 @@ class Batched(Op[Any, Any]):
 
     @property
     def fresh(self) -> bool:
-        return self.size is not None and is_torchs(self.collate_fn)
+        return self.size is not None and is_default_collate(self.collate_fn)
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         samples, here = inputs

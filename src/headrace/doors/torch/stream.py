@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.doors.torch.context import WorkerContext
 from headrace.doors.torch.fetch import Skipped
-from headrace.doors.torch.numpy_collate import is_torchs
+from headrace.doors.torch.numpy_collate import is_default_collate
 from headrace.doors.torch.workers import EmulatedWorker
 from headrace.engine.feeds.strands import InStrands, Strand
 from headrace.engine.places import RunPlace
@@ -74,7 +74,7 @@ class Stream(Source[Any]):
 
     @property
     def fresh(self) -> bool:
-        return self.batch_size is not None and is_torchs(self.context.collate_fn)
+        return self.batch_size is not None and is_default_collate(self.context.collate_fn)
 
     def flow(self, *inputs: Any) -> Iterator[Any]:
         (here,) = inputs
