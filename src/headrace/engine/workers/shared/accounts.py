@@ -1,4 +1,4 @@
-"""What the dispatcher of a shared pool keeps account of: consumers, what they ask for, results, and lent memory."""
+"""What the dispatcher of a shared pool keeps account of: consumers, their requests, results, and lent memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.engine.wire.messages import Ticket
 from headrace.memory.arena import Slot
 
 OVER = 1 << 62
-"""Past all tickets of an epoch."""
+"""A number after all tickets of an epoch."""
 
 
 class PoolSettings(NamedTuple):
@@ -24,51 +24,53 @@ class PoolSettings(NamedTuple):
     skew: int
     """The most results of one stage that wait for slower consumers."""
     wait: float
-    """Seconds for which consumers that have not come yet are waited for."""
+    """Seconds to wait for consumers that have not connected yet."""
 
 
 class ResultKey(NamedTuple):
-    """Which result it is: two consumers that ask for the same key may be given the same one."""
+    """Names a result: consumers that ask for the same key may get the same result."""
 
     epoch: int
     stage: int
     strand: int
-    """Or -1."""
+    """-1: none."""
     at: int
     """Where its samples stand among those of its stage, or of its strand; the same order for all consumers."""
     origin: int
-    """The last position of the head that it is made of; past all of them if that is a stream."""
+    """The last position of the head that it is made of; `OVER` if the head is a stream."""
     made_of: bytes
-    """Its number, and its inputs down to the positions of the head, or to the reading of a stream."""
+    """A digest of its number and its inputs, down to the positions of the head, or to the reading of a stream."""
 
 
 def made_of(*inputs: Any) -> bytes:
+    """A digest of what a result is made of."""
     return blake2b(marshal.dumps(inputs), digest_size=16).digest()
 
 
 @dataclass(slots=True, eq=False)
 class SharedSlot:
-    """A slot, and how many look after it: consumers that have it, tickets that read it, the cache."""
+    """A slot with a result, and how many uses it has: consumers that hold it, tickets that read it, the cache."""
 
     slot: Slot
     key: ResultKey | None
-    """None: no other consumer will ever have it."""
+    """None: only one consumer gets it."""
     uses: int = 0
     read: dict[int, ConsumerState] = field(default_factory=dict)
-    """The numbers of the tickets that have read it, and whose they were: one that failed is run again in parts."""
+    """The numbers of the tickets that have read it, and whose they were. (A failed ticket is run again in parts.)"""
 
 
 class CachedResult(NamedTuple):
-    """What came of a ticket, as it is told."""
+    """The result of a ticket, as it is sent to each consumer."""
 
     body: tuple[Any, ...]
     memory: SharedSlot | None = None
     ended: bool = False
+    """It is the last block of a strand."""
 
 
 @dataclass(slots=True, eq=False)
 class PoolRequest:
-    """A ticket that a consumer wants to have run."""
+    """A ticket that a consumer has asked for."""
 
     seq: int
     stage: int
@@ -78,11 +80,11 @@ class PoolRequest:
     strand: int | None
     pin: int | None
     key: ResultKey | None = None
-    """Set if others may ask for the same."""
+    """None: no other consumer may get the same result."""
     slots: list[SharedSlot] = field(default_factory=list)
-    """What it reads."""
+    """The results that it reads."""
     reading: Any = None
-    """Of a block of a stream: which reading of it."""
+    """Of a block of a stream: the `StreamReading` that it belongs to."""
 
     @property
     def where(self) -> tuple[int, int]:
@@ -91,6 +93,7 @@ class PoolRequest:
 
     @property
     def at(self) -> int:
+        """Where its samples stand among those of its stage, or of its strand."""
         if self.slots:
             return int(self.payload[1])
         if self.strand is None and type(self.payload) is tuple:
@@ -105,25 +108,25 @@ class ConsumerState:
 
     pid: int
     queue: deque[PoolRequest] = field(default_factory=deque)
-    """What it has asked for and nobody has begun."""
+    """Requests that no worker has begun."""
     wanted: set[ResultKey] = field(default_factory=set)
-    """The keys of these."""
+    """The keys of the requests in the queue."""
     place: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """By stage and strand: the epoch, and where the last ticket stands that it has asked for."""
+    """By stage and strand: the epoch of the last request, and where that stands."""
     began: tuple[int, int] = (-1, 0)
-    """The epoch, and the position of the head where it began that epoch: no ticket is made of what lies before."""
+    """The epoch, and the position of the head where it began that epoch: its tickets are made of later positions."""
     apart: set[int] = field(default_factory=set)
-    """Epochs that it has left, or came too late for: nothing of them is done for it and others together."""
+    """Epochs that it has left, or came too late for: it shares no results of them with other consumers."""
     holds: dict[int, int] = field(default_factory=dict)
     """Slots that it was lent, and how often."""
     known: set[int] = field(default_factory=set)
     """Slots that it has mapped."""
     outbox: list[tuple[tuple[Any, ...], SharedSlot | None]] = field(default_factory=list)
-    """Replies that are ready."""
+    """Replies that are ready to be sent."""
     gone: bool = False
 
     def awaits(self, key: ResultKey) -> bool:
-        """It has not asked for this yet, but will."""
+        """Whether it will ask for this result later."""
         if self.place.get((key.stage, key.strand), (-1, -1)) >= (key.epoch, key.at) or key.epoch in self.apart:
             return False
         epoch, first = self.began
@@ -132,12 +135,12 @@ class ConsumerState:
 
 @dataclass(slots=True, eq=False)
 class RunningTicket:
-    """A ticket under way, and who waits for it."""
+    """A ticket under way, and the consumers that wait for it."""
 
     asked: PoolRequest
     waiters: list[tuple[ConsumerState, PoolRequest]]
     answer: tuple[Any, ...] = ()
-    """What its worker has answered: the kind of the result, its fields, the worker's number."""
+    """The answer of its worker: the kind of the result, its fields, the worker's number."""
 
     def let_go(self, ticket: Ticket) -> None:
-        """Nothing to do: the slots are released with the reply."""
+        """Do nothing: the slots are released with the reply."""

@@ -1,8 +1,8 @@
 """Borrowed memory: an arena whose slots belong to the server of a shared pool.
 
-A borrowed slot is one of the server's, mapped here. It goes back - its number is told to the server - when nobody here
-looks into it any more. Where several consumers get the same slot, what the user is to write to is copied out of it
-first, into a slot of this arena's own.
+A borrowed slot is one of the server's, mapped in this process. When its last view here has died, its number is sent to
+the server, which may use it again. Where several consumers get the same slot, its contents are first copied into a slot
+of this arena's own, because the user may write to what he gets.
 """
 
 import os
@@ -19,25 +19,25 @@ class BorrowedArena(Arena):
         self._back: list[int] = []
 
     def add(self, number: int, fd: int) -> None:
-        """A slot of the server's that was not seen before. The descriptor is used up."""
+        """Map a slot of the server's that is new here. The descriptor is used up."""
         # Borrowed slots count below zero: slots of this arena's own have the same numbers above it.
         slot = self._mapped[number] = Slot(-number, fd, os.fstat(fd).st_size)
-        slot.spoiled = True  # it is not this arena's to use again
+        slot.spoiled = True  # (this arena must not use it again: it belongs to the server)
 
     def forget(self, numbers: list[int]) -> None:
-        """Slots that the server will not lend again."""
+        """Let go of slots that the server will not lend again."""
         for number in numbers:
             self._mapped.pop(number, None)
 
     def borrow(self, number: int) -> Slot:
-        """A slot that the server has lent."""
+        """The slot with this number, which the server has lent."""
         slot = self._mapped[number]
         self.total += slot.size
         self.largest = max(self.largest, slot.size)
         return slot
 
     def copy_out(self, slot: Slot, used: int) -> Slot:
-        """A private copy of the first `used` bytes of a slot; the slot goes back."""
+        """Copy the first `used` bytes of a slot into one of this arena's own, and give the slot back."""
         copy = self.lend(slot.size)
         copy.view[:used] = slot.view[:used]
         copy.table = slot.table
@@ -45,7 +45,7 @@ class BorrowedArena(Arena):
         return copy
 
     def take_back(self) -> list[int]:
-        """Numbers of borrowed slots that nobody looks into any more, since the last call."""
+        """Numbers of the borrowed slots whose last view has died since the last call."""
         self._take_back()
         back, self._back = self._back, []
         return back

@@ -1,8 +1,8 @@
-"""Workers that several consumers share: this consumer's end of the line to the server of the pool.
+"""Workers that several consumers share, from the side of one consumer: its connection to the server of the pool.
 
-The order, the window, snapshots and all that is the consumer's own; only the running of tickets is not. Where all
-consumers get the same stream, a result is copied before the user sees it; one that is this consumer's alone is looked
-at where it lies, in memory that the server has lent.
+Order, window and snapshots are the consumer's own; only tickets are run by the pool. Where all consumers get the same
+stream, a result is copied before the user gets it. A result for this consumer alone is not copied: the user gets views
+of memory that the server has lent.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from headrace.memory.arena import Slot
 
 
 class SharedWorkers(RemoteWorkers[socket.socket]):
-    """The shared kind: all tickets go to the server. (Restarts are the pool's own business, and in its `stats()`.)"""
+    """Workers of a loader with pool=: all tickets go to the server. (Restarts are counted in the pool's `stats()`.)"""
 
     arena: BorrowedArena
 
@@ -73,7 +73,7 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         self._outbox.append(ticket)
 
     def flush(self) -> None:
-        """Send what was submitted, and give back what nobody looks into any more."""
+        """Send the tickets that were submitted, and give back slots that have no views any more."""
         if back := self.arena.take_back():
             self._send_message((channel.FREE, back))
         if self._outbox:
@@ -101,11 +101,11 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
             if message[0] == channel.GONE:
                 self.arena.forget(message[1])
             else:
-                for told in message[1]:
-                    self._answered(told, replies)
+                for body in message[1]:
+                    self._answered(body, replies)
 
-    def _answered(self, told: tuple[Any, ...], replies: list[Reply]) -> None:
-        seq, kind, fields, worker, number = told
+    def _answered(self, body: tuple[Any, ...], replies: list[Reply]) -> None:
+        seq, kind, fields, worker, number = body
         ticket = self._tickets.pop(seq)
         self._in_flight[ticket.stage] -= 1
         if kind == channel.DROPPED:
@@ -124,7 +124,7 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         replies.append(reply)
 
     def _make_private(self, reply: Reply, slot: Slot) -> None:
-        """What workers read again stays where it is; what the user gets must be the user's alone."""
+        """Copy a result that the user gets and others may get too; what workers read again stays where it is."""
         ticket = reply.ticket
         if reply.outputs is not None:
             if self._same:
@@ -132,7 +132,7 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         elif (self._same or ticket.strand is not None) and ticket.stage == self._last:
             reply.slot = self.arena.copy_out(slot, slot.size)
 
-    # --- the line -----------------------------------------------------------------------------------------------------
+    # --- the connection -----------------------------------------------------------------------------------------------
 
     def _send_message(self, message: tuple[Any, ...]) -> None:
         sock = self._sock
@@ -168,7 +168,7 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
 
     def stuck(self) -> list[Busy]:
         try:
-            return [Busy(*told) for told in self._ask(channel.STUCK)]
+            return [Busy(*busy) for busy in self._ask(channel.STUCK)]
         except WorkerStuck:
             what = f"the server of the pool (process {self._server}) does not answer: is it stopped?"
             return [Busy(-1, self._server, what)]

@@ -1,12 +1,12 @@
-"""The dispatcher of a shared pool: one program, its workers, and who gets which result.
+"""The dispatcher of a shared pool: one program, its workers, and which consumer gets which result.
 
-    consumers ──ask──> queue of each ──in turn──> PoolWorkers ─────replies──> whoever asked
+    consumers ──ask──> queue of each ──in turn──> PoolWorkers ─────replies──> consumers that asked
                                                                          └──> cache: results that others still need
 
 A ticket is **common** when several consumers may ask for it: a block of a stream, and, if the consumers want the same
-stream, every ticket. A common ticket is run once. Its result stays on the cache until all consumers have taken it or
-gone past it. The cache is bounded: whoever is ahead waits, for tickets that others need too, until those come closer.
-The one who is behind never waits for anybody, so there is always somebody who goes on.
+stream, every ticket. A common ticket is run once. Its result stays in the cache until all consumers have taken it or
+gone past it. The cache is bounded: a consumer that is ahead waits, for tickets that others need too, until those come
+closer. The consumer that is last never waits for others, so there is always one that goes on.
 
 The op that gets a sample may write to it, so no ticket is run twice on the same block.
 """
@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.engine.policy import Policy
-from headrace.engine.program import Program
 from headrace.engine.wire.failures import failed
 from headrace.engine.wire.messages import FAILED, Reply, Ticket
+from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process.workers import ProcessWorkers, WorkerProcess
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import (
@@ -37,12 +37,12 @@ from headrace.errors import BadOption
 
 
 class PoolWorkers(ProcessWorkers):
-    """Worker processes whose answers can be passed on as they came."""
+    """Worker processes whose answers are passed on as they came."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
         self.gone: list[int] = []
-        """Slots that will not be used again: consumers are told."""
+        """Slots that will not be used again, of which consumers were not told yet."""
 
     def spread_retired(self) -> None:
         self.gone += self.arena.retired
@@ -55,18 +55,19 @@ class PoolWorkers(ProcessWorkers):
 
 
 class Dispatcher:
-    """One program at work."""
+    """Runs the tickets of one program for all consumers."""
 
-    def __init__(self, key: str, program: Program, policy: Policy, settings: PoolSettings) -> None:
+    def __init__(self, key: str, shipped: bytes, settings: PoolSettings) -> None:
+        program, policy = unship(shipped)
         self.key = key
-        self.program_bytes = b""
-        """As the first consumer has shipped it."""
+        self.shipped = shipped
+        """The program and the policy, as the first consumer has sent them."""
         self.program = program
         self.settings = settings
         self.consumers: list[ConsumerState] = []
         self.run = self.shared = self.fullest = 0
         self._incomplete = settings.consumers > 1
-        """Some consumers have not come yet."""
+        """Some consumers have not connected yet."""
         self._until = time.monotonic() + settings.wait
         self._left: set[int] = set()
         self._turn = 0
@@ -75,14 +76,14 @@ class Dispatcher:
         self._running: dict[ResultKey, RunningTicket] = {}
         self._cache: dict[ResultKey, CachedResult] = {}
         self._lost: list[RunningTicket] = []
-        """Blocks of streams whose worker did not know where it was."""
+        """Blocks of streams that have to be read again: their worker did not have the stream open."""
         self._readings = StreamReadings(program.strands, settings.same)
         self.workers = PoolWorkers(replace(policy, workers=settings.workers, kind="process"))
         self.arena = self.workers.arena
         self.workers.open(program)
 
     def fileno(self) -> int:
-        """Readable when there is something to do."""
+        """A descriptor that is readable when there is something to do."""
         return self.workers._epoll.fileno()
 
     def close(self) -> None:
@@ -93,13 +94,13 @@ class Dispatcher:
     def join(self, pid: int) -> ConsumerState:
         consumer = ConsumerState(pid)
         self.consumers.append(consumer)
-        # One that comes back is not another one.
+        # A process that connects again counts once.
         arrived = len(self.consumers) + len(self._left - {other.pid for other in self.consumers})
         self._incomplete = self._incomplete and arrived < self.settings.consumers
         return consumer
 
     def leave(self, consumer: ConsumerState) -> None:
-        """It needs nothing any more, and what it held is free."""
+        """Forget a consumer whose connection has ended, and free what it held."""
         consumer.gone = True
         self._left.add(consumer.pid)
         self.consumers.remove(consumer)
@@ -112,11 +113,11 @@ class Dispatcher:
         self._tidy()
 
     def patience(self) -> float | None:
-        """Seconds for which those who have not come yet are still waited for; None if nobody is."""
+        """Seconds left to wait for consumers that have not connected yet; None if there are none."""
         return max(0.0, self._until - time.monotonic()) if self._incomplete else None
 
     def drop(self, consumer: ConsumerState, epoch: int) -> None:
-        """A consumer has left an epoch: what it asked for and nobody has begun is forgotten."""
+        """A consumer has left an epoch: forget its requests that no worker has begun."""
         consumer.apart.add(epoch)
         consumer.outbox += [((asked.seq, channel.DROPPED, (), -1, None), None) for asked in consumer.queue]
         consumer.queue.clear()
@@ -124,8 +125,9 @@ class Dispatcher:
         self._readings.leave(consumer)
         self._tidy()
 
-    def ask(self, consumer: ConsumerState, told: tuple[Any, ...]) -> None:
-        asked = PoolRequest(*told)
+    def ask(self, consumer: ConsumerState, ticket: tuple[Any, ...]) -> None:
+        """Take a ticket that a consumer has sent."""
+        asked = PoolRequest(*ticket)
         if asked.epoch > self._epoch:
             self._epoch = asked.epoch
             self.workers.begin()
@@ -139,7 +141,7 @@ class Dispatcher:
         if asked.where == (0, -1) and (asked.epoch != consumer.began[0] or place < consumer.place[0, -1]):
             consumer.began = place
         if asked.strand is not None and asked.number != asked.reading.began[asked.strand][0]:
-            place = max(place, consumer.place[asked.where])  # it may have got the end meanwhile
+            place = max(place, consumer.place[asked.where])  # (it may have got the end of the strand meanwhile)
         consumer.place[asked.where] = place
         consumer.queue.append(asked)
         if asked.key is not None:
@@ -156,7 +158,7 @@ class Dispatcher:
             refs, base, stride = asked.payload
             keys = [memory.key for memory in asked.slots if memory.key is not None]
             if len(keys) < len(refs):
-                return None  # made of what nobody else has
+                return None  # made of results that no other consumer has
             origin = max(key.origin for key in keys)
             inputs = (
                 [(tuple(key), first, stop) for key, (_, first, stop) in zip(keys, refs, strict=True)],
@@ -166,6 +168,7 @@ class Dispatcher:
         return ResultKey(*where, origin, made_of(asked.number, inputs))
 
     def _is_there(self, reading: StreamReading, strand: int, number: int) -> bool:
+        """Whether a block of a reading is in the cache, or being read."""
         return any(
             key.made_of == reading.name and (key.strand, key.at) == (strand, number)
             for key in (*self._cache, *self._running)
@@ -174,7 +177,7 @@ class Dispatcher:
     # --- tickets ------------------------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Take replies, hand out tickets, consumers in turn."""
+        """Take replies from the workers, and give them tickets of the consumers in turn."""
         if self.patience() == 0:
             self._incomplete = False
             self._tidy()
@@ -188,14 +191,14 @@ class Dispatcher:
             moving = any([self._serve_next(consumer) for consumer in in_turn])  # noqa: C419 - all of them
         idle = self.consumers and not self.workers.running() and not self._incomplete
         if idle and all(consumer.queue and not consumer.outbox for consumer in self.consumers):
-            # Everybody waits for somebody else: their streams are not quite the same.
+            # All consumers wait for each other, because their streams are not quite the same: serve the last one.
             last = min(self.consumers, key=lambda consumer: min((asked.epoch, asked.at) for asked in consumer.queue))
             self._serve_next(last, bounded=False)
         self.workers.spread_retired()
         self.workers.flush()
 
     def _serve_next(self, consumer: ConsumerState, bounded: bool = True) -> bool:
-        """The first thing that a consumer wants and can have now."""
+        """Serve the first request of a consumer that can be served now; False if there is none."""
         for asked in consumer.queue:
             if self._serve(consumer, asked, bounded):
                 consumer.queue.remove(asked)
@@ -206,6 +209,7 @@ class Dispatcher:
         return False
 
     def _serve(self, consumer: ConsumerState, asked: PoolRequest, bounded: bool) -> bool:
+        """Answer a request from the cache, or have a worker run it; False if it has to wait."""
         key, reading = asked.key, asked.reading
         if reading is not None and asked.number > reading.last.get(asked.strand, OVER):
             self._tell(consumer, asked, CachedResult((channel.PAST_END, (), -1, None)))
@@ -241,7 +245,7 @@ class Dispatcher:
         return True
 
     def _submit_again(self, job: RunningTicket) -> bool:
-        """Blocks that were lost are asked for in their order, each when it is known where it starts."""
+        """Have a lost block read again; lost blocks go in their order, each when the state before it is known."""
         reading, strand = job.asked.reading, job.asked.strand
         if reading.in_flight[strand] or not self._submit(job):
             return False
@@ -269,7 +273,7 @@ class Dispatcher:
         return self._is_awaited(key) or any(key in consumer.wanted for consumer in self.consumers)
 
     def _is_awaited(self, key: ResultKey) -> bool:
-        """Somebody has not asked for this yet, but will."""
+        """Whether a consumer has not asked for this result yet, but will."""
         if self._incomplete:
             return True
         return any(consumer.awaits(key) and self._can_have(consumer, key) for consumer in self.consumers)
@@ -279,7 +283,7 @@ class Dispatcher:
         return reading is None or reading.name == key.made_of
 
     def _is_full(self, key: ResultKey) -> bool:
-        """Enough results before this one wait for somebody, or will; or what waits takes all the memory."""
+        """Whether enough results before this one wait, or will wait, for slower consumers, or take all the memory."""
         there = (key.stage, key.strand)
         kept = [k for k in (*self._cache, *self._running) if (k.stage, k.strand) == there and k < key]
         if len(kept) >= self.settings.skew:
@@ -330,12 +334,12 @@ class Dispatcher:
             consumer.place[asked.where] = (asked.epoch, OVER)
 
     def _tidy(self) -> None:
-        """Take from the cache what nobody needs any more."""
+        """Remove results from the cache that no consumer needs any more."""
         for key in [key for key in self._cache if not self._is_needed(key)]:
             self._release(self._cache.pop(key).memory)
 
     def free(self, consumer: ConsumerState, numbers: list[int]) -> None:
-        """Slots that a consumer does not look into any more."""
+        """A consumer has no views of these slots any more."""
         for number in numbers:
             consumer.holds[number] -= 1
             if not consumer.holds[number]:

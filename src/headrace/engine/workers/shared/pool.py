@@ -5,8 +5,8 @@
     ...
     Loader(pipe, pool=address, world=World(rank, 2))   # in each of them: its own share, decoded by the same workers
 
-With `same=True` all consumers get the same stream, each at its own pace, and every batch is made once; nobody runs more
-than `skew` tickets ahead of the slowest. A consumer that ends, dies or leaves the epoch holds nobody up.
+With `same=True` all consumers get the same stream, each at its own pace, and every batch is made once; none runs more
+than `skew` tickets ahead of the slowest. A consumer that ends, dies or leaves the epoch does not hold the others up.
 
 The pool lives as long as the process that has started it, or until `close()`. It leaves nothing in any file system.
 """
@@ -30,16 +30,16 @@ _ADDRESS = re.compile(r"headrace-pool-[0-9a-f]+-(\d+)-workers-(\d+)-consumers(-s
 
 
 class PoolAddress:
-    """A pool that somebody else has started."""
+    """A pool that another process has started, by its address."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
         self.address = os.fspath(address)
-        told = _ADDRESS.fullmatch(self.address)
-        if told is None:
+        found = _ADDRESS.fullmatch(self.address)
+        if found is None:
             raise BadOption(f"{self.address!r} is not the address of a shared pool: that is what str(pool) gives")
-        self.workers = int(told[1])
-        self.consumers = int(told[2])
-        self.same = told[3] is not None
+        self.workers = int(found[1])
+        self.consumers = int(found[2])
+        self.same = found[3] is not None
 
     def __str__(self) -> str:
         return self.address
@@ -52,12 +52,11 @@ class PoolAddress:
 
     def stats(self) -> dict[str, Any]:
         """What the server counts: tickets run and shared, what is kept for slower consumers, pids of the workers."""
-        counted: dict[str, Any] = channel.ask(self.address, channel.COUNT)
-        return counted
+        return channel.ask(self.address, channel.COUNT)  # type: ignore[no-any-return]
 
 
 def pool_address(pool: object) -> PoolAddress:
-    """The pool that a loader was given, or that has this address."""
+    """The pool= of a loader as a `PoolAddress`, if there is such a pool."""
     if isinstance(pool, PoolAddress):
         return pool
     if isinstance(pool, str | os.PathLike):
@@ -73,7 +72,7 @@ def pool_address(pool: object) -> PoolAddress:
 class SharedPool(PoolAddress):
     """A pool that this process has started.
 
-    `consumers` is how many are expected: what comes first is kept until they are there, for `wait` seconds at most.
+    `consumers` is how many are expected: results are kept until all have connected, but not longer than `wait` seconds.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class SharedPool(PoolAddress):
         if not wait >= 0:
             raise BadOption(f"wait must be a number of seconds >= 0, not {wait!r}")
         settings = PoolSettings(workers, consumers, bool(same), 8 * workers if skew is None else skew, float(wait))
-        # (What consumers have to know stands in the address, so that nobody needs to ask.)
+        # (The address says what consumers have to know, so that they need not ask.)
         address = f"headrace-pool-{secrets.token_hex(8)}-{workers}-workers-{consumers}-consumers{'-same' * bool(same)}"
         ours, theirs = socket.socketpair()
         try:

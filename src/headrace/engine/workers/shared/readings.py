@@ -1,13 +1,13 @@
-"""Readings: the streams of a shared pool, read once for all consumers that can keep together.
+"""Readings: the streams of a shared pool, read once for all consumers that begin together.
 
 Where a stream is cut into blocks depends on time, so block 7 of one reading is not block 7 of another. Consumers that
-begin at the same place, while the first block is still there, share a **reading**: the same blocks for all of them.
-Whoever comes too late, or goes on from a snapshot that others do not have, reads by himself, in another worker where
-there is one.
+begin at the same place, while its first block can still be had, share a **reading**: they get the same blocks. Those
+that come too late, or go on from a snapshot that others do not have, get a reading of their own, in another worker
+where there is one.
 
-A worker knows one cursor a strand, by the number of its next block. Readings must not take each other's cursors, so
-their numbers never meet. A worker that has lost the cursor (to another reading, or with its life) says so, and is
-asked again with the state that the strand had.
+A worker keeps one cursor for each strand, and knows it by the number of its next block. So that readings do not take
+each other's cursors, no two of them have a number in common. A worker that does not have the cursor (another reading
+has replaced it, or the worker is a new one) says so, and is asked again with the state of the strand.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ from headrace.engine.workers.shared.accounts import ConsumerState, made_of
 APART = 1 << 32
 """More blocks than any reading has."""
 EPOCHS = 64
-"""Epochs whose readings are remembered when they are over, for whoever comes late."""
+"""Epochs whose readings are remembered after their end, for consumers that come late."""
 LOST = codec.pack_state(None)
-"""What a worker says of a strand that it does not have open."""
+"""The state that a worker gives of a strand that it does not have open."""
 
 Beginning = tuple[int, bytes | None]
 """Of a strand: the number of the first block, and the state before it."""
@@ -37,20 +37,20 @@ class StreamReading:
         self.name = made_of(name)
         self.serial = serial
         self.private = private
-        """One consumer's own, for ever."""
+        """It belongs to one consumer, and no other joins it."""
         self.open = not private
-        """Others may still come."""
+        """Other consumers may still join it."""
         self.readers: dict[ConsumerState, set[int]] = {}
-        """And the strands that they have begun."""
+        """Its consumers, and the strands that each of them has begun."""
         self.began: dict[int, Beginning] = {}
         self.next: dict[int, int] = {}
-        """By strand: the next block that nobody has asked for."""
+        """By strand: the first block that was not asked for yet."""
         self.in_flight: Counter[int] = Counter()
         """By strand: blocks that are being read."""
         self.lost: Counter[int] = Counter()
         """By strand: blocks that have to be asked for again."""
         self.last: dict[int, int] = {}
-        """Of strands that have ended: the last block."""
+        """By strand, of those that have ended: the last block."""
         self._state: dict[int, bytes | None] = {}
 
     @property
@@ -62,17 +62,17 @@ class StreamReading:
         self.next[strand], self._state[strand] = beginning
 
     def ticket(self, strand: int, number: int) -> tuple[int, int, tuple[int, bytes | None]]:
-        """The number of a block as the workers know it, whose it is to read it, and from where."""
+        """The number of a block as the workers know it, the worker that reads it, and the strand with its state."""
         alias = number
         if self.serial:
             # Only a strand that is opened at its start, without a state, may have a number that is not above zero.
             alias = self.serial * APART + number if number else -2 * self.serial
-        # With blocks before this one under way, where it starts is not known yet, but its worker will be there.
+        # While blocks before this one are being read, its state is not known yet, but its worker will have the strand.
         state = None if self.in_flight[strand] else self._state[strand]
         return alias, strand + self.serial, (strand, state)
 
     def heard(self, strand: int, number: int, reply: Reply) -> bool:
-        """Take note of a block; False if the worker did not have the strand."""
+        """Take note of a block that was read; False if the worker did not have the strand open."""
         self.in_flight[strand] -= 1
         if reply.state == LOST and strand not in self.last:
             self.lost[strand] += 1
@@ -94,7 +94,7 @@ class StreamReadings:
         self._serials: Counter[int] = Counter()
         self._current: dict[ConsumerState, tuple[int, StreamReading]] = {}
         self._known: dict[ConsumerState, set[int]] = {}
-        """Epochs that a consumer has been in a reading of."""
+        """The epochs of which a consumer has had a reading."""
 
     def of(self, consumer: ConsumerState, epoch: int, strand: int, start: Beginning, there: There) -> StreamReading:
         """The reading that a consumer takes its blocks from; `there` says whether a block can still be had."""
@@ -115,7 +115,7 @@ class StreamReadings:
         self, consumer: ConsumerState, epoch: int, strand: int, start: Beginning, there: There
     ) -> StreamReading | None:
         if epoch in self._known.get(consumer, ()) or (start != FRESH and self._strands > 1):
-            return None  # it has had these samples, and may have written to them; or other strands may begin elsewhere
+            return None  # it had these samples, and may have written to them; or its other strands may begin elsewhere
         for reading in self._epochs.get(epoch, ()):
             if not reading.open or reading.began.get(strand, start) != start:
                 continue
@@ -141,16 +141,16 @@ class StreamReadings:
         return reading
 
     def now(self, consumer: ConsumerState, epoch: int) -> StreamReading | None:
-        """The reading of an epoch that a consumer is in."""
-        its, reading = self._current.get(consumer, (-1, None))
-        return reading if its == epoch else None
+        """The reading of this epoch that a consumer takes part in."""
+        current, reading = self._current.get(consumer, (-1, None))
+        return reading if current == epoch else None
 
     def leave(self, consumer: ConsumerState) -> None:
-        """A consumer needs no more blocks of the epoch at hand."""
+        """A consumer needs no more blocks of its current epoch."""
         _, reading = self._current.pop(consumer, (-1, None))
         if reading is not None:
             del reading.readers[consumer]
-            # Whoever takes its place must not have the samples that it had: they may have been written to.
+            # A consumer in its place must not get the samples that it had: they may have been written to.
             reading.open = reading.open and self._same
 
     def forget(self, consumer: ConsumerState) -> None:

@@ -1,9 +1,9 @@
-"""The server of a shared pool: it lets consumers in, hears them, and tells them what the dispatcher has for them.
+"""The server of a shared pool: accepts consumers, passes their tickets to the dispatcher, and sends them its replies.
 
-Only processes of the same user are let in. A consumer is gone when it closes its end or when its process has ended
-(a forked copy of it may keep the end open). Nothing is ever waited for but events; what a consumer does not read is
-kept for it and never stops the others. Workers start with the first consumer. If they become useless, everybody is
-told why, and the next consumer that comes starts new ones.
+Only processes of the same user are accepted. A consumer has left when it closes its end or when its process has ended
+(a forked copy of it may keep the end open). The server waits for events only; what a consumer does not read is kept for
+it and never stops the others. Workers start with the first consumer. If they fail for good, all consumers are told why,
+and the next consumer that connects starts new ones.
 
 The server ends with the process that has started it.
 """
@@ -20,7 +20,6 @@ from typing import Any
 
 from headrace.engine.wire import packets as wire
 from headrace.engine.wire.failures import failed
-from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import child
 from headrace.engine.workers.shared import channel as channel
 from headrace.engine.workers.shared.accounts import ConsumerState, PoolSettings
@@ -31,15 +30,15 @@ log = logging.getLogger("headrace")
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """A process that is connected."""
+    """The connection of one consumer."""
 
     sock: socket.socket
     pid: int
     pidfd: int
     consumer: ConsumerState | None = None
-    """Its account at the dispatcher, once the program is settled."""
+    """What the dispatcher knows of it, once the program is open."""
     backlog: deque[tuple[bytes, list[int]]] = field(default_factory=deque)
-    """What it has not read yet, with descriptors to send along."""
+    """Messages that it has not read yet, with descriptors to send along."""
 
     def close(self) -> None:
         self.sock.close()
@@ -51,7 +50,7 @@ class Connection:
 
 
 class PoolServer:
-    """The pool."""
+    """The process behind a `SharedPool`."""
 
     def __init__(self, listener: socket.socket, settings: PoolSettings) -> None:
         self.listener = listener
@@ -60,10 +59,10 @@ class PoolServer:
         self.poll = select.epoll()
         self.poll.register(listener, select.EPOLLIN)
         self.connections: dict[int, Connection] = {}
-        """By socket, and by pidfd."""
+        """Each twice: by its socket, and by its pidfd."""
 
     def serve(self, ends: list[int]) -> None:
-        """Until one of the descriptors `ends` is readable."""
+        """Serve until one of the descriptors `ends` is readable."""
         for fd in ends:
             self.poll.register(fd, select.EPOLLIN)
         while True:
@@ -94,7 +93,7 @@ class PoolServer:
                 self._send_replies(connection, connection.consumer, dispatcher.workers.gone)
         dispatcher.workers.gone.clear()
 
-    # --- who comes and goes -------------------------------------------------------------------------------------------
+    # --- connections --------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         sock, _ = self.listener.accept()
@@ -102,7 +101,7 @@ class PoolServer:
         try:
             pidfd = os.pidfd_open(pid) if user == os.getuid() else -1
         except ProcessLookupError:
-            pidfd = -1  # it has gone already
+            pidfd = -1  # it has ended already
         if pidfd < 0:
             sock.close()
             return
@@ -121,7 +120,7 @@ class PoolServer:
         if gone.consumer is not None and self.dispatcher is not None:
             self.dispatcher.leave(gone.consumer)
 
-    # --- what is heard ------------------------------------------------------------------------------------------------
+    # --- messages in --------------------------------------------------------------------------------------------------
 
     def _event(self, from_: Connection, fd: int, event: int) -> None:
         if fd == from_.pidfd:
@@ -151,10 +150,10 @@ class PoolServer:
                 return
 
     def _refuse(self, from_: Connection, error: Exception) -> None:
-        """What it says makes no sense: that is the end of its connection, and nobody else's concern."""
+        """End the connection of a consumer whose message makes no sense. Others are not concerned."""
         log.warning("a message of process %d to the shared pool made no sense (%r): it is cut off", from_.pid, error)
-        told = ValueError(f"the shared pool could not make sense of a message of this process: {error!r}")
-        self._send(from_, _broken(told))
+        why = ValueError(f"the shared pool could not make sense of a message of this process: {error!r}")
+        self._send(from_, _broken(why))
         self._leave(from_)
 
     def _handle(self, from_: Connection, message: tuple[Any, ...]) -> None:
@@ -164,10 +163,10 @@ class PoolServer:
         elif kind not in (channel.ASK, channel.FREE, channel.DROP):
             self._send(from_, (channel.ANSWER, self._answer(kind, *message[1:])))
         elif self.dispatcher is None or from_.consumer is None:
-            pass  # the workers broke meanwhile: it has not read that yet
+            pass  # the workers have failed meanwhile: this consumer has not read that yet
         elif kind == channel.ASK:
-            for told in message[1]:
-                self.dispatcher.ask(from_.consumer, told)
+            for ticket in message[1]:
+                self.dispatcher.ask(from_.consumer, ticket)
         elif kind == channel.FREE:
             self.dispatcher.free(from_.consumer, message[1])
         else:
@@ -176,11 +175,11 @@ class PoolServer:
     def _admit(self, from_: Connection, message: tuple[Any, ...]) -> None:
         kind, key, *shipped = message
         if self.dispatcher is None or not self.dispatcher.consumers:
-            # The key says nothing of data and functions: what consumers that are gone have left is only for the same.
+            # The key says nothing of data and functions: workers of earlier consumers serve only the very same program.
             if kind == channel.HELLO:
                 self._send(from_, (channel.NEED,))
                 return
-            if self.dispatcher is not None and self.dispatcher.program_bytes != shipped[0]:
+            if self.dispatcher is not None and self.dispatcher.shipped != shipped[0]:
                 self._end(self.dispatcher)
         try:
             dispatcher = self.dispatcher or self._open(key, shipped[0])
@@ -195,9 +194,7 @@ class PoolServer:
         self._send(from_, (channel.OPENED,))
 
     def _open(self, key: str, shipped: bytes) -> Dispatcher:
-        program, policy = unship(shipped)
-        dispatcher = self.dispatcher = Dispatcher(key, program, policy, self.settings)
-        dispatcher.program_bytes = shipped
+        dispatcher = self.dispatcher = Dispatcher(key, shipped, self.settings)
         self.poll.register(dispatcher.fileno(), select.EPOLLIN)
         return dispatcher
 
@@ -215,12 +212,12 @@ class PoolServer:
             return dispatcher.workers.replace(*about)
         raise ValueError(f"{question!r} is no question")
 
-    # --- what is said -------------------------------------------------------------------------------------------------
+    # --- messages out -------------------------------------------------------------------------------------------------
 
     def _send_replies(self, to: Connection, consumer: ConsumerState, gone: list[int]) -> None:
-        if mine := [number for number in gone if number in consumer.known]:
-            consumer.known.difference_update(mine)
-            self._send(to, (channel.GONE, mine))
+        if unmap := [number for number in gone if number in consumer.known]:
+            consumer.known.difference_update(unmap)
+            self._send(to, (channel.GONE, unmap))
         while consumer.outbox:
             some, consumer.outbox = consumer.outbox[: wire.MOST_FDS], consumer.outbox[wire.MOST_FDS :]
             new: dict[int, int] = {}
@@ -247,14 +244,14 @@ class PoolServer:
                 self.poll.modify(to.sock, select.EPOLLIN | select.EPOLLOUT)
                 return
             except (BrokenPipeError, ConnectionResetError):
-                pass  # it is gone: its end is about to be read
+                pass  # it has left: that is about to be read
             to.backlog.popleft()
             for fd in fds:
                 os.close(fd)
         self.poll.modify(to.sock, select.EPOLLIN)
 
     def _break(self, dispatcher: Dispatcher, error: Exception) -> None:
-        """The workers are of no use any more: everybody is told why."""
+        """The workers have failed for good: end them, and tell all consumers why."""
         self._end(dispatcher)
         for connection in set(self.connections.values()):
             if connection.consumer is not None:
@@ -274,11 +271,11 @@ def _broken(error: Exception) -> tuple[Any, ...]:
 def main(starter: int, listener: int, control: int, settings: tuple[Any, ...]) -> None:
     """The server's process."""
     child.own_signals()
-    # Every slot that somebody holds is a descriptor here, whoever it is.
+    # Every slot that a consumer holds is a descriptor in this process.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     sock = socket.socket(fileno=listener)
-    sock.listen(128)  # from now on those who connect see this process at the other end (`channel.peer`)
+    sock.listen(128)  # from now on consumers see this process at the other end (`channel.peer`)
     server = PoolServer(sock, PoolSettings(*settings))
     try:
         server.serve([starter, control])
