@@ -1,14 +1,14 @@
 """Feeds: where the tickets of a stage come from, one file a kind, each with the place that it stands at.
 
     positions   arithmetic: positions of the head, in batches of this rank or in blocks
-    listed      an iterator of the consumer's, one ticket per item
+    listed      an iterator that runs in the consumer, one ticket per item
     strands     streams, read side by side
     regrouped   samples of the stage before, cut into groups
     elastic     positions that ranks take in turn, each at its own speed
     counter     positions that ranks take from a counter, block by block
 
-    balanced    positions too, in steps that are dealt to ranks by cost; it stands at a `Position`
-    dealt       what elastic, counter and balanced share: tickets from whoever deals positions out
+    balanced    positions too, in steps that are divided among ranks by cost; it stands at a `Position`
+    dealt       what elastic, counter and balanced share: tickets from an iterator of positions
 
 The contract of a feed and of its place is in `place`, the samples that one ticket made are in `block`. A new kind is a
 new file and a line here (docs/design.md says how a pipe comes to use it).

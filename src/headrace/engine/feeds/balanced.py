@@ -1,7 +1,7 @@
-"""Balanced: global steps of known lengths, each dealt to the ranks by cost.
+"""Balanced: steps of all ranks together, each divided among the ranks by the cost of its samples.
 
-It stands at a `Position` that counts samples in the order of the steps: every step is a whole number of samples that
-are next in that order, on any number of ranks. So a snapshot is a number here too, and loads in any world.
+Its `Position` counts samples in the order of the steps: every step takes the next samples of that order, on any number
+of ranks. So a snapshot is a number here too, and loads in any world.
 """
 
 from collections.abc import Iterator
@@ -42,13 +42,13 @@ def _deals(setting: Setting, op: Balance[Any], indexed: Indexed, start: int, dro
                     f"the snapshot stands at sample {start}, inside a step of this pipe: it was taken with other steps"
                 )
             shares = deal(order.costs(step), ranks)
-            mine = tuple(step[i] for i in shares[world.share_rank])
+            share = tuple(step[i] for i in shares[world.share_rank])
             before = done - len(step)
-            yield Deal(before + world.share_rank, (0, 0, mine), before, done)
+            yield Deal(before + world.share_rank, (0, 0, share), before, done)
 
 
 def _last(steps: list[list[int]], ranks: int, drops: bool, rows: int | None) -> list[list[int]]:
-    """The end of an epoch: a last step that does not reach all ranks is joined to the one before, or left out."""
+    """The last steps of an epoch: one with too few samples for all ranks is joined to the one before, or dropped."""
     if drops and steps and (len(steps[-1]) < ranks or (rows is not None and len(steps[-1]) < rows)):
         return steps[:-1]
     if steps and len(steps[-1]) < ranks:

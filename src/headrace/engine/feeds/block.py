@@ -1,8 +1,8 @@
-"""Block: many samples that one ticket made, wherever they lie, and who still needs them.
+"""Block: many samples that one ticket made, wherever they lie, with a count of its users.
 
-hold()    a ticket, or somebody who may want its samples later, refers to it
-drop()    ... and does not any more
-spend()   all its samples have been handed on: the last one to drop it gives its slot back
+hold()    one more user: a ticket that reads its samples, or a feed that may need them later
+drop()    one user less
+spend()   all its samples have been handed on: with its last user, its slot is given back
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.memory.arena import Arena
 
 
 class Block:
-    """Owns the slot that its samples lie in, if they lie in one, until nobody needs it."""
+    """Owns the slot that its samples lie in, if they lie in one, until it is spent and has no more users."""
 
     __slots__ = (
         "_release", "_spent", "_users", "count", "end", "error", "kept", "lease", "outputs", "skips", "slot",
@@ -33,7 +33,7 @@ class Block:
         self.end = reply.bytes
         """Where its samples end in the slot."""
         self.slot_given_away = False
-        """A batch has grown in its slot, and has the slot now."""
+        """A batch was written behind its samples, and owns the slot now."""
         self.lease: Any = None
         self._users = 0
         self._spent = False
@@ -58,7 +58,7 @@ class Block:
         self.lease = self.outputs = self.slot = None
 
     def samples(self, first: int, stop: int, arena: Arena) -> list[Any]:
-        """Some of them, as objects in the consumer."""
+        """Samples first to stop, as objects in the consumer."""
         if self.slot is None:
             return self.outputs[first:stop]  # type: ignore[no-any-return]
         if self.lease is None:
@@ -85,8 +85,8 @@ class Entry:
 
 
 class AssembledReply:
-    """Parts of blocks, as one list or one by one, that the consumer takes out by itself, because no worker has to touch
-    them again; in the loop it stands where a reply would."""
+    """Stands in the loop where a reply would, for samples that need no worker any more: the consumer takes them out of
+    their blocks itself, as one list (`group`) or one by one."""
 
     __slots__ = ("count", "error", "group", "kept", "skips", "slot", "ticket")
 
@@ -100,6 +100,7 @@ class AssembledReply:
 
     @classmethod
     def of(cls, entry: Entry) -> AssembledReply:
+        """The samples of an entry, one by one."""
         block = entry.block
         ticket = Ticket(None, 0, 0, 0, ([(block, entry.first, entry.stop)], 0))
         ticket.before, ticket.after = entry.before, entry.after

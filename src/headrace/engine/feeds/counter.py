@@ -1,10 +1,10 @@
 """Blocks from a counter: ranks take the next block of positions from a counter that they share (sharding="dynamic").
 
-A fast rank takes more blocks than a slow one; every block is taken once. What is left of an epoch that goes on in the
-middle is numbered anew: block k is the k-th group of `size` positions that are not finished yet, in order.
+A fast rank takes more blocks than a slow one; every block is taken once. When an epoch goes on in the middle, the
+blocks that are left are numbered anew: block k is the k-th group of `size` positions that are not finished yet.
 
-Each rank tells the others, beside the counter, which blocks it has finished. So a snapshot on any rank is one of the
-whole job, and loads on any number of ranks.
+Each rank reports to the others, beside the counter, which blocks it has finished. So a snapshot of any rank is one of
+the whole job, and loads on any number of ranks.
 """
 
 from bisect import bisect_right
@@ -24,14 +24,14 @@ Part = tuple[tuple[Range, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class Finished(Place):
-    """What was delivered: ranges of positions [start, stop) whole, and blocks of which some outputs are."""
+    """What was delivered: whole ranges [start, stop) of positions, and some outputs of blocks that were begun."""
 
     label: ClassVar[str] = "the blocks of a snapshot"
     kind: ClassVar[str] = "blocks"
     feed: ClassVar[str] = "positions"
     finished: tuple[Range, ...] = ()
     parts: tuple[Part, ...] = ()
-    """Of a block that was begun: its ranges, and how many outputs to leave out."""
+    """Of each block that was begun: its ranges, and how many outputs were delivered."""
 
     def check(self) -> None:
         if not all(ranges for ranges, _ in self.parts):
@@ -47,10 +47,10 @@ class Finished(Place):
         raise SnapshotRefused("this snapshot was taken with sharding='dynamic': make the loader with that")
 
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
-        raise AssertionError("blocks are dealt out by whoever has the counter")
+        raise AssertionError("which blocks a rank takes is for the shared counter to say")
 
     def check_below(self, length: int) -> None:
-        """Raise unless all of it lies below this length."""
+        """Raise unless all its positions lie below this length."""
         check_inside(max((stop for _, stop in self.ranges()), default=0), length)
 
     def ranges(self) -> list[Range]:
@@ -59,22 +59,22 @@ class Finished(Place):
 
 @dataclass(frozen=True, slots=True)
 class Taken(Place):
-    """So many blocks of those that this rank has taken are behind it: known to this process only."""
+    """How many of the blocks that this rank has taken are delivered. It is never in a snapshot: no other rank knows."""
 
     feed: ClassVar[str] = "positions"
     ticket: int
     part: int = 0
-    """Outputs of that block that are gone."""
+    """How many outputs of the next block are delivered."""
 
     def describe(self) -> str:
         return f"block {self.ticket} of those that this rank has taken"
 
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
-        raise AssertionError("blocks are dealt out by whoever has the counter")
+        raise AssertionError("which blocks a rank takes is for the shared counter to say")
 
 
 class BlocksLeft:
-    """The blocks of what is left."""
+    """The blocks that are left of an epoch."""
 
     def __init__(self, length: int, size: int, done: Finished, drop_last: bool = False) -> None:
         self._parts = done.parts
@@ -101,6 +101,7 @@ class BlocksLeft:
         return tuple(found)
 
     def skip(self, block: int) -> int:
+        """How many outputs of a block were delivered before."""
         return self._parts[block][1] if block < len(self._parts) else 0
 
 

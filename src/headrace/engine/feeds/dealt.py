@@ -1,4 +1,4 @@
-"""Dealt: positions of the head that somebody else deals out: in turns, or by a counter that ranks share."""
+"""Dealt: tickets of positions that an iterator of `Deal`s hands out: in turns, from a shared counter, or by cost."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -9,27 +9,28 @@ from headrace.engine.wire.messages import Owner, Reply, Ticket
 
 
 class Deal(NamedTuple):
-    """One ticket's worth of positions."""
+    """The positions of one ticket."""
 
     number: int
     payload: tuple[int, int, tuple[int, ...]]
     """Positions first to stop, then single ones."""
     before: int
+    """How far the iterator of deals is before this one (in a unit of its own)."""
     after: int
-    """Where whoever deals stands."""
+    """The same after this one."""
     skip: int = 0
     """How many of its outputs were delivered before the epoch went on here."""
 
 
 class DealtMark(NamedTuple):
-    """A mark: where whoever deals stands, and how many outputs of the ticket there are gone."""
+    """A mark: how far the iterator of deals is, and how many outputs of the next ticket were delivered."""
 
     stands: int
     gone: int
 
 
 class _SplitTicket:
-    """A ticket that failed, and is run again sample by sample."""
+    """A ticket that failed, split into tickets of one sample each."""
 
     def __init__(self, ticket: Ticket, parts: list[Ticket], skip: int) -> None:
         self.last = parts[-1]
@@ -48,10 +49,7 @@ class _SplitTicket:
 
 
 class Dealt(Feed):
-    """Tickets from whoever deals; `single`: of samples that do not belong together.
-
-    `place` is what its marks stand for.
-    """
+    """Tickets from an iterator of deals. `place` makes a place of a mark; `single`: a ticket may be split."""
 
     def __init__(
         self, deals: Iterator[Deal], epoch: int, place: Callable[[int, int], Place], *, single: bool = False

@@ -1,12 +1,11 @@
 """Elastic turns: ranks that advance at different speeds share positions, stop anywhere, and go on in another world.
 
-Behind a filter no rank knows how far the others are, so single positions are dealt in turn (see `plan.turns`). The
-place of the whole job is what was left when this world began, and two numbers a rank.
+Behind a filter no rank knows how far the others are, so ranks take single positions in turn (see `plan.turns`). The
+place of the whole job is what was left when this world began, and two numbers for each rank.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Self
 
 from headrace.engine.feeds.dealt import Deal, Dealt
@@ -18,7 +17,7 @@ from headrace.plan.turns import RankProgress, Rest, Stretch, Turns, fold
 from headrace.plan.world import World
 
 MANY = 2**20
-"""More positions than one ticket ever has."""
+"""The most positions that a ticket of a snapshot may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,11 @@ class InTurns(Place):
         length = program.positions(setting.epoch).length
         turns = Turns(self.rest, world.share_ranks, world.share_rank, self.block, length)
         deals = _deals(turns, self.progress[world.share_rank][0])
-        return Dealt(deals, setting.epoch, partial(_of_one_rank, self.rest, self.block), single=True)
+
+        def place(ticket: int, part: int) -> Place:
+            return InTurns(self.rest, self.block, ((ticket, part),))
+
+        return Dealt(deals, setting.epoch, place, single=True)
 
     def for_ranks(self, ranks: int, block: int, length: int) -> Self:
         """The same place of the epoch, for so many ranks with tickets of this size."""
@@ -75,11 +78,6 @@ class InTurns(Place):
         if len(self.progress) == ranks and self.block == block:
             return self
         return type(self)(fold(self.rest, self.block, self.progress, length), block, ((0, 0),) * ranks)
-
-
-def _of_one_rank(rest: Rest, block: int, ticket: int, part: int) -> InTurns:
-    """The place of one rank in a ticket of its own."""
-    return InTurns(rest, block, ((ticket, part),))
 
 
 def _deals(turns: Turns, first: int) -> Iterator[Deal]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.program import Program
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.plan.world import World
 
@@ -17,11 +16,7 @@ class Item(Place):
     label: ClassVar[str] = "a place in a list"
     kind: ClassVar[str] = "listed"
     feed: ClassVar[str] = "listed"
-    number: int
-
-    @classmethod
-    def start(cls, program: Program, stage: int) -> Place:
-        return cls(0)
+    number: int = 0
 
     def describe(self) -> str:
         return f"item {self.number} of the list"

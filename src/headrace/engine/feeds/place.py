@@ -1,12 +1,12 @@
 """The contract of a feed and of the place it stands at.
 
-A **feed** is where the tickets of a stage come from. A **place** says where a feed stands, as a small frozen value; it
-alone knows which values make sense in it, whether it fits a program, how to open the feed there, and how to tell a
-person about it. A new kind of feed is one file with these two, and one line in `feeds/__init__.py`.
+A **feed** is where the tickets of a stage come from. A **place** says where a feed stands, as a small frozen value. The
+place checks its values, checks that it fits a program, opens the feed, and describes itself in words. A new kind of
+feed is one file with these two, and one line in `feeds/__init__.py`.
 
-Every ticket knows where the epoch stands before and after it, so that a snapshot between any two deliveries is a look
-at the ticket at hand. Most are never asked, so a ticket holds marks, mostly numbers: the feed that made it says which
-place a mark stands for.
+Every ticket knows where the epoch stands before and after it, so that a snapshot between any two batches only has to
+look at the last ticket. Most tickets are never asked, so they hold cheap marks, mostly numbers: the feed that made a
+ticket turns its marks into places.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ class Setting(NamedTuple):
     world: World
     ends: str
     release: Callable[[Any], None]
-    """Gives back the slot of a block that nobody needs any more."""
+    """Gives back the slot of a block that is needed no more."""
 
 
 class Feed(ABC):
     """Where the tickets of one stage come from: all that the loop may ask of it."""
 
     ended = False
-    """There will be no ticket any more."""
+    """There will be no more tickets."""
     streamed = False
-    """Its replies are blocks of streams, which it puts together itself; else each is delivered as it is."""
+    """Its replies are blocks of streams, which `entries` puts in order; else each reply is delivered as it is."""
 
     @abstractmethod
     def next(self, owner: Owner | None) -> Ticket | None:
         """The next ticket, or None if there is none now."""
 
     def at(self, mark: object) -> Place:
-        """The place that a mark on one of its tickets stands for: one that it has made, or a place itself."""
+        """The place for a mark on one of its tickets: a mark that this feed has made, or a place already."""
         assert isinstance(mark, Place)
         return mark
 
     def entries(self, reply: Reply, block: Block) -> Iterable[Entry]:
-        """What can be handed on now that this reply, the next one in order, is there as a block."""
+        """The samples that can be handed on now that this reply, the next one in order, has come as a block."""
         return (Entry(block, 0, block.count, reply.ticket.before, reply.ticket.after),)
 
     def split(self, ticket: Ticket) -> list[Ticket]:
-        """A ticket of several samples as tickets of one each; none if it cannot be divided."""
+        """A ticket of several samples, split into tickets of one sample each; [] if it cannot be split."""
         return []
 
     def blocks(self) -> list[Block]:
-        """Blocks that it holds with samples that were not handed on: the run is being left."""
+        """The blocks that it holds with samples that were not handed on. Called when the run is abandoned."""
         return []
 
     def mask(self, ticket: Ticket) -> list[bool] | None:
-        """Which samples of a ticket are real, where some only fill it."""
+        """Which samples of a ticket are real, where some only fill up the batch."""
         return None
 
 
@@ -81,16 +81,16 @@ class Place(PlainRecord, ABC):
     feed: ClassVar[str]
     """The `Stage.feed` that it belongs to."""
     common: ClassVar[bool] = False
-    """Every rank reads all of it: ranks part behind this stage."""
+    """Every rank reads everything of this stage: ranks share what comes after it."""
 
     @classmethod
     def start(cls, program: Program, stage: int) -> Place:
-        """Where an epoch begins."""
-        raise NotImplementedError
+        """Where an epoch begins, for places that can begin one."""
+        return cls()
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """The place that plain data says, of whichever kind it is."""
+        """The place in plain data, of the kind that is named there."""
         kind = KINDS.get(kind_of(value) or "")
         if kind is None or not issubclass(kind, cls):
             raise SnapshotRefused(f"a place is expected in the snapshot, not {brief(value)}")
@@ -109,7 +109,7 @@ class Place(PlainRecord, ABC):
         return None
 
     def inputs(self, world: World) -> int:
-        """How many inputs of its stage this rank has had before."""
+        """How many inputs of its stage this rank has had before this place."""
         return 0
 
     def gone(self, rank: int) -> int:
@@ -117,7 +117,7 @@ class Place(PlainRecord, ABC):
         return 0
 
     def fit(self, program: Program, stage: int) -> Place:
-        """The place, if it can belong to this stage of the program."""
+        """The place, if it can belong to this stage of the program; else SnapshotRefused."""
         feed = program.stages[stage].feed
         if self.feed != feed:
             raise SnapshotRefused(f"the snapshot's place does not fit stage {stage} of this pipe ({feed})")
@@ -127,7 +127,7 @@ class Place(PlainRecord, ABC):
 KINDS: dict[str, type[Place]] = {}
 """Every kind of place that a snapshot can have, by its word."""
 STARTS: dict[str, type[Place]] = {}
-"""How the feed of a stage begins, by `Stage.feed`."""
+"""The kind of place at which a feed begins, by `Stage.feed`."""
 
 
 def start_of(program: Program, stage: int) -> Place:
@@ -146,9 +146,9 @@ def chain(place: Place) -> list[Place]:
 
 
 def open_feeds(place: Place | None, setting: Setting, first: Feed | None = None) -> list[Feed]:
-    """One feed per stage, each from its part of the place; `first` is that of the first stage if somebody made it."""
+    """One feed per stage, each opened at its part of the place; `first` is the feed of the first stage, if given."""
     feeds: list[Feed] = [] if first is None else [first]
     places = chain(place or start_of(setting.program, len(setting.program.stages) - 1))
-    for stage, its in list(enumerate(places))[len(feeds) :]:
-        feeds.append(its.open(setting, stage, feeds[-1] if feeds else None))
+    for stage in range(len(feeds), len(places)):
+        feeds.append(places[stage].open(setting, stage, feeds[-1] if feeds else None))
     return feeds

@@ -3,14 +3,14 @@
     Batches   whole batches of this rank
     Items     single samples in blocks, where nothing says how many belong together; ranks take them in turn
 
-Both stand at a `Position`. Nobody asks another rank anything: everything follows from (length, world, start).
+Both stand at a `Position`. Ranks need not communicate: everything follows from (length, world, start).
 """
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.engine.feeds.place import Feed, Place, Setting
-from headrace.engine.program import Program, Stage
+from headrace.engine.program import Stage
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.errors import SnapshotRefused, warn_once
 from headrace.plan.share import Share, deal
@@ -21,20 +21,16 @@ from headrace.plan.world import World
 class Position(Place):
     """Everything below `position` is delivered.
 
-    Inside a block of single samples, `size` of them belong to the block, and they lie `ranks` apart: each of so many
-    ranks has a block like it.
+    Before a block of single samples, `size` is how many samples the block has, and they lie `ranks` apart: each of so
+    many ranks has a block like it.
     """
 
     label: ClassVar[str] = "a position"
     kind: ClassVar[str] = "positions"
     feed: ClassVar[str] = "positions"
-    position: int
+    position: int = 0
     size: int = 0
     ranks: int = 1
-
-    @classmethod
-    def start(cls, program: Program, stage: int) -> Place:
-        return cls(0)
 
     def check(self) -> None:
         if not self.ranks:
@@ -50,7 +46,9 @@ class Position(Place):
         program = setting.program
         indexed = program.positions(setting.epoch)
         check_inside(self.position, indexed.length)
-        if indexed.trouble and setting.world.share_ranks == 1:  # several ranks divide what stands open among them
+        if (
+            indexed.trouble and setting.world.share_ranks == 1
+        ):  # (several ranks divide the units that are open at a time)
             warn_once(indexed.trouble)
         first = program.stages[stage]
         if first.balance is not None:
@@ -65,6 +63,7 @@ class Position(Place):
 
 
 def check_inside(position: int, length: int) -> None:
+    """Raise if a snapshot stands behind the end of the data."""
     if position > length:
         raise SnapshotRefused(f"the snapshot stands at sample {position}, but there are only {length} now")
 
@@ -92,8 +91,8 @@ class Batches(Feed):
             self.ended = True
             return None
         self._step = step + 1
-        # The number of the batch among those of all ranks: random values hang on it, so where ranks take whole batches
-        # they do not depend on the world.
+        # The number of the batch among those of all ranks: random values depend on it, so where ranks take whole
+        # batches they are the same in every world.
         number = self._before + step * share.ranks + share.rank
         ticket = Ticket(owner, 0, self._epoch, number, share.block(step).payload())
         ticket.before = step
@@ -101,7 +100,7 @@ class Batches(Feed):
         return ticket
 
     def seek(self, output: int) -> int:
-        """Go to the ticket that output number `output` of this rank comes from: which one of its outputs that is."""
+        """Go to the ticket that output number `output` of this rank comes from; its index in that ticket."""
         if output >= self.share.steps:
             raise IndexError(self.share.steps)
         self._step = output

@@ -1,8 +1,7 @@
 """Regrouped: samples of the stage before, cut into groups; only references move.
 
 Ranks that all see the same stream share it by arithmetic: at each step they take whole groups in turn, and the end is
-dealt as `Share` says. A full step is handed out only when what follows it can be dealt by itself, so that the end never
-has to ask for it back.
+dealt as `Share` says. A full step is handed out only when enough samples follow it to deal the end without it.
 """
 
 from collections import deque
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from headrace.engine.feeds.block import Block, Entry
 from headrace.engine.feeds.place import Feed, Place, Setting, start_of
-from headrace.engine.program import Program, Stage
+from headrace.engine.program import Program
 from headrace.engine.wire.messages import Owner, Ticket
 from headrace.errors import SnapshotRefused
 from headrace.plan.share import Share
@@ -20,10 +19,10 @@ from headrace.plan.world import World
 
 @dataclass(frozen=True, slots=True)
 class Regrouped(Place):
-    """Where the stage before stands at the next group, and how many samples from there on are gone.
+    """Where the stage before stands at the next group, and how many samples after that are in earlier groups.
 
     `base` is the number of the next sample among those that were regrouped, `number` that of the next group, counted
-    over the ranks that share them: random values hang on these, so they do not depend on the world.
+    over the ranks that share them: random values depend on these numbers, and so not on the world.
     """
 
     label: ClassVar[str] = "a place among regrouped samples"
@@ -34,7 +33,7 @@ class Regrouped(Place):
     base: int = 0
     number: int = 0
     ranks: int = 1
-    """How many ranks take these samples in turn: what is gone of one rank's is gone of all."""
+    """How many ranks take these samples in turn: when one has delivered a sample of its own, so have all."""
 
     @classmethod
     def start(cls, program: Program, stage: int) -> Place:
@@ -52,7 +51,7 @@ class Regrouped(Place):
         return self.source
 
     def inputs(self, world: World) -> int:
-        # What comes out of a stream is numbered over all ranks, what comes later is a rank's own.
+        # Samples of a stream are numbered over all ranks, those of later stages by each rank for itself.
         return self.base // world.share_ranks if self.source.common else self.base
 
     def fit(self, program: Program, stage: int) -> Place:
@@ -76,12 +75,16 @@ class _GroupMark(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Samples to pass over, to take, how far apart these lie, samples to pass over; then what fills the group."""
+    """One group: which of the samples that wait it takes, and what fills it up."""
 
     before: int
+    """Samples to pass over."""
     take: int
+    """Samples to take."""
     stride: int = 1
+    """How far apart these lie."""
     after: int = 0
+    """Samples to pass over behind them."""
     fill: tuple[tuple[Block, int], ...] = ()
 
 
@@ -90,12 +93,11 @@ class Regroup(Feed):
 
     def __init__(self, at: Regrouped, setting: Setting, stage: int, source: Feed) -> None:
         self._source = source
-        its: Stage = setting.program.stages[stage]
-        world = setting.world
+        group, world = setting.program.stages[stage], setting.world
         self._stage = stage
-        self._size = its.group
-        self._ends = "drop" if its.drop_last else setting.ends
-        # Ranks that read the same stream divide it at the first stage behind it; what comes later is a rank's own.
+        self._size = group.group
+        self._ends = "drop" if group.drop_last else setting.ends
+        # Ranks that read the same stream divide it at the first stage after it; later stages are each rank's own.
         shared = at.source.common
         self._ranks, self._rank = (world.share_ranks, world.share_rank) if shared else (1, 0)
         self._apart, self._own = (1, 0) if shared else (world.share_ranks, world.share_rank)
@@ -105,21 +107,22 @@ class Regroup(Feed):
         self._epoch = setting.epoch
         self._entries: deque[Entry] = deque()
         self._offset = at.offset + at.source.gone(world.share_rank)
-        """Samples of the first entry that are gone."""
+        """Samples of the first entry that are taken or passed over."""
         self._base = at.base
         """The number of the next sample."""
         self._number = at.number
         """The number of the next group, over all ranks that share these samples."""
         self._waiting = self._unkept = -self._offset
         self._failing = 0
+        """Errors of the stage before that wait among the entries."""
         self._skips = 0
         self._wanted = (self._size or 0) * self._ranks - 1 if self._ends == "repeat" else 0
         """How many samples of the epoch's start the end may need."""
         self._start: list[tuple[Block, int]] = []
         self._filled: dict[int, int] = {}
-        """Of groups that are filled up, by how many samples."""
+        """By the number of a group that is filled up: how many of its samples only fill it."""
         self._uneven = not setting.program.one_to_one
-        """Some ranks may get one sample more than others: they vote on their steps anyway."""
+        """Some ranks may get one sample more than others: they vote on their steps in any case."""
         self._last_after: Any = at.source
         self._last_kept = 0
         self.closed = False
@@ -127,7 +130,7 @@ class Regroup(Feed):
 
     @property
     def backlog(self) -> int:
-        """Groups that wait to be handed out. What does not fill a group yet does not count: it waits for more."""
+        """How many groups could be handed out now."""
         held_back = self._ranks if self._ranks > 1 else 0
         if self._size is None:
             return len(self._entries) if self._ranks == 1 else self._waiting // (self._block * self._ranks)
@@ -146,6 +149,7 @@ class Regroup(Feed):
         return [True] * (count - filled) + [False] * filled
 
     def push(self, entry: Entry) -> None:
+        """Add samples of the stage before, or its error."""
         if entry.block.error is not None:
             self._failing += 1
         self._entries.append(entry)
@@ -189,7 +193,7 @@ class Regroup(Feed):
         self._number += self._ranks
         ticket.blocks = [ref[0] for ref in refs]
         if refs and self._ends in ("short", "drop") and refs[0][2] == refs[0][0].count:
-            ticket.home = refs[0][0]  # no later group needs anything of it
+            ticket.home = refs[0][0]  # no later group needs its samples
         ticket.skips = self._skips
         ticket.kept = (kept, self._kept())
         ticket.before = start
@@ -200,7 +204,7 @@ class Regroup(Feed):
         return Regrouped(self._source.at(mark.source), *mark[1:]) if isinstance(mark, _GroupMark) else super().at(mark)
 
     def _failed(self, owner: Owner | None) -> Ticket:
-        """An error of the stage before. What does not fill a group before it belongs to the group that failed."""
+        """The ticket for an error of the stage before. Samples before it that fill no group are in that group too."""
         before, kept = self._mark(), self._kept()
         self._advance(max(0, self._before_error()))
         while self._entries[0].block.error is None:
@@ -236,7 +240,7 @@ class Regroup(Feed):
         return parts
 
     def _before_error(self) -> int:
-        """Samples that wait before the first error: nothing waits for what will never come."""
+        """How many samples wait before the first error. Groups of these are handed out before it."""
         ahead = -self._offset
         for entry in self._entries:
             if entry.block.error is not None:
@@ -275,13 +279,13 @@ class Regroup(Feed):
             last = next(e for e in reversed(self._entries) if e.stop > e.first)
             fill = ((last.block, last.stop - 1),) * block.filled
         elif block.filled:
-            # Those that earlier ranks of this step use come first.
+            # Ranks before this one have filled their groups with the first samples of the epoch's start.
             begin = max(0, self._rank * size - self._waiting)
             fill = tuple(self._start[(begin + i) % len(self._start)] for i in range(block.filled))
         return _Step(block.start, block.stop - block.start, 1, share.delivered(1) - block.stop, fill)
 
     def _keep(self, entry: Entry) -> None:
-        """Hold on to samples of the epoch's start, or of where it went on."""
+        """Hold samples of the start of the epoch, or of the place where it went on: they may fill the last group."""
         first = entry.first - min(0, self._unkept)
         self._unkept += entry.stop - entry.first
         for i in range(first, min(entry.stop, first + self._wanted - len(self._start))):
@@ -289,31 +293,32 @@ class Regroup(Feed):
             entry.block.hold()
 
     def _let_go_of_start(self) -> None:
-        """Nothing will be filled from the epoch's start any more."""
+        """Drop the samples of the epoch's start: no group will be filled from them any more."""
         start, self._start, self._wanted = self._start, [], 0
         for block, _ in start:
             block.drop()
 
     def _leave_out(self) -> None:
-        """What waits is no business of this rank: others take it, or nobody does."""
+        """Pass over everything that waits: other ranks take it, or it is dropped."""
         while self._entries:
             self._spend()
         self._waiting = 0
         self._end_if_closed()
 
     def _end_if_closed(self) -> None:
+        """All samples are taken: if the stage before has ended, so has this one."""
         self.ended = self.closed
         if self.ended:
             self._let_go_of_start()
 
     def _mark(self) -> _GroupMark:
-        """Where this stage stands at the next sample."""
+        """The mark of where this stage stands at the next sample."""
         if self._entries:
             return _GroupMark(self._entries[0].before, self._offset, self._base, self._number, self._ranks)
         return _GroupMark(self._last_after, 0, self._base, self._number, self._ranks)
 
     def _kept(self) -> int:
-        """Samples left out before the block at the front: going on from here meets those inside it again."""
+        """Samples that failed before the first block: a run that goes on from here will meet those inside it again."""
         return self._entries[0].block.kept[0] if self._entries else self._last_kept
 
     def _advance(self, count: int, refs: list[tuple[Block, int, int]] | None = None) -> None:
@@ -337,6 +342,7 @@ class Regroup(Feed):
                 self._spend()
 
     def _spend(self) -> None:
+        """Go on to the next entry."""
         entry = self._entries.popleft()
         self._last_after, self._last_kept = entry.after, entry.block.kept[1]
         self._offset = max(0, self._offset - (entry.stop - entry.first))

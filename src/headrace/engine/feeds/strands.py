@@ -1,7 +1,7 @@
 """Strands: a stream that cannot be indexed, cut into a fixed number of strands that are read side by side.
 
-A strand is a cursor that one worker has open; a ticket is a credit for its next block of samples. The samples of the
-strands follow each other in turn, one from each, whichever block arrives first: the stream does not depend on time.
+A strand is a cursor that one worker has open; a ticket asks for its next block of samples. The strands take turns, one
+sample of each, whichever block arrives first: the stream does not depend on time.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from headrace.pipe.graph import Pipe
 
 @dataclass(frozen=True, slots=True)
 class Strand(PlainRecord):
-    """Where one strand stands: its cursor's state before block `block`, and how many samples of that are gone."""
+    """Where one strand stands: its cursor's state before block `block`, and how many samples of that are delivered."""
 
     label: ClassVar[str] = "a strand"
     state: State | None = None
@@ -68,12 +68,12 @@ class InStrands(Place):
         return self
 
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
-        as_they_come = not setting.policy.ordered and stage == len(setting.program.stages) - 1
-        return Strands(self, setting.epoch, setting.policy.prefetch, as_they_come)
+        unordered = not setting.policy.ordered and stage == len(setting.program.stages) - 1
+        return Strands(self, setting.epoch, setting.policy.prefetch, unordered)
 
 
 def _check_state(state: object, node: Pipe[Any]) -> None:
-    """Raise unless the state of a cursor can be one of this op and of those before it."""
+    """Raise unless this can be the state of a cursor of this op and of those before it."""
     name = node.op.name()
     emitted, skip, note, turn, inputs = row(state, 5, f"the state of {name}")
     if not node.op.accepts(note):
@@ -89,32 +89,39 @@ class _StrandsMark(NamedTuple):
 
     turn: int
     strands: list[tuple[Any, int, int, bool]]
-    """Of each what a `Strand` says; states of cursors in other processes are packed."""
+    """The fields of a `Strand`, for each; states of cursors in other processes are packed."""
 
 
 class Strands(Feed):
-    """Credits for blocks of strands, and the order in which their samples follow each other.
+    """Asks for blocks of strands, and puts their samples in order.
 
-    A credit has no mark: the samples that come of it have theirs.
+    Its tickets have no marks: the entries that it makes of the replies have them.
     """
 
     streamed = True
 
-    def __init__(self, at: InStrands, epoch: int, depth: int, as_they_come: bool = False) -> None:
-        self._as_they_come = as_they_come
-        """Strands do not wait for each other."""
+    def __init__(self, at: InStrands, epoch: int, depth: int, unordered: bool = False) -> None:
+        self._unordered = unordered
+        """Blocks are handed on as they come: strands do not wait for each other."""
         self._epoch = epoch
         self._depth = depth
         self._turn = at.turn
+        # By strand:
         self._asked = [s.block for s in at.strands]
+        """The next block to ask for."""
         self._over = [s.over for s in at.strands]
         self._taken = [s.skip for s in at.strands]
+        """Samples taken of the block at the front of its queue."""
         self._states: list[Any] = [s.state for s in at.strands]
-        """Of each strand, where it stood before the block at the front of its queue."""
+        """Its state before the block at the front of its queue."""
         self._open = list(self._states)
+        """The state that the first ticket brings along."""
         self._numbers = list(self._asked)
+        """The number of the block at the front of its queue."""
         self._waiting = [0] * len(at.strands)
+        """Blocks that were asked for and have not come."""
         self._queues: list[deque[tuple[Block, Any]]] = [deque() for _ in at.strands]
+        """Blocks that have come, each with the state after it."""
         self.ended = all(self._over)
 
     def next(self, owner: Owner | None) -> Ticket | None:
@@ -140,9 +147,9 @@ class Strands(Feed):
         self._waiting[s] -= 1
         self._over[s] = self._over[s] or reply.ended or reply.error is not None
         self._queues[s].append((block, reply.state))
-        return self._as_they_are() if self._as_they_come else self._in_turn()
+        return self._as_they_come() if self._unordered else self._in_turn()
 
-    def _as_they_are(self) -> Iterator[Entry]:
+    def _as_they_come(self) -> Iterator[Entry]:
         for s, queue in enumerate(self._queues):
             while queue:
                 block, first = queue[0][0], self._taken[s]
@@ -187,7 +194,7 @@ class Strands(Feed):
     def _next_block(self, s: int) -> None:
         block, state = self._queues[s].popleft()
         if not block.count:
-            block.spend()  # the end of a strand has no samples, and nobody else will
+            block.spend()  # (the end of a strand: an empty block, which no ticket will read)
         self._taken[s] = max(0, self._taken[s] - block.count)
         self._states[s] = state
         self._numbers[s] += 1

@@ -2,9 +2,9 @@
 
     consumer ── ("fork", ...) ──> server ── fork ──> worker        consumer ── ("status", pid) ──> server
 
-It has one thread and imported modules, never user objects. One question at a time. A server that has been stopped
-(SIGSTOP) would never answer: it is killed, and whoever needs one starts another. Its workers go on: they live as long
-as the consumer, not as long as the server.
+It has one thread and imported modules, never user objects. A server that has been stopped (SIGSTOP) would never answer:
+it is killed, and the next worker is started by a new one. Its workers go on: they live as long as the consumer, not as
+long as the server.
 """
 
 import atexit
@@ -36,15 +36,15 @@ from headrace.memory.arena import memfd
 DEADLINE = 120.0
 """Seconds for the server to answer; it may have to import large modules first."""
 SILENCE = 0.5
-"""Seconds of silence after which the server is looked at."""
+"""Seconds without an answer after which it is checked whether the server is stopped."""
 LARGE = ("numpy", "torch")
-"""Packages that take long to import, and that a worker rarely does without where its consumer has them."""
+"""Packages that take long to import, and that a worker usually needs if its consumer has imported them."""
 GRACE = 0.3
-"""Seconds for the server to end by itself when its consumer has hung up."""
+"""Seconds for the server to end by itself after its consumer has closed the connection."""
 
 
 class ServerHasThreads(RuntimeError):
-    """A server whose imports have started threads can fork no more."""
+    """The modules that a server has imported have started threads, so it can fork no more."""
 
 
 class ForkServer:
@@ -57,13 +57,13 @@ class ForkServer:
         self.owner = os.getpid()
         self.workers: weakref.WeakSet[StartedWorker] = weakref.WeakSet()
         self.modules: set[str] = set()
-        """What it was asked to import."""
+        """Modules that it was asked to import."""
         self._asked: deque[tuple[socket.socket, int]] = deque()
-        """Workers that it was asked for, and has not answered about yet: our end of the socket, and the dump."""
+        """Workers that were asked for and not answered yet: this end of the worker's socket, and its dump."""
         self._idle: list[StartedWorker] = []
         """Workers that wait for a program."""
         self._warmed: set[str] = set()
-        """Large packages that those have imported."""
+        """Large packages that the idle workers have imported."""
         self._lock = threading.Lock()
 
     def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> StartedWorker:
@@ -72,7 +72,7 @@ class ForkServer:
             with self._lock:
                 self._read_answers()
             if not self._warmed.issuperset(large()):
-                self._end_idle()  # each would import by itself what the server imports once
+                self._end_idle()  # (each would import these packages by itself; the server imports them once)
         if not self._idle:
             with self._lock:
                 self._request(modules)
@@ -80,12 +80,12 @@ class ForkServer:
         started = self._idle.pop(0)
         self.workers.add(started)
         with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its end is noticed as any other
-            # Server and worker may be older than this moment: what a worker inherits is what the consumer has now.
+            # Server and worker may be older than a change of folder or environment in the consumer: send these along.
             send_start(started.sock, number, shipped, handles, (os.getcwd(), dict(os.environ)))
         return started
 
     def warm(self, workers: int, modules: list[str]) -> None:
-        """Ask for idle workers, without waiting for them."""
+        """Ask for workers that wait for a program, without waiting for their start."""
         with self._lock:
             for _ in range(workers - len(self._asked) - len(self._idle)):
                 self._request(modules)
@@ -122,7 +122,7 @@ class ForkServer:
             self._idle.pop().close()  # it ends when its socket does
 
     def status(self, pid: int) -> int | None:
-        """How a worker has ended; None if the server does not know, or is gone."""
+        """The exit code of a worker that has ended; None if the server does not know it, or has ended."""
         try:
             with self._lock:
                 self._read_answers()
@@ -151,7 +151,10 @@ class ForkServer:
 
     @contextlib.contextmanager
     def _close_on_error(self) -> Iterator[None]:
-        """A question without its answer: the next answer would be the wrong one. The next need starts a new server."""
+        """Close the connection if an exchange breaks off: the next answer would be that to an older question.
+
+        The next worker is then started by a new server.
+        """
         try:
             yield
         except BaseException:
@@ -163,7 +166,7 @@ class ForkServer:
             raise
 
     def _forget_workers(self) -> None:
-        """Close what belongs to workers that have no program."""
+        """Close the sockets and dumps of workers that have no program: they end."""
         while self._asked:
             ours, dump = self._asked.popleft()
             ours.close()
@@ -180,7 +183,7 @@ class ForkServer:
         self._forget_workers()
         self.sock.close()
         if self.owner == os.getpid():
-            # (If it is importing something large: its workers see the end of their sockets.)
+            # (Should it have to be killed while it imports something large: its workers see their sockets close.)
             end(self.process, GRACE)
 
 
@@ -190,14 +193,14 @@ def large() -> list[str]:
 
 
 class ForkServers:
-    """A fork server that is started at first need, and another when it has ended or can fork no more."""
+    """Starts a fork server when one is needed, and another when that has ended or can fork no more."""
 
     def __init__(self) -> None:
         self.now: ForkServer | None = None
         self._former: list[ForkServer] = []
-        """Servers that fork no more, but still have workers."""
+        """Servers that can fork no more, but still have workers."""
         self._hopeless: set[frozenset[str]] = set()
-        """Modules with which even a new server has threads."""
+        """Sets of modules that start threads when they are imported, even in a new server."""
         self._lock = threading.Lock()
 
     def start(self, number: int, shipped: int, modules: list[str], handles: Handles) -> StartedWorker:
@@ -213,10 +216,11 @@ class ForkServers:
 
     def begin(self) -> None:
         """Start the server, if there is none: it gets ready while the consumer packs the program."""
-        with contextlib.suppress(ServerHasThreads, OSError):  # (Whoever asks it for a worker hears what is wrong.)
+        with contextlib.suppress(ServerHasThreads, OSError):  # (The first request for a worker raises what is wrong.)
             self.running([])
 
     def running(self, modules: list[str]) -> ForkServer:
+        """The server, started if there is none that runs."""
         with self._lock:
             if frozenset(modules) in self._hopeless:
                 raise ServerHasThreads("what the pipe imports starts threads")
@@ -228,7 +232,7 @@ class ForkServers:
             return self.now
 
     def _retire(self, modules: list[str]) -> bool:
-        """The server has threads: whether a new one, without what others have made it import, may do better."""
+        """Give up a server that has threads; whether a new one, without the modules of other loaders, may do better."""
         with self._lock:
             server, self.now = self.now, None
             if server is not None:
@@ -246,7 +250,7 @@ class ForkServers:
             server.close()
 
     def forget(self) -> None:
-        """In a forked process: the servers belong to the parent."""
+        """In a forked process: close the connections to the servers, which belong to the parent."""
         for server in (self.now, *self._former):
             if server is not None:
                 server.sock.close()
@@ -260,4 +264,4 @@ class ForkServers:
 
 
 COMMON = ForkServers()
-"""The one that the loaders of this process share."""
+"""The servers that all loaders of this process share."""

@@ -1,11 +1,11 @@
-"""Handles: objects of multiprocessing, and shared tensors, on their way to a worker as what they are.
+"""Handles: shared objects of multiprocessing, and shared tensors, sent to a worker without copying their memory.
 
 A lock travels by its name, a value, an array, a queue or a tensor after `share_memory_()` by a descriptor, a manager's
 proxy by an address. multiprocessing pickles them only for a process that it is starting itself: while a program is
-packed, `Handles` stands where it expects that process, and keeps the descriptors. They are sent to each worker before
-it opens the program.
+packed, `Handles` pretends to be that process, and keeps the descriptors. They are sent to each worker before it opens
+the program.
 
-A forked worker needs none of this, but must do with multiprocessing's own things what its children do.
+A forked worker needs none of this, but must reset multiprocessing's state as multiprocessing's own children do.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """One descriptor, as it travels."""
+    """One descriptor, in a pickled program: its index among those that were sent."""
 
     number: int
 
     def detach(self) -> int:
-        """The descriptor in the worker; whoever asks closes it."""
+        """A copy of the descriptor, in the worker; the caller closes it."""
         return os.dup(_received[self.number])
 
 
@@ -60,7 +60,7 @@ class Handles:
 
     @property
     def reducers(self) -> Mapping[type, Callable[[Any], Any]]:
-        """How multiprocessing takes its own types apart, and torch, where it is loaded, its shared memory."""
+        """How multiprocessing pickles its own types, and torch, where it is loaded, its shared memory."""
         from multiprocessing.reduction import ForkingPickler
 
         known: dict[type, Callable[[Any], Any]] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ class Handles:
 
 
 def _if_shared(reduce: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """torch would move every tensor of a dataset into shared memory, one descriptor each; here only those that are."""
+    """Only for storage that is shared already: torch would move every tensor into shared memory, a descriptor each."""
 
     def reduced(storage: Any) -> Any:
         memory = getattr(storage, "_untyped_storage", storage)
@@ -88,12 +88,12 @@ def _if_shared(reduce: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 _received: list[int] = []
-"""What this worker was sent."""
+"""The descriptors that this worker was sent."""
 
 
 @contextlib.contextmanager
 def received(fds: list[int], key: bytes | None) -> Iterator[None]:
-    """Inside, handles can be detached."""
+    """A context in which the handles of a program can be detached; the descriptors are closed at its end."""
     _received[:] = fds
     if key is not None:
         from multiprocessing import process
@@ -107,24 +107,24 @@ def received(fds: list[int], key: bytes | None) -> Iterator[None]:
 
 
 def key() -> bytes | None:
-    """What connections between processes of this program are authenticated by, if it has any."""
+    """The key by which multiprocessing authenticates connections, if this program uses multiprocessing."""
     process = sys.modules.get("multiprocessing.process")
     return None if process is None else bytes(process.current_process().authkey)
 
 
 def after_fork() -> None:
-    """In a forked worker: queues, proxies and locks of multiprocessing begin anew, as in a child of its own."""
+    """In a forked worker: reset queues, proxies and locks of multiprocessing, as in a child that it has started."""
     process: Any = sys.modules.get("multiprocessing.process")
     util: Any = sys.modules.get("multiprocessing.util")
     if process is not None:
-        process._children = set()  # they are the parent's: nobody here may wait for them, or end them
+        process._children = set()  # they are the parent's: this process must not wait for them, or end them
     if util is not None:
         util._finalizer_registry.clear()
         util._run_after_forkers()
 
 
 def before_exit() -> None:
-    """What was put into a queue is still written."""
+    """Write what was put into queues of multiprocessing, and run its other exit handlers."""
     util: Any = sys.modules.get("multiprocessing.util")
     if util is not None:
         util._exit_function()

@@ -18,7 +18,7 @@ FROM_HEAP = 32 << 20
 
 
 def keep() -> None:
-    """Keep freed memory in this process, unless the user has settings of his own, or another C library."""
+    """Keep freed memory in this process, unless the user has set malloc options, or another C library is in use."""
     if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -28,9 +28,9 @@ def keep() -> None:
 
 
 def inherit() -> None:
-    """In a process that was just forked: the collector never looks at what stood there before.
+    """In a process that was just forked: keep the garbage collector away from objects of the parent.
 
-    It would walk every object of the parent (torch alone leaves 170,000), which takes a tenth of a second and writes
-    into each of them, so that the system copies all their pages: both while the first batch is waited for.
+    It would walk every one of them (torch alone leaves 170,000), which takes a tenth of a second and writes into each,
+    so that the system copies all their pages: both while the first batch is waited for.
     """
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Launch: new worker processes for one program, by whatever start method the policy names."""
+"""Launch: starts worker processes for one program, by the start method of the policy."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ log = logging.getLogger("headrace")
 
 
 class WorkerLauncher:
-    """Starts workers. What they need is packed once."""
+    """Starts workers. The program is packed once for all of them."""
 
     def __init__(self, program: Program, policy: Policy) -> None:
         self._program = program
@@ -49,7 +49,7 @@ class WorkerLauncher:
         """Start worker `number` and hand it to `join`; a forked one closes the descriptors `open_here`."""
         if self._servers is not None:
             try:
-                # (The server may have to import much first: that can be interrupted.)
+                # (Outside of `signals_held`: the server may have to import much first, and Ctrl-C must work meanwhile.)
                 started = self._servers.start(number, self._shipped, self._modules, self._handles)
             except (RuntimeError, OSError) as refused:
                 log.info("worker %d starts as a new interpreter: %s", number, refused)

@@ -1,6 +1,6 @@
-"""The clean server: one thread, no user objects, only imported modules; forks workers when the consumer asks.
+"""The fork server's process: one thread, no user objects, only imported modules; forks workers when the consumer asks.
 
-It lives as long as its consumer: when that is gone, however it went, the server kills its workers and ends.
+It lives as long as its consumer: when that has ended, in whatever way, the server kills its workers and ends.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ def main(consumer: int, sock: int) -> None:
             else:
                 connection.send(marshal.dumps(("status", _reap(question[1], children))))
         except (BrokenPipeError, ConnectionResetError):
-            break  # the consumer was interrupted: it has left, or does not wait for the answer any more
+            break  # the consumer was interrupted, and has closed the connection
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -71,6 +71,7 @@ def _fork(
 
 
 def _surround(folder: str, environment: dict[str, str]) -> None:
+    """Take over the working folder and the environment of the consumer."""
     os.chdir(folder)
     for name in os.environ.keys() - environment.keys() - {*threads.LIMITS}:
         del os.environ[name]

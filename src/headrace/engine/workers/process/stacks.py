@@ -1,4 +1,4 @@
-"""Stacks: what a worker process is doing at this moment, however stuck it is.
+"""Stacks: the Python stack of a worker process at this moment, however stuck it is.
 
 Each worker registers `faulthandler` on a signal, with a memory file that it shares with the consumer as the place to
 write to. The dump is written by the signal handler itself, so it works in a loop that never comes back to Python.

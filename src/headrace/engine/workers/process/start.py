@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headrace.engine.program import Program
@@ -39,7 +40,7 @@ class StartedWorker:
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """How it ended, as `waitpid` tells it turned into an exit code (negative: signal); None if nobody knows."""
+        """Its exit code, once it has ended (negative: the signal that killed it); None if that is not known."""
         return self._status(self.pid)
 
     def close(self) -> None:
@@ -49,6 +50,7 @@ class StartedWorker:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
+    """The two ends of the socket between a consumer and a worker."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -58,22 +60,23 @@ def pair() -> tuple[socket.socket, socket.socket]:
 _INTERRUPTS = (*child.HELD, *(getattr(signal, f"SIG{name}") for name in ("HUP", "ALRM", "USR1", "USR2")))
 """Signals whose handlers raise exceptions in some programs."""
 _handlers: dict[signal.Signals, Any] = {}
-"""Those that wait now."""
+"""The user's handlers, while others stand in for them."""
 
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Signals are held back: here, so that whoever was started is known to somebody, and in the new process.
+    """Hold signals back while a process is being started, in this process and in the new one.
 
-    It inherits that Ctrl-C and SIGTERM wait, until it has set its own mind (`child.own_signals`): it would run the
-    user's handlers, or print a traceback. A mask is not enough here: another thread may take the signal, and the
-    handler would still run in this one, in the middle of what Python does around a fork, and leave its locks locked.
+    Here, so that no handler raises between the start of a process and the moment when it is known to be running. The
+    new process inherits that Ctrl-C and SIGTERM wait, until it has set its own handlers (`child.own_signals`): it would
+    run the user's, or print a traceback. In this process a mask is not enough: another thread may take the signal, and
+    the handler would still run in this one, in the middle of what Python does around a fork, and leave locks locked.
     """
     came: list[int] = []
-    mine = threading.current_thread() is threading.main_thread() and not _handlers
+    replaces = threading.current_thread() is threading.main_thread() and not _handlers
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:  # from the first change on: an interrupt in the middle of it must not leave handlers put away
-        if mine:
+        if replaces:
             for number in _INTERRUPTS:
                 if callable(handler := signal.getsignal(number)):
                     _handlers[number] = handler
@@ -82,7 +85,7 @@ def signals_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if mine:
+        if replaces:
             _give_back_handlers()
         for sent in came:
             signal.raise_signal(sent)
@@ -138,9 +141,9 @@ Surroundings = tuple[str, dict[str, str]]
 def send_start(
     sock: socket.socket, number: int, shipped: int, handles: Handles, surroundings: Surroundings | None
 ) -> None:
-    """The first message to a worker that opens a shipped program; until then it waits."""
-    told = (number, key() if handles.fds else None, surroundings)
-    packets.send(sock, marshal.dumps(told), [shipped, *handles.fds])
+    """Send a waiting worker its number, and the descriptor of the program that it opens."""
+    message = (number, key() if handles.fds else None, surroundings)
+    packets.send(sock, marshal.dumps(message), [shipped, *handles.fds])
 
 
 def is_stopped(pid: int) -> bool:
@@ -153,9 +156,10 @@ def is_stopped(pid: int) -> bool:
 
 
 def awaited(sock: socket.socket, pid: int, look: float, patience: float, deadline: float) -> bool:
-    """Whether a process says something over its socket before the deadline; it may take its time, importing modules.
+    """Wait until a process has written to its socket; False if it does not before the deadline.
 
-    That it was stopped (SIGSTOP) is no event one can wait for: it is looked at now and then, and given only `patience`.
+    A process that is stopped (SIGSTOP) gets only `patience` seconds. There is no event for that: it is checked every
+    `look` seconds.
     """
     until = time.monotonic() + deadline
     silent = time.monotonic() + patience
@@ -170,14 +174,12 @@ def _in_main_thread() -> bool:
     return threading.get_native_id() == os.getpid()
 
 
-def interpreter(module: str, fds: tuple[int, ...], *told: object) -> "subprocess.Popen[bytes]":
-    """A new interpreter, which calls `main` of a module of workers with a pidfd of this process, `fds` and `told`."""
-    here = os.path.dirname(
-        os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    )
+def interpreter(module: str, fds: tuple[int, ...], *arguments: object) -> "subprocess.Popen[bytes]":
+    """A new interpreter that calls `main` of a module of workers: with a pidfd of this process, `fds`, `arguments`."""
+    here = str(Path(__file__).absolute().parents[4])
     me = os.pidfd_open(os.getpid())
     quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {threads.LIMITS}]"
-    call = f"from headrace.engine.workers.{module} import main; main{(me, *fds, *told)!r}"
+    call = f"from headrace.engine.workers.{module} import main; main{(me, *fds, *arguments)!r}"
     command = [sys.executable, "-c", f"{quiet}; sys.path.insert(0, {here!r}); {call}"]
     try:
         return subprocess.Popen(command, pass_fds=(me, *fds), stdin=subprocess.DEVNULL)
@@ -186,7 +188,7 @@ def interpreter(module: str, fds: tuple[int, ...], *told: object) -> "subprocess
 
 
 def end(process: "subprocess.Popen[bytes]", seconds: float) -> None:
-    """Wait until a process has ended, for so long by itself."""
+    """Wait until a process has ended; after so many seconds, kill it."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

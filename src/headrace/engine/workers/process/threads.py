@@ -1,4 +1,4 @@
-"""Threads: a worker computes with one. Workers are as many as there is work for."""
+"""Threads: a worker computes with one thread, because there are as many workers as are needed."""
 
 import os
 import sys
@@ -9,9 +9,10 @@ TOKENIZERS = "TOKENIZERS_PARALLELISM"
 
 
 def limit() -> None:
-    """A forked process has none of the threads that torch has made for its operations, and would wait for them.
+    """Let torch use one thread in this forked process.
 
-    Nor may a torch that it imports later make any: two workers with a thread for each core are in each other's way.
+    The threads that torch had made before the fork are missing here, and it would wait for them. A torch that is
+    imported later makes none either: two workers with a thread for each core are in each other's way.
     """
     for name in LIMITS:
         os.environ.setdefault(name, "1")

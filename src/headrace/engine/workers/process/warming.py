@@ -4,8 +4,8 @@
     dataset, model = build()               # eight processes start and import numpy and torch
     for batch in Loader(Pipe.of(dataset).batch(64).collate(), workers=8): ...
 
-They are for loaders with the usual start method (`start_method=None` or "server"), whichever asks first; whoever needs
-more starts the rest.
+The first loaders with the usual start method (`start_method=None` or "server") get them. A loader that needs more
+starts the rest.
 """
 
 from collections.abc import Sequence
