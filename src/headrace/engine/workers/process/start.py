@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from headrace.engine.program import Program
@@ -176,7 +175,9 @@ def _in_main_thread() -> bool:
 
 def interpreter(module: str, fds: tuple[int, ...], *arguments: object) -> "subprocess.Popen[bytes]":
     """A new interpreter that calls `main` of a module of workers: with a pidfd of this process, `fds`, `arguments`."""
-    here = str(Path(__file__).absolute().parents[4])
+    here = os.path.abspath(__file__)
+    for _ in range(5):
+        here = os.path.dirname(here)
     me = os.pidfd_open(os.getpid())
     quiet = f"import os, sys; [os.environ.setdefault(name, '1') for name in {threads.LIMITS}]"
     call = f"from headrace.engine.workers.{module} import main; main{(me, *fds, *arguments)!r}"
