@@ -197,8 +197,8 @@ def test_what_is_taken_from_a_slot_does_not_look_into_it(name: str) -> None:
     if not isinstance(column, ArrowColumn) or ipc.stays_behind(column.array.type):
         return
     want = column.array.take(pa.array([2, 0, 1])).to_pylist()
-    memory = bytearray(ipc.bytes_of({"x": column}))
-    ipc.store(memoryview(memory), {"x": column})
+    memory = bytearray(ipc.bytes_of({"x": column.array}))
+    ipc.store(memoryview(memory), {"x": column.array})
     found = ipc.stored(memoryview(memory))
     assert found is not None
     taken = found["x"].take(pa.array([2, 0, 1]))

@@ -141,7 +141,8 @@ def _width(values: NDArray[Any]) -> int:
 
 def _laid(rows: Rows, start: int, like: NDArray[Any]) -> NDArray[Any]:
     out: NDArray[Any] = place.empty((len(rows), *like.shape[1:]), like.dtype)
-    out[...] = rows[:, start : start + _width(like)].view(like.dtype).reshape(out.shape)
+    if out.size:  # (there are lists of a fixed size of 0)
+        out[...] = rows[:, start : start + _width(like)].view(like.dtype).reshape(out.shape)
     return out
 
 

@@ -8,7 +8,6 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.tables.column import ArrowColumn
 from headrace.tables.convert.arrow_types import inner_types, is_list_view
 from headrace.tables.packages import pa
 
@@ -17,9 +16,9 @@ ALIGN = 64
 """Bytes before a stream that has its length in front: Arrow's buffers are aligned to so many."""
 
 
-def write_stream(sink: Any, columns: Mapping[str, ArrowColumn]) -> None:
+def write_stream(sink: Any, arrays: Mapping[str, Any]) -> None:
     """The columns as one Arrow stream into a file of pyarrow's."""
-    batch = pa.record_batch([c.array for c in columns.values()], names=list(columns))
+    batch = pa.record_batch(list(arrays.values()), names=list(arrays))
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
@@ -31,20 +30,20 @@ def read_stream(memory: memoryview) -> dict[str, Any]:
     return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-def bytes_of(columns: Mapping[str, ArrowColumn]) -> int:
+def bytes_of(arrays: Mapping[str, Any]) -> int:
     """Bytes that `store` needs for these columns."""
     sink = pa.MockOutputStream()
-    write_stream(sink, columns)
+    write_stream(sink, arrays)
     return ALIGN + int(sink.size())
 
 
-def store(memory: memoryview, columns: Mapping[str, ArrowColumn]) -> None:
+def store(memory: memoryview, arrays: Mapping[str, Any]) -> None:
     """Write the columns into this memory, with their length in front; 0 if they do not fit."""
-    size = bytes_of(columns)
+    size = bytes_of(arrays)
     LENGTH.pack_into(memory, 0, size if size <= len(memory) else 0)
     if size <= len(memory):
         with pa.FixedSizeBufferWriter(pa.py_buffer(memory[ALIGN:])) as sink:
-            write_stream(sink, columns)
+            write_stream(sink, arrays)
 
 
 def stored(memory: memoryview) -> dict[str, Any] | None:

@@ -74,7 +74,7 @@ def _write_arrow(writer: SegmentWriter, columns: dict[str, ArrowColumn]) -> Any:
     if not columns:
         return None
     sink = pa.BufferOutputStream()
-    write_stream(sink, columns)
+    write_stream(sink, {name: column.array for name, column in columns.items()})
     data = sink.getvalue()
     return writer.put(data, ALIGN), data.size, {n: (packed_field(c), c.dtype, c.may_miss) for n, c in columns.items()}
 

@@ -1,9 +1,9 @@
-"""Rows of units that never leave their slots: gathered at once, whatever number of units they come from.
+"""Resident units: rows gathered at once, whatever number of units they come from.
 
-Where every unit has a slot, a unit that was read stays where it is. A process that has met it knows its address, needs
-no lock and looks into the memory of all slots as one: a shuffled batch, which has a few rows of each of a hundred
-units, then costs one gather instead of a hundred. Plain columns and text are gathered so; lists and all else go unit by
-unit (see `unit_table`).
+Where every unit has a slot, a unit that was read stays where it is. A process that has read from it once knows its
+address, needs no lock and looks into the memory of all slots as one: a shuffled batch, which has a few rows of each of
+a hundred units, then costs one gather instead of a hundred. Plain columns and text are gathered so; lists and all else
+are fetched unit by unit (see `unit_table`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headrace.memory.cache import UnitCache
 from headrace.tables.batch_transfer import is_sound
-from headrace.tables.column import ArrowColumn, Ints
+from headrace.tables.column import Ints
 from headrace.tables.convert.arrow_types import offset_size
 from headrace.tables.packages import pa
 from headrace.tables.stored.text_gather import TextGather
@@ -22,19 +22,22 @@ from headrace.tables.stored.text_gather import TextGather
 UNKNOWN = -1
 
 
-class KeptUnits:
-    """The units of `slots` that this process has met. `width`: bytes of a record; `texts`: columns that are text."""
+class ResidentUnits:
+    """The units in `slots` that this process has read from.
 
-    def __init__(self, slots: UnitCache, units: int, width: int, texts: Mapping[str, ArrowColumn]) -> None:
+    `width`: bytes of a record. `texts`: the Arrow types of the columns that are text.
+    """
+
+    def __init__(self, slots: UnitCache, units: int, width: int, texts: Mapping[str, Any]) -> None:
         self._slots = slots
         self._width = width
         self._records = slots.windows(np.dtype(f"V{width}")) if width else None
         self._slot = np.full(units, UNKNOWN)
-        self._texts = {name: _TextPlaces(slots, units, column.array.type) for name, column in texts.items()}
+        self._texts = {name: _TextColumn(slots, units, kind) for name, kind in texts.items()}
 
-    def meet(self, unit: int, arrays: Mapping[str, Any]) -> None:
-        """A unit is being read; its text is in these arrays, which look into its slot."""
-        if self._slot[unit] == UNKNOWN and all(p.meet(unit, arrays.get(name)) for name, p in self._texts.items()):
+    def add(self, unit: int, arrays: Mapping[str, Any]) -> None:
+        """A unit is being read from; its text is in these arrays, which look into its slot."""
+        if self._slot[unit] == UNKNOWN and all(t.add(unit, arrays.get(name)) for name, t in self._texts.items()):
             self._slot[unit] = self._slots.where(unit)
 
     def has(self, units: Ints, names: Iterable[str]) -> bool:
@@ -54,12 +57,12 @@ class KeptUnits:
         return self._texts[name].take(units, rows)
 
     def sound(self, name: str) -> bool:
-        """Whether all text of this column that was met is valid: then so is what is taken of it."""
+        """Whether all text of this column is valid in the units that were added: then so is what is taken of it."""
         return self._texts[name].sound
 
 
-class _TextPlaces:
-    """Where the parts of a column of text lie, for each unit: addresses in the memory of the slots."""
+class _TextColumn:
+    """Where the buffers of a column of text lie, for each unit: places in the memory of the slots."""
 
     def __init__(self, slots: UnitCache, units: int, kind: Any) -> None:
         self._slots = slots
@@ -73,7 +76,8 @@ class _TextPlaces:
         self._may_miss = False
         self.sound = True
 
-    def meet(self, unit: int, array: Any) -> bool:
+    def add(self, unit: int, array: Any) -> bool:
+        """Note where the text of a unit lies; False where it cannot be gathered from there."""
         if array is None:
             return False  # it is longer than its slot
         valid, offsets, data = (

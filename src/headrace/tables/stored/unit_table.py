@@ -30,19 +30,19 @@ from headrace.tables.ipc import ALIGN, bytes_of, stays_behind, store, stored
 from headrace.tables.packages import pa, pc
 from headrace.tables.records import RecordLayout
 from headrace.tables.stored.cache import Cache
-from headrace.tables.stored.resident import KeptUnits
+from headrace.tables.stored.resident import ResidentUnits
 from headrace.tables.table import Table, check_names
 
 SPARE = 1.25
-"""So many times the room that the text of the units needs that were looked at: others may have more."""
+"""A slot has room for so many times the text of the units that were measured: others may have more."""
 MEASURED = 3
-"""Units that are looked at."""
+"""Units of which the text is measured."""
 READ = 1 << 20
 """Bytes of a unit that are read at a time."""
-Batches = Callable[[int, list[str]], Iterator[Any]]
+Reader = Callable[[int, list[str]], Iterator[Any]]
 """Reads these columns of one unit, as pyarrow record batches."""
 _Rows = tuple[NDArray[np.uint8], dict[str, ArrowColumn]]
-"""Records as bytes, and columns without a fixed size."""
+"""Rows of a batch: the records as bytes, and the columns without a fixed size."""
 
 
 class UnitTable:
@@ -53,22 +53,23 @@ class UnitTable:
         schema: Any,
         masked: frozenset[str],
         ends: Ints,
-        read: Batches,
+        read: Reader,
         memory: int,
         text_bytes: Callable[[tuple[str, ...]], int],
         slots: UnitCache | None = None,
         together: bool = False,
         text_sizes: tuple[int, int] | None = None,
     ) -> None:
-        """`together`: all columns are read at once, because each reading has to look at more than what it gives.
-
-        `text_sizes`: bytes of a row's text in memory, where another process has measured them (see `_measured`).
-        """
+        """`text_bytes(names)`: bytes of a row in these columns, as the files say. `slots`, `text_sizes`: those of
+        another process. `together`: all columns are read at once, because each reading looks at more than it gives."""
         self.schema = schema
         self._together = together
         self.ends = ends
         self.length = int(ends[-1]) if len(ends) else 0
-        self._starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+        self._rows = np.diff(ends, prepend=0)
+        """Of each unit."""
+        self.largest = int(self._rows.max(initial=0))
+        self._starts = ends - self._rows
         self._read = read
         self.template = template = {field.name: _empty(field, field.name in masked) for field in schema}
         self._plain = {name: column for name, column in template.items() if isinstance(column, NumpyColumn)}
@@ -78,32 +79,33 @@ class UnitTable:
         self._fields = self.layout.columns(self._template)
         self._plans: dict[tuple[str, ...], GatherPlan] = {}
         self._own = [name for name, column in self._arrow.items() if stays_behind(column.array.type)]
+        """Columns that each process keeps for itself."""
         self._shared = [name for name in self._arrow if name not in self._own]
+        """Columns without a fixed size that lie in slots."""
         self.text_sizes = self._measured(text_bytes) if text_sizes is None else text_sizes
-        """Bytes that a row takes in the columns without a fixed size: in slots, and in each process."""
+        """Bytes of a row in the columns `_shared`, and in the columns `_own`."""
         self._divide(memory, slots)
 
     def _measured(self, text_bytes: Callable[[tuple[str, ...]], int]) -> tuple[int, int]:
-        """Bytes of a row's text as it lies in memory, in slots and in each process. A footer knows only how long the
-        encoded text is, which is many times shorter where words repeat; so a few units are looked at, or `hold` would
-        promise what does not fit."""
+        """`text_sizes` as the text lies in memory. A footer says only how long the encoded text is, which is many times
+        shorter where words repeat; so a few units are read, or `hold` would promise what does not fit."""
         found = []
         for names in (self._shared, self._own):
             size = text_bytes(tuple(names)) if names and self.length else 0
             for unit in {0, len(self.ends) // 2, len(self.ends) - 1} if size else ():
-                taken = sum(column.array.nbytes for column in self._load_text(unit, names).values())
-                size = max(size, -(-taken // max(1, self._rows(unit))))
+                taken = sum(array.nbytes for array in self._load_text(unit, names).values())
+                size = max(size, -(-taken // max(1, int(self._rows[unit]))))
             found.append(size)
         return found[0], found[1]
 
     def _divide(self, memory: int, slots: UnitCache | None) -> None:
-        """How many units the memory has room for, and what a slot is made of."""
+        """Divide the memory: how large a slot is, how many there are, and what each process has beside them."""
         number, rows, count = self.layout.dtype.itemsize, max(1, self.largest), len(self.ends)
         shared, own = self.text_sizes
         self._text_start = -(-rows * number // ALIGN) * ALIGN
         size = self._text_start
         if self._shared:
-            empty = bytes_of({name: self._arrow[name] for name in self._shared})
+            empty = bytes_of({name: self._arrow[name].array for name in self._shared})
             size += int(rows * shared * (SPARE if count > MEASURED else 1)) + empty + 8 * ALIGN * len(self._shared)
         self._own_memory = memory * own // max(1, self.row_bytes)
         # While a unit is read it is there twice.
@@ -112,11 +114,13 @@ class UnitTable:
         fits = min(fits, self._own_memory // (rows * own) if own else count)
         self.hold = count if fits >= count else max(1, fits * 4 // 5)
         """Units that may stand open at a time: some slots are for those that come and go."""
-        plain_text = {name: self._arrow[name] for name in self._shared if is_text(self._arrow[name].array.type)}
-        self._kept = KeptUnits(self.slots, count, number, plain_text) if self.slots.count >= count else None
+        types = {name: self._arrow[name].array.type for name in self._shared}
+        texts = {name: kind for name, kind in types.items() if is_text(kind)}
+        self._resident = ResidentUnits(self.slots, count, number, texts) if self.slots.count >= count else None
+        """Where every unit has a slot of its own: units that this process has read from."""
         self._views: dict[int, tuple[int, dict[str, Any] | None]] = {}
-        """Of units: where their text lay when it was last looked at, and the arrays that look there."""
-        self._texts: tuple[int, Cache[dict[str, ArrowColumn]]] | None = None
+        """Of units: the address at which their text was last seen, and the arrays that look there."""
+        self._texts: tuple[int, Cache[dict[str, Any]]] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,13 +132,8 @@ class UnitTable:
         return self.layout.dtype.itemsize + sum(self.text_sizes)
 
     @property
-    def largest(self) -> int:
-        """Rows of the largest unit."""
-        return int((self.ends - self._starts).max(initial=0)) if len(self.ends) else 0
-
-    @property
-    def texts(self) -> Cache[dict[str, ArrowColumn]]:
-        """Arrow columns that are not in slots: one cache a process, for all its threads."""
+    def texts(self) -> Cache[dict[str, Any]]:
+        """Arrow arrays that are not in slots, by unit: one cache a process, for all its threads."""
         if self._texts is None or self._texts[0] != os.getpid():
             self._texts = (os.getpid(), Cache(self._own_memory))
         return self._texts[1]
@@ -151,27 +150,27 @@ class UnitTable:
         owners = np.searchsorted(self.ends, positions, side="right")
         texts = [name for name in names if name in self._arrow]
         rows, others = self._at_once(positions, owners, texts) or self._by_unit(positions, owners, texts)
-        found, blocks = plan.lay(rows) if rows.shape[1] else (self._empty(names, len(positions)), [])
+        found, blocks = plan.lay(rows)
         found |= others
         return Table({name: found[name] for name in names}, len(positions), None, blocks)
 
     def _at_once(self, positions: Ints, owners: Ints, texts: list[str]) -> _Rows | None:
-        """Records and columns of these rows, if all their units stay where this process has met them."""
-        kept = self._kept
-        if kept is None or not kept.has(owners, texts):
+        """These rows, if all their units are resident."""
+        resident = self._resident
+        if resident is None or not resident.has(owners, texts):
             return None
         offsets = positions - self._starts[owners]
         columns = {}
         for name in texts:
-            like, array = self._arrow[name], kept.text(name, owners, offsets)
+            like, array = self._arrow[name], resident.text(name, owners, offsets)
             if array is None:
                 return None
             # (By hand: `replace` costs as much as the offsets of a batch.)
-            columns[name] = ArrowColumn(array, like.field, like.dtype, like.may_miss, kept.sound(name))
-        return kept.records(owners, offsets), columns
+            columns[name] = ArrowColumn(array, like.field, like.dtype, like.may_miss, resident.sound(name))
+        return resident.records(owners, offsets), columns
 
     def _by_unit(self, positions: Ints, owners: Ints, names: list[str]) -> _Rows:
-        """The same, with one fetch for each unit; those that are in no slot are read."""
+        """These rows, with one fetch for each unit; units that are in no slot are read."""
         units, offsets, back = self._grouped(positions, owners)
         rows = scratch(len(positions), self.layout.dtype.itemsize)
         texts: dict[str, list[Any]] = {name: [None] * len(units) for name in names}
@@ -187,12 +186,7 @@ class UnitTable:
         for name, parts in texts.items():
             like = self._arrow[name]
             columns[name] = replace(like, array=_taken(_joined(parts, like.field), back))
-        return _reordered(rows, back), columns
-
-    def _empty(self, names: tuple[str, ...], rows: int) -> dict[str, Column]:
-        """Columns whose values have no bytes: lists of a fixed size of 0."""
-        plain = {name: self._plain[name] for name in names if name in self._plain}
-        return {n: replace(c, values=np.empty((rows, *c.values.shape[1:]), c.values.dtype)) for n, c in plain.items()}
+        return rows.take(back, 0), columns
 
     def _grouped(self, positions: Ints, owners: Ints) -> tuple[list[tuple[int, int, int]], Ints, Ints]:
         """Units with the span of their rows, the rows' places in their units, and which row each position becomes."""
@@ -209,21 +203,18 @@ class UnitTable:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _rows(self, unit: int) -> int:
-        return int(self.ends[unit] - self._starts[unit])
-
     def _fetch(
         self, unit: int, offsets: Ints, out: NDArray[np.uint8], texts: dict[str, list[Any]], turn: int, chosen: Any
     ) -> None:
         """Rows of one unit: plain columns as bytes into `out`, others into `texts` at `turn`; `chosen`: the offsets."""
-        count, dtype = self._rows(unit), self.layout.dtype
+        count, dtype = int(self._rows[unit]), self.layout.dtype
 
         def use(memory: memoryview) -> None:
             if out.size:
                 fetched(np.frombuffer(memory, dtype, count), offsets, out)
             shared = self._view(unit, memory) if self._shared else {}
-            if self._kept is not None:
-                self._kept.meet(unit, shared or {})
+            if self._resident is not None:
+                self._resident.add(unit, shared or {})
             for name, parts in texts.items():
                 # Copied while the slot is ours.
                 whole = shared[name] if shared and name in shared else self._text(unit, name)
@@ -233,21 +224,19 @@ class UnitTable:
 
     def _fill(self, unit: int, memory: memoryview) -> None:
         """Read a unit into its slot."""
-        count = self._rows(unit)
+        count = int(self._rows[unit])
         records = np.frombuffer(memory, self.layout.dtype, count) if self.layout.dtype.itemsize else None
         texts: dict[str, list[Any]] = {name: [] for name in self._shared}
         for names in self._groups(count):
             plain = [name for name in names if name in self._plain]
             for at, batch in self._batches(unit, names):
                 if records is not None and plain:
-                    self.layout.fill(
-                        records[at : at + batch.num_rows], {name: self._column(batch, name) for name in plain}
-                    )
+                    columns = {name: self._column(batch, name) for name in plain}
+                    self.layout.fill(records[at : at + batch.num_rows], columns)
                 for name in texts.keys() & names:
                     texts[name].append(batch.column(name))
         if texts:
-            columns = {n: replace(self._arrow[n], array=_joined(p, self._arrow[n].field)) for n, p in texts.items()}
-            store(memory[self._text_start :], columns)
+            store(memory[self._text_start :], self._join_all(texts))
 
     def _view(self, unit: int, memory: memoryview) -> dict[str, Any] | None:
         """The text of a unit in its slot; None if it is longer than the slot has room for."""
@@ -276,26 +265,25 @@ class UnitTable:
 
     def _text(self, unit: int, name: str) -> Any:
         """A column that is not in the slot of its unit."""
-        names = self._own if name in self._own else self._shared
-        number = unit if name in self._own else -1 - unit
+        own = name in self._own
+        names, size = (self._own if own else self._shared), self.text_sizes[own]
 
-        def load(_: int) -> tuple[dict[str, ArrowColumn], int]:
+        def load(_: object) -> tuple[dict[str, Any], int]:
             found = self._load_text(unit, names)
-            return found, sum(column.array.nbytes for column in found.values())
+            return found, sum(array.nbytes for array in found.values())
 
-        size = self.text_sizes[1] if name in self._own else self.text_sizes[0]
-        return self.texts.get(number, self._rows(unit) * size, load)[name].array
+        return self.texts.get((unit, own), int(self._rows[unit]) * size, load)[name]
 
-    def _load_text(self, unit: int, names: list[str]) -> dict[str, ArrowColumn]:
+    def _load_text(self, unit: int, names: list[str]) -> dict[str, Any]:
         batches = [batch for _, batch in self._batches(unit, names)]
-        return {
-            n: replace(self._arrow[n], array=_joined([b.column(n) for b in batches], self._arrow[n].field))
-            for n in names
-        }
+        return self._join_all({name: [batch.column(name) for batch in batches] for name in names})
+
+    def _join_all(self, parts: dict[str, list[Any]]) -> dict[str, Any]:
+        return {name: _joined(arrays, self._arrow[name].field) for name, arrays in parts.items()}
 
     def _batches(self, unit: int, names: list[str]) -> Iterator[tuple[int, Any]]:
         """The record batches of a unit, each with the number of its first row."""
-        at, count = 0, self._rows(unit)
+        at, count = 0, int(self._rows[unit])
         for batch in self._read(unit, names):
             if at + batch.num_rows > count:
                 break
@@ -318,6 +306,7 @@ class UnitTable:
 def _empty(field: Any, masked: bool) -> Column:
     """A column without rows: plain if every row of this field will be, with a mask if some may be missing."""
     kind = field.type
+    # Not pa.nulls(): pa.array() imports pandas, if it is installed, here once and not later in every forked worker.
     if isinstance(kind, pa.BaseExtensionType):
         empty = pa.ExtensionArray.from_storage(kind, pa.array([], kind.storage_type))
     else:
@@ -328,14 +317,6 @@ def _empty(field: Any, masked: bool) -> Column:
     if masked and column.values.ndim > 1:
         return ArrowColumn(empty, field)  # lists of one size, some of them missing
     return replace(column, mask=np.zeros(0, np.bool_)) if masked else column
-
-
-def _reordered(rows: NDArray[np.uint8], back: Ints) -> NDArray[np.uint8]:
-    width = rows.shape[1]
-    if not width:
-        return rows
-    taken: NDArray[np.uint8] = rows.reshape(-1).view(f"V{width}").take(back).view(np.uint8).reshape(len(back), width)
-    return taken
 
 
 def _taken(array: Any, rows: Any) -> Any:
