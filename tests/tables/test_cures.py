@@ -73,9 +73,9 @@ CURES = [
     Cure(
         "one rule for selection and look-up",
         JOINS,
-        "tables/ops/join.py",
-        "rows_of(lookup, table, on) >= 0)",
-        "rows_of(lookup, table, on) >= -1)",
+        "tables/lookup.py",
+        "self.find(table.columns) >= 0)",
+        "self.find(table.columns) >= -1)",
     ),
     Cure(
         "a category is its value",
@@ -88,7 +88,7 @@ CURES = [
         "a name twice in rows",
         "tests/tables/test_join_keys.py::test_a_name_that_both_have_is_an_error_everywhere",
         "tables/ops/join.py",
-        "_check_new(self.lookup, sample)",
+        "self.lookup.check_new(sample)",
         "pass",
     ),
     # 2: masks of elements

@@ -3,7 +3,7 @@
 Several columns are one key together: each has its own numbers for its values, and the row is found by the numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -11,27 +11,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import BadOption
+from headrace.errors import BadOption, BadPipe
 from headrace.tables.column import ArrowColumn, Column, Ints, NumpyColumn
 from headrace.tables.join_keys import Keys
 from headrace.tables.packages import pa
 from headrace.tables.table import Table, check_names
 
 BYTES = 64 << 20
-"""Up to so many bytes of numbers, and"""
+"""A digest is made of columns of numbers of up to so many bytes: about 0.1 s, once."""
 CELLS = 1 << 18
-"""up to so many values of other kinds a table is looked at: about 0.1 s, once."""
+"""The same for other columns: so many values."""
 PLAIN = (str, bytes, int, float, bool, type(None))
 """Kinds of objects whose text is the same everywhere."""
 
 
 class Lookup:
-    """`table` by the columns `keys`; each key occurs once. Rows whose key is missing are never found."""
+    """`table` by its columns `keys`; each key occurs once. Rows whose key is missing are never found.
 
-    def __init__(self, table: Table, keys: Sequence[str]) -> None:
+    `on`: the names of the key columns in the rows that are joined to it.
+    """
+
+    def __init__(self, table: Table, keys: tuple[str, ...], on: tuple[str, ...]) -> None:
         check_names(keys, table.columns)
         self.table = table
-        self.keys = tuple(keys)
+        self.keys = keys
+        self.on = on
         self.values = tuple(name for name in table.names if name not in self.keys)
         self._columns = [Keys(name, table.columns[name]) for name in self.keys]
         self._codes, self._rows = self._ordered()
@@ -39,13 +43,13 @@ class Lookup:
         self._identity: tuple[Any, ...] | None = None
 
     def identity(self) -> tuple[Any, ...]:
-        """By what a snapshot knows it: the names, how many rows, and the values, if there are not too many."""
+        """What a snapshot knows it by: the names, how many rows, and the values, if there are not too many."""
         if self._identity is None:
             self._identity = (self.keys, self.values, self.table.length, digest(self.table))
         return self._identity
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Lookup, (self.table, self.keys))
+        return (Lookup, (self.table, self.keys, self.on))
 
     def _ordered(self) -> tuple[NDArray[Any], Ints]:
         """The numbers of all keys in order, and the rows that they stand for."""
@@ -79,24 +83,46 @@ class Lookup:
         whole[~known] = -1
         return whole
 
-    def find(self, columns: Sequence[Column]) -> Ints:
-        """The row of the table for each key; -1 where there is none, as for a key that is missing."""
+    def find(self, columns: Mapping[str, Column]) -> Ints:
+        """The row of the table for each row of these columns; -1 where there is none, as for a key that is missing."""
+        self.check_keys(columns)
+        found = [keys.find(columns[name]) for keys, name in zip(self._columns, self.on, strict=True)]
         if self._direct is not None:
-            return self._direct[self._columns[0].find(columns[0])]
-        wanted = self._together([keys.find(column) for keys, column in zip(self._columns, columns, strict=True)])
+            return self._direct[found[0]]
+        wanted = self._together(found)
         if not len(self._codes):
             return np.full(len(wanted), -1, np.int64)
         place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         hit = self._codes[place] == wanted  # -1, a key that is missing, is none of the codes
         return np.where(hit.astype(np.bool_), self._rows[place], -1)
 
+    def matches(self, table: Table) -> Ints:
+        """The rows of the table whose key is here."""
+        return np.flatnonzero(self.find(table.columns) >= 0)
+
+    def check_keys(self, names: Collection[str]) -> None:
+        """Refuse rows without the key columns."""
+        for name in self.on:
+            if name not in names:
+                shown = ", ".join(map(repr, list(names)[:20]))
+                raise BadOption(
+                    f"join(): the rows that a frame is joined to have no column {name!r}, they have {shown}; if it has "
+                    f"another name there, write on={{'its name there': {name!r}}}"
+                )
+
+    def check_new(self, names: Container[str]) -> None:
+        """Refuse rows that already have a column that the join would add."""
+        for name in self.values:
+            if name in names:
+                raise BadPipe(f"join() would give two columns the name {name!r}: rename() or leave out one of them")
+
     def rows(self, found: Ints, always: bool) -> dict[str, Column]:
         """The other columns of these rows; where -1 stands they are missing, unless `always` says that none is."""
-        absent = found < 0
         if not self.table.length:
             return {name: _nothing(self.table.columns[name], len(found)) for name in self.values}
         if not self.values:
             return {}
+        absent = found < 0
         part = self.table.take(np.where(absent, 0, found), self.values)
         if always:
             return part.columns
@@ -145,12 +171,10 @@ def _bytes_of(column: Column) -> bytes | None:
     if not column.values.dtype.hasobject:
         if column.values.nbytes > BYTES:
             return None
-        values = (
-            column.values
-            if column.mask is None
-            else np.where(column.mask, np.zeros((), column.values.dtype), column.values)
-        )
-        return values.tobytes() + (b"" if column.mask is None else column.mask.tobytes())
+        if column.mask is None:
+            return column.values.tobytes()
+        shown = np.where(column.mask, np.zeros((), column.values.dtype), column.values)
+        return shown.tobytes() + column.mask.tobytes()
     objects = column.values.reshape(-1).tolist()
     if len(objects) > CELLS or not all(isinstance(one, PLAIN) for one in objects):
         return None

@@ -116,7 +116,7 @@ class FrameVerbs:
         """
         from headrace.tables.convert.frames import table_of
         from headrace.tables.lookup import Lookup
-        from headrace.tables.ops.join import Join, Match, check_joined, matched
+        from headrace.tables.ops.join import Join, Match, check_joined
 
         pipe = cast("Pipe[Any]", self)
         table = table_of(frame)
@@ -127,14 +127,14 @@ class FrameVerbs:
         if how not in ("left", "inner"):
             raise BadOption(f"join(how=) is 'left' or 'inner', not {how!r}")
         pairs = dict(on) if isinstance(on, Mapping) else {n: n for n in ((on,) if isinstance(on, str) else on)}
-        lookup, keys = Lookup(table, _keys_in(frame, table.names, pairs)), tuple(pairs)
+        lookup = Lookup(table, _keys_in(frame, table.names, pairs), tuple(pairs))
         if (known := _known_columns(pipe)) is not None:
-            check_joined(lookup, known, keys)
+            check_joined(lookup, known)
         if how == "left":
-            return pipe.then(Join(lookup, keys))
-        pushed = _pushed_rows(pipe, lambda source: source.keep(keys, lambda rows: matched(lookup, rows, keys)))
-        kept = pipe.then(Match(lookup, keys)) if pushed is None else pushed
-        return kept.then(Join(lookup, keys, always=True))
+            return pipe.then(Join(lookup))
+        pushed = _pushed_rows(pipe, lambda source: source.keep(lookup.on, lookup.matches))
+        kept = pipe.then(Match(lookup)) if pushed is None else pushed
+        return kept.then(Join(lookup, always=True))
 
     # --- what verbs of `Pipe` hand over to --------------------------------------------------------------------------
 
