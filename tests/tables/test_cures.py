@@ -223,7 +223,7 @@ CURES = [
         "names that are there twice",
         FILES,
         "tables/stored/drift.py",
-        "if look.schema.names.count(field.name) > 1:",
+        "if summary.schema.names.count(field.name) > 1:",
         "if False:",
     ),
     Cure(

@@ -17,7 +17,7 @@ from headrace.tables.convert.from_arrow import unsliced_columns
 from headrace.tables.packages import ds, pa
 from headrace.tables.source import FromTable, Tabular
 from headrace.tables.stored.files import counted, scanned
-from headrace.tables.stored.footers import look_into, look_through
+from headrace.tables.stored.footers import batches_summary, parquet_summary
 from headrace.tables.stored.source import MEMORY, Stored, from_units
 
 STRETCH = 1 << 16
@@ -57,17 +57,17 @@ def from_dataset(dataset: Any) -> Tabular:
         ) from None
     for fragment in fragments:
         if hasattr(fragment, "split_by_row_group"):
-            look = look_into(fragment.metadata, fragment.physical_schema)
+            summary = parquet_summary(fragment.metadata, fragment.physical_schema)
             pieces += (parts := fragment.split_by_row_group())
             rows += [sum(group.num_rows for group in part.row_groups) for part in parts]
-            masked |= {name for name in schema.names if name not in look.schema.names and not _known(fragment, name)}
+            masked |= {name for name in schema.names if name not in summary.schema.names and not _known(fragment, name)}
         else:
-            look = look_through(schema, scanned(fragment, schema.names, schema=schema))
+            summary = batches_summary(schema, scanned(fragment, schema.names, schema=schema))
             pieces.append(fragment)
-            rows.append(sum(look.rows))
-        masked |= look.masked
-        weight += look.weight
-        sizes.update(look.sizes)
+            rows.append(sum(summary.rows))
+        masked |= summary.masked
+        weight += summary.weight
+        sizes.update(summary.sizes)
     return from_units(
         Fragments(
             pieces=tuple(pieces),

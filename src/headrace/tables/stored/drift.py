@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from headrace.errors import BadOption
 from headrace.tables.packages import pa
 from headrace.tables.stored.data_files import DataFile, Value, folder_columns
-from headrace.tables.stored.footers import Look
+from headrace.tables.stored.footers import FileSummary
 from headrace.tables.table import check_names
 
 POLICIES = ("refuse", "common", "fill")
 
 
-class Agreed(NamedTuple):
+class SharedSchema(NamedTuple):
     """The columns of several files taken together."""
 
     schema: Any
@@ -30,30 +30,34 @@ class Agreed(NamedTuple):
     """Columns with missing values in some rows."""
 
 
-def agree(files: Sequence[DataFile], looks: Sequence[Look], columns: Sequence[str] | None, drift: str) -> Agreed:
+def shared_schema(
+    files: Sequence[DataFile], summaries: Sequence[FileSummary], columns: Sequence[str] | None, drift: str
+) -> SharedSchema:
     """What these files have in common under the policy, as far as `columns` (all, if None) are asked for."""
     if drift not in POLICIES:
         raise BadOption(f"drift= is one of {', '.join(map(repr, POLICIES))}, not {drift!r}")
     folders, types = folder_columns(files)
     fields: dict[str, Any] = {}
     wrong: dict[str, str] = {}
-    for file, look, folder in zip(files, looks, folders, strict=True):
-        for field in look.schema:
+    for file, summary, folder in zip(files, summaries, folders, strict=True):
+        for field in summary.schema:
             wrong |= _compared(fields.setdefault(field.name, (field, file.path)), field, file.path)
-            if look.schema.names.count(field.name) > 1:
+            if summary.schema.names.count(field.name) > 1:
                 wrong[field.name] = (
                     f"{file.path} has two columns called {field.name!r}; choose others with columns=[...]"
                 )
         for name in folder:
             fields.setdefault(name, (pa.field(name, pa.type_for_alias(types[name])), file.path))
-            if name in look.schema.names:
+            if name in summary.schema.names:
                 wrong[name] = f"column {name!r} is in {file.path} and in the name of its folder; say hive=False"
     asked = None if columns is None else set(columns)
     if asked is not None:
         check_names(asked, fields)
     constants: list[dict[str, Value]] = [dict(folder) for folder in folders]
     for name, (_, owner) in list(fields.items()):
-        lacking = [n for n, look in enumerate(looks) if name not in look.schema.names and name not in folders[n]]
+        lacking = [
+            n for n, summary in enumerate(summaries) if name not in summary.schema.names and name not in folders[n]
+        ]
         if lacking and drift == "fill":
             for number in lacking:
                 constants[number][name] = None
@@ -69,7 +73,9 @@ def agree(files: Sequence[DataFile], looks: Sequence[Look], columns: Sequence[st
             raise BadOption(wrong[name])
     kept = [field for name, (field, _) in fields.items() if name not in wrong]
     masked = {name for values in constants for name, value in values.items() if value is None}
-    return Agreed(pa.schema(kept), tuple(constants), frozenset(masked | {n for look in looks for n in look.masked}))
+    return SharedSchema(
+        pa.schema(kept), tuple(constants), frozenset(masked | {n for summary in summaries for n in summary.masked})
+    )
 
 
 def _compared(known: tuple[Any, str], field: Any, path: str) -> dict[str, str]:

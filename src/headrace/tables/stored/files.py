@@ -17,9 +17,9 @@ from headrace.sources.stored.format import FileState
 from headrace.tables.column import Ints
 from headrace.tables.packages import ds, fs, pa
 from headrace.tables.stored.data_files import DataFile, Value
-from headrace.tables.stored.drift import agree
+from headrace.tables.stored.drift import shared_schema
 from headrace.tables.stored.footers import open_arrow, open_parquet
-from headrace.tables.stored.manifest import Manifest, looks
+from headrace.tables.stored.manifest import Manifest, file_summaries
 from headrace.tables.stored.source import ROWS, Stored
 
 OPEN = 64
@@ -166,21 +166,22 @@ def read_footer(
     if not files:
         raise BadOption(f"Pipe.{format}() got no file: give the name of one, a pattern or a folder")
     states = tuple(None if is_remote(file.path) else FileState.of(local(file.path)) for file in files)
-    seen = looks(format, [file.path for file in files], manifest)
-    agreed = agree(files, seen, columns, drift)
+    paths = [file.path for file in files]
+    found = file_summaries(format, paths, states, manifest)
+    agreed = shared_schema(files, found, columns, drift)
     names = agreed.schema.names
     kind = ParquetFiles if format == "parquet" else ArrowFiles
     return kind(
-        paths=tuple(file.path for file in files),
-        files=np.array([i for i, look in enumerate(seen) for _ in look.rows], np.int64),
-        numbers=np.array([n for look in seen for n in range(len(look.rows))], np.int64),
-        rows=np.array([count for look in seen for count in look.rows], np.int64),
+        paths=tuple(paths),
+        files=np.array([i for i, summary in enumerate(found) for _ in summary.rows], np.int64),
+        numbers=np.array([n for summary in found for n in range(len(summary.rows))], np.int64),
+        rows=np.array([count for summary in found for count in summary.rows], np.int64),
         masked=agreed.masked & frozenset(names),
-        sizes={name: sum(look.sizes.get(name, 0) for look in seen) for name in names},
+        sizes={name: sum(summary.sizes.get(name, 0) for summary in found) for name in names},
         packed=agreed.schema.remove_metadata().serialize().to_pybytes(),
         constants=agreed.constants,
         states=states,
-        weight=max(look.weight for look in seen) * len(files),
+        weight=max(summary.weight for summary in found) * len(files),
     )
 
 

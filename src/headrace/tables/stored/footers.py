@@ -1,6 +1,6 @@
 """Footers: what Parquet and Arrow files say of themselves, read when a pipe is made."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -19,54 +19,54 @@ WEIGHT = 10
 """A footer in memory is about so many times as large as in its file."""
 
 
-State = tuple[int, int]
-"""Size of a file, and time of its last change in nanoseconds."""
-
-
-class Look(NamedTuple):
+class FileSummary(NamedTuple):
     """What one file says of itself."""
 
     schema: Any
     rows: list[int]
+    """Of each of its units: row groups, or record batches."""
     masked: set[str]
+    """Columns in which values are, or may be, missing."""
     sizes: dict[str, int]
+    """Bytes of each column."""
     weight: int
-    state: State = (0, 0)
-    """Of the file when it was looked into, where a manifest keeps it."""
+    """Bytes that its footer takes in memory while the file is open."""
+    state: tuple[int, int] = (0, 0)
+    """Size and time of change (in nanoseconds) of the file, where a manifest keeps them."""
 
 
-def look_at(format: str, paths: Iterable[str]) -> list[Look]:
-    """Look into every file once."""
+def read_summaries(format: str, paths: Iterable[str]) -> list[FileSummary]:
+    """FileSummary into every file once."""
     paths = list(paths)
-    look = _look_parquet if format == "parquet" else _look_arrow
+    summary_of = _parquet_file if format == "parquet" else _arrow_file
+
+    def read(path: str) -> FileSummary:
+        try:
+            found = summary_of(path)
+            planned.note()
+            return found
+        except pa.ArrowInvalid as error:
+            raise BadOption(
+                f"{path} is not a file of the format {format} ({error}); choose the right ones, for example with a "
+                f"pattern such as 'folder/*.{format}'"
+            ) from None
+
     with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
-        return list(pool.map(lambda path: _told(format, look, path), paths))
+        return list(pool.map(read, paths))
 
 
-def _told(format: str, look: Callable[[str], Look], path: str) -> Look:
-    try:
-        found = look(path)
-        planned.note()
-        return found
-    except pa.ArrowInvalid as error:
-        raise BadOption(
-            f"{path} is not a file of the format {format} ({error}); choose the right ones, for example with a pattern "
-            f"such as 'folder/*.{format}'"
-        ) from None
-
-
-def _look_parquet(path: str) -> Look:
+def _parquet_file(path: str) -> FileSummary:
     with open_parquet(path) as file:
-        return look_into(file.metadata, file.schema_arrow)
+        return parquet_summary(file.metadata, file.schema_arrow)
 
 
-def look_into(metadata: Any, schema: Any) -> Look:
+def parquet_summary(metadata: Any, schema: Any) -> FileSummary:
     """What the footer of a Parquet file says."""
     groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
     masked: set[str] = set()
     sizes: dict[str, int] = {}
     # Not by the path of a chunk: "a.b" is a column of that name as well as the field b of a column a.
-    owners = [field for field in schema for _ in range(_chunks(field.type))]
+    owners = [field for field in schema for _ in range(_leaves(field.type))]
     for group in groups:
         for number, field in enumerate(owners):
             chunk, name = group.column(number), field.name
@@ -75,32 +75,32 @@ def look_into(metadata: Any, schema: Any) -> Look:
             known = found is not None and found.has_null_count
             if field.nullable and (not known or found.null_count):
                 masked.add(name)
-    return Look(schema, [g.num_rows for g in groups], masked, sizes, metadata.serialized_size * WEIGHT)
+    return FileSummary(schema, [g.num_rows for g in groups], masked, sizes, metadata.serialized_size * WEIGHT)
 
 
-def _chunks(kind: Any) -> int:
+def _leaves(kind: Any) -> int:
     """In how many columns of a Parquet file a column of this type is kept: as many as it has leaves."""
-    return sum(map(_chunks, inner_types(kind))) or 1
+    return sum(map(_leaves, inner_types(kind))) or 1
 
 
-def _look_arrow(path: str) -> Look:
+def _arrow_file(path: str) -> FileSummary:
     with open_arrow(path) as file:
-        return look_through(file.schema, map(file.get_batch, range(file.num_record_batches)))
+        return batches_summary(file.schema, map(file.get_batch, range(file.num_record_batches)))
 
 
-def look_through(schema: Any, batches: Iterable[Any]) -> Look:
-    """What record batches show where there is no footer: each is one unit."""
+def batches_summary(schema: Any, batches: Iterable[Any]) -> FileSummary:
+    """The same of record batches, where there is no footer: each is one unit."""
     counts, masked, sizes = [], set(), dict.fromkeys(schema.names, 0)
     for batch in batches:
         counts.append(batch.num_rows)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             sizes[name] += column.nbytes
-            if column.null_count or _hollow(column):
+            if column.null_count or _misses_inside(column):
                 masked.add(name)
-    return Look(schema, counts, masked, sizes, 0)
+    return FileSummary(schema, counts, masked, sizes, 0)
 
 
-def _hollow(column: Any) -> bool:
+def _misses_inside(column: Any) -> bool:
     """Something is missing inside a value, or in a way that the column does not count."""
     types = pa.types
     if types.is_run_end_encoded(column.type):
