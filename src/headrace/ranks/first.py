@@ -126,7 +126,7 @@ def _lives(host: str, pid: int, born: str) -> bool:
 
 
 def _born(pid: int) -> str:
-    """When the process was started, so that its number given to another one is noticed; "" when it does not run."""
+    """When the process was started, so that another process with its number is noticed; "" when it does not run."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]

@@ -100,7 +100,7 @@ class Options:
             raise _wrong("synthetic_data", enabled, bool)
         return self._set("enableSyntheticData", synthetic_data=enabled)
 
-    # --- from elsewhere -----------------------------------------------------------------------------------------------
+    # --- from text and files ------------------------------------------------------------------------------------------
 
     def from_json(self, text: str) -> Self:
         """`{"deviceIterations": 4, "Training.gradientAccumulation": 2}`; a list gives several arguments."""
@@ -216,7 +216,7 @@ class Distributed:
         return self
 
     def setEnvVarNames(self, var_num_processes: str, var_process_id: str) -> Self:
-        """Read them from these variables; one that is not set counts as a single process."""
+        """Read both numbers from these variables; without them there is a single process."""
         environ = env.current()
         ranks, rank = env.integer(environ, var_num_processes), env.integer(environ, var_process_id)
         world = World(0 if rank is None else rank, 1 if ranks is None else ranks)

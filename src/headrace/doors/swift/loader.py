@@ -39,13 +39,13 @@ class SwiftStats:
     batches: int
     """Delivered since the start."""
     in_flight: int
-    """Batches that may be asked of a worker and not answered yet, of each worker: message_queue_size."""
+    """Batches that each worker may be asked for before it has answered: message_queue_size."""
     window: int
     """Batches of all workers that may exist before they are delivered: for each of them at most `data_queue_size`, and
     at most `max_buffer_size` more than of the slowest."""
     decode_threads: int
     figures: dict[str, Figure]
-    """Of `benchmark`, by step, in batches per second."""
+    """What `benchmark` has measured, by step, in batches per second."""
     engine: Stats | None
 
 
@@ -172,7 +172,7 @@ class SwiftLoader(Iterator[Any]):
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch at hand, from 0."""
+        """The number of the present epoch, from 0."""
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
@@ -227,7 +227,7 @@ class SwiftLoader(Iterator[Any]):
 
 
 def _detected(consumers: int) -> int:
-    """The index of this process among the consumers, as its launcher tells it."""
+    """The index of this process among the consumers, from its launcher."""
     if consumers == 1:
         return 0
     world = World.detect()

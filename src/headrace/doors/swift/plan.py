@@ -26,6 +26,8 @@ from headrace.plan.seed import key
 
 @dataclass(frozen=True, slots=True)
 class ArcPlan:
+    """The plan of a loader; the length of the dataset is an argument, since only workers know it."""
+
     consumers: int
     workers: int
     """Of one consumer."""

@@ -86,7 +86,7 @@ class Running:
             Pipe.of(range(ENDLESS)).batch(1).then(MakeBatch(maker)),
             workers=workers,
             kind="process",
-            world=World(),  # which consumer this is has been said already
+            world=World(),  # the data is shared among consumers by the plan, not by ranks
             seed=key(options.seed, "swift", self.consumer),
             prefetch=options.message_queue_size,
             window=workers * options.window,
@@ -132,7 +132,10 @@ class Running:
     # --- the stream ---------------------------------------------------------------------------------------------------
 
     def begin(self, epoch: int) -> None:
-        """Let the stream begin with this epoch, whatever is on its way: ask every worker how long its dataset is."""
+        """Drop batches that are on their way and begin the stream with this epoch.
+
+        Every worker is asked how long its dataset is.
+        """
         if self._stream is not None:
             self._stream.close()
         self.loader.go_to(epoch, None)

@@ -147,7 +147,7 @@ class BatchMaker:
     ) -> tuple[Any, tuple[float, float, float]]:
         """The batch of these samples as it travels, and what each step took.
 
-        `headrace.rng()` is keyed by epoch and sample, whoever reads it in whatever batch.
+        `headrace.rng()` is keyed by epoch and sample: a sample draws the same values in any worker and any batch.
         """
         options, dataset, samples, at = self.options, self._dataset, [], place.at
         begun = time.perf_counter()
