@@ -46,8 +46,8 @@ class Opening:
     def here(self, node: "Pipe[Any]", turn: int = 0) -> Here:
         ordinal = self.ordinals[id(node)]
         seed = op_seed(self.seed, self.epoch, ordinal)
-        mine = key(seed, "turn", turn) if turn else seed
-        here = Here(mine, self.epoch, ordinal, self.strand, self.strands, self.spot)
+        turn_seed = key(seed, "turn", turn) if turn else seed
+        here = Here(turn_seed, self.epoch, ordinal, self.strand, self.strands, self.spot)
         here.clock = self.clock
         return here
 

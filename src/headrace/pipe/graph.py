@@ -66,9 +66,6 @@ class Pipe(
 
     @overload
     @staticmethod
-    def of(data: Sequence[U]) -> "Pipe[U]": ...
-    @overload
-    @staticmethod
     def of(data: Iterable[U]) -> "Pipe[U]": ...
     @overload
     @staticmethod

@@ -21,37 +21,37 @@ def check_seed(seed: object) -> int:
     return int(seed)
 
 
-def epoch_number(seed: int, since: int = 0) -> int:
-    """The number of an epoch: never the same for two seeds, or for two epochs of one seed."""
+def epoch_number(seed: int) -> int:
+    """The number of the first epoch after a seed was set; those of two seeds are `2**EPOCH_BITS` apart or more."""
     many = 1 << SEED_BITS
     high = seed if seed < many else many + key(seed, "seed") % many
-    return (high << EPOCH_BITS) + since % (1 << EPOCH_BITS)
+    return high << EPOCH_BITS
 
 
 class SeedGenerator:
-    """A row of seeds that all processes share, and a row of its own for each process."""
+    """Draws seeds from two sequences: one that all processes share, and one of each process's own."""
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed(seed)
 
     def seed(self, seed: int | None = None) -> None:
-        """Start both rows again."""
+        """Start both sequences again."""
         self._seed = (drawn_seed() or 0) if seed is None else check_seed(seed)
         self._path: tuple[int, ...] = ()
         self._shared_drawn = self._own_drawn = 0
 
     def generate_shared_seed(self) -> int:
-        """The next seed of the row that is the same everywhere."""
+        """The next seed of the sequence that is the same in all processes."""
         self._shared_drawn += 1
         return key(self._seed, "shared", self._shared_drawn)
 
     def generate_seed(self) -> int:
-        """The next seed of this process's own row."""
+        """The next seed of this process's own sequence."""
         self._own_drawn += 1
         return key(self._seed, "own", *self._path, self._own_drawn)
 
     def spawn(self, worker_id: int, inplace: bool = False) -> "SeedGenerator":
-        """The generator of a worker: the shared row goes on, its own row is new."""
+        """The generator of a worker: the shared sequence goes on, its own one is new."""
         if worker_id < 0:
             raise BadOption(f"Expected `rank` equal or larger than 0, but got {worker_id}.")
         spawned = self if inplace else SeedGenerator(self._seed)

@@ -27,9 +27,11 @@ from headrace.doors.datapipes.graph import give_share, is_shard_point, list_dps,
 from headrace.doors.datapipes.iter import SHARDING_PRIORITIES, FullSync
 from headrace.doors.datapipes.lowering import is_torchs_shard
 from headrace.doors.datapipes.nodes import is_user_object
+from headrace.doors.torch.datapipes import check_distributed
 from headrace.errors import BadOption, check_whole
 from headrace.ops.counts import BadCount
 from headrace.plan.world import World
+from headrace.ranks.agree import Agreement
 
 CONTEXTS = ("fork", "forkserver", "spawn")
 STRANDS = 16
@@ -217,8 +219,6 @@ class DistributedReadingService(ReadingServiceInterface):
     """
 
     def __init__(self, timeout: float = 1800, policy: Literal["short", "pad", "repeat", "drop"] = "short") -> None:
-        from headrace.doors.torch.datapipes import check_distributed
-
         check_distributed(initialized=False)
         if not timeout > 0:
             raise BadOption(f"timeout must be a number of seconds > 0, not {timeout!r}")
@@ -226,11 +226,9 @@ class DistributedReadingService(ReadingServiceInterface):
             raise BadOption(f"policy must be one of 'short', 'pad', 'repeat', 'drop', not {policy!r}")
         self.timeout = timeout
         self.policy = policy
-        self._agreement: Any = None
+        self._agreement: Agreement | None = None
 
     def initialize(self, datapipe: object) -> Any:
-        from headrace.doors.torch.datapipes import check_distributed
-
         check_distributed(initialized=True)
         world = World.detect()
         for node in list_dps(traverse_dps(datapipe)):
@@ -239,8 +237,6 @@ class DistributedReadingService(ReadingServiceInterface):
         return datapipe if type(datapipe) is FullSync else FullSync(datapipe, self.timeout)
 
     def settings(self, settings: ReadSettings) -> ReadSettings:
-        from headrace.ranks.agree import Agreement
-
         world = World.detect()
         self._agreement = self._agreement or Agreement.of(world, self.timeout)
         agree = None if self._agreement is None else self._agreement.broadcast

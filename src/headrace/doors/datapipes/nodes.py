@@ -26,6 +26,9 @@ from headrace.sources.access import RandomAccess
 from headrace.sources.table import CachedTable, KeyedTable
 from headrace.sources.wrapped import Sampled
 
+if TYPE_CHECKING:
+    from headrace.doors.datapipes import verbs
+
 T = TypeVar("T", covariant=True)
 SOURCE_NAMES = ("datapipe", "source_datapipe", "source_dp", "source_iterdatapipe")
 """Names of the first argument of the classes, which users give by keyword."""
@@ -153,20 +156,13 @@ class DataPipe(Pipe[T]):
 class IterDataPipe(DataPipe[T]):
     """A pipe whose samples come one after the other: subclass it and write `__iter__`."""
 
-    if TYPE_CHECKING:  # these verbs have the arguments of DataPipes, not those of Pipe
-
-        def batch(  # type: ignore[override]
-            self,
-            batch_size: int,
-            drop_last: bool = False,
-            wrapper_class: Callable[[list[Any]], Any] | None = None,
-            **more: object,
-        ) -> Pipe[Any]: ...
-        def unbatch(self, unbatch_level: int = 1) -> Pipe[Any]: ...
-        def collate(self, conversion: object = None, collate_fn: object = None, *, pad: object = None) -> Pipe[Any]: ...
-        def shuffle(self, *, buffer_size: int | None = None, unbatch_level: int = 0, **more: object) -> Pipe[Any]: ...
-        def enumerate(self, starting_index: int = 0) -> Pipe[Any]: ...
-        def filter(self, filter_fn: Callable[..., bool], input_col: object = None) -> Pipe[Any]: ...
+    if TYPE_CHECKING:  # the arguments of these verbs are those of TorchData, not those of Pipe
+        batch = verbs.batch  # type: ignore[assignment]
+        unbatch = verbs.unbatch  # type: ignore[assignment]
+        collate = verbs.collate  # type: ignore[assignment]
+        shuffle = verbs.shuffle
+        enumerate = verbs.enumerate_  # type: ignore[assignment]
+        filter = verbs.filter_  # type: ignore[assignment]
 
 
 class MapDataPipe(DataPipe[T]):

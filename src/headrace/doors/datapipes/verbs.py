@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.doors.datapipes.nodes import TorchPipe, is_pipe, is_table
+from headrace.doors.torch.datapipes import check_pinning, default_collate, tensors
 from headrace.errors import BadOption
 from headrace.ops.branch.concat import Concat
 from headrace.ops.branch.fork import Column
@@ -19,10 +20,11 @@ from headrace.ops.shape.bounded import BoundedBatch, BoundedConcat, BoundedZip
 from headrace.ops.shape.map import Map
 from headrace.ops.shape.same import Same
 from headrace.pipe.graph import Pipe
+from headrace.pipe.verbs.groups import BATCH_SIZE
 from headrace.pipe.verbs.growing import function, keywords
 from headrace.sources.huggingface import HuggingFace
 from headrace.sources.table import CachedTable
-from headrace.sources.wrapped import Sampled, WrappedIterable, WrappedSequence, has_positions
+from headrace.sources.wrapped import NOT_COPIED, Sampled, WrappedIterable, WrappedSequence, has_positions
 from headrace.tables.ops.columns import FilterColumns, check_arity
 
 AnyPipe = Pipe[Any]
@@ -58,8 +60,6 @@ def wrap_table(sequence: object, deepcopy: bool = True) -> AnyPipe:
         try:
             sequence = copy.deepcopy(sequence)
         except Exception:
-            from headrace.sources.wrapped import NOT_COPIED
-
             warnings.warn(NOT_COPIED, stacklevel=4)
     return Pipe(WrappedSequence(sequence, deepcopy=False))
 
@@ -157,7 +157,7 @@ def batch(
     **more: object,
 ) -> AnyPipe:
     """Lists of `batch_size` samples, or what `wrapper_class` makes of them."""
-    positive(batch_size, "Batch size is required to be larger than 0!", BadCount)
+    positive(batch_size, BATCH_SIZE, BadCount)
     batches: AnyPipe = Pipe.batch(self, batch_size, drop_last, **more)
     return batches if wrapper_class in (None, list) else Pipe(Map(function(wrapper_class)), batches)
 
@@ -175,8 +175,6 @@ def collate(
         raise BadOption("collate(conversion=) takes a function; for columns of a table use rows2columnar() or parquet")
     chosen = collate_fn if collate_fn is not None else conversion
     if chosen is None and _has_torch():
-        from headrace.doors.torch.datapipes import default_collate
-
         chosen = default_collate
     return Pipe.collate(self) if chosen is None else Pipe.collate(self, function(chosen))
 
@@ -248,11 +246,7 @@ def to_iter(datapipe: object, indices: Sequence[Any] | None = None) -> AnyPipe:
 def load_from_tfrecord(self: AnyPipe, spec: object = None, length: int = -1) -> AnyPipe:
     """Each example of each TFRecord file as a dict: torch tensors where torch is installed, numpy arrays otherwise."""
     examples = Pipe.load_from_tfrecord(self, spec, length)
-    if not _has_torch():
-        return examples
-    from headrace.doors.torch.datapipes import tensors
-
-    return Pipe(Map(tensors), examples)
+    return Pipe(Map(tensors), examples) if _has_torch() else examples
 
 
 def _has_torch() -> bool:
@@ -261,8 +255,6 @@ def _has_torch() -> bool:
 
 def pin_memory(self: AnyPipe, device: object = None, pin_memory_fn: Callable[..., Any] | None = None) -> AnyPipe:
     """Tensors in page-locked memory."""
-    from headrace.doors.torch.datapipes import check_pinning
-
     check_pinning()
     return Pipe.pin_memory(self, device, pin_memory_fn)
 
@@ -289,6 +281,7 @@ def dataframe(
 ) -> AnyPipe:
     """Every `dataframe_size` rows as one pandas DataFrame."""
     _only_pandas(dtype or dtype_generator, device)
+    positive(dataframe_size, BATCH_SIZE, BadCount)
     return Pipe.dataframe(self, dataframe_size, as_="pandas", columns=None if columns is None else list(columns))
 
 
@@ -301,7 +294,7 @@ def _only_pandas(dtype: object, device: str) -> None:
 
 
 def batch_table(datapipe: Any, batch_size: int, drop_last: bool = False, wrapper_class: object = None) -> AnyPipe:
-    positive(batch_size, "Batch size is required to be larger than 0!", BadCount)
+    positive(batch_size, BATCH_SIZE, BadCount)
     batches = Pipe(BoundedBatch(batch_size, drop_last), datapipe)
     return batches if wrapper_class in (None, list) else Pipe(Map(function(wrapper_class)), batches)
 

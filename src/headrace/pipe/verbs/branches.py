@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import BadOption
-from headrace.pipe.verbs.growing import function, grow
+from headrace.pipe.verbs.growing import Verbs, function, grow, length_of
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
 
 
-class BranchVerbs:
+class BranchVerbs(Verbs):
     """What a Pipe can do with branches."""
 
     __slots__ = ()
@@ -85,8 +85,7 @@ class BranchVerbs:
         from headrace.ops.order.random_split import RandomSplit, sizes
 
         if total_length is None:
-            pipe = cast("Pipe[Any]", self)
-            total_length = type(pipe).length(pipe)  # an object of the user's may have a length of its own
+            total_length = length_of(self)
             if total_length is None:
                 raise TypeError(
                     "RandomSplitter needs `total_length`, but it is unable to infer it from the `len` of the source: "

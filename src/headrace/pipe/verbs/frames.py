@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from headrace.errors import BadOption
+from headrace.ops.shape.batch import Batch
+from headrace.pipe.verbs.growing import Verbs, grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-class FrameVerbs:
+class FrameVerbs(Verbs):
     """What a Pipe can do with columns."""
 
     __slots__ = ()
@@ -26,8 +28,7 @@ class FrameVerbs:
     @property
     def columnar(self) -> bool:
         """Samples are rows of a table, so that `batch` gathers whole columns."""
-        pipe = cast("Pipe[Any]", self)
-        return pipe.op.columnar(tuple(i.columnar for i in pipe.inputs))
+        return self.op.columnar(tuple(i.columnar for i in self.inputs))
 
     # --- files of columns -------------------------------------------------------------------------------------------
 
@@ -71,22 +72,20 @@ class FrameVerbs:
         """Only these columns, of rows or frames."""
         from headrace.tables.ops.select import Select
 
-        pipe = cast("Pipe[Any]", self)
         if not names or not all(isinstance(name, str) for name in names):
             raise BadOption("select() takes names of columns: select('age', 'income')")
-        pushed = _pushed(pipe, lambda source: source.select(names), _KEEP_COLUMNS)
-        return pipe.then(Select(names)) if pushed is None else pushed
+        pushed = _pushed(self, lambda source: source.select(names), _KEEP_COLUMNS)
+        return grow(self, Select(names)) if pushed is None else pushed
 
     def rename(self, new: Mapping[str, str] | None = None, /, **more: str) -> "Pipe[Any]":
         """Columns under new names: rename({'old': 'new'}) or rename(old='new')."""
         from headrace.tables.ops.select import Rename
 
-        pipe = cast("Pipe[Any]", self)
         names = {**(new or {}), **more}
         if not names or not all(isinstance(n, str) for pair in names.items() for n in pair):
             raise BadOption("rename() takes old and new names: rename({'old': 'new'})")
-        pushed = _pushed(pipe, lambda source: source.rename(names), _KEEP_COLUMNS)
-        return pipe.then(Rename(tuple(names.items()))) if pushed is None else pushed
+        pushed = _pushed(self, lambda source: source.rename(names), _KEEP_COLUMNS)
+        return grow(self, Rename(tuple(names.items()))) if pushed is None else pushed
 
     def dataframe(
         self, size: int = 1000, *, as_: str = "pandas", columns: list[str] | None = None, drop_last: bool = False
@@ -94,20 +93,18 @@ class FrameVerbs:
         """Frames of `size` rows, made of dicts, or of tuples with the names `columns`."""
         from headrace.tables.ops.frame import ToFrame
 
-        pipe = cast("Pipe[Any]", self)
-        if pipe.columnar:
-            narrowed = pipe if columns is None else pipe.select(*columns)
-            return narrowed.batch(size, drop_last, as_=as_)
-        made = pipe.batch(size, drop_last).then(
-            ToFrame(as_ if as_ != "jax" else "numpy", tuple(columns) if columns else None)
-        )
+        if self.columnar:
+            narrowed = self if columns is None else self.select(*columns)
+            return narrowed._column_batch(size, drop_last, as_)
+        frames = ToFrame(as_ if as_ != "jax" else "numpy", tuple(columns) if columns else None)
+        made = grow(grow(self, Batch(size, drop_last)), frames)
         return _jax(made) if as_ == "jax" else made
 
     def rows(self) -> "Pipe[dict[str, Any]]":
         """The rows of frames, tables and dicts of arrays, one by one, as dicts."""
         from headrace.tables.ops.frame import FrameRows
 
-        return cast("Pipe[Any]", self).then(FrameRows())
+        return grow(self, FrameRows())
 
     def join(self, frame: object, on: str | Mapping[str, str] | Sequence[str], how: str = "left") -> "Pipe[Any]":
         """The columns of a frame in memory added by key; "left": missing where there is no such key, "inner": left out.
@@ -118,7 +115,6 @@ class FrameVerbs:
         from headrace.tables.lookup import Lookup
         from headrace.tables.ops.join import Join, Match, check_joined
 
-        pipe = cast("Pipe[Any]", self)
         table = table_of(frame)
         if table is None:
             raise BadOption(
@@ -128,12 +124,12 @@ class FrameVerbs:
             raise BadOption(f"join(how=) is 'left' or 'inner', not {how!r}")
         pairs = dict(on) if isinstance(on, Mapping) else {n: n for n in ((on,) if isinstance(on, str) else on)}
         lookup = Lookup(table, _keys_in(frame, table.names, pairs), tuple(pairs))
-        if (known := _known_columns(pipe)) is not None:
+        if (known := _known_columns(self)) is not None:
             check_joined(lookup, known)
         if how == "left":
-            return pipe.then(Join(lookup))
-        pushed = _pushed_rows(pipe, lambda source: source.keep(lookup.on, lookup.matches))
-        kept = pipe.then(Match(lookup)) if pushed is None else pushed
+            return grow(self, Join(lookup))
+        pushed = _pushed_rows(self, lambda source: source.keep(lookup.on, lookup.matches))
+        kept = grow(self, Match(lookup)) if pushed is None else pushed
         return kept.then(Join(lookup, always=True))
 
     # --- what verbs of `Pipe` hand over to --------------------------------------------------------------------------
@@ -142,37 +138,34 @@ class FrameVerbs:
         from headrace.tables.convert.forms import check_arrow, check_torch
         from headrace.tables.ops.batch import AsColumns, ColumnBatch
 
-        pipe = cast("Pipe[Any]", self)
-        if not pipe.columnar:
+        if not self.columnar:
             raise BadOption(
                 f"batch(as_={as_!r}) needs rows of a frame that nothing has taken apart; for single objects use "
                 f"dataframe(size, as_={as_!r})"
             )
-        template = _check_parts(pipe)
+        template = _check_parts(self)
         if template is not None and as_ in ("arrow", "polars"):
             check_arrow(template(), as_)
         if template is not None and as_ == "torch":
             check_torch(template())
-        made: Pipe[Any] = pipe.then(ColumnBatch(size, drop_last)).then(AsColumns(as_ or "numpy"))
+        made = grow(grow(self, ColumnBatch(size, drop_last)), AsColumns(as_ or "numpy"))
         return _jax(made) if as_ == "jax" else made
 
     def _map_rows(self, fn: Callable[[Any], Any], as_: str) -> "Pipe[Any]":
         from headrace.tables.ops.map import MapRows
 
-        pipe = cast("Pipe[Any]", self)
-        if not pipe.columnar:
+        if not self.columnar:
             raise BadOption(
                 "map(batched=True) needs rows of a frame that nothing has taken apart; for other samples use "
                 "dataframe(size).map(fn).rows(), or batch(size).map(fn)"
             )
-        return pipe.then(MapRows(fn, as_))
+        return grow(self, MapRows(fn, as_))
 
     def _filter_rows(self, expression: object) -> "Pipe[Any]":
         from headrace.tables.ops.select import Where
 
-        pipe = cast("Pipe[Any]", self)
-        pushed = _pushed_rows(pipe, lambda source: source.where(expression))
-        return pipe.then(Where(expression)) if pushed is None else pushed
+        pushed = _pushed_rows(self, lambda source: source.where(expression))
+        return grow(self, Where(expression)) if pushed is None else pushed
 
 
 def _files(
@@ -185,7 +178,6 @@ def _files(
     hive: bool | None,
     manifest: "Manifest | None",
 ) -> "Pipe[Any]":
-    from headrace.pipe.graph import Pipe
     from headrace.tables.stored.data_files import data_files
     from headrace.tables.stored.files import read_footer
     from headrace.tables.stored.source import from_units
@@ -193,7 +185,7 @@ def _files(
     source = from_units(read_footer(format, data_files(paths, hive), columns, drift, manifest), memory)
     if filter is not None:
         source = source.where(filter)
-    return Pipe(source if columns is None else source.select(columns))
+    return start(source if columns is None else source.select(columns))
 
 
 def _jax(pipe: "Pipe[Any]") -> "Pipe[Any]":
@@ -214,7 +206,7 @@ def _is_one_of(op: object, names: tuple[str, ...]) -> bool:
     return type(op).__name__ in names and module.startswith(("headrace.ops.", "headrace.tables.ops."))
 
 
-def _pushed_rows(pipe: "Pipe[Any]", narrow: Callable[[Any], Any]) -> "Pipe[Any] | None":
+def _pushed_rows(pipe: Verbs, narrow: Callable[[Any], Any]) -> "Pipe[Any] | None":
     """The pipe over fewer rows: chosen before a join too, unless that takes a column that only the join adds."""
     try:
         return _pushed(pipe, narrow, (*_KEEP_ROWS, "Join"))
@@ -222,7 +214,7 @@ def _pushed_rows(pipe: "Pipe[Any]", narrow: Callable[[Any], Any]) -> "Pipe[Any] 
         return _pushed(pipe, narrow, _KEEP_ROWS)
 
 
-def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str, ...]) -> "Pipe[Any] | None":
+def _pushed(pipe: Verbs, narrow: Callable[[Any], Any], through: tuple[str, ...]) -> "Pipe[Any] | None":
     """The same pipe over narrowed sources, or None if something stands between that must see what would be left out."""
     from headrace.pipe.graph import Pipe
     from headrace.tables.source import Tabular
@@ -235,10 +227,10 @@ def _pushed(pipe: "Pipe[Any]", narrow: Callable[[Any], Any], through: tuple[str,
     return None if None in below else Pipe(pipe.op, *cast("list[Pipe[Any]]", below))
 
 
-def _check_parts(pipe: "Pipe[Any]") -> Any:
+def _check_parts(pipe: Verbs) -> Any:
     """Refuse a concat() of frames whose columns differ, where that is known before it runs; gives the columns, or None.
 
-    A batch of one part only would otherwise have other types than the next one, and nobody would say so.
+    Without this, batches of one part would silently have other types than batches of the next.
     """
     from headrace.tables.merge import check_alike
     from headrace.tables.source import Tabular
@@ -253,7 +245,7 @@ def _check_parts(pipe: "Pipe[Any]") -> Any:
     return known[0] if known else None
 
 
-def _known_columns(pipe: "Pipe[Any]") -> "Mapping[str, Column] | None":
+def _known_columns(pipe: Verbs) -> "Mapping[str, Column] | None":
     """The columns that a pipe will have, where that is known before it runs."""
     from headrace.tables.ops.join import Join
     from headrace.tables.source import Tabular
@@ -281,6 +273,6 @@ def _keys_in(frame: object, names: tuple[str, ...], pairs: Mapping[str, str]) ->
     return tuple(pairs.values())
 
 
-def is_expression(thing: object) -> bool:
-    """A pyarrow expression; pyarrow is not imported to find out."""
-    return type(thing).__module__.startswith("pyarrow") and type(thing).__name__ == "Expression"
+def is_expression(value: object) -> bool:
+    """Whether a value is a pyarrow expression; pyarrow is not imported to find out."""
+    return type(value).__module__.startswith("pyarrow") and type(value).__name__ == "Expression"

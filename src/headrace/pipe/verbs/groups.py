@@ -9,15 +9,15 @@ from headrace.ops.shape.enumerate import AddIndex
 from headrace.ops.shape.fields import Drop, Flatten, Rows2Columnar, Slice
 from headrace.ops.shape.map import MapBatches
 from headrace.ops.shape.same import SetLength
-from headrace.pipe.verbs.growing import Columns, function, grow, keywords
+from headrace.pipe.verbs.growing import Columns, Verbs, function, grow, keywords, length_of
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
 
-_SIZE = "Batch size is required to be larger than 0!"
+BATCH_SIZE = "Batch size is required to be larger than 0!"
 
 
-class GroupVerbs:
+class GroupVerbs(Verbs):
     """What a Pipe can do with fields, and with groups of samples."""
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class GroupVerbs:
         self, fn: Callable[[list[Any]], Iterable[Any]], batch_size: int, input_col: Columns = None
     ) -> "Pipe[Any]":
         """Every element of `fn(list of batch_size samples)`."""
-        positive(batch_size, _SIZE, BadCount)
+        positive(batch_size, BATCH_SIZE, BadCount)
         return grow(grow(self, Batch(batch_size)), MapBatches(function(fn), input_col))
 
     def async_map_batches(
@@ -65,7 +65,7 @@ class GroupVerbs:
         """What a coroutine function returns for each sample, `batch_size` samples at a time, in order."""
         from headrace.ops.shape.batch_map import AsyncMap
 
-        positive(batch_size, _SIZE, BadCount)
+        positive(batch_size, BATCH_SIZE, BadCount)
         mapped = grow(grow(self, Batch(batch_size)), AsyncMap(async_fn, input_col, output_col, max_concurrency))
         return _flat(mapped, self) if flatten else mapped
 
@@ -106,7 +106,7 @@ class GroupVerbs:
         use_in_batch_shuffle: bool = True,
     ) -> "Pipe[list[Any]]":
         """Batches of like samples: shuffled in pools, sorted in buckets by `sort_key`, then the batches shuffled."""
-        positive(batch_size, _SIZE, BadCount)
+        positive(batch_size, BATCH_SIZE, BadCount)
         positive(batch_num, "Number of batches is required to be larger than 0!", BadCount)
         positive(bucket_num, "Number of buckets is required to be larger than 0!", BadCount)
         bucket = batch_size * batch_num
@@ -179,11 +179,9 @@ class GroupVerbs:
         return grow(self, SetLength(length))
 
 
-def _flat(batches: "Pipe[Any]", source: object) -> "Pipe[Any]":
+def _flat(batches: "Pipe[Any]", source: Verbs) -> "Pipe[Any]":
     """The results one by one, as many as the source has samples, if that is known."""
-    flat = batches.unbatch()
-    pipe = cast("Pipe[Any]", source)
-    size = type(pipe).length(pipe)  # an object of the user's may have a length of its own
+    flat, size = batches.unbatch(), length_of(source)
     return flat if size is None else flat.set_length(size)
 
 

@@ -1,7 +1,4 @@
-"""How a verb checks what it is given, and makes the next pipe.
-
-The verbs are part of Pipe, so the class itself is looked up when they are used.
-"""
+"""What all verbs share: what they know of the Pipe that they are part of, how they check functions and make pipes."""
 
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.errors import BadOption
 
 if TYPE_CHECKING:
-    from headrace.op import Op
+    from headrace.op import Indexed, Op
     from headrace.pipe.graph import Pipe
 
 Out = TypeVar("Out")
@@ -17,9 +14,27 @@ Columns = Hashable | list[Any]
 """The index or key of one field of a sample, or several of them; None is all of the sample."""
 
 
+class Verbs:
+    """The base of the classes of verbs, all of which are part of Pipe: what they use of it."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        op: Op[Any, Any]
+        inputs: "tuple[Pipe[Any], ...]"
+
+        def length(self) -> int | None: ...
+        def indexed(self, seed: int, epoch: int) -> Indexed | None: ...
+        def fingerprint(self) -> list[str]: ...
+
+
+def length_of(pipe: Verbs) -> int | None:
+    """The length of a pipe, also where an object of the user's has an attribute called `length`."""
+    return type(pipe).length(pipe)
+
+
 def grow(pipe: Any, op: "Op[Any, Out]", *others: "Pipe[Any]") -> "Pipe[Out]":
     """The pipe with one more op."""
-    from headrace.pipe.graph import Pipe
+    from headrace.pipe.graph import Pipe  # (which is made of the verbs)
 
     return Pipe(op, pipe, *others)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from headrace.pipe.verbs.growing import grow
+from headrace.pipe.verbs.growing import Verbs, grow
 
 if TYPE_CHECKING:
     from headrace.ops.media.boxes import RandomBox
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
 
 
-class MediaVerbs:
+class MediaVerbs(Verbs):
     """What a Pipe can do with the content of media files."""
 
     __slots__ = ()
@@ -59,20 +59,18 @@ class MediaVerbs:
         from headrace.ops.media.augment import RandomResizedCrop
         from headrace.ops.media.boxes import RandomBox, check_size
         from headrace.ops.media.decode import Decode
-        from headrace.pipe.graph import Pipe
 
         both, box = check_size(size), RandomBox(scale, ratio)
-        if isinstance(self, Pipe) and isinstance(self.op, Decode) and self.op.size is None and self.op.images == "rgb8":
-            return Pipe(replace(self.op, size=both, crop=box, resize=resize), *self.inputs)
+        if isinstance(self.op, Decode) and self.op.size is None and self.op.images == "rgb8":
+            return grow(self.inputs[0], replace(self.op, size=both, crop=box, resize=resize))
         return grow(self, RandomResizedCrop(both, box, resize))
 
     def random_flip(self, p: float = 0.5) -> "Pipe[Any]":
         """Each uint8 image, or with probability `p` its mirror image; behind a decoded size, while it is resized."""
         from headrace.ops.media.augment import RandomFlip
         from headrace.ops.media.decode import Decode
-        from headrace.pipe.graph import Pipe
 
         flip = RandomFlip(p)
-        if isinstance(self, Pipe) and isinstance(self.op, Decode) and self.op.takes_flip():
-            return Pipe(replace(self.op, flip=p), *self.inputs)
+        if isinstance(self.op, Decode) and self.op.takes_flip():
+            return grow(self.inputs[0], replace(self.op, flip=p))
         return grow(self, flip)

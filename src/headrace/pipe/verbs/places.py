@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.ops.shape.same import Dispatch, FullSync, Prefetch
-from headrace.pipe.verbs.growing import function, grow, start
+from headrace.pipe.verbs.growing import Verbs, function, grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -14,7 +14,7 @@ MULTIPROCESSING = 3
 """The sharding group of worker processes."""
 
 
-class PlaceVerbs:
+class PlaceVerbs(Verbs):
     """What a Pipe can say about places, and about samples by key."""
 
     __slots__ = ()
@@ -38,7 +38,7 @@ class PlaceVerbs:
         from headrace.ops.shape.in_memory_cache import InMemoryCache
         from headrace.sources.table import CachedTable
 
-        if cast("Pipe[Any]", self).indexed(0, 0) is not None:
+        if self.indexed(0, 0) is not None:
             return start(CachedTable(self, size))
         return grow(self, InMemoryCache(size))
 

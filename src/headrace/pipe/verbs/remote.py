@@ -1,10 +1,10 @@
-"""Verbs for what lies elsewhere: HTTP, fsspec, and the cache on the local disk."""
+"""Verbs for remote files: HTTP, fsspec, and the cache on the local disk."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import BadPipe
-from headrace.pipe.verbs.growing import grow, keywords
+from headrace.pipe.verbs.growing import Verbs, grow, keywords
 
 if TYPE_CHECKING:
     from headrace.op import Each
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from headrace.sources.stream import StreamWrapper
 
 
-class RemoteVerbs:
-    """What a Pipe can do with files of other places."""
+class RemoteVerbs(Verbs):
+    """What a Pipe can do with remote files."""
 
     __slots__ = ()
 

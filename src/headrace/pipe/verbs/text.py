@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.errors import BadOption
 from headrace.ops.shape.batch import Unbatch
-from headrace.pipe.verbs.growing import grow, start
+from headrace.pipe.verbs.growing import Verbs, grow, start
 
 if TYPE_CHECKING:
     from headrace.pipe.graph import Pipe
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-class TextVerbs:
+class TextVerbs(Verbs):
     """What a Pipe can do with text and tokens."""
 
     __slots__ = ()
@@ -52,7 +52,7 @@ class TextVerbs:
         from headrace.ops.text.sized import Measured, Measurement, Sized
 
         if isinstance(lengths, str | os.PathLike):
-            return grow(self, Measured(Measurement.load(os.fspath(lengths), cast("Pipe[Any]", self).fingerprint())))
+            return grow(self, Measured(Measurement.load(os.fspath(lengths), self.fingerprint())))
         return grow(self, Sized(lengths))
 
     def bucket(
@@ -72,7 +72,7 @@ class TextVerbs:
         from headrace.plan.balance import StepPlan
 
         plan = StepPlan(tokens=tokens, padded=padded, window=window)
-        indexed = None if length is not None else cast("Pipe[Any]", self).indexed(0, 0)
+        indexed = None if length is not None else self.indexed(0, 0)
         if indexed is not None and indexed.lengths is not None and indexed.length <= MANY:
             return grow(self, BucketBatches(plan))
         return grow(grow(self, BucketWindows(plan, length)), Unbatch())
@@ -97,7 +97,7 @@ class TextVerbs:
         from headrace.plan.balance import StepPlan
 
         plan = StepPlan(rows, tokens, like, padded, window)
-        indexed = cast("Pipe[Any]", self).indexed(0, 0)
+        indexed = self.indexed(0, 0)
         if indexed is None or indexed.lengths is None:
             raise BadOption(
                 "balance() deals samples by their lengths, which are not known here without reading them: use it "
@@ -130,7 +130,7 @@ class TextVerbs:
 
         packing = Packing(length, how, long, overlap, drop_tail, WINDOW.get(how, 1) if window is None else window)
         layout = RowLayout(form, pad, separator, positions)
-        known = pack_known(packing, layout, cast("Pipe[Any]", self).indexed(0, 0))
+        known = pack_known(packing, layout, self.indexed(0, 0))
         if known is not None:
             return grow(self, known)
         return grow(grow(self, PackWindows(packing, layout)), Unbatch())
