@@ -298,7 +298,6 @@ ELSEWHERE: dict[str, tuple[str, str, str]] = {
     "BranchTap": ("abstract: what the branches of a node have in common", "tests/ops/test_datapipe_ops.py", ".fork("),
     "EachFile": ("abstract: what ops on one file have in common", "tests/ops/test_open_files.py", "open_files("),
     "HuggingFaceStream": ("its package is optional", "tests/sources/stored/test_official.py", "to_iterable_dataset("),
-    "UncopiedSequence": ("made inside the executor", "tests/sources/test_memory.py", "is_copied_once"),
     "ListedItems": ("its list stays where the loader is", "tests/sources/test_listed.py", "Pipe.listed("),
     "OnDiskCache": ("never runs: end_caching takes it in", "tests/ops/test_on_disk_cache.py", "on_disk_cache("),
     "PerFile": ("abstract: what ops on one file have in common", "tests/ops/test_readlines.py", "readlines("),

@@ -3,18 +3,25 @@ from typing import Any
 
 import pytest
 
+from headrace.sources import retry
 from headrace.sources.http import open_http
 from headrace.sources.open import open_path, open_stream
-from headrace.sources.retry import FileChanged, ResumingFile, Retry, is_transient
+from headrace.sources.retry import FileChanged, ResumingFile, is_transient, pause
 from tests.sources.faulty import serving
 
 DATA = bytes(range(256)) * 4000
-QUICK = Retry(attempts=4, first=0.001, most=0.002)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four attempts, with pauses of a millisecond."""
+    for name, value in {"ATTEMPTS": 4, "FIRST_PAUSE": 0.001, "LONGEST_PAUSE": 0.002}.items():
+        monkeypatch.setattr(retry, name, value)
 
 
 def test_a_read_goes_on_at_the_byte_reached() -> None:
     with serving({"x": DATA}, [("cut", 100_000), ("drop",), ("cut", 300_000), 503]) as server:
-        with open_http(f"{server.url}/x", retry=QUICK) as file:
+        with open_http(f"{server.url}/x") as file:
             assert file.read() == DATA
         starts = [asked for _, asked in server.asked]
     assert starts[0] is None
@@ -25,7 +32,7 @@ def test_a_read_goes_on_at_the_byte_reached() -> None:
 def test_a_server_without_ranges_is_read_again_up_to_the_byte() -> None:
     with (
         serving({"x": DATA}, [("cut", 100_000), ("cut", 600_000)], ranges=False) as server,
-        open_http(f"{server.url}/x", retry=QUICK) as file,
+        open_http(f"{server.url}/x") as file,
     ):
         assert file.read() == DATA
 
@@ -33,7 +40,7 @@ def test_a_server_without_ranges_is_read_again_up_to_the_byte() -> None:
 def test_small_reads_see_the_same_bytes_as_one_large_read() -> None:
     with (
         serving({"x": DATA}, [("cut", 7), ("cut", 70_000), 500, ("cut", 1)]) as server,
-        open_http(f"{server.url}/x", retry=QUICK) as file,
+        open_http(f"{server.url}/x") as file,
     ):
         assert b"".join(iter(lambda: file.read(9_999), b"")) == DATA
 
@@ -41,7 +48,7 @@ def test_small_reads_see_the_same_bytes_as_one_large_read() -> None:
 def test_a_file_that_changes_while_it_is_read_is_an_error_at_once() -> None:
     with (
         serving({"x": DATA}, [("cut", 1000), ("changed",)]) as server,
-        open_http(f"{server.url}/x", retry=QUICK) as file,
+        open_http(f"{server.url}/x") as file,
         pytest.raises(FileChanged, match="changed while it was read"),
     ):
         file.read()
@@ -49,7 +56,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error_at_once() -> None:
 
 def test_a_missing_file_is_not_tried_twice() -> None:
     with serving({}) as server, pytest.raises(OSError, match="404") as caught:
-        open_http(f"{server.url}/no", retry=QUICK)
+        open_http(f"{server.url}/no")
     assert len(server.asked) == 1
     assert type(caught.value).__name__ == "HTTPError"
 
@@ -57,17 +64,18 @@ def test_a_missing_file_is_not_tried_twice() -> None:
 def test_a_server_that_never_recovers_is_given_up_with_the_place() -> None:
     with (
         serving({"x": DATA}, [("cut", 50_000), 503, 503, 503, 503, 503]) as server,
-        open_http(f"{server.url}/x", retry=QUICK) as file,
+        open_http(f"{server.url}/x") as file,
         pytest.raises(OSError, match="503") as caught,
     ):
         file.read()
     assert any("at byte 50000 after 4 attempts" in note for note in caught.value.__notes__)
 
 
-def test_progress_starts_the_count_of_attempts_again() -> None:
+def test_progress_starts_the_count_of_attempts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "ATTEMPTS", 2)
     with (
         serving({"x": DATA}, [("cut", 100_000)] * 9) as server,
-        open_http(f"{server.url}/x", retry=Retry(2, 0.001, 0.001)) as file,
+        open_http(f"{server.url}/x") as file,
     ):
         assert file.read() == DATA
 
@@ -94,23 +102,22 @@ def test_an_empty_file_is_empty() -> None:
 
 def test_a_url_opens_as_text_and_bytes_through_the_one_door() -> None:
     with serving({"x": "grün\nblau\n".encode()}, [("cut", 3)]) as server:
-        with open_path(f"{server.url}/x", "r", retry=QUICK) as file:
+        with open_path(f"{server.url}/x", "r") as file:
             assert list(file) == ["grün\n", "blau\n"]
         with open_stream(f"{server.url}/x") as stream:
             assert stream.read() == "grün\nblau\n".encode()
 
 
-def test_pauses_grow_and_differ_between_files() -> None:
-    retry = Retry(first=1, most=8)
-    pauses = [retry.pause(n, "a") for n in (1, 2, 3, 4, 5, 6)]
-    for pause, most in zip(pauses, (1, 2, 4, 8, 8, 8), strict=True):
-        assert most / 2 <= pause <= most
-    assert retry.pause(1, "a") != retry.pause(1, "b")
-    with pytest.raises(ValueError, match="attempts"):
-        Retry(attempts=0)
+def test_pauses_grow_and_differ_between_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(retry, "LONGEST_PAUSE", 8)
+    pauses = [pause(n, "a") for n in (1, 2, 3, 4, 5, 6)]
+    for seconds, most in zip(pauses, (1, 2, 4, 8, 8, 8), strict=True):
+        assert most / 2 <= seconds <= most
+    assert pause(1, "a") != pause(1, "b")
 
 
-def test_closing_ends_a_pause() -> None:
+def test_closing_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         calls = 0
 
@@ -121,7 +128,9 @@ def test_closing_ends_a_pause() -> None:
             raw._stop.set()
             raise ConnectionError("down")
 
-    raw = ResumingFile(Refusing(), "x", Retry(9, 1000, 1000))
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 1000)
+    monkeypatch.setattr(retry, "LONGEST_PAUSE", 1000)
+    raw = ResumingFile(Refusing(), "x")
     raw._stop.set()  # as close() does from another thread
     with pytest.raises(ValueError, match="closed"):
         raw.read(1)

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -51,11 +51,8 @@ class DiskCache:
             if (found := _open_copy(target)) is not None:  # another process was quicker
                 os.unlink(part)
                 return found
-            source = fetch()
-            try:
+            with closing(fetch()) as source:
                 kept = self._copy(source, fd, part)
-            finally:
-                source.close()
             if not kept:
                 os.unlink(part)
                 return fetch()
@@ -74,10 +71,9 @@ class DiskCache:
 
     def path(self, name: str) -> str:
         """The path of the copy of `name`, whether there is one or not."""
+        digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         tail = re.sub(r"[^A-Za-z0-9._-]", "_", name.rstrip("/").rpartition("/")[2])[-80:]
-        return os.path.join(
-            self.folder, f"{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}-{tail}"
-        )
+        return os.path.join(self.folder, f"{digest}-{tail}")
 
     def size(self) -> int:
         """Bytes in the folder now, fetches under way included."""

@@ -7,13 +7,13 @@ its first reply. A server that ignores ranges is read again up to that byte.
 from typing import Any
 
 from headrace.sources.extra import import_extra
-from headrace.sources.retry import Body, FileChanged, RemoteStream, ResumingFile, Retry, read_past
+from headrace.sources.retry import Body, FileChanged, RemoteStream, read_past
 
 TIMEOUT = 60.0
 """Seconds without a single byte after which a connection counts as broken, when the caller gives none."""
 
 
-def open_http(url: str, timeout: float | None = None, retry: Retry | None = None, **options: Any) -> RemoteStream:
+def open_http(url: str, timeout: float | None = None, **options: Any) -> RemoteStream:
     """The body of `url`; `options` go to `requests.get`."""
     known: tuple[str | None, str | None] | None = None
     """Entity tag and date of the first reply: the version of the file."""
@@ -48,7 +48,7 @@ def open_http(url: str, timeout: float | None = None, retry: Retry | None = None
         length = headers.get("Content-Length", "")
         return int(length) if length.isdecimal() and not headers.get("Content-Encoding") else None
 
-    return RemoteStream(ResumingFile(connect, url, retry))
+    return RemoteStream(connect, url)
 
 
 def get(url: str, timeout: float | None, headers: dict[str, str], options: dict[str, Any], session: Any = None) -> Any:

@@ -58,6 +58,11 @@ def _refuse(error: OSError) -> None:
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
+def as_texts(paths: Paths) -> list[str]:
+    """One path or many, as a list of texts."""
+    return [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+
+
 def matching_files(text: str) -> Sequence[str]:
     """Every file that a name, a pattern (`*`, `?`, `[]`, `**`, `{000..009}`) or a folder means, patterns sorted."""
     found: list[str] = []
@@ -68,8 +73,7 @@ def matching_files(text: str) -> Sequence[str]:
 
 def expand(paths: Paths, files: Callable[[str], Sequence[str]] = matching_files) -> list[str]:
     """Every file that these names, patterns and folders mean; `files(text)` are those of one of them."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    found = [(text, files(text)) for text in (os.fspath(path) for path in given)]
+    found = [(text, files(text)) for text in as_texts(paths)]
     warn_of_repeats(found)
     return [name for _, names in found for name in names]
 

@@ -17,7 +17,7 @@ from itertools import islice
 from operator import getitem
 from typing import Any, TypeVar
 
-from headrace.brief import brief
+from headrace.brief import brief, stable
 from headrace.errors import BadPipe
 from headrace.op import Here, Source, place
 from headrace.ops.copies import ATOMS, copier, is_tensor
@@ -32,6 +32,8 @@ class FromSequence(Source[T]):
     """Anything with a length and positions: a list, an array, a map-style dataset."""
 
     data: Sequence[T]
+    copies: bool = True
+    """False for an executor that copies each sample before anything can change it."""
     user = True
     verb = "sequence"
 
@@ -40,33 +42,22 @@ class FromSequence(Source[T]):
 
     def get(self, position: int) -> T:
         sample = self.data[position]
-        if type(sample) in ATOMS or not keeps_samples(type(self.data)):
+        if type(sample) in ATOMS or not keeps_samples(type(self.data)) or not self.copies:
             return sample
         return copy_for_reader(sample)  # type: ignore[no-any-return]
 
     def getter(self) -> Callable[[int], T]:
-        return self.get if keeps_samples(type(self.data)) else self._plain()
-
-    def _plain(self) -> Callable[[int], T]:
-        found: Callable[..., Any] = partial(getitem, self.data)
-        return found
+        plain: Any = partial(getitem, self.data)
+        return self.get if self.copies and keeps_samples(type(self.data)) else plain
 
     def as_kept(self) -> Source[T]:
-        return UncopiedSequence(self.data)
+        return FromSequence(self.data, copies=False)
 
     def describe(self) -> str:
         return f"of({brief(self.data)})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class UncopiedSequence(FromSequence[T]):
-    """The same without copies, for an executor that copies each sample before anything can change it."""
-
-    def get(self, position: int) -> T:
-        return self.data[position]
-
-    def getter(self) -> Callable[[int], T]:
-        return self._plain()
+    def identity(self) -> tuple[Any, ...]:
+        return (self.name(), ("data", stable(self.data)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,17 +18,14 @@ from headrace.sources.cache import DiskCache
 from headrace.sources.counted import CountedFile
 from headrace.sources.extra import import_extra
 from headrace.sources.http import open_http
-from headrace.sources.retry import Body, RemoteStream, ResumingFile, Retry, read_past
+from headrace.sources.retry import Body, RemoteStream, read_past
 from headrace.sources.stream import StreamWrapper, reopenable
 
 Path = str | os.PathLike[str]
 STORES = {
-    "s3": ("s3", "s3fs"),
-    "s3a": ("s3", "s3fs"),
-    "gs": ("gcs", "gcsfs"),
-    "gcs": ("gcs", "gcsfs"),
-    "az": ("azure", "adlfs"),
-    "abfs": ("azure", "adlfs"),
+    **dict.fromkeys(("s3", "s3a"), ("s3", "s3fs")),
+    **dict.fromkeys(("gs", "gcs"), ("gcs", "gcsfs")),
+    **dict.fromkeys(("az", "abfs"), ("azure", "adlfs")),
 }
 """Protocol -> the extra that brings its package, and the package."""
 
@@ -44,22 +41,14 @@ def local(path: Path) -> str:
     return os.fspath(path).removeprefix("file://").removeprefix("local://")
 
 
-def open_path(
-    path: Path,
-    mode: str = "rb",
-    encoding: str | None = None,
-    cache: DiskCache | None = None,
-    retry: Retry | None = None,
-) -> Any:
+def open_path(path: Path, mode: str = "rb", encoding: str | None = None, cache: DiskCache | None = None) -> Any:
     """A file to read; `mode` as for `open()`."""
     url = os.fspath(path)
     binary: Any
     if not is_remote(path):
         binary = io.BufferedReader(CountedFile(local(path)))
-    elif cache is not None:
-        binary = cache.open(url, lambda: _remote(url, retry))
     else:
-        binary = _remote(url, retry)
+        binary = _remote(url) if cache is None else cache.open(url, lambda: _remote(url))
     return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8")
 
 
@@ -70,21 +59,15 @@ def open_stream(
     return reopenable(partial(open_path, os.fspath(path), mode, encoding, cache), os.fspath(path))
 
 
-def open_fsspec(
-    url: str,
-    mode: str = "rb",
-    retry: Retry | None = None,
-    open_options: dict[str, Any] | None = None,
-    **options: object,
-) -> Any:
+def open_fsspec(url: str, mode: str = "rb", open_options: dict[str, Any] | None = None, **options: object) -> Any:
     """A file to read through fsspec; `options` make the file system, `open_options` open the file."""
-    given = dict(open_options or {})
+    opening = dict(open_options or {})
     files, path = filesystem(url, **options)
-    encoding = given.pop("encoding", None)
-    sized = not given.get("compression")
+    encoding = opening.pop("encoding", None)
+    sized = not opening.get("compression")
 
     def connect(offset: int) -> tuple[Body, int | None]:
-        body = files.open(path, "rb", **given)
+        body = files.open(path, "rb", **opening)
         try:
             _forward(body, offset)
         except BaseException:
@@ -93,7 +76,7 @@ def open_fsspec(
         size = getattr(body, "size", None)
         return body, size if sized and isinstance(size, int) else None
 
-    binary = RemoteStream(ResumingFile(connect, url, retry))
+    binary = RemoteStream(connect, url)
     return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8")
 
 
@@ -110,11 +93,8 @@ def filesystem(url: str, **options: object) -> tuple[Any, str]:
     return files, path
 
 
-def _remote(url: str, retry: Retry | None) -> RemoteStream:
-    if url.startswith(("http://", "https://")) and "::" not in url:
-        return open_http(url, retry=retry)
-    stream: RemoteStream = open_fsspec(url, "rb", retry=retry)
-    return stream
+def _remote(url: str) -> Any:
+    return open_http(url) if url.startswith(("http://", "https://")) and "::" not in url else open_fsspec(url)
 
 
 def _forward(body: Any, offset: int) -> None:

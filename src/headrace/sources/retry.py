@@ -12,13 +12,14 @@ import io
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headrace.errors import BadOption
 from headrace.plan.seed import key
 from headrace.sources.raw import CHUNK, RawFile
 
+ATTEMPTS = 6
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
+"""Seconds between two attempts: doubled after each failure."""
 BUFFER = 1 << 17
 SKIP = 1 << 18
 """A jump ahead shorter than this is read and dropped: cheaper than another connection."""
@@ -47,22 +48,10 @@ class FileChanged(OSError):
     """A remote file was replaced while it was being read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """How often a failing read is tried, and how long is waited: `first` seconds, doubled each time up to `most`."""
-
-    attempts: int = 6
-    first: float = 0.25
-    most: float = 15.0
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1 or self.first < 0 or self.most < self.first:
-            raise BadOption(f"Retry() needs attempts >= 1 and 0 <= first <= most, not {self}")
-
-    def pause(self, failures: int, what: str) -> float:
-        """Seconds to wait after this many failures in a row, varied so that readers do not all come back at once."""
-        longest = min(self.most, self.first * 2.0 ** (failures - 1))
-        return longest * (0.5 + key("pause", what, os.getpid(), failures) % 1024 / 2048)
+def pause(failures: int, path: str) -> float:
+    """Seconds to wait after this many failures in a row, varied so that readers do not all come back at once."""
+    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (failures - 1))
+    return longest * (0.5 + key("pause", path, os.getpid(), failures) % 1024 / 2048)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -81,10 +70,9 @@ def is_transient(error: BaseException) -> bool:
 class ResumingFile(RawFile):
     """The raw bytes of the remote file `path`, read through as many connections as it takes."""
 
-    def __init__(self, connect: Connect, path: str, retry: Retry | None = None) -> None:
+    def __init__(self, connect: Connect, path: str) -> None:
         super().__init__(path)
         self._connect = connect
-        self._retry = retry or Retry()
         self._body: Body | None = None
         self._body_at = 0
         self._stop = threading.Event()
@@ -124,7 +112,7 @@ class ResumingFile(RawFile):
             self.size = size if self.size is None else self.size
 
     def _try(self, work: Callable[[], Any]) -> Any:
-        """Connect and call `work`, again and again until it succeeds or `Retry` gives up."""
+        """Connect and call `work`, until it succeeds or has failed ATTEMPTS times."""
         failures = 0
         while True:
             try:
@@ -135,10 +123,10 @@ class ResumingFile(RawFile):
                 failures += 1
                 if not is_transient(error):
                     raise
-                if failures >= self._retry.attempts:
+                if failures >= ATTEMPTS:
                     error.add_note(f"gave up on {self.path} at byte {self.position} after {failures} attempts")
                     raise
-                if self._stop.wait(self._retry.pause(failures, self.path)):
+                if self._stop.wait(pause(failures, self.path)):
                     raise ValueError("I/O operation on closed file") from error
 
     def _disconnect(self) -> None:
@@ -155,8 +143,8 @@ class RemoteStream(io.BufferedReader):
 
     sequential = True
 
-    def __init__(self, raw: ResumingFile) -> None:
-        super().__init__(raw, BUFFER)
+    def __init__(self, connect: Connect, path: str) -> None:
+        super().__init__(ResumingFile(connect, path), BUFFER)
 
     @property
     def size(self) -> int | None:

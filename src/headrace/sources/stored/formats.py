@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from headrace.errors import BadOption, meant
 from headrace.op import Source
-from headrace.sources.listing import Paths, expand
+from headrace.sources.listing import Paths, as_texts, expand
 from headrace.sources.open import is_remote
 from headrace.sources.stored import litdata, mds
 from headrace.sources.stored.array_record import ArrayRecords
@@ -49,31 +49,26 @@ def stored(paths: Paths, format: str | None, index: str | os.PathLike[str] | Non
         raise BadOption(f"format={format!r}: choose one of {', '.join(names)}{meant(format, names)}")
     if (folder := _folder(paths, format)) is not None:
         return folder
-    files = _files(paths)
+    files = tuple(expand(paths, _data_files))
+    if not files:
+        raise BadOption(f"no file is found at {paths!r}")
     name = format if format is not None else _by_ending(files)
     return StoredFiles(files, FORMATS[name].of(files, trust), None if index is None else os.fspath(index))
 
 
 def _folder(paths: Paths, format: str | None) -> Source[Any] | None:
     """The data set of a single path that is a folder of tables; None if no path is one."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    for path in (os.fspath(one) for one in given):
+    texts = as_texts(paths)
+    for path in texts:
         name = format if format in FOLDERS else next((n for n, known in FOLDERS.items() if known.is_one(path)), None)
         if name is None or format not in (None, name):
             continue
-        if len(given) > 1:
+        if len(texts) > 1:
             raise BadOption(f"{path} is a whole data set: make a pipe of each, and put them together with concat()")
         if not FOLDERS[name].is_one(path):
             raise BadOption(f"{path} is not a folder of the format {name!r}")
         return FOLDERS[name].make(path)
     return None
-
-
-def _files(paths: Paths) -> tuple[str, ...]:
-    found = tuple(expand(paths, _data_files))
-    if not found:
-        raise BadOption(f"no file is found at {paths!r}")
-    return found
 
 
 def _data_files(path: str) -> Sequence[str]:
