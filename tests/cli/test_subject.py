@@ -40,8 +40,9 @@ def test_a_file_whose_name_is_taken_by_a_module_is_loaded_beside_it(tmp_path: Pa
         assert len(list(loader)) == 13
 
 
-def test_a_file_whose_name_is_no_name_is_loaded_too(tmp_path: Path) -> None:
-    path = tmp_path / "my-data 2.py"
+@pytest.mark.parametrize("name", ["my-data 2.py", "data.v2.py"])
+def test_a_file_whose_name_is_no_name_is_loaded_too(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     path.write_text(TEXT)
     assert isinstance(find(f"{path}:pipe").target, Pipe)
 

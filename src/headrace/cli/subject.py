@@ -174,14 +174,11 @@ def _module(file: str) -> ModuleType:
 def _from_path(path: Path) -> ModuleType:
     """The file, imported under its own name, so that workers can import it by the same name."""
     sys.path.insert(0, str(path.parent))
-    known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
-    taken = importlib.util.find_spec(path.stem)
-    if path.stem.isidentifier() and taken is not None and taken.origin == str(path):
+    found = importlib.util.find_spec(path.stem) if path.stem.isidentifier() else None
+    if found is not None and found.origin == str(path):
         return importlib.import_module(path.stem)
-    # Another module has that name: this one is loaded under a made-up name. No worker can import that, so what the file
-    # defines travels to workers by value.
+    # The name is taken by another module, or no name of a module: this one is loaded under a made-up name. No worker can
+    # import that, so what the file defines travels to workers by value.
     name = f"headrace_subject_{abs(hash(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
