@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from headrace.cli.subject import Subject, find
 from headrace.engine.program import cut
 from headrace.errors import BadOption
+from headrace.pipe.graph import Pipe
 
 
 def main(argv: list[str]) -> int:
@@ -16,28 +17,30 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON object")
     args = parser.parse_args(argv)
     subject = find(args.subject)
-    print(json.dumps(data(subject, args.workers), indent=2) if args.json else text(subject, args.workers))
+    pipe = subject.pipe
+    if pipe is None:
+        text = plan = _plan_of_loader(subject)
+        data: dict[str, Any] = {"loader": type(subject.target).__name__}
+    else:
+        loader = subject.loader()
+        workers = (loader.policy.workers or 2) if args.workers is None else args.workers
+        if workers < 0:
+            raise BadOption(f"--workers {workers}: a whole number >= 0")
+        plan = pipe.explain(workers=workers)
+        text, data = f"{pipe!r}\n\n{plan}", _stages(pipe, loader.seed, workers)
+    print(json.dumps({**data, "plan": plan.splitlines()}, indent=2) if args.json else text)
     return 0
 
 
-def text(subject: Subject, workers: int | None) -> str:
-    pipe = subject.pipe
-    if pipe is None:
-        return _plan_of_loader(subject)
-    return f"{pipe!r}\n\n{pipe.explain(workers=_workers(subject, workers))}"
-
-
-def data(subject: Subject, workers: int | None) -> dict[str, Any]:
-    pipe = subject.pipe
-    if pipe is None:
-        return {"loader": type(subject.target).__name__, "plan": _plan_of_loader(subject).splitlines()}
-    program = cut(pipe, subject.loader().seed)
+def _stages(pipe: Pipe[Any], seed: int, workers: int) -> dict[str, Any]:
+    """The plan as plain data."""
+    program = cut(pipe, seed)
     return {
         "pipe": repr(pipe),
         "ops": [node.op.describe() for node in pipe.nodes()],
         "fingerprint": pipe.fingerprint(),
         "length": pipe.length(),
-        "workers": _workers(subject, workers),
+        "workers": workers,
         "indexed": program.indexed,
         "countable": program.countable,
         "strands": program.strands,
@@ -53,16 +56,7 @@ def data(subject: Subject, workers: int | None) -> dict[str, Any]:
         ],
         "head": [node.op.describe() for node in program.head.nodes()],
         "tail": [node.op.describe() for node in program.tail],
-        "plan": pipe.explain(workers=_workers(subject, workers)).splitlines(),
     }
-
-
-def _workers(subject: Subject, asked: int | None) -> int:
-    if asked is not None:
-        if asked < 0:
-            raise BadOption(f"--workers {asked}: a whole number >= 0")
-        return asked
-    return subject.loader().policy.workers or 2
 
 
 @runtime_checkable

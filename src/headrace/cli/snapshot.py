@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.subject import find
+from headrace.cli.subject import Subject, find
 from headrace.engine.places import read_epoch_place
 from headrace.engine.snapshot import check
 from headrace.errors import BadOption, SnapshotRefused
@@ -30,28 +30,31 @@ def main(argv: list[str]) -> int:
     for verb in (show, diff):
         verb.add_argument("--json", action="store_true", help="print it as one JSON object")
     args = parser.parse_args(argv)
-    names = _names(args.pipe)
+    subject = None if args.pipe is None else find(args.pipe)
+    pipe = None if subject is None else subject.pipe
+    names = [] if pipe is None else [node.op.describe() for node in pipe.nodes()]
     if args.verb == "show":
-        return _show(args.file, args.pipe, names, args.json)
+        return _show(args.file, subject, names, args.json)
     one, other = args.file
     return _diff(one, other, names, args.json)
 
 
-def _show(file: Path, pipe: str | None, names: list[str], as_json: bool) -> int:
+def _show(file: Path, subject: Subject | None, names: list[str], as_json: bool) -> int:
     state = read(file)
     facts = describe(state)
-    fits = None if pipe is None else _fits(state, pipe)
+    refused = None if subject is None else _refusal(state, subject)
     if as_json:
-        print(json.dumps({**facts, "fits": fits is None if pipe else None, "refused": fits}, indent=2))
+        fits = None if subject is None else refused is None
+        print(json.dumps({**facts, "fits": fits, "refused": refused}, indent=2))
     else:
         print(f"{file}: {facts['bytes']} bytes, version {facts['version']}")
         print(f"  seed {facts['seed']}, epoch {facts['epoch']}")
         print(f"  at {facts['place']}")
         for number, fingerprint in enumerate(facts["pipe"]):
             print(f"  op {number}: {fingerprint}  {''.join(names[number : number + 1])}".rstrip())
-        if pipe is not None:
-            print(f"  fits {pipe}" if fits is None else f"  does not fit {pipe}: {fits}")
-    return 0 if fits is None else 1
+        if subject is not None:
+            print(f"  does not fit {subject.text}: {refused}" if refused else f"  fits {subject.text}")
+    return 1 if refused else 0
 
 
 def _diff(one: Path, other: Path, names: list[str], as_json: bool) -> int:
@@ -115,16 +118,8 @@ def place(at: object) -> str:
     return "the start of the epoch" if here is None else here.describe()
 
 
-def _names(pipe: str | None) -> list[str]:
-    if pipe is None:
-        return []
-    found = find(pipe).pipe
-    return [] if found is None else [node.op.describe() for node in found.nodes()]
-
-
-def _fits(state: dict[str, Any], text: str) -> str | None:
+def _refusal(state: dict[str, Any], subject: Subject) -> str | None:
     """None if the snapshot belongs to the pipe, else why not."""
-    subject = find(text)
     loader = subject.loader()
     try:
         _, _, at = check({**state, "pipe": subject.known_as(state["pipe"])}, loader.pipe)

@@ -177,7 +177,7 @@ def _from_path(path: Path) -> ModuleType:
     found = importlib.util.find_spec(path.stem) if path.stem.isidentifier() else None
     if found is not None and found.origin == str(path):
         return importlib.import_module(path.stem)
-    # The name is taken by another module, or no name of a module: this one is loaded under a made-up name. No worker can
+    # Another module has that name, or no module can have it: the file is loaded under a made-up name. No worker can
     # import that, so what the file defines travels to workers by value.
     name = f"headrace_subject_{abs(hash(path))}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -148,7 +148,7 @@ class Arena:
         self.copies = 0
         self.largest = 0
         """Bytes of the largest slot that was asked for."""
-        self._next = 0
+        self._last_number = 0
         self._free: dict[int, list[Slot]] = {}
         self._returned: deque[Any] = deque()
         self._leases: dict[int, _Lease] = {}
@@ -167,14 +167,15 @@ class Arena:
             return stack.pop()
         if self.total + size > self.budget:
             self._retire_others(size)
-        slot = Slot(self._number(), allocate(size), size)
-        self.total += size
-        return slot
+        return self._add(allocate(size), size)
 
     def adopt(self, fd: int) -> Slot:
         """A slot that a worker made because its result did not fit."""
-        size = os.fstat(fd).st_size
-        slot = Slot(self._number(), fd, size)
+        return self._add(fd, os.fstat(fd).st_size)
+
+    def _add(self, fd: int, size: int) -> Slot:
+        self._last_number += 1
+        slot = Slot(self._last_number, fd, size)
         self.total += size
         return slot
 
@@ -232,10 +233,6 @@ class Arena:
         """A slot that will not be used again: its memory is freed with its last view."""
         self.total -= slot.size
         self.retired.append(slot.number)
-
-    def _number(self) -> int:
-        self._next += 1
-        return self._next
 
 
 @lru_cache(maxsize=64)

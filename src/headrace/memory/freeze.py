@@ -14,6 +14,7 @@ import reprlib
 import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
 from types import NoneType
@@ -35,6 +36,7 @@ CHUNK = 1 << 16
 ALIGN = 64
 
 Write = Callable[[Sequence[Any], int], int]
+Label = Callable[[Any], Any]
 TAKEN = "share() takes lists, tuples, dicts, str, bytes, numbers, None, numpy arrays and torch tensors on the CPU"
 
 
@@ -70,24 +72,27 @@ class Freezer:
 
     def column(self, values: Sequence[Any], depth: int) -> int:
         """Write values of any types; returns the number of their column."""
-        return self._split(values, type, self._one_type, depth) if values else self._add("none")
+        return self._split(values, depth, type, self._one_type) if values else self._add("none")
 
     def _one_type(self, values: Sequence[Any], depth: int) -> int:
         kind = type(values[0])
-        write = _writer(kind, values[0])
+        freeze_kind, label = _writer(kind, values[0])
+        write: Write = partial(freeze_kind, self)
+        if label is not None:
+            write = partial(self._split, label=label, write=write)
         if depth >= DEEPEST and isinstance(values[0], (list, tuple, dict)):
             raise Refused(values[0], f"is nested deeper than {DEEPEST} levels: does it contain itself?")
         if kind in (NoneType, bool, int, float, complex):
-            return write(self, values, depth)
+            return write(values, depth)
         # Are many rows one and the same object? (`values` keeps all of them alive, so an id is of one object only.)
         ids = np.fromiter(map(id, values), np.int64, len(values))
         if 2 * _count_distinct(ids) > len(ids):
-            return write(self, values, depth)
+            return write(values, depth)
         _, first, number = np.unique(ids, return_index=True, return_inverse=True)
-        distinct = write(self, [values[row] for row in first.tolist()], depth)
+        distinct = write([values[row] for row in first.tolist()], depth)
         return self._add("same", self._table(number), distinct)
 
-    def _split(self, values: Sequence[Any], label: Callable[[Any], Any], write: Write, depth: int) -> int:
+    def _split(self, values: Sequence[Any], depth: int, label: Label, write: Write) -> int:
         """Write values with equal labels into one column each; with several, a column that says which row is where."""
         labels = dict.fromkeys(map(label, values))
         if len(labels) == 1:
@@ -156,9 +161,6 @@ class Freezer:
         return self._elements("list", values, depth)
 
     def tuples(self, values: Sequence[tuple[Any, ...]], depth: int) -> int:
-        return self._split(values, lambda value: min(len(value), SHORT_TUPLE + 1), self._tuples_of_a_length, depth)
-
-    def _tuples_of_a_length(self, values: Sequence[tuple[Any, ...]], depth: int) -> int:
         if len(values[0]) > SHORT_TUPLE:
             return self._elements("tuple", values, depth)
         return self._add("row", self._items(values, depth))
@@ -194,7 +196,7 @@ class Freezer:
                 return self._maps(values, depth)
         if max(map(len, key_sets)) > MOST_KEYS:
             return self._maps(values, depth)
-        return self._records(values, depth) if len(key_sets) == 1 else self._split(values, tuple, self._records, depth)
+        return self._records(values, depth) if len(key_sets) == 1 else self._split(values, depth, tuple, self._records)
 
     def _records(self, values: Sequence[dict[str, Any]], depth: int) -> int:
         keys = list(values[0])
@@ -216,16 +218,10 @@ class Freezer:
         return self._add("map", *tables, key_column, value_column)
 
     def scalars(self, values: Sequence[Any], depth: int) -> int:
-        return self._split(values, attrgetter("dtype"), self._scalars_of_a_dtype, depth)
-
-    def _scalars_of_a_dtype(self, values: Sequence[Any], depth: int) -> int:
         block = np.array(values, values[0].dtype)
         return self._add("scalar", _described(values[0]), self._writer.put(_raw(block), ALIGN), len(values))
 
     def arrays(self, values: Sequence[Any], depth: int) -> int:
-        return self._split(values, attrgetter("dtype", "ndim"), self._arrays_of_a_dtype, depth)
-
-    def _arrays_of_a_dtype(self, values: Sequence[Any], depth: int) -> int:
         dtype, start = _described(values[0]), self._writer.put(b"", ALIGN)
         for value in values:
             self._writer.put(_raw(value))
@@ -235,9 +231,6 @@ class Freezer:
         for value in values:
             if why := _not_plain(value):
                 raise Refused(value, f"is a tensor that {why}. Share tensor.detach().cpu().to_dense()")
-        return self._split(values, attrgetter("dtype", "ndim"), self._tensors_of_a_dtype, depth)
-
-    def _tensors_of_a_dtype(self, values: Sequence[Any], depth: int) -> int:
         torch, start = sys.modules["torch"], self._writer.put(b"", ALIGN)
         for value in values:
             plain = value.resolve_conj().resolve_neg().contiguous()
@@ -265,22 +258,24 @@ WRITERS: dict[type, WriteKind] = {
     bytes: Freezer.byte_strings,
     np.bytes_: Freezer.byte_strings,
     list: Freezer.lists,
-    tuple: Freezer.tuples,
     dict: Freezer.dicts,
-    np.ndarray: Freezer.arrays,
 }
 
 
-def _writer(kind: type, example: object) -> WriteKind:
-    torch = sys.modules.get("torch")
+def _writer(kind: type, example: object) -> tuple[WriteKind, Label | None]:
+    """What writes values of this type; and the label, where only values with equal labels go into one column."""
     if kind in WRITERS:
-        return WRITERS[kind]
+        return WRITERS[kind], None
+    if kind is tuple:
+        return Freezer.tuples, lambda value: min(len(value), SHORT_TUPLE + 1)
+    if kind is np.ndarray:
+        return Freezer.arrays, attrgetter("dtype", "ndim")
     if issubclass(kind, np.generic):
-        return Freezer.scalars
+        return Freezer.scalars, attrgetter("dtype")
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return Freezer.named_tuples
-    if torch is not None and kind is torch.Tensor:
-        return Freezer.tensors
+        return Freezer.named_tuples, None
+    if kind is getattr(sys.modules.get("torch"), "Tensor", None):
+        return Freezer.tensors, attrgetter("dtype", "ndim")
     raise Refused(example, f"is {_a(kind)}. {TAKEN}: convert it first")
 
 

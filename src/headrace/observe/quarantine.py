@@ -14,7 +14,7 @@ samples that it names again (it went on from a snapshot, or is the same run once
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +136,9 @@ def _about(where: str, head: dict[str, Any]) -> About:
 
 def _entry(where: str, line: dict[str, Any]) -> QuarantinedSample:
     try:
-        entry = QuarantinedSample(*(line[name] for name in ("epoch", "stage", "position", "op", "error")))
+        known = {name: line[name] for name in ("epoch", "stage", "position", "op", "error")}
     except KeyError as error:
         raise BadOption(f"{where}: {error} is missing") from None
-    if not all(isinstance(n, int) for n in (entry.epoch, entry.stage, entry.position)):
+    if not all(isinstance(known[name], int) for name in ("epoch", "stage", "position")):
         raise BadOption(f"{where}: epoch, stage and position are whole numbers")
-    return replace(entry, index=line.get("index"))
+    return QuarantinedSample(**known, index=line.get("index"))
