@@ -17,7 +17,7 @@ from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import RunPlace, VotedPlace, plain_epoch_place
 from headrace.loader import Loader
 from headrace.pipe.graph import Pipe
-from headrace.plan.turns import Rest
+from headrace.plan.turns import Remaining
 from tests.cli.subjects import TEXT
 from tests.cli.subjects import forgotten as forgotten
 from tests.conftest import RunScript
@@ -144,7 +144,7 @@ def test_a_state_of_a_dataloader2_is_shown_as_that_of_the_loader_inside(
 def test_the_places_of_several_ranks_have_words() -> None:
     finished = Finished(((0, 64), (128, 160)), ((((160, 192),), 3),))
     assert place(plain_epoch_place(RunPlace(finished))) == "96 samples of blocks that are finished, 1 blocks begun"
-    turns = InTurns(Rest(40), 8, ((3, 0), (2, 0)))
+    turns = InTurns(Remaining(40), 8, ((3, 0), (2, 0)))
     assert place(plain_epoch_place(RunPlace(Regrouped(turns, 0, 32, 8)))) == (
         "group 8 (sample 32), read from positions taken in turn from 40: 3, 2 blocks of 8 by 2 ranks"
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import headrace
 from headrace import Loader, Pipe, World
 from headrace.errors import SnapshotRefused
-from headrace.plan.turns import Rest, Turns, fold, pieces_of, spread
+from headrace.plan.turns import RankTickets, Remaining, positions_of, progressions, remaining_after
 from tests.depth import depth
 from tests.faults.test_snapshots import mutated
 from tests.laws.pipes import Numbers, odd, some, stream
@@ -30,9 +30,9 @@ WORLDS = st.lists(
 @settings(max_examples=depth(200, 5000))
 @given(st.integers(0, 300), WORLDS)
 def test_what_is_left_is_dealt_out_once_after_any_history_of_worlds(length: int, worlds: Any) -> None:
-    rest, expected = Rest(), set(range(length))
+    rest, expected = Remaining(), set(range(length))
     for ranks, block, draws in worlds:
-        turns = [Turns(rest, ranks, rank, block, length) for rank in range(ranks)]
+        turns = [RankTickets(rest, ranks, rank, block, length) for rank in range(ranks)]
         dealt = [p for t in turns for ticket in range(t.tickets) for p in t.positions(ticket)]
         assert sorted(dealt) == sorted(expected)
         for t in turns:
@@ -45,21 +45,21 @@ def test_what_is_left_is_dealt_out_once_after_any_history_of_worlds(length: int,
             progress.append((ticket, gone))
             for done in range(ticket):
                 expected -= set(t.positions(done))
-        rest = fold(rest, block, progress, length)
+        rest = remaining_after(rest, block, progress, length)
 
 
 @given(st.lists(st.integers(0, 1000), max_size=30))
 def test_positions_survive_being_written_as_pieces(positions: list[int]) -> None:
-    assert spread(pieces_of(sorted(set(positions)))) == sorted(set(positions))
+    assert positions_of(progressions(sorted(set(positions)))) == sorted(set(positions))
 
 
 def test_levels_disappear_once_every_rank_is_past_the_gaps() -> None:
-    rest = fold(Rest(), 4, [(5, 0), (3, 2), (9, 0)], 10**6)
+    rest = remaining_after(Remaining(), 4, [(5, 0), (3, 2), (9, 0)], 10**6)
     assert len(rest.levels) == 1
     assert len(rest.atoms) == 1
-    later = fold(rest, 4, [(100, 0), (101, 0)], 10**6)
+    later = remaining_after(rest, 4, [(100, 0), (101, 0)], 10**6)
     assert len(later.levels) == 1
-    assert fold(later, 4, [(500, 0), (500, 0)], 10**6).levels == ()
+    assert remaining_after(later, 4, [(500, 0), (500, 0)], 10**6).levels == ()
 
 
 def keyed(x: int) -> tuple[int, float]:

@@ -1,17 +1,17 @@
 """Turns: how ranks that advance at different speeds share positions, stop anywhere, and go on in another world.
 
-Behind a filter a rank cannot know how far the others are, so here single positions are dealt in turn, and what is left
-of an epoch is no longer one number. It is a `Rest`:
+Behind a filter a rank cannot know how far the others are, so here single positions are dealt in turn. What is left of
+an epoch is then more than one number. It is a `Remaining`:
 
-    start     everything below it is delivered
+    start     everything below this position is delivered
     levels    for each world that the epoch has been through, how many positions each of its ranks has taken. The
-              positions that are left over by a level, in order, are what the next level deals out: k -> at(k).
-    atoms     tickets of which some outputs are delivered already: which positions, and how many outputs to leave out
+              positions that a level leaves over, in order, are those that the next level deals out: k -> at(k).
+    atoms     tickets that were begun: their positions, and how many of their outputs are delivered already
 
-A rank's tickets follow from (rest, ranks, rank, block) alone: first its atoms, then blocks of what is dealt to it. So
-where a job stands is two numbers a rank: whole tickets behind it, and outputs gone of the next one. `fold` turns these
-into the Rest of the next world; levels that no longer matter disappear.
-"""
+The tickets of a rank follow from (remaining, ranks, rank, block) alone: first begun tickets, then blocks of the
+positions that are dealt to it. So the place of a job is two numbers for each rank: whole tickets that are delivered,
+and outputs of the next ticket that are. `remaining_after` turns these into the Remaining that the next world begins
+with; levels that no longer matter disappear."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -19,19 +19,20 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-Stretch = tuple[int, int, int]
-"""Positions first, first + stride, ..., so many of them."""
-Atom = tuple[tuple[Stretch, ...], int]
+Progression = tuple[int, int, int]
+"""The positions first, first + stride, first + 2 stride, ...: (first, stride, how many)."""
+BegunTicket = tuple[tuple[Progression, ...], int]
+"""The positions of a ticket, and how many of its outputs are delivered already."""
 RankProgress = tuple[int, int]
-"""Tickets behind a rank, and outputs gone of the next one."""
+"""How many tickets of a rank are delivered, and how many outputs of the next one."""
 
 
-class Rest(NamedTuple):
-    """What the ranks of a job have not delivered yet."""
+class Remaining(NamedTuple):
+    """What the ranks of a job have not delivered yet. (These names stand in snapshots.)"""
 
     start: int = 0
     levels: tuple[tuple[int, ...], ...] = ()
-    atoms: tuple[Atom, ...] = ()
+    atoms: tuple[BegunTicket, ...] = ()
 
     def at(self, index: int) -> int:
         """The position that is dealt out as number `index`."""
@@ -48,11 +49,15 @@ class Rest(NamedTuple):
 
 
 class Level:
-    """The numbers j + i * ranks with i >= counts[j], in order: what each rank has taken is missing."""
+    """What is left of 0, 1, 2, ... when rank j of several has taken the first counts[j] of its turns j, j + ranks, ...
+
+    These are the numbers j + i * ranks with i >= counts[j], in order.
+    """
 
     def __init__(self, counts: tuple[int, ...]) -> None:
         self._counts = counts
-        # Rows between two heights have the same ranks in them; the last of these bands never ends.
+        # Row i holds the numbers i * ranks ... (i + 1) * ranks. Rows between two heights lack the same ranks; the last
+        # of these bands never ends.
         self._heights = sorted(set(counts))
         heights, ordered = self._heights, sorted(counts)
         sizes = [(after - row) * bisect_right(ordered, row) for row, after in pairwise(heights)]
@@ -69,13 +74,13 @@ class Level:
         return (row + rows) * len(self._counts) + self._ranks[place]
 
     def below(self, number: int) -> int:
-        """How many of them are smaller than this."""
+        """How many of the numbers that are left are smaller than this."""
         ranks = len(self._counts)
         return sum(max(0, -((j - number) // ranks) - taken) for j, taken in enumerate(self._counts))
 
     @property
     def even(self) -> tuple[int, int]:
-        """From this index on nothing is missing any more: index k is number k + the second."""
+        """(index, shift): from this index on nothing is missing any more, and index k is the number k + shift."""
         return self._firsts[-1], self._heights[-1] * len(self._counts) - self._firsts[-1]
 
 
@@ -84,10 +89,11 @@ def level(counts: tuple[int, ...]) -> Level:
     return Level(counts)
 
 
-class Turns:
-    """The tickets of one rank: atoms, then positions that make up for fewer atoms than others have, then its turns."""
+class RankTickets:
+    """The tickets of one rank: begun ones, then blocks that make up for fewer begun ones than others have, then blocks
+    of its turns."""
 
-    def __init__(self, rest: Rest, ranks: int, rank: int, block: int, length: int) -> None:
+    def __init__(self, rest: Remaining, ranks: int, rank: int, block: int, length: int) -> None:
         self.rest = rest
         self.block = block
         self._ranks = ranks
@@ -96,26 +102,26 @@ class Turns:
         left = rest.count(length)
         extra = _extra([_weight(rest.atoms[r::ranks]) for r in range(ranks)], left)
         self.made_up = sum(extra)
-        """Positions of all ranks that make up for atoms: these come first."""
+        """Positions that go to ranks with fewer begun tickets than others, before turns are dealt."""
         self._from = sum(extra[:rank])
         self._extra = extra[rank]
-        self._mine = max(0, -((rank - left + self.made_up) // ranks))
-        """Positions that are dealt to this rank in turn."""
+        self._in_turn = max(0, -((rank - left + self.made_up) // ranks))
+        """How many positions are dealt to this rank in turn."""
         self._before = len(self._atoms) + -(-self._extra // block)
-        self.tickets = self._before + -(-self._mine // block)
+        self.tickets = self._before + -(-self._in_turn // block)
 
     def positions(self, ticket: int) -> Sequence[int]:
-        """What a ticket is made from."""
+        """The positions of a ticket."""
         atoms, block, rest = len(self._atoms), self.block, self.rest
         if ticket < atoms:
-            return spread(self._atoms[ticket][0])
+            return positions_of(self._atoms[ticket][0])
         if ticket < self._before:
             first = (ticket - atoms) * block
             many = range(self._from + first, self._from + min(first + block, self._extra))
         else:
             first = (ticket - self._before) * block
             start, step = self.made_up + self._rank, self._ranks
-            many = range(start + first * step, start + min(first + block, self._mine) * step, step)
+            many = range(start + first * step, start + min(first + block, self._in_turn) * step, step)
         if many.step == 1 and not rest.levels:
             return range(rest.start + many.start, rest.start + many.stop)
         return [rest.at(i) for i in many]
@@ -124,26 +130,28 @@ class Turns:
         """How many outputs of a ticket are delivered already."""
         return self._atoms[ticket][1] if ticket < len(self._atoms) else 0
 
-    def left(self, ticket: int, gone: int) -> tuple[list[Atom], int]:
-        """Once a rank has come so far: tickets that cannot be dealt anew, and how many positions it took in turn."""
+    def left(self, ticket: int, gone: int) -> tuple[list[BegunTicket], int]:
+        """When this rank has delivered so many tickets, and `gone` outputs of the next: the tickets that cannot be
+        dealt anew, and how many positions it took in turn."""
         atoms = list(self._atoms[ticket:])
         taken = max(0, ticket - self._before)
-        atoms += [(pieces_of(self.positions(t)), 0) for t in range(max(ticket, len(self._atoms)), self._before)]
+        atoms += [(progressions(self.positions(t)), 0) for t in range(max(ticket, len(self._atoms)), self._before)]
         if gone and ticket < self._before:
             atoms[0] = (atoms[0][0], atoms[0][1] + gone)
         elif gone and ticket < self.tickets:
-            atoms.append((pieces_of(self.positions(ticket)), gone))
+            atoms.append((progressions(self.positions(ticket)), gone))
             taken += 1
         return atoms, taken * self.block
 
 
-def _weight(atoms: Sequence[Atom]) -> int:
+def _weight(atoms: Sequence[BegunTicket]) -> int:
     """About how many positions of these tickets are still to be delivered."""
     return sum(max(0, sum(count for _, _, count in pieces) - skip) for pieces, skip in atoms)
 
 
 def _extra(weights: list[int], left: int) -> list[int]:
-    """How many positions each rank gets in advance, so that all have equally many, as far as these reach."""
+    """How many positions each rank gets in advance, so that all have equally much to do, as far as positions are
+    left."""
     low, high = min(weights), max(weights)
     while low < high:
         middle = (low + high + 1) // 2
@@ -154,22 +162,22 @@ def _extra(weights: list[int], left: int) -> list[int]:
     return [max(0, low - weight) for weight in weights]
 
 
-def fold(rest: Rest, block: int, progress: Sequence[RankProgress], length: int) -> Rest:
-    """What is left once each rank has come so far."""
+def remaining_after(rest: Remaining, block: int, progress: Sequence[RankProgress], length: int) -> Remaining:
+    """What is left when each rank has come so far."""
     ranks = len(progress)
-    atoms: list[Atom] = []
+    atoms: list[BegunTicket] = []
     taken: list[int] = []
     made_up = 0
     for rank, (ticket, gone) in enumerate(progress):
-        turns = Turns(rest, ranks, rank, block, length)
+        turns = RankTickets(rest, ranks, rank, block, length)
         begun, many = turns.left(ticket, gone)
         atoms += begun
         taken.append(many)
         made_up = turns.made_up
-    return _shorter(Rest(rest.start, (*rest.levels, (made_up,), tuple(taken)), tuple(atoms)))
+    return _shorter(Remaining(rest.start, (*rest.levels, (made_up,), tuple(taken)), tuple(atoms)))
 
 
-def _shorter(rest: Rest) -> Rest:
+def _shorter(rest: Remaining) -> Remaining:
     """The same, without levels that change nothing any more."""
     start, levels = rest.start, list(rest.levels)
     while levels:
@@ -182,12 +190,12 @@ def _shorter(rest: Rest) -> Rest:
             levels = []
             counts = tuple(given - rows for given in counts)
         if any(counts):
-            return Rest(start, (*levels, counts), rest.atoms)
-    return Rest(start, (), rest.atoms)
+            return Remaining(start, (*levels, counts), rest.atoms)
+    return Remaining(start, (), rest.atoms)
 
 
 def _even(levels: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
-    """From which index on nothing is missing in all these levels, and how far numbers are ahead of indices there."""
+    """(index, shift) as `Level.even`, for all these levels one after the other."""
     reached = shift = 0
     for counts in levels:
         first, ahead = level(counts).even
@@ -197,9 +205,9 @@ def _even(levels: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
     return reached, shift
 
 
-def pieces_of(positions: Sequence[int]) -> tuple[Stretch, ...]:
-    """Positions as few arithmetic progressions as a greedy look finds."""
-    pieces: list[Stretch] = []
+def progressions(positions: Sequence[int]) -> tuple[Progression, ...]:
+    """The positions as arithmetic progressions, found greedily."""
+    pieces: list[Progression] = []
     for position in positions:
         if pieces:
             first, stride, count = pieces[-1]
@@ -210,6 +218,6 @@ def pieces_of(positions: Sequence[int]) -> tuple[Stretch, ...]:
     return tuple(pieces)
 
 
-def spread(pieces: Sequence[Stretch]) -> list[int]:
-    """The positions of these pieces."""
+def positions_of(pieces: Sequence[Progression]) -> list[int]:
+    """The positions in these progressions."""
     return [first + stride * i for first, stride, count in pieces for i in range(count)]

@@ -19,14 +19,14 @@ from headrace.engine.feeds.elastic import InTurns
 from headrace.engine.feeds.positions import Position
 from headrace.engine.feeds.regrouped import Regrouped
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace
-from headrace.plan.turns import RankProgress, Rest, Turns, fold
+from headrace.plan.turns import RankProgress, RankTickets, Remaining, remaining_after
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin:
     """One deal: the positions that were left when it began, and how ranks take them."""
 
-    rest: Rest
+    rest: Remaining
     block: int
     """Positions of one ticket."""
     length: int
@@ -52,7 +52,7 @@ class RoundRobin:
 
     def end(self, rank: int) -> RankProgress:
         """The progress of a rank that has nothing left."""
-        return Turns(self.rest, self.ranks, rank, self.block, self.length).tickets, 0
+        return RankTickets(self.rest, self.ranks, rank, self.block, self.length).tickets, 0
 
     def progress_of(self, at: RunPlace) -> RankProgress:
         """How far the rank at this place has come: finished tickets, and delivered outputs of the next one."""
@@ -62,7 +62,7 @@ class RoundRobin:
 
     def again(self, progress: Sequence[RankProgress], steps: int, moved: bool) -> "RoundRobin | None":
         """The next deal, of what is left after so many steps; None if dealing anew would change nothing."""
-        rest = fold(self.rest, self.block, progress, self.length)
+        rest = remaining_after(self.rest, self.block, progress, self.length)
         left = _size(rest, self.length)
         if not left or (not moved and left >= _size(self.rest, self.length)):
             return None
@@ -98,6 +98,6 @@ def _parts(at: RunPlace) -> tuple[Regrouped, InTurns]:
     return groups, groups.source
 
 
-def _size(rest: Rest, length: int) -> int:
+def _size(rest: Remaining, length: int) -> int:
     """How many positions are left, including those of tickets that were begun."""
     return rest.count(length) + sum(count for pieces, _ in rest.atoms for _, _, count in pieces)

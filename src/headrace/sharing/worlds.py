@@ -16,7 +16,7 @@ from headrace.engine.places import RunPlace
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
 from headrace.op import Each
-from headrace.plan.turns import Rest
+from headrace.plan.turns import Remaining
 from headrace.plan.world import World
 
 LARGEST = 1024
@@ -79,7 +79,7 @@ def in_turns(at: RunPlace | None, program: Program, world: World, length: int) -
     """A place of ranks that take positions in turn, for the ranks of this world; None is the start of the epoch."""
     ranks, block = world.share_ranks, program.block
     if at is None or at.place is None:
-        return RunPlace(Regrouped(InTurns(Rest(), block, ((0, 0),) * ranks)), 0, 0 if at is None else at.skipped)
+        return RunPlace(Regrouped(InTurns(Remaining(), block, ((0, 0),) * ranks)), 0, 0 if at is None else at.skipped)
     groups = at.place
     assert isinstance(groups, Regrouped)
     turns = _turns(groups.source, groups.offset + at.gone)
@@ -94,7 +94,7 @@ def in_turns(at: RunPlace | None, program: Program, world: World, length: int) -
 def _turns(source: Place, gone: int) -> InTurns:
     """The place of the stage before, after `gone` outputs of the ticket there."""
     if isinstance(source, Position):  # of one process
-        return InTurns(Rest(source.position), (source.size or LARGEST) if gone else 1, ((0, gone),))
+        return InTurns(Remaining(source.position), (source.size or LARGEST) if gone else 1, ((0, gone),))
     assert isinstance(source, InTurns)
     if len(source.progress) > 1 or not gone:
         return source

@@ -13,7 +13,7 @@ from headrace.engine.feeds.place import Feed, Place, Setting
 from headrace.engine.feeds.positions import check_inside
 from headrace.engine.program import Program
 from headrace.errors import SnapshotRefused
-from headrace.plan.turns import RankProgress, Rest, Stretch, Turns, fold
+from headrace.plan.turns import Progression, RankProgress, RankTickets, Remaining, remaining_after
 from headrace.plan.world import World
 
 MANY = 2**20
@@ -27,7 +27,7 @@ class InTurns(Place):
     label: ClassVar[str] = "a place in turns"
     kind: ClassVar[str] = "turns"
     feed: ClassVar[str] = "positions"
-    rest: Rest
+    rest: Remaining
     block: int
     progress: tuple[RankProgress, ...]
 
@@ -64,7 +64,7 @@ class InTurns(Place):
     def open(self, setting: Setting, stage: int, source: Feed | None) -> Feed:
         world, program = setting.world, setting.program
         length = program.positions(setting.epoch).length
-        turns = Turns(self.rest, world.share_ranks, world.share_rank, self.block, length)
+        turns = RankTickets(self.rest, world.share_ranks, world.share_rank, self.block, length)
         deals = _deals(turns, self.progress[world.share_rank][0])
 
         def place(ticket: int, part: int) -> Place:
@@ -77,10 +77,10 @@ class InTurns(Place):
         check_inside(max([self.rest.start, *(_end(pieces) for pieces, _ in self.rest.atoms)]), length)
         if len(self.progress) == ranks and self.block == block:
             return self
-        return type(self)(fold(self.rest, self.block, self.progress, length), block, ((0, 0),) * ranks)
+        return type(self)(remaining_after(self.rest, self.block, self.progress, length), block, ((0, 0),) * ranks)
 
 
-def _deals(turns: Turns, first: int) -> Iterator[Deal]:
+def _deals(turns: RankTickets, first: int) -> Iterator[Deal]:
     for ticket in range(first, turns.tickets):
         positions = turns.positions(ticket)
         if isinstance(positions, range):
@@ -90,9 +90,9 @@ def _deals(turns: Turns, first: int) -> Iterator[Deal]:
         yield Deal(positions[0], payload, ticket, ticket + 1, turns.skip(ticket))
 
 
-def _size(pieces: tuple[Stretch, ...]) -> int:
+def _size(pieces: tuple[Progression, ...]) -> int:
     return sum(count for _, _, count in pieces)
 
 
-def _end(pieces: tuple[Stretch, ...]) -> int:
+def _end(pieces: tuple[Progression, ...]) -> int:
     return max(first + stride * (count - 1) + 1 for first, stride, count in pieces)
