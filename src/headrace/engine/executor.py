@@ -27,7 +27,7 @@ from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, tim
 from headrace.ops.copies import ATOMS
 from headrace.pipe.cursor import Cursor, Opening, State
 from headrace.pipe.graph import Pipe
-from headrace.plan.seed import Arrivals, numbered, seed_globals
+from headrace.plan.seed import ImportWatcher, numbered_keys, seed_globals
 
 STRAND_SECONDS = 0.02
 """A strand hands on what it has after this long, so that a slow stream still flows."""
@@ -54,8 +54,8 @@ class Executor:
         """Where the position at hand is written, for whoever looks after a death: (ticket, position, begun)."""
         self._seeds = seeds and program.keyed
         if self._seeds:
-            Arrivals.watch("numpy")
-            Arrivals.watch("torch")
+            ImportWatcher.watch("numpy")
+            ImportWatcher.watch("torch")
         self._opened: dict[int, _Opened] = {}
         self._by_position = False
         self._rows_pay = True
@@ -347,9 +347,9 @@ class _Opened:
         """Of strands that have failed behind samples that were good, the error."""
         self.inners = [_chain(opening, stage.inner) for stage in program.stages]
         self.chains = [_chain(opening, stage.nodes, stage is program.last) for stage in program.stages]
-        self.keys = [numbered(program.seed, epoch, "ticket", stage.number) for stage in program.stages]
+        self.keys = [numbered_keys(program.seed, epoch, "ticket", stage.number) for stage in program.stages]
         """Of each ticket, by its number."""
-        self.sample_keys = [numbered(program.seed, epoch, "sample", stage.number) for stage in program.stages]
+        self.sample_keys = [numbered_keys(program.seed, epoch, "sample", stage.number) for stage in program.stages]
         self._program = program
         self._indexed: Indexed | None = None
 

@@ -165,7 +165,7 @@ class Drawn(NamedTuple):
     number: Ints
 
 
-def counted(source: Ints) -> Ints:
+def running_counts(source: Ints) -> Ints:
     """How many of the same source come before each."""
     number = np.empty_like(source)
     for i in np.unique(source).tolist():
@@ -225,7 +225,7 @@ class Mixture(Blocks):
     """With `ends="drop"`, streams that have ended, as (position, source): from that position on it is left out. Lengths
     of streams are not known: give NEVER."""
     length: int = field(init=False, compare=False)
-    _stages: tuple["_Begun", ...] = field(init=False, compare=False, repr=False)
+    _stages: tuple["_BegunStage", ...] = field(init=False, compare=False, repr=False)
     """The stages that were given, with those that follow from sources that end."""
 
     def __post_init__(self) -> None:
@@ -272,7 +272,7 @@ class Mixture(Blocks):
         first = start - stage.start
         source = stage.schedule.at(mixed(np.arange(first, min(first + self.block, stop - stage.start))))
         # Each source goes on where it stood before the block: how many of the same source come before, in this order.
-        return Drawn(source, (stage.given + stage.schedule.given(first))[source] + counted(source))
+        return Drawn(source, (stage.given + stage.schedule.given(first))[source] + running_counts(source))
 
     def first_ending(self) -> tuple[int, int] | None:
         """The source that gives its last sample first (with `drop`), as (samples of the mixture up to it, source); None
@@ -287,7 +287,7 @@ class Mixture(Blocks):
         return [(s.start, s.weights, s.given.tolist(), s.owed) for s in self._stages if s.start < position]
 
 
-class _Begun(NamedTuple):
+class _BegunStage(NamedTuple):
     """A stage, with what was given of each source before it and what each is owed (see `schedule`)."""
 
     start: int
@@ -299,7 +299,7 @@ class _Begun(NamedTuple):
     def schedule(self) -> Schedule:
         return schedule(self.weights, self.owed)
 
-    def emptied(self, lengths: tuple[int, ...]) -> dict[int, int]:
+    def endings(self, lengths: tuple[int, ...]) -> dict[int, int]:
         """At which position each source that it draws from will have given its last row, if it has not yet."""
         left = np.array(lengths) - self.given
         return {
@@ -308,25 +308,25 @@ class _Begun(NamedTuple):
             if weight and left[i] > 0
         }
 
-    def next(self, start: int, weights: tuple[int, ...]) -> "_Begun":
+    def next(self, start: int, weights: tuple[int, ...]) -> "_BegunStage":
         samples, period = start - self.start, sum(self.weights)
         now = self.schedule.given(samples)
         owed = tuple(
             round(Fraction(OWED * (samples * w - period * int(now[i])), period)) + self.owed[i]
             for i, w in enumerate(self.weights)
         )
-        return _Begun(start, weights, self.given + now, owed)
+        return _BegunStage(start, weights, self.given + now, owed)
 
 
-def _unrolled(mixture: Mixture) -> tuple[tuple[_Begun, ...], int]:
+def _unrolled(mixture: Mixture) -> tuple[tuple[_BegunStage, ...], int]:
     """Every stage, those that follow from sources that end too; and where the mixture ends."""
     lengths, ends = mixture.lengths, mixture.ends
-    done: list[_Begun] = []
+    done: list[_BegunStage] = []
     none = (0,) * len(lengths)
     coming = list(reversed(mixture.stages))
     while coming:
         start, weights = coming.pop()
-        begun = done[-1].next(start, weights) if done else _Begun(start, weights, np.array(none, np.int64), none)
+        begun = done[-1].next(start, weights) if done else _BegunStage(start, weights, np.array(none, np.int64), none)
         stop = coming[-1].start if coming else NEVER
         if ends == "drop":
             gone = {source for position, source in mixture.left_out if position <= start}
@@ -340,16 +340,16 @@ def _unrolled(mixture: Mixture) -> tuple[tuple[_Begun, ...], int]:
         if ends == "first" and any(w and not n for w, n in zip(weights, lengths, strict=True)):
             return tuple(done), start
         done.append(begun)
-        emptied = begun.emptied(lengths)
-        if ends == "first" and emptied and min(emptied.values()) <= stop:
-            return tuple(done), min(emptied.values())
+        endings = begun.endings(lengths)
+        if ends == "first" and endings and min(endings.values()) <= stop:
+            return tuple(done), min(endings.values())
         if ends == "drop":
-            next_end = min([*emptied.values(), *(position for position, _ in mixture.left_out if position > start)])
+            next_end = min([*endings.values(), *(position for position, _ in mixture.left_out if position > start)])
             if next_end < stop:
                 coming.append(WeightStage(next_end, weights))
         missing = sum(g < n for g, n in zip(begun.given, lengths, strict=True))
-        if ends == "all" and len(emptied) == missing and max(emptied.values(), default=start) <= stop:
-            return tuple(done), max(emptied.values(), default=start)
+        if ends == "all" and len(endings) == missing and max(endings.values(), default=start) <= stop:
+            return tuple(done), max(endings.values(), default=start)
     if ends == "all":
         raise never_whole(begun.given, lengths, begun.weights)
     return tuple(done), NEVER

@@ -46,7 +46,7 @@ def _encode(parts: tuple[int | str | bytes, ...]) -> bytes:
     return encoded
 
 
-def numbered(*parts: int | str | bytes) -> Callable[[int], int]:
+def numbered_keys(*parts: int | str | bytes) -> Callable[[int], int]:
     """`key(*parts, n)` for many n, at a third of the cost."""
     start = blake2b(_encode(parts), digest_size=8)
 
@@ -75,7 +75,7 @@ def seed_globals(k: int) -> None:
 
     Each through its cheapest call: `torch.manual_seed` also visits every accelerator and costs more than a small batch.
     """
-    Arrivals.latest = k
+    ImportWatcher.latest = k
     random.seed(k)
     if "numpy" in sys.modules:
         _numpy_seed()(k & 0xFFFF_FFFF)
@@ -92,7 +92,7 @@ def _numpy_seed() -> Callable[[int], None]:
     return numpy.random.seed
 
 
-class Arrivals:
+class ImportWatcher:
     """Calls back at the moment when user code first imports a module.
 
     numpy and torch are also seeded then, with the key of the work at hand: without it, the first work that draws from a
@@ -112,22 +112,22 @@ class Arrivals:
             cls._calls.setdefault(name, []).extend(calls)
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if fullname not in Arrivals._calls or Arrivals._looking:
+        if fullname not in ImportWatcher._calls or ImportWatcher._looking:
             return None
-        Arrivals._looking = True
+        ImportWatcher._looking = True
         try:
             spec = find_spec(fullname)
         finally:
-            Arrivals._looking = False
+            ImportWatcher._looking = False
         if spec is not None and spec.loader is not None:
             run: Any = spec.loader.exec_module
 
             def run_and_call(module: object) -> None:
                 run(module)
-                for call in Arrivals._calls[fullname]:
+                for call in ImportWatcher._calls[fullname]:
                     call()
-                if fullname in ("numpy", "torch") and Arrivals.latest is not None:
-                    seed_globals(Arrivals.latest)
+                if fullname in ("numpy", "torch") and ImportWatcher.latest is not None:
+                    seed_globals(ImportWatcher.latest)
 
             spec.loader.exec_module = run_and_call  # type: ignore[method-assign]
         return spec
@@ -271,7 +271,7 @@ def _torch_generator() -> Any:
 _NO_GAUSS: dict[str, Any] = {"bit_generator": "", "state": None, "has_gauss": 0, "gauss": 0.0}
 
 
-class _Without:
+class _GaussOnly:
     """Stands in for a bit generator while only the normal draw that numpy keeps beside it is read or written.
 
     numpy makes legacy normal draws in pairs and keeps the second one. Swapping bit generators forgets it, and the calls
@@ -304,7 +304,7 @@ def _numpy_generator() -> tuple[Any, dict[str, Any]]:
     module: Any = numpy.random
     legacy, bits = module.mtrand._rand, module.get_bit_generator()
     try:
-        legacy._bit_generator = _Without(bits)
+        legacy._bit_generator = _GaussOnly(bits)
         return bits, legacy.get_state(legacy=False)
     finally:
         legacy._bit_generator = bits
@@ -318,7 +318,7 @@ def _put_numpy(bits: Any, gauss: dict[str, Any]) -> None:
     module.set_bit_generator(bits)
     if gauss["has_gauss"]:
         try:
-            legacy._bit_generator = _Without(bits)
+            legacy._bit_generator = _GaussOnly(bits)
             legacy.set_state(gauss)
         finally:
             legacy._bit_generator = bits

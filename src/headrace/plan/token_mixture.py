@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headrace.plan.mixture import BLOCK, NEVER, Blocks, Drawn, Ends, Floats, WeightStage, counted, never_whole
+from headrace.plan.mixture import BLOCK, NEVER, Blocks, Drawn, Ends, Floats, WeightStage, never_whole, running_counts
 from headrace.plan.order import Ints, permutation
 from headrace.plan.rounds import Rounds
 from headrace.plan.seed import key as derive
@@ -87,7 +87,7 @@ class TokenMixture(Blocks):
         _, given, counts = self._blocks[number]
         in_turn = np.repeat(np.arange(len(counts)), counts)
         source: Ints = in_turn[permutation(len(in_turn), derive(self._key, "token mixture", number))]
-        return Drawn(source, given[source] + counted(source))
+        return Drawn(source, given[source] + running_counts(source))
 
     def _number(self, position: int) -> int:
         """Which block a position that is planned lies in."""

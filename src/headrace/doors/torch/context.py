@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.plan.seed import Arrivals
+from headrace.plan.seed import ImportWatcher
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ class WorkerSetup:
         if "torch" in sys.modules:
             with_torch()
         else:
-            Arrivals.watch("torch", with_torch)
+            ImportWatcher.watch("torch", with_torch)
         if context.emulated:
             return
         seed_others(context.base_seed, number)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.nested import rebuilt
-from headrace.plan.seed import Arrivals
+from headrace.plan.seed import ImportWatcher
 
 
 def default_collate(batch: Any) -> Any:
@@ -94,7 +94,7 @@ def announce(stream: type, table: type) -> None:
     if hasattr(sys.modules.get("torch.utils.data"), "MapDataPipe"):
         tell()
     else:
-        Arrivals.watch("torch.utils.data", tell)
+        ImportWatcher.watch("torch.utils.data", tell)
 
 
 def check_distributed(initialized: bool) -> None:
