@@ -1,7 +1,7 @@
-"""Keyed generators: what `Generator(Philox(key=k))` draws, made in a fifth of its time.
+"""Keyed generators: the random numbers of `Generator(Philox(key=k))`, in a fifth of the time to make one.
 
-Philox with a key asks the system for entropy all the same, and throws it away: 14 of the 18 us that a generator takes,
-once a sample. A seed sequence that answers with the key saves that, and lets `rng.spawn()` depend on the key too.
+Philox asks the system for entropy even when it is given a key, and throws it away: 14 of the 18 us that a generator
+takes, for each sample. A seed sequence that returns the key saves that, and makes `rng.spawn()` depend on the key too.
 """
 
 from typing import Any

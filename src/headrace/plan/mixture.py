@@ -7,21 +7,21 @@ Tijdeman's rule, so that in every prefix each source has its share to within one
 
     sample q of the mixture comes from source i = table[q mod P], and is number rank[q mod P] + (q div P) x w_i of it
 
-A block of consecutive positions is then mixed by a keyed permutation, so that the pattern does not show; the samples
-that a block holds do not depend on the key, and each source still gives its samples in its own order. Weights may
-change: a `WeightStage` says from which position on which weights hold. A source goes on where it stopped, and what it
-is owed at that moment to have its exact share is made up for in the next stage. Blocks begin anew with each stage, so a
-stage that is added changes nothing before it as long as it begins at the end of a block (`next_border`).
+Each block of consecutive positions is then mixed by a keyed permutation, so that the pattern does not show. Which
+samples a block holds does not depend on the key, and each source still gives its samples in its own order. Weights may
+change: a `WeightStage` says which weights hold from which position on. A source goes on where it stopped, and what it
+lacks of its exact share at that moment is made up for in the next stage. Blocks begin anew with each stage, so a stage
+that is added changes nothing before it, as long as it begins at the end of a block (`next_border`).
 
 At the end of a source (`ends`):
 
-    first     the mixture ends with the first source that has no more; one of weight 0 ends nothing
-    all       it ends when every source was given once; shorter ones begin again
-    drop      a source that has no more is left out, the weights of the others stay: every sample comes exactly once
+    first     the mixture ends with the first source that has no more samples; a source of weight 0 does not count
+    all       it ends when every source was given once as a whole; shorter ones begin again
+    drop      a source that has ended is left out, the weights of the others stay: every sample comes exactly once
     forever   every source begins again; there is no end
 
-Which row number j of source i is, and in which turn through it, is j mod n_i and j div n_i where every turn is as long
-as the first, which is what all of this asks for: see `plan.rounds`.
+Samples of a source are numbered over all turns through it: number j of source i is row j mod n_i of turn j div n_i
+where every turn has n_i rows. (`plan.rounds` finds it where turns differ.)
 """
 
 import heapq
@@ -50,7 +50,7 @@ PERIOD = 1 << 16
 BLOCK = 1024
 """Positions that are mixed with each other. Part of the order."""
 OWED = 1 << 32
-"""Parts of a sample in which is counted what sources are owed where weights change."""
+"""What a source lacks of its share where weights change is counted in 1/OWED of a sample."""
 NEVER = 1 << 47
 """The length of a mixture without an end."""
 
@@ -58,7 +58,7 @@ NEVER = 1 << 47
 def whole_weights(weights: Sequence[float], period: int = PERIOD) -> tuple[int, ...]:
     """Weights as whole numbers: exactly where their sum can be at most `period`, else by largest remainder.
 
-    A weight so small that it would become nothing is refused: a source must not vanish without a word.
+    A weight so small that it would be rounded to 0 is refused: a source must not disappear silently.
     """
     given = [Fraction(w) for w in weights]
     if not given or min(given) < 0 or not any(given):
@@ -86,8 +86,8 @@ def whole_weights(weights: Sequence[float], period: int = PERIOD) -> tuple[int, 
 
 
 class Schedule(NamedTuple):
-    """The sources of a stage in turn. From place `loop` on they repeat, with `cycle` samples of each source in every
-    turn."""
+    """Which source comes at each place of a stage. From place `loop` on the sources repeat; `cycle` says how many
+    samples of each source a repetition has."""
 
     source: Ints
     loop: int
@@ -100,13 +100,13 @@ class Schedule(NamedTuple):
         return found
 
     def given(self, samples: int) -> Ints:
-        """How many samples of each source are among the first so many."""
+        """How many samples of each source are among the first `samples` of the stage."""
         turns, over = divmod(max(samples - self.loop, 0), len(self.source) - self.loop)
         place = samples if samples < self.loop else self.loop + over
         return turns * self.cycle + np.bincount(self.source[:place], minlength=len(self.cycle))
 
     def until(self, source: int, wanted: int) -> int:
-        """After how many samples a source has given so many."""
+        """After how many samples of the stage a source has given `wanted` of its own."""
         first = int((self.source[: self.loop] == source).sum())
         turns = max(0, wanted - first - 1) // int(self.cycle[source])
         place = np.flatnonzero(self.source == source)[wanted - 1 - turns * int(self.cycle[source])]
@@ -115,9 +115,9 @@ class Schedule(NamedTuple):
 
 @lru_cache(maxsize=64)
 def schedule(weights: tuple[int, ...], owed: tuple[int, ...]) -> Schedule:
-    """Tijdeman's rule, as it schedules work: sample x of source i may come from a certain place on, and of all that may
-    come, the one that must come soonest is taken. `owed` is what each source lacks when the stage begins, in 1/OWED of
-    a sample: so shares stay exact however often weights change."""
+    """Tijdeman's rule as a schedule with release times and deadlines: sample x of source i may come from a certain
+    place on, and of all that may come, the one with the earliest deadline is taken. `owed` is what each source lacks
+    when the stage begins, in 1/OWED of a sample: so shares stay exact however often weights change."""
     period, slack = sum(weights), max(1, 2 * (len(weights) - 1))
     may_come: dict[int, list[int]] = defaultdict(list)
     counts = [0] * len(weights)
@@ -137,7 +137,7 @@ def schedule(weights: tuple[int, ...], owed: tuple[int, ...]) -> Schedule:
     ) not in states:
         states[state] = len(sources)
         for place in range(len(sources) + 1, len(sources) + period + 1):
-            while place not in may_come and not waiting:  # a source that gets no more may keep what it is owed
+            while place not in may_come and not waiting:  # (a source of weight 0 keeps what it is owed)
                 may_come[place] = may_come.pop(min(may_come))
             for i in may_come.pop(place, ()):
                 must = slack * (OWED * (counts[i] + 1) - owed[i]) - OWED
@@ -166,7 +166,7 @@ class Drawn(NamedTuple):
 
 
 def running_counts(source: Ints) -> Ints:
-    """How many of the same source come before each."""
+    """For each entry, how many entries before it have the same source."""
     number = np.empty_like(source)
     for i in np.unique(source).tolist():
         same = np.flatnonzero(source == i)
@@ -216,6 +216,8 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Mixture(Blocks):
+    """A mixture by shares of samples, of sources with these lengths."""
+
     lengths: tuple[int, ...]
     stages: tuple[WeightStage, ...]
     key: int
@@ -226,7 +228,7 @@ class Mixture(Blocks):
     of streams are not known: give NEVER."""
     length: int = field(init=False, compare=False)
     _stages: tuple["_BegunStage", ...] = field(init=False, compare=False, repr=False)
-    """The stages that were given, with those that follow from sources that end."""
+    """The given stages, and those that begin where a source ends."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -283,12 +285,12 @@ class Mixture(Blocks):
         return None
 
     def before(self, position: int) -> list[tuple[object, ...]]:
-        """All that samples before a position, which ends a block, follow from."""
+        """All that determines the samples before a position, which must be the end of a block."""
         return [(s.start, s.weights, s.given.tolist(), s.owed) for s in self._stages if s.start < position]
 
 
 class _BegunStage(NamedTuple):
-    """A stage, with what was given of each source before it and what each is owed (see `schedule`)."""
+    """A stage, with how many samples of each source come before it and what each is owed (see `schedule`)."""
 
     start: int
     weights: tuple[int, ...]
@@ -300,7 +302,7 @@ class _BegunStage(NamedTuple):
         return schedule(self.weights, self.owed)
 
     def endings(self, lengths: tuple[int, ...]) -> dict[int, int]:
-        """At which position each source that it draws from will have given its last row, if it has not yet."""
+        """At which position each source that this stage draws from will have given its last sample."""
         left = np.array(lengths) - self.given
         return {
             i: self.start + self.schedule.until(i, int(left[i]))
@@ -319,7 +321,7 @@ class _BegunStage(NamedTuple):
 
 
 def _unrolled(mixture: Mixture) -> tuple[tuple[_BegunStage, ...], int]:
-    """Every stage, those that follow from sources that end too; and where the mixture ends."""
+    """Every stage, with those that begin where a source ends; and the position where the mixture ends."""
     lengths, ends = mixture.lengths, mixture.ends
     done: list[_BegunStage] = []
     none = (0,) * len(lengths)

@@ -1,7 +1,7 @@
-"""Quality: how far an order is from a uniform permutation, as figures for people.
+"""Quality: how far an order is from a uniform permutation, in figures that `explain()` shows.
 
-The rows of real data lie sorted more often than not (by class, day, source), so what matters is how well a batch mixes
-rows that are stored far from each other. A sample of batches is worked out and counted; nothing is read.
+Real data is often stored sorted (by class, day, source), so what matters is how well a batch mixes rows that are stored
+far from each other. The figures come from the positions of some batches; no data is read.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,9 @@
-"""Rounds: in which turn through a source a sample lies, counted over all turns, and which row of that turn it is.
+"""Rounds: the turns through a source that is read again and again. Samples are numbered over all turns; here is found
+in which turn a sample lies, and in which row of that turn.
 
 Most sources have the same number of rows in every turn, and this is a division. Documents that are shuffled and then
-packed, or put into buckets, or mixed by tokens, make another number of rows in each order: there the turns before a
-sample are counted one after the other, when they are asked for, and kept.
+packed, bucketed or mixed by tokens make another number of rows in each order: there turns are counted one after the
+other, up to the one that is asked for, and the counts are kept.
 """
 
 from bisect import bisect_right
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.plan.order import Ints
 
 EMPTY = 1000
-"""So many turns without a row, one after the other, mean that there will be no more."""
+"""After so many turns in a row without any sample, the source is refused."""
 
 
 class Rounds:
@@ -25,7 +26,7 @@ class Rounds:
     def __init__(self, first: int, length_of: Callable[[int], int] | None = None) -> None:
         self._first, self._length_of = first, length_of
         self._ends = [first]
-        """Rows up to the end of each turn that was counted."""
+        """How many rows there are up to the end of each turn that was counted."""
         self._lock = Lock()
 
     def find(self, number: int) -> tuple[int, int]:
@@ -37,7 +38,7 @@ class Rounds:
         return turn, number - (self._ends[turn - 1] if turn else 0)
 
     def find_all(self, numbers: "Ints") -> "tuple[Ints, Ints]":
-        """The same of many samples."""
+        """The same for many samples."""
         import numpy as np
 
         if self._length_of is None:
@@ -52,7 +53,7 @@ class Rounds:
         return self.total(turn + 1) - self.total(turn)
 
     def total(self, turns: int) -> int:
-        """How many rows so many turns have together."""
+        """How many rows the first `turns` turns have together."""
         if self._length_of is None:
             return turns * self._first
         with self._lock:
@@ -61,7 +62,7 @@ class Rounds:
         return self._ends[turns - 1] if turns else 0
 
     def _count(self, number: int) -> None:
-        """Turns up to the one that a sample lies in."""
+        """Count turns up to the one that a sample lies in."""
         if number < self._ends[-1]:
             return
         with self._lock:

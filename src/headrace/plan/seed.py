@@ -1,10 +1,11 @@
 """Randomness is keyed, never carried: the only module, with `plan/keyed.py`, that makes or touches random generators.
 
-A key is a 64-bit number derived from what the randomness is *for* (seed, epoch, op, position). Whoever has the key has
-the same random numbers, in any process and at any time, so a snapshot stores nothing about generators.
+A key is a 64-bit number derived from what the randomness is *for* (seed, epoch, op, position). The same key gives the
+same random numbers in any process and at any time, so a snapshot stores nothing about generators.
 
-Threads never touch the global generators. Everyone else seeds them before a piece of work (`seed_globals`), and where
-that happens in the user's own process, inside `BorrowedGlobals`, which gives the user's generators back as they were.
+Worker threads never touch the global generators. Worker processes seed them before each piece of work (`seed_globals`).
+Work that runs in the user's own process does so inside `BorrowedGlobals`, which gives the user's generators back as
+they were.
 """
 
 import _thread
@@ -93,10 +94,10 @@ def _numpy_seed() -> Callable[[int], None]:
 
 
 class ImportWatcher:
-    """Calls back at the moment when user code first imports a module.
+    """An import hook that calls back when user code first imports a module.
 
-    numpy and torch are also seeded then, with the key of the work at hand: without it, the first work that draws from a
-    library would depend on who had imported that library before.
+    numpy and torch are also seeded then, with the key of the current work: otherwise the first random numbers of a
+    library would depend on whether it had been imported before.
     """
 
     latest: int | None = None
@@ -105,7 +106,7 @@ class ImportWatcher:
 
     @classmethod
     def watch(cls, name: str, *calls: Callable[[], None]) -> None:
-        """Begin, for a module that is not imported yet."""
+        """Call these once the module is imported; nothing, if it is imported already."""
         if name not in sys.modules:
             if not cls._calls:
                 sys.meta_path.insert(0, cls())
@@ -141,9 +142,9 @@ class BorrowedGlobals:
         ...                 the user's own are back, exactly as they were
 
     The object is made once and entered many times, never inside itself. There is one set of global generators: while
-    they are lent in one thread, others that want to borrow them wait; not for ever, since that thread may be waiting
-    for them. A library that is first imported inside the block is left alone until the next one. numpy's bit generator
-    is swapped, since saving and restoring its state would cost several times all the rest.
+    one thread has borrowed them, other threads that want to wait; not for ever, since the first may be waiting for one
+    of them. A library that is first imported inside the block is left alone until the next one. numpy's bit generator
+    is swapped, because saving and restoring its state costs several times as much as everything else.
 
     With `goes_on=False` the work seeds the generators itself before it draws: then `random` need not go on from our
     last block, which saves a sixth of the cost of a small batch.
@@ -156,7 +157,7 @@ class BorrowedGlobals:
         # Of `random` a seed only: taking our state out whole would cost 10 us.
         self._ours = _Generators(fresh(), None, None)
         self._users: _Generators | None = None
-        """What the user has, inside the block."""
+        """The states of the user's generators, inside the block."""
         self._first = False
         """This thread had not borrowed them before it entered the block."""
         self._patience = PATIENCE
@@ -217,7 +218,7 @@ class BorrowedGlobals:
                 raise
 
     def _share(self) -> None:
-        """Go on with generators that are lent in another thread."""
+        """Go on with generators that another thread has borrowed, and warn once."""
         if self._patience:
             import logging  # (The server that forks workers imports this module, and little else.)
 
@@ -274,9 +275,9 @@ _NO_GAUSS: dict[str, Any] = {"bit_generator": "", "state": None, "has_gauss": 0,
 class _GaussOnly:
     """Stands in for a bit generator while only the normal draw that numpy keeps beside it is read or written.
 
-    numpy makes legacy normal draws in pairs and keeps the second one. Swapping bit generators forgets it, and the calls
-    that would read it also copy 624 words, at ten times the cost of the swap. A thread that draws meanwhile finds the
-    bit generator itself.
+    numpy makes legacy normal draws in pairs and keeps the second one. Swapping bit generators loses it, and the calls
+    that read it also copy 624 words, at ten times the cost of the swap: with this stand-in they copy none. A thread
+    that draws meanwhile gets the bit generator itself.
     """
 
     __slots__ = ("_bits",)

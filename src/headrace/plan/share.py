@@ -38,9 +38,9 @@ Payload = tuple[int, int, tuple[int, ...]]
 
 
 class RankBatch(NamedTuple):
-    """One batch of one rank: the real positions from `start` up to `stop`, `stride` apart, then `filled` more.
+    """One batch of one rank: the positions from `start` up to `stop`, `stride` apart, then `filled` more to fill it up.
 
-    Fillers are `fill_from`, `fill_from + 1`, ... modulo `cycle`, or all `fill_from` where `cycle` is 0.
+    These fillers are `fill_from`, `fill_from + 1`, ... modulo `cycle`, or all `fill_from` where `cycle` is 0.
     """
 
     start: int
@@ -55,7 +55,7 @@ class RankBatch(NamedTuple):
         return range(self.start, self.stop, self.stride)
 
     def payload(self) -> "Payload":
-        """What a ticket says of it."""
+        """The batch as a ticket carries it."""
         if self.stride > 1:
             return 0, 0, tuple(self.positions())
         return self.start, self.stop, self._fill() if self.filled else ()
@@ -155,12 +155,13 @@ class Share:
         missing = self.batch - len(real) if self.policy in ("pad", "repeat") else 0
         if not missing or self.policy == "pad":
             return RankBatch(real.start, stop, missing, self.length - 1, 0, self.ranks)
-        mine = (len(range(first + (r - first) % self.ranks, stop, self.ranks)) for r in range(self.rank))
-        before = self.rank * self.batch - sum(mine)
+        # Fillers that earlier ranks of this step use come first.
+        real_before = sum(len(range(first + (r - first) % self.ranks, stop, self.ranks)) for r in range(self.rank))
+        before = self.rank * self.batch - real_before
         return RankBatch(real.start, stop, missing, before % self.length, self.length, self.ranks)
 
     def delivered(self, steps: int) -> int:
-        """The position reached after so many steps: all ranks together have delivered everything from start to it."""
+        """The position after so many steps: all ranks together have delivered everything from `start` up to it."""
         if not 0 <= steps <= self.steps:
             raise IndexError(f"{steps} steps are outside an epoch of {self.steps} steps")
         if steps > self._full and not self._dealt:
@@ -184,8 +185,8 @@ class Share:
 
 
 def deal(length: int, ranks: int, rank: int, start: int = 0, by_remainder: bool = False) -> range:
-    """The unbatched positions of one rank, from `start` on: ranks take them in turn, or by remainder; a surplus that
-    not all get is dropped."""
+    """The positions of one rank, where samples are not batched: from `start` on ranks take them in turn, or by
+    remainder. What is left over for only some of the ranks is dropped."""
     if length < start or not 0 <= rank < ranks:
         raise BadOption(
             f"deal({length}, ranks={ranks}, rank={rank}): rank must be one of 0..ranks-1, length at least 0"

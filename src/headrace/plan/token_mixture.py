@@ -29,11 +29,11 @@ from headrace.plan.rounds import Rounds
 from headrace.plan.seed import key as derive
 
 LengthsOf = Callable[[int, int, Ints], Ints]
-"""Tokens of the documents at these rows of a source, in a turn through it."""
+"""From (source, turn through it, rows) to the tokens of the documents in these rows."""
 
 
 class TokenBlock(NamedTuple):
-    """Some consecutive documents of the mixture."""
+    """A block: some consecutive documents of the mixture."""
 
     start: int
     given: Ints
@@ -43,7 +43,7 @@ class TokenBlock(NamedTuple):
 
 
 class TokenMixture(Blocks):
-    """Which source each sample comes from, by shares of tokens. Answers what `Mixture` does."""
+    """A mixture by shares of tokens."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class TokenMixture(Blocks):
         tokens_of: LengthsOf,
         rounds: Sequence[Rounds] | None = None,
     ) -> None:
-        """`lengths` are those of the first turns; `rounds` say those of the others, if they differ."""
+        """`lengths` are those of the first turn through each source; `rounds` has those of all turns, if they
+        differ."""
         self.lengths, self.stages, self.ends = lengths, stages, ends
         self._rounds = [Rounds(length) for length in lengths] if rounds is None else rounds
         self._key, self._tokens_of = key, tokens_of
@@ -63,9 +64,9 @@ class TokenMixture(Blocks):
         self._position = 0
         self._given = np.zeros(len(lengths), np.int64)
         self._over: Floats = np.zeros(len(lengths))
-        """Tokens of each source beyond its share."""
+        """How many tokens each source has given beyond its share."""
         self._ahead = [np.zeros(0, np.int64) for _ in lengths]
-        """Lengths of the documents that come next, as far as they were looked at."""
+        """The lengths of the next documents of each source, as far as they were asked for."""
         self._horizon = 1.0
         self._ended = False
 
@@ -94,14 +95,14 @@ class TokenMixture(Blocks):
         return bisect_right(self._blocks, position, key=attrgetter("start")) - 1
 
     def before(self, position: int) -> list[tuple[object, ...]]:
-        """All that samples before a position, which ends a block, follow from."""
+        """All that determines the samples before a position, which must be the end of a block."""
         self._plan(position)
         return [(block.start, block.counts.tolist()) for block in self._blocks if block.start < position]
 
     # --- planning ---------------------------------------------------------------------------------------------------
 
     def _plan(self, position: int) -> None:
-        """Blocks up to a position, or to the end."""
+        """Plan blocks up to a position, or to the end."""
         if self._position < position and not self._ended:
             with self._lock:
                 while self._position < position and not self._ended:
@@ -144,8 +145,8 @@ class TokenMixture(Blocks):
         )
 
     def _in_turn(self, share: Floats) -> tuple[Ints, Ints]:
-        """The documents that come next: their sources and lengths, in turn; at least a block and a half, if there are
-        as many."""
+        """Sources and lengths of the documents that come next, in order: a block and a half of them, if there are as
+        many."""
         while True:
             times: list[Floats] = []
             for i in np.flatnonzero(share).tolist():
@@ -164,13 +165,13 @@ class TokenMixture(Blocks):
         return source, tokens
 
     def _middles(self, i: int, share: Floats) -> Floats:
-        """When the middle of each document that was looked at is reached, in tokens of the whole mixture from here."""
+        """When the middle of each of the next documents is reached, in tokens of the whole mixture from here."""
         ahead = self._ahead[i]
         found: Floats = (self._over[i] + np.cumsum(ahead) - ahead / 2) / share[i]
         return found
 
     def _look_ahead(self, i: int) -> bool:
-        """Some more lengths of a source; False: it has no more."""
+        """Ask for more lengths of a source; False if it has no more."""
         first = int(self._given[i]) + len(self._ahead[i])
         if first >= self.lengths[i] and self.ends in ("drop", "first"):
             return False
@@ -180,7 +181,7 @@ class TokenMixture(Blocks):
         return True
 
     def _cut(self, share: Floats, source: Ints, tokens: Ints) -> tuple[int, bool]:
-        """How many of these documents make up the block, and whether it is the last."""
+        """How many of these documents make up the next block, and whether it is the last."""
         done = [
             int(at[left - 1]) + 1
             for i, left in enumerate((np.array(self.lengths) - self._given).tolist())
