@@ -1,9 +1,9 @@
-"""Where an op runs: which op and position are at hand, its key, its clock, and what may be left out.
+"""Where an op runs: which op and position are current, its key, its clock, and whether failing samples are left out.
 
-`Here` is all that an op may know of its place. `place` is where the running thread is: errors, `headrace.rng()` and the
-memory that results are written into are found through it.
+`Here` is all that an op may know of the place where it runs. `place` belongs to the running thread: errors,
+`headrace.rng()` and the memory that results are written into are found through it.
 
-**What fails.** A reader that finds one bad record asks `skipper()` at its start, and gives the error to what it got:
+**What fails.** A reader that can go on behind a bad record calls `skipper()` at its start, and gives it each error:
 
     skip = skipper()
     for number, line in enumerate(stream):
@@ -49,35 +49,37 @@ class Here:
         self.clock: Clock | None = None
         """Where seconds are noted, by op, while a ticket is being timed."""
         self.seed = seed
-        """This op's key: differs for every op, epoch and loader seed; the same in every process."""
+        """This op's key: another one for every op, epoch and loader seed, and the same in every process."""
         self.epoch = epoch
         self.ordinal = ordinal
         """The op's number in the graph, counted from the sources."""
         self.strand = strand
         self.strands = strands
         self.emitted = 0
-        """How many samples this op had emitted at the moment it goes on from; 0 at the start of an epoch."""
+        """How many samples this op had emitted at the `rest()` that it is resumed from; 0 at the start of an epoch."""
         self.note: Any = None
-        """What the op said at that moment."""
+        """The note that it gave to that `rest()`."""
         self.replays = 0
-        """How many samples it had emitted since: they are asked for again, and dropped."""
+        """How many samples it had emitted after that: they are made again, and dropped."""
         self.oldest: Callable[[], int] | None = None
-        """For an op that stands: the number of the oldest sample that it holds."""
+        """Set by an op that calls `stand()`: gives the number of the oldest sample that it holds."""
         self._rest: Callable[[], Callable[[Any], None] | None] | None = None
         self._stand: Callable[[], Callable[[int], None] | None] | None = None
-        """Weak references to who listens: what an op knows must not keep a whole graph alive."""
+        """Weak references to the engine's listeners: an op's `here` must not keep a whole opened graph alive."""
 
     def stand(self, number: int) -> None:
-        """Say: my input stands at `number` now. I may hold older samples; `oldest()` says how old.
+        """Tell the engine that the input is at sample `number` now. The op may hold older samples: `oldest` says which.
 
-        I am resumed at the latest such moment that is not after the oldest sample I hold, with `number` as my note:
-        what I held before it is not given back, and whatever I emit for it was emitted already, and is dropped.
+        The op is resumed at the latest such call that is not after the oldest sample it holds, with `number` as its
+        note. Samples that it held before that call are not given back: what it emits for them was delivered, and is
+        dropped.
         """
         if self._stand is not None and (listen := self._stand()) is not None:
             listen(number)
 
     def rest(self, note: object = None) -> None:
-        """Say: now I hold no sample; `note` (plain data) and my inputs' states are all that I need to go on."""
+        """Tell the engine that the op holds no sample now: `note` (plain data) and the states of its inputs are all
+        that it needs to go on from here."""
         if type(note) is not int and not isinstance(note, PLAIN):
             raise TypeError(
                 f"here.rest() got a {type(note).__name__}, which no snapshot can hold: say what you need as numbers, "
@@ -88,10 +90,10 @@ class Here:
 
 
 class Clock(dict[int, float]):
-    """Seconds by op. What a call notes inside another is not counted twice: each op has its own seconds only."""
+    """Seconds by op. Time that a call spends in another op's call is counted for that op only."""
 
     inner = 0.0
-    """Seconds noted inside the call at hand."""
+    """Seconds that calls inside the current one have taken."""
 
     def note(self, ordinal: int, call: Callable[..., Out], *args: object) -> Out:
         outer, self.inner = self.inner, 0.0
@@ -133,26 +135,26 @@ def _broken(made: list[Any], error: Exception) -> Iterator[Any]:
 
 
 class Spot:
-    """Which op is at work, at which position. Errors and `rng()` are named after it."""
+    """Which op works now, at which position. Errors name it, and `rng()` is keyed by it."""
 
     __slots__ = ("failed", "here", "index", "leave_out", "made", "position", "replays", "rng")
 
     def __init__(self) -> None:
         self.leave_out: Callable[[int, Exception], None] | None = None
-        """Who counts samples that fail and are left out; None: nothing may be left out."""
+        """Called with each sample that fails and is left out, to count it; None if nothing may be left out."""
         self.replays = 0
-        """Above 0 while a resumed op makes again what it had emitted: what failed then was counted then."""
+        """Above 0 while a resumed op makes samples again: those that fail were counted the first time."""
         self.here: Here | None = None
         self.position = 0
         self.index: int | None = None
-        """Which sample of its source the one at hand is, where that is known."""
+        """The position in its source of the current sample, where that is known."""
         self.made: tuple[int, int] | None = None
         self.rng: Any = None
         self.failed: int | None = None
         """The position of the sample that failed, where the ticket's own is that of many (a window)."""
 
     def skip(self, here: Here, position: int, error: Exception) -> None:
-        """Leave out what failed, if that is wanted; else raise the error."""
+        """Leave out a sample that failed, if the user said `on_error="skip"`; else raise the error."""
         self.here, self.position = here, position  # the ops before and after have run since it was begun
         if not here.lenient or self.leave_out is None:
             self.failed = position
@@ -162,7 +164,7 @@ class Spot:
 
 
 def skipper() -> Callable[[Exception], None]:
-    """For the reader that begins now: what to call with the error of one of its records."""
+    """For a reader that begins now: a function to call with the error of one of its records."""
     spot = place.spot
     here, position = spot.here, spot.position
 
@@ -179,16 +181,16 @@ LARGE = 64 * 1024
 
 
 class ThreadPlace(threading.local):
-    """Where the running thread is."""
+    """What the running thread works on, and into which memory it writes results."""
 
     def __init__(self) -> None:
         self.spot = Spot()
         self.allocate: Callable[[tuple[int, ...], Any], Any] | None = None
         self.extend: Callable[[Any, int, int], Any] | None = None
         self.rows: Rows | None = None
-        """The places of the samples of the batch at hand, while they are made one by one."""
+        """The rows of the current batch, while its samples are made one by one."""
         self.worth = 4096
-        """Arrays smaller than this many bytes are not worth a place of their own in the travelling memory."""
+        """Arrays smaller than this many bytes are not put into shared memory by themselves."""
 
     def at(self, here: Here, position: int) -> None:
         spot = self.spot = here.spot
@@ -197,8 +199,8 @@ class ThreadPlace(threading.local):
         spot.made = None
 
     def apart(self, call: Callable[[], Out]) -> Out:
-        """Call what is a loader or a pipe of its own. Inside an op of another one it has another place: what it makes
-        is not on the way to that one's consumer, and `rng()` is the op's own again afterwards."""
+        """Call a function that runs another loader or pipe. Inside an op it gets a place of its own: its results are
+        not written into the memory of the outer batch, and afterwards `rng()` is that of the op again."""
         if self.spot.here is None and self.allocate is None:
             return call()
         outside = self.spot, self.allocate, self.extend, self.rows
@@ -209,7 +211,7 @@ class ThreadPlace(threading.local):
             self.spot, self.allocate, self.extend, self.rows = outside
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A new array, in the memory that travels to the consumer when there is any and the array is worth it."""
+        """A new array: in the shared memory that the consumer reads, if there is any and the array is large enough."""
         import numpy as np
 
         if self.allocate is not None:
@@ -219,14 +221,15 @@ class ThreadPlace(threading.local):
         return np.empty(shape, dtype)
 
     def in_rows(self, get: Callable[[int], Any], size: int, ordinal: int) -> Callable[[int], Any]:
-        """`get`, for a batch of `size` samples that op number `ordinal` makes; each is written into its place in it."""
+        """`get` for a batch of `size` samples made by op number `ordinal`: it may write each into its row of the
+        batch."""
         self.rows = Rows(size, self.empty, ordinal)
         return self.rows.into_rows(get)
 
     def row(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A new array for the sample at hand: its place in the batch, if the op at work is the last one before that.
+        """A new array for the current sample: its row of the batch, if this op is the last one before the batch.
 
-        (Others may still keep what they are given, and the place is used again for another batch.)
+        (Earlier ops may keep what they make, and the memory of a row is used again for another batch.)
         """
         import numpy as np
 
@@ -235,9 +238,9 @@ class ThreadPlace(threading.local):
         return np.empty(shape, dtype) if row is None else row
 
     def grown(self, arrays: Sequence[Any]) -> tuple[Any, int]:
-        """An array for all of these alike ones on top of each other, and how many of them are in it already.
+        """An array to stack these arrays in, which are alike, and how many of them are in it already.
 
-        Those that lie one behind the other at the end of the travelling memory stay where they are.
+        Those that lie one behind the other at the end of the shared memory stay where they are.
         """
         first = arrays[0]
         if self.extend is not None and first.nbytes >= LARGE:
@@ -253,7 +256,7 @@ class ThreadPlace(threading.local):
         return self.empty((len(arrays), *first.shape), first.dtype), 0
 
     def rewind(self) -> None:
-        """Let the next `rng()` begin again: it then gives what it gave to the sample at hand before."""
+        """Let the next `rng()` begin again: it then gives the same values to the current sample once more."""
         self.spot.made = None
 
     def rng(self) -> "np.random.Generator":
@@ -273,5 +276,5 @@ place = ThreadPlace()
 
 
 def rng() -> "np.random.Generator":
-    """A numpy Generator keyed to the sample at hand: the same for any batch size, worker, kind and world."""
+    """A numpy Generator keyed to the current sample: the same for any batch size, worker, kind and world."""
     return place.rng()

@@ -14,10 +14,10 @@ already).
 **Randomness.** `here.seed` is the op's own key for this epoch; user code uses `headrace.rng()`, or the global
 generators, which the engine seeds before each unit of work.
 
-**Resume.** An op with `quiet = True` holds nothing between two yields: its state is its inputs' state, and costs
-nothing. Any other op may call `here.rest(note)` at a moment when it holds nothing; it is resumed from the latest such
-moment, with `here.emitted` and `here.note` telling where it was, and what it had emitted since is produced again and
-dropped. An op that does neither is resumed by replay from the start of the epoch.
+**Resume.** An op with `quiet = True` holds no sample between two yields: its state is the state of its inputs, and
+costs nothing. Any other op may call `here.rest(note)` whenever it holds no sample. It is resumed from the latest such
+call: `here.emitted` and `here.note` say where it was, and what it had emitted since is made again and dropped. An op
+that does neither is resumed by a replay from the start of the epoch.
 """
 
 import re
@@ -48,9 +48,9 @@ class Indexed:
     """Random access to the output of an op: `get(position)` for 0 <= position < length.
 
     `take(positions, names)`, where samples are rows of a table, is the table of many rows at once: all its columns, or
-    those that are named. `many(positions)`, where an op works on many samples at once, gives the same as `get` of each:
-    what raises in it is asked for again one by one. `again(turn)` is the same output with other random choices: what
-    `cycle` reads next.
+    those that are named. `many(positions)`, where an op works on many samples at once, gives the same as `get` of each;
+    when it raises, the samples are asked for again one by one. `again(turn)` is the same output with the random choices
+    of another turn: `cycle` reads it next.
     """
 
     def __init__(self, length: int, get: Callable[[int], Any], take: "Take | None" = None) -> None:
@@ -60,19 +60,19 @@ class Indexed:
         self.many: Many | None = None
         self.again: Callable[[int], Indexed] = lambda turn: self
         self.units: Units | None = None
-        """Where positions that are cheap to read together end, when that is worth knowing."""
+        """Which positions are cheap to read together, where an order can make use of it."""
         self.parts: Parts | None = None
-        """The order, where it has parts: ranks are dealt positions by their remainder (`plan.share`)."""
+        """The order, where it is one of parts: ranks are then dealt positions by their remainder (`plan.share`)."""
         self.scattered: Units | None = None
-        """Units of which every rank needs every one, because the order keeps none of them together."""
+        """Units that the order does not keep together: every rank reads every one of them."""
         self.lengths: Lengths | None = None
         """How many tokens each sample has, where that is known without reading any."""
         self.varies = False
-        """The length is that of this turn; another turn may have another."""
+        """Another turn may have another length."""
         self.remark = ""
-        """What `explain()` says about it."""
+        """A line of `explain()` about the order."""
         self.trouble = ""
-        """What a loader warns of when its first epoch begins: reading will be far slower than it need be."""
+        """A warning for the first epoch: reading will be far slower than it need be."""
 
     def every(self, step: int, first: int) -> "Indexed":
         """Each `step`-th position, from `first` on."""
@@ -80,7 +80,7 @@ class Indexed:
         return Indexed(len(range(first, self.length, step)), lambda position: get(first + position * step))
 
     def placed_as(self, inner: "Indexed") -> "Indexed":
-        """Myself, with what is known of another's positions: each of mine is made from the same one there."""
+        """This object, with what `inner` knows of its positions: the sample at each was made from the one there."""
         self.units, self.parts, self.remark, self.scattered = inner.units, inner.parts, inner.remark, inner.scattered
         self.trouble = inner.trouble
         return self
@@ -89,15 +89,16 @@ class Indexed:
 class Lengths(NamedTuple):
     """How many tokens the samples of an order have."""
 
-    at: "Callable[[np.ndarray[Any, np.dtype[np.int64]]], np.ndarray[Any, np.dtype[np.int64]]]"
-    """Of the samples at these positions."""
+    at: "Callable[[Positions], Positions]"
+    """From positions to the number of tokens of each sample there."""
     tokens: int
-    """Of all together."""
+    """How many tokens all samples have together."""
     key: tuple[object, ...]
-    """All that order and lengths follow from: what is planned from them can be kept under it."""
-    work: "Callable[[np.ndarray[Any, np.dtype[np.int64]]], np.ndarray[Any, np.dtype[Any]]] | None" = None
-    """What attention over each costs (the sum of its documents' squares), where that is not its length squared."""
-    ends: "Sequence[int] | np.ndarray[Any, np.dtype[np.int64]] | None" = None
+    """All that order and lengths depend on: what is planned from them can be cached under this key."""
+    work: "Callable[[Positions], np.ndarray[Any, np.dtype[Any]]] | None" = None
+    """From positions to what attention over each sample costs (the sum of its documents' squared lengths), where that
+    is not its length squared."""
+    ends: "Sequence[int] | Positions | None" = None
     """The first token after each sample, counted over all, where samples come as they are stored."""
 
 
@@ -107,7 +108,7 @@ Take = Callable[[Positions, tuple[str, ...] | None], Any]
 
 
 class InputCursor(Iterator[Got]):
-    """An input of an op, opened: its samples, and what else an op may ask of it."""
+    """An opened input of an op: an iterator over its samples, and what else an op may ask of it."""
 
     __slots__ = ()
 
@@ -120,19 +121,19 @@ class InputCursor(Iterator[Got]):
         return None
 
     def gathered(self) -> Indexed | None:
-        """The same for an op that `gathers`."""
+        """Random access to lists, for an op that `gathers`; or None."""
         return None
 
     def repeatable(self) -> bool:
-        """Whether it can be read once more from its start: what workers deliver to the consumer comes only once."""
+        """Whether it can be read again from its start. (Samples that workers send to the consumer come only once.)"""
         return False
 
     def reopened(self, *, epoch: int | None = None, turn: int = 0) -> "InputCursor[Got] | None":
-        """The same input from its start, or in another epoch; None if it cannot be had."""
+        """The same input from its start, or in another epoch; None if it cannot be read again."""
         return None
 
     def shared(self) -> dict[str, Any]:
-        """What several readers of this input share, wherever in the opened graph they are."""
+        """A dict that all readers of this input in one opened graph share."""
         return {}
 
     def loader_seed(self) -> int:
@@ -146,96 +147,96 @@ def indexed_input(samples: Iterator[Any]) -> Indexed | None:
 
 
 def is_count(op: "Op[Any, Any]", note: object) -> bool:
-    """`accepts` of an op whose notes are counts, or nothing."""
+    """`accepts` of an op whose notes are counts, or None."""
     return note is None or (isinstance(note, int) and not isinstance(note, bool) and 0 <= note < 2**63)
 
 
 def as_input(op: "Op[Any, Any]", inputs: tuple[Any, ...]) -> Any:
-    """`length` or `columnar` of an op that leaves them as they are in its first input."""
+    """`length` or `columnar` of an op for which they are those of its first input."""
     return inputs[0]
 
 
 class Op(Generic[In, Out]):
-    """Sees the whole stream, in one place."""
+    """An op that sees the whole stream, in one place."""
 
     __slots__ = ()
     quiet: ClassVar[bool] = False
     """Holds nothing between two yields."""
     user: ClassVar[bool] = False
-    """Runs code of the user's, so the global generators are seeded before it and its time is metered."""
+    """Runs code of the user's: the global generators are seeded before it, and its time is measured."""
     pairs: ClassVar[bool] = False
     """Pairs its inputs sample by sample: nothing may be left out of one of them."""
     coarse: ClassVar[bool] = False
-    """One input sample is a lot of work (a whole file): a unit of work of its own."""
+    """One input sample is a lot of work (a whole file): it is a ticket by itself."""
     batches: ClassVar[bool] = False
-    """Each output is a whole batch already: out of a stream they are handed on one by one."""
+    """Each output is a whole batch already: the outputs of a stream are delivered one by one."""
     listed: ClassVar[bool] = False
     """A source that the consumer iterates: each item is a ticket."""
     hands_on: ClassVar[bool] = False
-    """Only says which sample comes when: each leaves as it came, untouched."""
+    """Changes only the order of samples, not the samples."""
     takes_columns: ClassVar[bool] = False
-    """As the first op on a group it takes columns, not a list of rows."""
+    """As the first op behind a batch it takes columns, not a list of rows."""
     gathers: ClassVar[bool] = False
-    """Has random access behind ops that leave out or multiply samples (filter, flatmap): `index()` gets random access
-    to *lists*, of all that they have made of the sample at a position."""
+    """Has random access even behind ops that leave out or multiply samples (filter, flatmap): its `index()` gets random
+    access to *lists*, each of all the samples that these ops made at a position."""
     by_window: ClassVar[bool] = False
-    """Makes a list out of a window of positions."""
+    """Each output is a list, made from a window of positions."""
     consumer: bool = False
     """Runs in the consumer, because the user put it there."""
     verb: ClassVar[str] = ""
 
     def flow(self, *inputs: Any, **_: Any) -> Iterator[Out]:
-        """The samples. Written as `flow(self, samples, here)`, with as many iterators as I have inputs."""
+        """The samples. Written as `flow(self, samples, here)`, with one iterator for each input."""
         raise NotImplementedError(f"{type(self).__name__} must define flow()")
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
-        """Random access to my output, or None if there is none."""
+        """Random access to the output, or None if there is none."""
         return None
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
-        """How many samples I emit, given how many my inputs do; None when that cannot be known."""
+        """How many samples come out, given how many the inputs have; None when that cannot be known."""
         return None
 
     def columnar(self, inputs: tuple[bool, ...]) -> bool:
-        """Whether my output is rows of a table that can be taken many at once, given whether my inputs' are."""
+        """Whether the output is rows of a table that can be taken many at once, given whether the inputs are."""
         return False
 
     def accepts(self, note: object) -> bool:
-        """Whether a note out of a snapshot can be one that I gave to `rest()`: any, unless I know better.
+        """Whether a note in a snapshot can be one that this op gave to `rest()`. By default any can.
 
-        Other notes are refused when a snapshot is loaded, so that `flow` never meets them.
+        Other notes are refused when a snapshot is loaded, so that `flow` never gets them.
         """
         return True
 
     @property
     def resume(self) -> str | None:
-        """What `explain()` says about resuming me, where that does not follow from my class and flags."""
+        """What `explain()` says about resuming this op, where that does not follow from its class and flags."""
         return None
 
     def caution(self, lengths: Callable[[], tuple[int | None, ...]]) -> str:
-        """What a user should know before the first epoch, given how many samples my inputs have; usually nothing."""
+        """A warning before the first epoch, given how many samples the inputs have; usually none."""
         return ""
 
     def settle(self) -> None:
-        """Called before workers are forked: what they will share is put into shared memory now, not copied by each."""
+        """Called before workers are forked: loads what they share, so that it is in memory once and not in each."""
 
     def describe(self) -> str:
-        """The op in one line, as one would write it: what must be given, and what differs from its default."""
+        """The op in one line as a user writes it: required arguments, and those that differ from their defaults."""
         said: list[str] = arguments(self) if is_dataclass(self) else []
         return f"{self.name()}({', '.join(said)})"
 
     @property
     def fresh(self) -> bool:
-        """What I emit is new memory that only I had, whatever came in: nobody can change it afterwards."""
+        """Each output is new memory that nothing else refers to, whatever came in: it need not be copied."""
         return False
 
     @classmethod
     def name(cls) -> str:
-        """The verb: `verb`, or the name of my class."""
+        """The verb: `verb`, or the name of the class."""
         return cls.verb or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     def identity(self) -> tuple[Any, ...]:
-        """What makes the order and number of samples: goes into the fingerprint of a snapshot."""
+        """All that determines the order and the number of samples. Its repr goes into the fingerprint of a snapshot."""
         fields = getattr(self, "__dataclass_fields__", {})
         return (self.name(), *((f, stable(getattr(self, f))) for f in fields))
 
@@ -247,13 +248,14 @@ class Each(Op[In, Out]):
     quiet = True
     accepts = is_count
     together: ClassVar[bool] = False
-    """Many samples at once are cheaper than each by itself: `apply_all` is written too."""
+    """Many samples at once are cheaper than one by one: the op writes `apply_all` too."""
 
     def apply(self, sample: In) -> Out:
         raise NotImplementedError(f"{type(self).__name__} must define apply()")
 
     def depart(self, sample: In) -> Any:
-        """As `apply`, for a worker that sends it next: nothing else sees it, and what arrives is what `apply` makes."""
+        """As `apply`, in a worker that sends the result next. It may be in a cheaper form, as long as what arrives in
+        the consumer is what `apply` makes."""
         return self.apply(sample)
 
     def apply_all(self, samples: Sequence[In]) -> list[Out]:
@@ -270,7 +272,7 @@ class Each(Op[In, Out]):
             yield apply(sample)
 
     def _lenient(self, samples: Iterator[In], here: Here) -> Iterator[Out]:
-        """What is left out counts as well: the note says how many samples came in."""
+        """Samples that are left out count as well: the note says how many came in."""
         for number, sample in enumerate(samples, here.emitted if here.note is None else here.note):
             here.rest(number + 1)
             place.at(here, number)
@@ -349,11 +351,11 @@ class Source(Op[Any, Out]):
         raise NotImplementedError(f"{type(self).__name__} must define get()")
 
     def getter(self) -> Callable[[int], Out]:
-        """`get`, or a shorter way to the same."""
+        """`get`, or a faster function that does the same."""
         return self.get
 
     def locate(self, position: int) -> str | None:
-        """Where that sample lies, such as a file and an offset, for people who look for it; None: nothing to say."""
+        """Where that sample is stored, such as a file and an offset, for messages; None if there is nothing to say."""
         return None
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
@@ -374,7 +376,7 @@ class Source(Op[Any, Out]):
         return self.size()
 
     def as_kept(self) -> "Source[Out]":
-        """The same source for a reader that copies every sample at once: one of my own that copies need not."""
+        """The same source for a reader that copies every sample: it need not copy samples itself."""
         return self
 
     def flow(self, here: Here) -> Iterator[Out]:

@@ -101,21 +101,19 @@ class RowLayout:
     def row(self, pieces: Row, size: int, found: Sequence[Document | None]) -> dict[str, Any]:
         """The arrays of one row of `size` tokens. `found` has the document of each piece, or None for one that was left
         out: its place is padding (a flat row is shorter instead)."""
-        gaps = None in found
-        if gaps and self.form == "flat":
+        if self.form == "flat":
             pieces = tuple(piece for piece, one in zip(pieces, found, strict=True) if one is not None)
-            found, gaps = [one for one in found if one is not None], False
+            found = [one for one in found if one is not None]
         lengths = [piece.tokens for piece in pieces]
         used = sum(lengths)
         width = size if self.form == "padded" else used
         out = self._fields(found, pieces, width)
+        there = np.array([one is not None for one in found], bool)
         starts = [piece.offset if self.positions == "document" else 0 for piece in pieces]
-        places = [np.arange(at, at + n, dtype=np.int32) for at, n in zip(starts, lengths, strict=True)]
-        numbers = np.arange(1, len(pieces) + 1, dtype=np.int32)
-        if gaps:
-            there = np.array([one is not None for one in found])
-            places = [np.zeros_like(some) if one is None else some for one, some in zip(found, places, strict=True)]
-            numbers = np.cumsum(there, dtype=np.int32) * there
+        places = [
+            np.arange(at, at + n, dtype=np.int32) if one is not None else np.zeros(n, np.int32)
+            for one, at, n in zip(found, starts, lengths, strict=True)
+        ]
         positions = np.zeros(width, np.int32)
         positions[:used] = _joined(places)
         out["positions"] = positions
@@ -124,7 +122,7 @@ class RowLayout:
             out["max_seqlen"] = max(lengths, default=0)
             return out
         documents = np.zeros(width, np.int32)
-        documents[:used] = np.repeat(numbers, lengths)
+        documents[:used] = np.repeat(np.cumsum(there, dtype=np.int32) * there, lengths)
         out["documents"], out["mask"] = documents, documents > 0
         return out
 

@@ -74,23 +74,19 @@ class Measurement:
     @classmethod
     def load(cls, path: str, pipe: Sequence[str]) -> "Measurement":
         """The measurement in this file; it must be that of a pipe with this fingerprint."""
-        found = cls._load(path)
-        if found.pipe != " ".join(pipe):
-            raise BadOption(f"{path} was measured with another pipe: remove it to measure anew, or give another path")
-        return found
-
-    @classmethod
-    def _load(cls, path: str) -> "Measurement":
         with open(path, "rb") as file:
             stored = io.BytesIO(file.read())
         try:
-            with np.load(stored, allow_pickle=False) as found:
-                counts, lengths, pipe = found["counts"], found["lengths"], found["pipe"]
-            if counts.dtype.kind != "u" or lengths.dtype.kind != "u" or pipe.dtype.kind != "U":
+            with np.load(stored, allow_pickle=False) as arrays:
+                counts, lengths, measured = arrays["counts"], arrays["lengths"], arrays["pipe"]
+            if counts.dtype.kind != "u" or lengths.dtype.kind != "u" or measured.dtype.kind != "U":
                 raise ValueError("its arrays are of other types")
-            return cls(counts.astype(np.int64), lengths.astype(np.int64), str(pipe), os.path.abspath(path))
+            found = cls(counts.astype(np.int64), lengths.astype(np.int64), str(measured), os.path.abspath(path))
         except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, BadOption) as error:
             raise BadOption(f"{path} is no file that headrace.measure() wrote, or is damaged: {error}") from error
+        if found.pipe != " ".join(pipe):
+            raise BadOption(f"{path} was measured with another pipe: remove it to measure anew, or give another path")
+        return found
 
 
 def _small(numbers: Ints) -> NDArray[np.unsignedinteger[Any]]:
@@ -166,9 +162,7 @@ class Measured(NumberedOp[Any, Any]):
                 return [check(n, position, made[position]) for n, position in zip(numbers, positions, strict=True)]
 
             found.many = many
-        until = self.measurement.token_ends
-        tokens = int(until[-1]) if len(until) else 0
-        found.lengths = Lengths(lambda some: lengths[some], tokens, self.identity(), ends=until)
+        found.lengths = _known(lengths, self.measurement.token_ends, self.identity())
         return found
 
     def length(self, inputs: tuple[int | None, ...]) -> int | None:
@@ -217,8 +211,7 @@ class Sized(Each[T, T]):
             return sample
 
         found.get = get
-        tokens = int(self._ends[-1]) if len(lengths) else 0
-        found.lengths = Lengths(lambda some: lengths[some], tokens, self.identity(), ends=self._ends)
+        found.lengths = _known(lengths, self._ends, self.identity())
         return found
 
     def describe(self) -> str:
@@ -226,6 +219,10 @@ class Sized(Each[T, T]):
 
     def identity(self) -> tuple[Any, ...]:
         return ("sized", self._digest)
+
+
+def _known(lengths: Ints, ends: Ints, key: tuple[object, ...]) -> Lengths:
+    return Lengths(lambda some: lengths[some], int(ends[-1]) if len(ends) else 0, key, ends=ends)
 
 
 def _tokens_in(sample: object) -> int | None:
