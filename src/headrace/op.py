@@ -324,18 +324,15 @@ class Flat(Op[In, Out]):
 
     def flow(self, samples: Iterator[In], here: Here) -> Iterator[Out]:
         number = here.note or 0
-        while True:
-            here.rest(number)
-            try:
-                sample = next(samples)
-            except StopIteration:
-                return
+        here.rest(number)
+        for sample in samples:
             place.at(here, number)
             try:
                 yield from self.spread(sample)
             except Exception as error:
                 here.spot.skip(here, number, error)
             number += 1
+            here.rest(number)
 
 
 class Source(Op[Any, Out]):

@@ -26,7 +26,7 @@ of everything. All of it is integer arithmetic with random access, and part of t
 """
 
 from dataclasses import dataclass, field
-from math import gcd, prod
+from math import gcd, isqrt, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -122,15 +122,9 @@ class Parts:
 def factors(number: int) -> tuple[int, ...]:
     """The prime factors of a number, smallest first."""
     found = []
-    factor = 2
     while number > 1:
-        if number % factor == 0:
-            found.append(factor)
-            number //= factor
-        elif factor * factor > number:
-            factor = number
-        else:
-            factor += 1
+        found.append(next((factor for factor in range(2, isqrt(number) + 1) if number % factor == 0), number))
+        number //= found[-1]
     return tuple(found)
 
 

@@ -152,14 +152,9 @@ def _weight(atoms: Sequence[BegunTicket]) -> int:
 def _extra(weights: list[int], left: int) -> list[int]:
     """How many positions each rank gets in advance, so that all have equally much to do, as far as positions are
     left."""
-    low, high = min(weights), max(weights)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(max(0, middle - weight) for weight in weights) <= left:
-            low = middle
-        else:
-            high = middle - 1
-    return [max(0, low - weight) for weight in weights]
+    levels = range(min(weights), max(weights) + 1)
+    fitting = bisect_right(levels, left, key=lambda level: sum(max(0, level - weight) for weight in weights))
+    return [max(0, levels[fitting - 1] - weight) for weight in weights]
 
 
 def remaining_after(rest: Remaining, block: int, progress: Sequence[RankProgress], length: int) -> Remaining:

@@ -25,9 +25,8 @@ class SharedReader:
     """Reads a node for all its taps in one opened graph, with a queue for each tap."""
 
     def __init__(self, source: Iterator[Any], op: "BranchTap[Any]") -> None:
-        self._source = source
+        self._source = enumerate(source)
         self._op = op
-        self._read = 0
         self._waiting: dict[int, deque[Any]] = {}
         self._passed: dict[int, int] = {}
         """How many samples each resumed tap has delivered before: these are read again, but not queued."""
@@ -45,9 +44,9 @@ class SharedReader:
         try:
             for _ in range(delivered):
                 yield None  # the engine drops these: they were delivered before the resume
-            mine = self._waiting[tap]
-            while mine or self._pull(tap):
-                yield mine.popleft()
+            queue = self._waiting[tap]
+            while queue or self._pull(tap):
+                yield queue.popleft()
         finally:
             for sample in self._waiting.pop(tap):
                 close_streams(sample)
@@ -55,14 +54,7 @@ class SharedReader:
     def _pull(self, tap: int) -> bool:
         """Read until there is something for this tap; False at the end."""
         self.started = True
-        mine = self._waiting[tap]
-        while not mine:
-            try:
-                sample = next(self._source)
-            except StopIteration:
-                return False
-            number = self._read
-            self._read += 1
+        for number, sample in self._source:
             for target, value in self._op.route(number, sample):
                 queue = self._waiting.get(target)
                 if queue is None:
@@ -74,7 +66,9 @@ class SharedReader:
             trouble = self._op.overflow(self._waiting, tap)
             if trouble is not None:
                 raise BufferError(trouble)
-        return True
+            if self._waiting[tap]:
+                return True
+        return False
 
 
 class BranchTap(Op[Any, T]):

@@ -20,15 +20,10 @@ class Mux(Op[T, T]):
 
     def flow(self, *inputs: Any) -> Iterator[T]:
         *pipes, here = inputs
-        while True:
-            here.rest()
-            held = []
-            for samples in pipes:
-                try:
-                    held.append(next(samples))
-                except StopIteration:
-                    return
+        here.rest()
+        for held in zip(*pipes, strict=False):
             yield from held
+            here.rest()
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         count = len(inputs)

@@ -36,16 +36,9 @@ class ZipWithIter(Op[Any, Any]):
         waiting: dict[Any, Any] = {}
         warned = False
         try:
-            number = here.emitted
-            while True:
-                if not waiting:
-                    here.rest()
-                try:
-                    sample = next(samples)
-                except StopIteration:
-                    return
+            here.rest()
+            for number, sample in enumerate(samples, here.emitted):
                 place.at(here, number)
-                number += 1
                 key = self.key_fn(sample)
                 while key not in waiting:
                     try:
@@ -67,6 +60,8 @@ class ZipWithIter(Op[Any, Any]):
                 match = waiting.pop(key)
                 merged = (sample, match) if self.merge_fn is None else self.merge_fn(sample, match)
                 yield (key, merged) if self.keep_key else merged
+                if not waiting:
+                    here.rest()
         finally:
             for left in waiting.values():
                 close_streams(left)

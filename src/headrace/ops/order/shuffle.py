@@ -119,14 +119,12 @@ class Shuffle(Op[T, T]):
 
         assert self.window is not None
         number = here.note or 0
-        while True:
-            here.rest(number)
-            block = list(islice(samples, self.window))
-            if not block:
-                return
+        here.rest(number)
+        while block := list(islice(samples, self.window)):
             for position in permutation(len(block), key(here.seed, "block", number)):
                 yield block[position]
             number += 1
+            here.rest(number)
 
     def _buffer(self, samples: Iterator[T], here: Here) -> Iterator[T]:
         from headrace.plan.order import permutation, uniform

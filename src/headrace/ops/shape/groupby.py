@@ -34,13 +34,8 @@ class GroupBy(Op[Any, Any]):
         groups: dict[Any, list[Any]] = {}
         held = 0
         number = here.note or 0
-        while True:
-            if not held:
-                here.rest(number)
-            try:
-                sample = next(samples)
-            except StopIteration:
-                break
+        here.rest(number)
+        for sample in samples:
             place.at(here, number)
             number += 1
             key = self.key_fn(sample)
@@ -57,6 +52,8 @@ class GroupBy(Op[Any, Any]):
                     yield self._out(key, group)
                 elif not self.drop_remaining:
                     raise RuntimeError("Failed to group items", str(group))
+            if not held:
+                here.rest(number)
         for key in list(groups):
             yield self._out(key, groups.pop(key))
 

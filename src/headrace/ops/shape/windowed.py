@@ -41,14 +41,7 @@ class SlidingWindow(Op[T, list[T]]):
         for _ in range(here.emitted, start // step):
             yield []  # windows that began before: they were emitted, and are dropped here
         held: deque[T] = deque()
-        while True:
-            if read % step == 0 and read - stood >= APART:
-                here.stand(read)
-                stood = read
-            try:
-                sample = next(samples)
-            except StopIteration:
-                return
+        for sample in samples:
             read += 1
             if read > start:
                 held.append(sample)
@@ -58,6 +51,9 @@ class SlidingWindow(Op[T, list[T]]):
                 for _ in range(min(step, size)):
                     held.popleft()
                 yield window
+            if read % step == 0 and read - stood >= APART:
+                here.stand(read)
+                stood = read
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         (inner,) = inputs

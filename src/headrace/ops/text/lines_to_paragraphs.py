@@ -23,18 +23,15 @@ class LinesToParagraphs(Op[tuple[str, Any], tuple[str, Any]]):
         # Resumed inside a paragraph: the rest of it is emitted so that the count is right, and dropped by the engine.
         path, begun = here.note, here.note is not None
         lines: list[Any] = []
-        while True:
-            here.rest(path if begun else None)
-            try:
-                name, line = next(samples)
-            except StopIteration:
-                break
+        here.rest(path)
+        for name, line in samples:
             if begun and (not line or name != path):
                 yield path, self._joined(lines)
                 lines, begun = [], False
             if line:
                 path, begun = name, True
                 lines.append(line)
+            here.rest(path if begun else None)
         if begun:
             yield path, self._joined(lines)
 
