@@ -112,6 +112,8 @@ def launch(command: Sequence[str], deadline: float) -> str | None:
     """Run a command in a group of its own; the answer is None, or why it failed."""
     paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    # Installed packages have bytecode. Without this, ours alone would be compiled anew in every start that is measured.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with (
         tempfile.TemporaryFile() as output
     ):  # a file and not a pipe: a worker that outlives the process cannot hold us up
