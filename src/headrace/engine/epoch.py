@@ -278,8 +278,8 @@ class Epoch(Iterator[T], Generic[T]):
 
     @property
     def idle(self) -> bool:
-        """No work of it is out."""
-        return self._run.outstanding == 0
+        """No work of it is out, though some is left."""
+        return self._run.outstanding == 0 and not self._run.exhausted
 
     def start(self) -> None:
         """Send the first work out now. Whether a worker fails at its start is heard with the first batch."""

@@ -92,6 +92,8 @@ class Run:
         self.ended = self._abandoned = False
         self._looked = 0.0 if workers.concurrent else math.inf
         """Until when the workers have enough to do, as far as one can tell."""
+        self.exhausted = False
+        """Every ticket of the epoch has been answered: there is nothing left that a worker could do for it."""
         self._owner = os.getpid()
         self.sound = True
         """False while the loop is inside: after an error there these workers must not be used again."""
@@ -165,7 +167,8 @@ class Run:
         self._issue()
         self.workers.flush()
         if self.workers.concurrent:
-            self._looked = time.perf_counter() + self.workers.rest
+            self.exhausted = not self.outstanding and self._all_ended()
+            self._looked = math.inf if self.exhausted else time.perf_counter() + self.workers.rest
         self.sound = True
 
     def _enter(self) -> None:

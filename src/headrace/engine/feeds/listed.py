@@ -49,6 +49,8 @@ class Listed(Feed):
         self._number = start
 
     def next(self, owner: Owner | None) -> Ticket | None:
+        if self.ended:
+            return None  # (The loop asks again and again, and a sampler would be asked each time.)
         failed: Exception | None = None
         item: object = None
         try:
