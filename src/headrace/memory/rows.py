@@ -11,7 +11,9 @@ as it is; the collate op sees that its parts are not rows, and stacks them.
 
 import sys
 from collections.abc import Callable, Sequence
+from math import inf, prod
 from operator import is_
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,13 +22,19 @@ if TYPE_CHECKING:
 WORTH = 64 * 1024
 """Smaller arrays, in bytes, get no row: keeping track of it would cost more than it saves."""
 
+FASTEST = 20e9
+"""Bytes a second. Whoever gives an array faster than this has not made it now but looked it up, so it is in no cache:
+such samples are better copied together, when the batch is made."""
+
 Allocate = Callable[[tuple[int, ...], Any], "np.ndarray[Any, Any]"]
 
 
 class Rows:
     """The columns of one batch."""
 
-    __slots__ = ("_allocate", "_array", "_asked", "_column", "_columns", "_row", "_rows", "ordinal", "size")
+    __slots__ = (
+        "_allocate", "_array", "_asked", "_column", "_columns", "_filled", "_row", "_rows", "_took", "ordinal", "size",
+    )  # fmt: skip
 
     def __init__(self, size: int, allocate: Allocate, ordinal: int) -> None:
         self.size = size
@@ -36,13 +44,17 @@ class Rows:
         self._array: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
         self._columns: list[Any] = []
         self._rows: list[list[Any]] = []
-        """For each column, the rows that samples have got."""
+        """The rows of each column."""
+        self._filled: list[int] = []
+        """How many rows of each column samples have got, from the first on."""
         self._row = 0
         """The number of the sample that is being made."""
         self._column = 0
         """The column whose row is asked for next."""
         self._asked = False
         """The op has asked for rows of this sample."""
+        self._took = inf
+        """Seconds that making the first sample has taken."""
 
     def into_rows(self, get: Callable[[int], Any]) -> Callable[[int], Any]:
         """`get`, with its samples written into the rows one after the other; one that fails leaves its row free."""
@@ -51,9 +63,13 @@ class Rows:
             if self._row and not self._columns:
                 return get(position)  # the first sample had no large array
             self._column, self._asked = 0, False
-            for rows in self._rows:
-                del rows[self._row :]
-            sample = self.write(get(position))
+            if self._row:
+                sample = get(position)
+            else:
+                began = perf_counter()
+                sample = get(position)
+                self._took = perf_counter() - began
+            sample = self.write(sample)
             self._row += 1
             return sample
 
@@ -70,18 +86,20 @@ class Rows:
         return self._next_row(shape, dtype)
 
     def _next_row(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        number = self._column
-        self._column += 1
+        number, at = self._column, self._row
+        self._column = number + 1
         if number >= len(self._columns):
-            if self._row or number > len(self._columns):
+            if at or number > len(self._columns) or prod(shape) * dtype.itemsize > FASTEST * self._took:
                 return None
-            self._columns.append(self._allocate((self.size, *shape), dtype))
-            self._rows.append([])
-        column, rows = self._columns[number], self._rows[number]
-        if column.shape[1:] != shape or column.dtype != dtype or len(rows) != self._row:
+            column = self._allocate((self.size, *shape), dtype)
+            self._columns.append(column)
+            self._rows.append(list(column))
+            self._filled.append(0)
+        row = self._rows[number][at]
+        if row.shape != shape or (row.dtype is not dtype and row.dtype != dtype) or self._filled[number] < at:
             return None
-        rows.append(column[self._row])
-        return rows[-1]
+        self._filled[number] = at + 1
+        return row
 
     def write(self, sample: Any) -> Any:
         """The sample, its large arrays in their rows."""
@@ -113,17 +131,17 @@ class Rows:
         row = self._next_row(array.shape, array.dtype) if array.nbytes >= WORTH else None
         if row is None:
             return tensor
-        written = self._rows[self._column - 1][-1] = torch.from_numpy(row)
+        written = self._rows[self._column - 1][self._row] = torch.from_numpy(row)
         return written.copy_(tensor)
 
     def _is_row(self, part: Any) -> bool:
         """Whether the op has written this part into its row already."""
-        return any(len(rows) > self._row and rows[self._row] is part for rows in self._rows)
+        return any(rows[self._row] is part for rows in self._rows)
 
     def as_column(self, parts: Sequence[Any]) -> Any:
         """These parts of samples as one array, without a copy; None if they are not rows of one column, in order."""
-        for column, rows in zip(self._columns, self._rows, strict=True):
-            if rows and rows[0] is parts[0]:
-                same = len(rows) >= len(parts) and all(map(is_, parts, rows))
+        for column, rows, filled in zip(self._columns, self._rows, self._filled, strict=True):
+            if rows[0] is parts[0]:
+                same = filled >= len(parts) and all(map(is_, parts, rows))
                 return column[: len(parts)] if same else None
         return None
