@@ -5,6 +5,7 @@ the calling thread, always with the same seed. Every verb returns a new pipe and
 """
 
 import hashlib
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
@@ -323,12 +324,12 @@ class Pipe(
 
     def replaced(self, node: "Pipe[Any]", op: Op[Any, Any]) -> "Pipe[Any]":
         """The same graph with another op in the place of one of its nodes."""
-        made: dict[int, Pipe[Any]] = {}
-        for old in self.nodes():
-            inputs = tuple(made[id(source)] for source in old.inputs)
-            kept = old is not node and all(new is was for new, was in zip(inputs, old.inputs, strict=True))
-            made[id(old)] = old if kept else Pipe(op if old is node else old.op, *inputs)
-        return made[id(self)]
+
+        def make(old: Pipe[Any], inputs: list[Pipe[Any]]) -> Pipe[Any]:
+            kept = old is not node and all(map(operator.is_, inputs, old.inputs))
+            return old if kept else Pipe(op if old is node else old.op, *inputs)
+
+        return rebuilt(self, make)[id(self)]
 
     def indexed(self, seed: int, epoch: int, spot: Spot | None = None, clock: Clock | None = None) -> Indexed | None:
         """Random access to the samples of this pipe, or None."""
@@ -370,6 +371,17 @@ class Pipe(
     # A pipe is a description with identity: comparing by value would compare whole data sets.
     def __bool__(self) -> bool:
         return True
+
+
+def rebuilt(pipe: Pipe[Any], make: Callable[[Pipe[Any], list[Pipe[Any]]], Pipe[Any]]) -> dict[int, Pipe[Any]]:
+    """A graph made anew, sources first: the new nodes, by the ids of the old ones.
+
+    `make` gets an old node and its new inputs, and returns the new node.
+    """
+    made: dict[int, Pipe[Any]] = {}
+    for node in pipe.nodes():
+        made[id(node)] = make(node, [made[id(source)] for source in node.inputs])
+    return made
 
 
 make_helpful(kind for kind in Pipe.__mro__ if kind.__module__.startswith(__package__))

@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.doors.dataloader2.services import ReadSettings
 from headrace.doors.dataloader2.workers import GraphCopies, WorkerInit, WorkerReset, with_reset
-from headrace.doors.datapipes.fullsync import rewritten, with_votes
+from headrace.doors.datapipes.fullsync import with_votes
 from headrace.doors.datapipes.graph import lint
 from headrace.doors.datapipes.lowering import lowered
 from headrace.doors.datapipes.user import UserStream
@@ -25,7 +25,7 @@ from headrace.errors import SnapshotRefused
 from headrace.loader import Loader
 from headrace.ops.order.sharding import Sharding
 from headrace.ops.shape.same import Dispatch, FullSync
-from headrace.pipe.graph import Pipe
+from headrace.pipe.graph import Pipe, rebuilt
 from headrace.plan.world import World
 from headrace.sources.wrapped import WrappedIterable
 
@@ -58,7 +58,7 @@ def build(graph: object, settings: ReadSettings) -> Loader[Any]:
     elif (last := _last_user_stream(pipe)) is not None:
         strands, divided = settings.strands, False
         copies = Pipe(GraphCopies(_sharded_late(last), share=share, workers=max(1, settings.workers)))
-        pipe = rewritten(pipe, lambda node, below: copies if node is last else Pipe(node.op, *below))[id(pipe)]
+        pipe = rebuilt(pipe, lambda node, below: copies if node is last else Pipe(node.op, *below))[id(pipe)]
     if settings.workers and settings.kind == "process" and not per_worker:
         init = WorkerInit(settings.init, graph, settings.workers)
     if world is not None and not divided:  # every rank reads a stream of its own

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from headrace.doors.dataloader2.seeds import SeedGenerator
-from headrace.doors.dataloader2.workers import WorkerInfo
+from headrace.doors.dataloader2.workers import WorkerInfo, WorkerInitFn, WorkerResetFn
 from headrace.doors.datapipes.graph import give_share, is_shard_point, list_dps, traverse_dps
 from headrace.doors.datapipes.iter import SHARDING_PRIORITIES, FullSync
 from headrace.doors.datapipes.lowering import is_torchs_shard
@@ -33,6 +33,8 @@ from headrace.ops.counts import BadCount
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
 
+GraphChange = Callable[[Any], Any] | None
+"""A function that gets a graph and returns it, or another one; None changes nothing."""
 CONTEXTS = ("fork", "forkserver", "spawn")
 STRANDS = 16
 """Enough for the workers of a large machine; a strand costs an open file or two, and the stream depends on it."""
@@ -50,8 +52,8 @@ class ReadSettings:
     sharding: Literal["exact", "per-worker"] = "exact"
     strands: int = STRANDS
     """How many copies of the user's objects run behind a shard point, each on its share."""
-    init: Callable[..., Any] | None = None
-    reset: Callable[..., Any] | None = None
+    init: WorkerInitFn | None = None
+    reset: WorkerResetFn | None = None
     world: World | None = None
     ends: Literal["short", "pad", "repeat", "drop"] = "short"
     agree: Callable[[int], int] | None = None
@@ -71,22 +73,20 @@ class ReadingServiceInterface:
     def finalize(self) -> None:
         """Give back what `initialize` took."""
 
-    def initialize_iteration(
-        self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
-    ) -> Callable[[Any], Any] | None:
+    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: GraphChange = None) -> GraphChange:
         """An epoch begins; a function that is returned changes the graph."""
         return None
 
     def finalize_iteration(self) -> None:
         """An epoch has ended."""
 
-    def _pause(self, pause_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
+    def _pause(self, pause_fn: GraphChange = None) -> GraphChange:
         return None
 
-    def _resume(self, resume_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
+    def _resume(self, resume_fn: GraphChange = None) -> GraphChange:
         return None
 
-    def _limit(self, num_batches: int | None, limit_fn: object = None) -> Callable[[Any], Any] | None:
+    def _limit(self, num_batches: int | None, limit_fn: GraphChange = None) -> GraphChange:
         return None
 
 
@@ -107,8 +107,8 @@ class InProcessReadingService(ReadingServiceInterface):
     def __init__(
         self,
         prefetch_cnt: int = 0,
-        init_fn: Callable[[Any, WorkerInfo], Any] | None = None,
-        reset_fn: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None,
+        init_fn: WorkerInitFn | None = None,
+        reset_fn: WorkerResetFn | None = None,
     ) -> None:
         check_whole("prefetch_cnt", prefetch_cnt)
         self.prefetch_cnt = prefetch_cnt
@@ -118,9 +118,7 @@ class InProcessReadingService(ReadingServiceInterface):
     def initialize(self, datapipe: object) -> Any:
         return _apply_here(self.init_fn, "init_fn", datapipe)
 
-    def initialize_iteration(
-        self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
-    ) -> Callable[[Any], Any] | None:
+    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: GraphChange = None) -> GraphChange:
         if self.reset_fn is None:
             return iter_reset_fn
 
@@ -150,8 +148,8 @@ class MultiProcessingReadingService(ReadingServiceInterface):
         multiprocessing_context: Literal["fork", "forkserver", "spawn"] | None = None,
         worker_prefetch_cnt: int = 10,
         main_prefetch_cnt: int = 10,
-        worker_init_fn: Callable[[Any, WorkerInfo], Any] | None = None,
-        worker_reset_fn: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None,
+        worker_init_fn: WorkerInitFn | None = None,
+        worker_reset_fn: WorkerResetFn | None = None,
         *,
         sharding: Literal["exact", "per-worker"] = "exact",
         strands: int = STRANDS,
@@ -178,9 +176,7 @@ class MultiProcessingReadingService(ReadingServiceInterface):
     def initialize(self, datapipe: object) -> Any:
         return datapipe if self.num_workers else _apply_here(self.worker_init_fn, "worker_init_fn", datapipe)
 
-    def initialize_iteration(
-        self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
-    ) -> Callable[[Any], Any] | None:
+    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: GraphChange = None) -> GraphChange:
         here = None if self.num_workers else self.worker_reset_fn
         return InProcessReadingService(reset_fn=here).initialize_iteration(seed_generator, iter_reset_fn)
 
@@ -268,9 +264,7 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
                 settings = service.settings(settings)
         return settings
 
-    def initialize_iteration(
-        self, seed_generator: SeedGenerator, iter_reset_fn: Callable[[Any], Any] | None = None
-    ) -> Callable[[Any], Any] | None:
+    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: GraphChange = None) -> GraphChange:
         for service in self.reading_services:
             iter_reset_fn = service.initialize_iteration(seed_generator, iter_reset_fn=iter_reset_fn)
         return iter_reset_fn
@@ -298,16 +292,16 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
                 datapipe = service.initialize(datapipe)
         return datapipe
 
-    def _pause(self, pause_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
+    def _pause(self, pause_fn: GraphChange = None) -> GraphChange:
         return self._each("_pause", pause_fn)
 
-    def _resume(self, resume_fn: Callable[[Any], Any] | None = None) -> Callable[[Any], Any] | None:
+    def _resume(self, resume_fn: GraphChange = None) -> GraphChange:
         return self._each("_resume", resume_fn)
 
-    def _limit(self, num_batches: int | None, limit_fn: Any = None) -> Callable[[Any], Any] | None:
+    def _limit(self, num_batches: int | None, limit_fn: GraphChange = None) -> GraphChange:
         return self._each("_limit", limit_fn, num_batches)
 
-    def _each(self, name: str, fn: Callable[[Any], Any] | None, *about: object) -> Callable[[Any], Any] | None:
+    def _each(self, name: str, fn: GraphChange, *about: object) -> GraphChange:
         """Call the method of every service that has it; each gets the function that the one before returned."""
         for service in self.reading_services:
             if hasattr(service, name):

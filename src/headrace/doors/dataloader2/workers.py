@@ -11,13 +11,12 @@ from typing import Any
 
 from headrace.doors.dataloader2.seeds import SeedGenerator
 from headrace.doors.dataloader2.shared_streams import SharedStream, StreamShard
-from headrace.doors.datapipes.fullsync import rewritten
 from headrace.doors.datapipes.graph import list_dps, traverse_dps
 from headrace.doors.datapipes.lowering import SeededOpening, lowered
 from headrace.errors import BadPipe
 from headrace.op import Each, Here, Source, place
 from headrace.ops.order.sharding import Shard, Sharding
-from headrace.pipe.graph import Pipe
+from headrace.pipe.graph import Pipe, rebuilt
 from headrace.plan.seed import key, seed_globals
 
 STATE_EVERY = 1000
@@ -32,7 +31,14 @@ class WorkerInfo:
     worker_id: int
 
 
+WorkerInitFn = Callable[[Any, WorkerInfo], Any]
+WorkerResetFn = Callable[[Any, WorkerInfo, SeedGenerator], Any]
+"""Functions of the user's: they get the graph, and may return another."""
+
+
 class _Worker:
+    """The worker that this process is."""
+
     number = 0
 
 
@@ -40,7 +46,7 @@ class _Worker:
 class WorkerInit:
     """Runs in each worker when it starts."""
 
-    fn: Callable[[Any, WorkerInfo], Any] | None
+    fn: WorkerInitFn | None
     pipe: Any
     workers: int
 
@@ -54,7 +60,7 @@ class WorkerInit:
 class WorkerReset(Each[Any, Any]):
     """Calls the user's function at the first sample of an epoch in each worker."""
 
-    fn: Callable[[Any, WorkerInfo, SeedGenerator], Any]
+    fn: WorkerResetFn
     pipe: Any
     workers: int
     begun: list[int] = field(default_factory=list, repr=False)
@@ -82,7 +88,7 @@ def with_reset(pipe: Pipe[Any], op: WorkerReset) -> Pipe[Any]:
         grown = Pipe(node.op, *below)
         return Pipe(op, grown) if not below or isinstance(node.op, Sharding) else grown
 
-    return rewritten(pipe, make)[id(pipe)]
+    return rebuilt(pipe, make)[id(pipe)]
 
 
 class GraphChanged(BadPipe):
@@ -118,8 +124,8 @@ class GraphCopies(Source[Any]):
 
     pipe: Any
     """Plain; if the user's functions are to change it, the graph as the user wrote it."""
-    init: Callable[[Any, WorkerInfo], Any] | None = None
-    reset: Callable[[Any, WorkerInfo, SeedGenerator], Any] | None = None
+    init: WorkerInitFn | None = None
+    reset: WorkerResetFn | None = None
     share: tuple[int, int] = (0, 1)
     """This rank and how many ranks there are: each copy takes every (copies x ranks)-th sample."""
     workers: int | None = None
@@ -185,7 +191,7 @@ class GraphCopies(Source[Any]):
                 return Pipe(Shard(count, number), *below)
             return Pipe(StreamShard(count, number, ordinals[id(node)], copies, self.streams), *below)
 
-        return rewritten(pipe, make)
+        return rebuilt(pipe, make)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GraphCopies, (self.pipe, self.init, self.reset, self.share, self.workers)

@@ -60,8 +60,6 @@ def make_class(
 ) -> type[DataPipe[Any]]:
     """The class whose constructor is the function `make`, and which is called `verb` as a method of the class `on`."""
     signature = inspect.signature(make)
-    parameters = list(signature.parameters.values())
-    first = parameters[0].name
 
     def new(cls: type[DataPipe[Any]], *args: object, **kwargs: object) -> Any:
         for alias in SOURCE_NAMES:  # users write Mapper(datapipe=dp, fn=fn)
@@ -88,7 +86,7 @@ def make_class(
     made_class.__new__ = staticmethod(new)
     made_class.__init_subclass__ = classmethod(refuse)
     made_class.__signature__ = signature.replace(
-        parameters=[p.replace(name="datapipe") if p.name == "self" and first == "self" else p for p in parameters]
+        parameters=[p.replace(name="datapipe") if p.name == "self" else p for p in signature.parameters.values()]
     )
     if verb and on is not None:
         put_verb(on, verb, made_class, make)

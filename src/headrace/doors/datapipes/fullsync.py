@@ -4,7 +4,7 @@ Each rank reads a few samples ahead, and the ranks vote on how many all of them 
 the last. A rank whose stream fails delivers what it had read, then raises; the others end.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from headrace.errors import WorkerStuck
 from headrace.op import Here, Op
 from headrace.ops.shape.same import FullSync
-from headrace.pipe.graph import Pipe
+from headrace.pipe.graph import Pipe, rebuilt
 from headrace.plan.world import World
 from headrace.ranks.agree import Agreement
 
@@ -74,21 +74,10 @@ class FullSyncVote(Op[Any, Any]):
         return ("fullsync",)
 
 
-def rewritten(pipe: Pipe[Any], make: Callable[[Pipe[Any], list[Pipe[Any]]], Pipe[Any]]) -> dict[int, Pipe[Any]]:
-    """A plain graph made anew, sources first: the new nodes, by the ids of the old ones.
-
-    `make` gets an old node and the new nodes that feed it, and returns the node for its place.
-    """
-    made: dict[int, Pipe[Any]] = {}
-    for node in pipe.nodes():
-        made[id(node)] = make(node, [made[id(source)] for source in node.inputs])
-    return made
-
-
 def with_votes(pipe: Pipe[Any]) -> Pipe[Any]:
     """The graph, in which ranks vote at every fullsync."""
 
     def make(node: Pipe[Any], below: list[Pipe[Any]]) -> Pipe[Any]:
         return Pipe(FullSyncVote(node.op.timeout) if isinstance(node.op, FullSync) else node.op, *below)
 
-    return rewritten(pipe, make)[id(pipe)]
+    return rebuilt(pipe, make)[id(pipe)]

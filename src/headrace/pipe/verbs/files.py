@@ -82,7 +82,7 @@ class FileVerbs(RemoteVerbs):
     ) -> "Pipe[Any]":
         """The samples of stored files (tar, jsonl, tfrecord, mds and more), any of them by its position.
 
-        So `shuffle()` is exact and resuming costs nothing. The format is told by the ending, or given. Where finding
+        So `shuffle()` is exact and resuming costs nothing. The format is that of the ending, or given. Where finding
         the samples means reading the files, that is done once and kept beside them, or in the folder `index`.
         """
         from headrace.sources.stored.formats import stored

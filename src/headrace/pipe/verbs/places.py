@@ -30,7 +30,7 @@ class PlaceVerbs(Verbs):
         return start(ListedItems(items))
 
     def prefetch(self, buffer_size: int = 10) -> "Pipe[Any]":
-        """A mark: reading ahead is done by the engine in every graph."""
+        """Changes nothing: the engine reads ahead in every graph."""
         return grow(self, Prefetch(buffer_size))
 
     def in_memory_cache(self, size: int | None = None) -> "Pipe[Any]":
