@@ -33,7 +33,7 @@ from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from headrace.launch.job import Job, bound_to, stop_signals
 from headrace.launch.output import TaggedOutput
 from headrace.launch.reader import OutputReader
-from headrace.launch.sweep import end_sessions
+from headrace.launch.sessions import end_sessions
 from headrace.ranks import env
 
 _RENDEZVOUS_SECONDS = 900

@@ -25,7 +25,7 @@ from headrace.errors import BadOption
 from headrace.launch import hosts as launch_hosts
 from headrace.launch.job import Job, bound_to, stop_signals
 from headrace.launch.output import TaggedOutput
-from headrace.launch.sweep import end_sessions
+from headrace.launch.sessions import end_sessions
 from headrace.ranks import env
 
 _GRACE_SECONDS = 30.0

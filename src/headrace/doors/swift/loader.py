@@ -21,7 +21,7 @@ from typing import Any
 from headrace.doors.swift.figures import Figure
 from headrace.doors.swift.options import Options, names_checked
 from headrace.doors.swift.running import Running
-from headrace.doors.swift.work import validate as dry_run
+from headrace.doors.swift.worker import validate as dry_run
 from headrace.engine.tuning import available
 from headrace.errors import BadOption, Closed, HeadraceError, check_whole
 from headrace.loader import Loader, Stats

@@ -18,7 +18,7 @@ from headrace.doors.swift import figures
 from headrace.doors.swift.figures import Figures
 from headrace.doors.swift.log import Log
 from headrace.doors.swift.options import Options
-from headrace.doors.swift.work import WORDS, BatchMaker, MakeBatch, Packet, decode
+from headrace.doors.swift.worker import WORDS, BatchMaker, MakeBatch, Packet, decode
 from headrace.engine.epoch import Epoch
 from headrace.errors import RanksDisagree
 from headrace.loader import Loader

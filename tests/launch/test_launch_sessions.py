@@ -6,7 +6,7 @@ import subprocess
 
 import psutil
 
-from headrace.launch.sweep import end_sessions
+from headrace.launch.sessions import end_sessions
 
 
 def session(script: str) -> tuple["subprocess.Popen[str]", int]:
