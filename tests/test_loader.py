@@ -278,6 +278,7 @@ def test_workers_start_with_the_users_function() -> None:
         ({"seed": -1}, "seed"),
         ({"start_method": "fork"}, "kind='process'"),
         ({"on_error": "ignore"}, "on_error"),
+        ({"randomness": "carry"}, "did you mean 'carried'"),
     ],
 )
 def test_a_wrong_option_is_refused_with_what_to_write(options: dict[str, Any], message: str) -> None:

@@ -106,6 +106,7 @@ class Policy:
             _one_of("on_error", self.on_error, ("raise", "skip"), also=" or a Budget")
         _one_of("on_poison", self.on_poison, ("raise", "skip"))
         _one_of("on_stuck", self.on_stuck, ("raise", "replace"))
+        _one_of("randomness", self.randomness, ("keyed", "carried"))
         if self.worker_init is not None and not callable(self.worker_init):
             raise BadOption(f"worker_init must be a function of the worker's number, not {self.worker_init!r}")
 
