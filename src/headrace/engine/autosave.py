@@ -1,25 +1,25 @@
 """Autosave: snapshots written while the epoch runs, each whole or not at all.
 
 A snapshot counts the batch that is about to be handed over as delivered. It is written to a new file beside the old
-one, which it then replaces in one step, so that a crash at any moment leaves a whole snapshot. A disk that cannot take
-it costs nothing but the snapshot: the last whole file stays, log and `stats()` say what is wrong, the epoch goes on.
+one, which it then replaces in one step, so that a crash at any moment leaves a whole snapshot. If it cannot be written,
+the last whole file stays, log and `stats()` say what is wrong, and the epoch goes on.
 
 Ranks need not meet at every step, so one may be far behind another. Each writes how far it has come itself, rank 0 to
-the file that was named, the others beside it; nobody asks anybody:
+the file that was named, the others to files beside it; they do not communicate:
 
     run.json           rank 0 at step 4000
     run.json.rank1     rank 1 at step 2000
     run.json.rank2     rank 2 at step 4000         the next attempt goes on after step 2000, on all ranks
 
-Whoever goes on reads all of them. What was written by several attempts of a job is told apart by what each file says of
-its own: where the attempt began, and on how many ranks. The attempt that began last counts. If all its ranks have
-written, the place to go on from is the earliest of theirs, otherwise the one where that attempt began; so no sample is
-passed over. All ranks find the same place, however far others of them have come meanwhile: as long as the slowest has
-not written anything, the attempt counts as just begun.
+The next attempt reads all of them. Each file says where its attempt began, and on how many ranks, which tells several
+attempts of a job apart. The attempt that began last counts. If all its ranks have written, the job goes on from the
+earliest of their places, otherwise from where that attempt began; so no sample is passed over. All ranks find the same
+place, however far others of them have come meanwhile: as long as the slowest has not written anything, the attempt
+counts as just begun.
 
 A file is a snapshot and a few numbers more: `steps` of the epoch that were delivered when it was taken, `since`, those
-delivered after it, and `attempt`. `since` is kept up to date in place, at a fixed width, so that whoever goes on after
-a crash can say how many steps are done again.
+delivered after it, and `attempt`. `since` is kept up to date in place, at a fixed width, so that after a crash the next
+attempt can say how many steps are done again.
 """
 
 import glob
@@ -42,12 +42,13 @@ State = dict[str, Any]
 
 
 class Saved(NamedTuple):
-    """What one rank has written."""
+    """The file of one rank."""
 
     state: State
     steps: int
-    """Of the epoch, at this place."""
+    """Steps of the epoch before this place."""
     since: int
+    """Steps that were delivered after it."""
     rank: int
     made: int
     """Steps from where the attempt began to this place."""
@@ -56,11 +57,12 @@ class Saved(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int]:
-        """Later places of a job have larger ones."""
+        """Orders the places of a job: later ones are larger."""
         return self.state["epoch"], self.steps
 
     @property
     def began(self) -> "Saved":
+        """The place where its attempt began."""
         state = {**self.state, "epoch": self.attempt["epoch"], "at": self.attempt["at"]}
         return Saved(state, self.attempt["steps"], 0, self.rank, 0, self.attempt)
 
@@ -83,14 +85,14 @@ class Autosave:
             _try(_new(self._mine))
         self._attempt: State = {}
         self._steps = 0
-        """Of the epoch that goes on, before this process."""
+        """Steps of the epoch that were made before this process began."""
         self._made = self._saved = self._since = 0
         """Steps of this process: all, those before the last whole file, those after it."""
         self._file: tuple[int, int] | None = None
-        """The last whole file, and where in it the number of steps since stands."""
+        """The descriptor of the last whole file, and the offset of `since` in it."""
         self._closing: Callable[[], object] = lambda: None
         self.form: Callable[[], State] | None = None
-        """Of a door that keeps more than its loader knows: the whole state, in place of the loader's."""
+        """Set by a door that keeps more than its loader knows: gives the whole state, in place of the loader's."""
         self.trouble = ""
         """Why the last snapshot could not be written."""
 
@@ -98,7 +100,7 @@ class Autosave:
     def of(
         cls, given: "str | os.PathLike[str] | Autosave", every: int, rank: int, ranks: int, job: str
     ) -> tuple["Autosave", State | None]:
-        """One of a file, with what is found there; a door that gives its own goes on from that by itself."""
+        """The autosave of a loader, and the snapshot to go on from. A door that gives an `Autosave` has loaded it."""
         if isinstance(given, Autosave):
             return given, None
         made = cls(given, every, rank, ranks, job)
@@ -106,12 +108,13 @@ class Autosave:
 
     @property
     def _writes(self) -> bool:
+        """Whether this rank writes."""
         return self._rank < self._ranks
 
     def load(self) -> State | None:
         """The snapshot that all ranks go on from, or None."""
         if not self._path.exists():
-            return None  # whoever removes it wants to start anew, whatever other ranks have left
+            return None  # the user has removed it to start anew, whatever files of other ranks are left
         found = [saved for path in (self._path, *self._others()) if (saved := _read(path)) is not None]
         if not found:
             return None
@@ -188,7 +191,7 @@ class Autosave:
             log.warning("%s is written again", self._mine)
             self.trouble = ""
         if first and self._rank == 0:
-            for path in self._others():  # of a job of more ranks: this attempt's file makes them worthless
+            for path in self._others():  # of an earlier attempt on more ranks: they count no more
                 if not path.name.endswith(tuple(f".rank{rank}" for rank in range(1, self._ranks))):
                     path.unlink(missing_ok=True)
                     _new(path).unlink(missing_ok=True)
@@ -203,28 +206,28 @@ class Autosave:
         self.trouble = f"{self._mine}: {error}"
 
     def next_epoch(self) -> None:
-        """Nothing is left of the epoch that was found: the next one begins at its start."""
+        """Nothing was left of the epoch in the file: the next one begins at its start."""
         self._steps = 0
 
     def leave(self) -> None:
-        """A loader is closed. (A door makes one loader after the other, and goes on counting.)"""
+        """The loader is closed. (A door makes one loader after the other, and goes on counting.)"""
         if self.form is None:
             self.close()
 
     def close(self) -> None:
-        """Nothing more is counted."""
+        """Close the file: `since` is counted no more."""
         self._file = None
         self._closing()
         self._closing = lambda: None
 
 
 def _new(path: Path) -> Path:
-    """Where a file is written before it replaces the old one: one name, so that a kill leaves one file at the most."""
+    """The path of a file before it replaces the old one: always the same, so that a kill leaves one such file only."""
     return path.with_name(f".{path.name}.new")
 
 
 def _try(new: Path) -> None:
-    """Whether files can be made there; what an attempt that was killed while it wrote has left is removed."""
+    """Raise unless files can be made there; remove what an attempt that was killed while it wrote has left."""
     try:
         new.touch()
         new.unlink(missing_ok=True)
@@ -233,7 +236,7 @@ def _try(new: Path) -> None:
 
 
 def _write(path: Path, text: bytes) -> int:
-    """Replace a file in one step; it stays open."""
+    """Replace a file in one step; the descriptor of the new one."""
     new = _new(path)
     handle = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -249,7 +252,7 @@ def _write(path: Path, text: bytes) -> int:
 
 
 def _read(path: Path) -> Saved | None:
-    """What stands in a file; None if it was removed meanwhile."""
+    """The contents of a file; None if it was removed meanwhile."""
     try:
         state = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -261,7 +264,7 @@ def _read(path: Path) -> Saved | None:
         raise refused
     steps, since = (_count(state.pop(name, 0), refused) for name in ("steps", "since"))
     attempt = state.pop("attempt", None)
-    if attempt is None:  # a snapshot that was put there by hand, or by version 0.1
+    if attempt is None:  # a snapshot that the user has put there, or version 0.1
         attempt = {"rank": 0, "made": 0, "epoch": state["epoch"], "at": state.get("at"), "steps": steps, "ranks": 1}
     if not isinstance(attempt, dict) or "at" not in attempt:
         raise refused
@@ -278,7 +281,7 @@ def _count(value: object, refused: SnapshotRefused) -> int:
 
 
 def _attempts(found: list[Saved]) -> list[list[Saved]]:
-    """Files of the same attempt together. (Two can have begun at one place: the first of them came nowhere.)"""
+    """Group files by attempt. (Two attempts can have begun at one place, if the first of them saved nothing new.)"""
     attempts: dict[tuple[int, str], list[Saved]] = {}
     for saved in found:
         attempts.setdefault((saved.attempt["ranks"], str(saved.attempt.get("job"))), []).append(saved)

@@ -6,7 +6,7 @@ Where batches come as they are made (ordered=False), it stands at the oldest one
                       ^                   the place: before ticket 2, the oldest one that was not delivered,
                          +  +             and 3 and 4, counted from there (1 and 2), are ahead of it
 
-Whoever goes on from such a place begins at the oldest one and passes over those that were ahead.
+A run that goes on from such a place begins at the oldest one and passes over those that were ahead.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from headrace.memory.arena import Arena
 
 
 class AheadMark(NamedTuple):
-    """A mark of where the epoch stands, what is ahead of that, and how many samples were left out before."""
+    """A mark: where the epoch stands, the batches delivered ahead of it, and how many samples were left out before."""
 
     mark: object
     ahead: DeliveredAhead | None
@@ -28,7 +28,7 @@ class AheadMark(NamedTuple):
 
 
 def place_after(feed: Feed, ticket: Ticket, taken: int) -> RunPlace:
-    """Where the epoch stands after so many outputs of a ticket of its last stage, whose feed this is."""
+    """Where the epoch stands after `taken` outputs of a ticket; `feed` is that of the last stage."""
     after = taken >= ticket.many
     mark, kept, ahead = ticket.after if after else ticket.before, ticket.kept[after], None
     if isinstance(mark, AheadMark):
@@ -37,19 +37,21 @@ def place_after(feed: Feed, ticket: Ticket, taken: int) -> RunPlace:
 
 
 class AnyOrder:
-    """The tickets of the last stage that were delivered before their turn. Each has one output at most."""
+    """Keeps track of tickets of the last stage that are delivered in any order. Each has one output at most."""
 
     def __init__(self, at: RunPlace, size: int) -> None:
-        """`size`: samples of one ticket. A place counts tickets, so it is one for these only."""
+        """`size`: samples of one ticket. A place counts tickets, so it holds for tickets of this size only."""
         self._size = size
         self._gone = set(() if at.ahead is None else at.ahead.tickets)
+        """Tickets after the oldest one that are delivered."""
         self._begun: dict[int, Ticket] = {}
-        """By their order: issued, and not delivered."""
+        """Tickets that are issued and not delivered, by their order."""
         self._oldest = 0
+        """The oldest ticket that is not delivered."""
         self._last = -1
         """The ticket issued last."""
         self._now = self._end = AheadMark(at.place, at.ahead, 0)
-        """Where the epoch stands; where it does when all that are issued are delivered."""
+        """Where the epoch stands now, and where it stands when all issued tickets are delivered."""
 
     def begins(self, ticket: Ticket) -> bool:
         """Take note of a ticket that is issued; False if it was delivered before the epoch went on here."""
@@ -58,11 +60,11 @@ class AnyOrder:
         return ticket.order not in self._gone
 
     def delivers(self, ticket: Ticket, kept: tuple[int, int]) -> None:
-        """This ticket is being delivered: its marks are those of the epoch until then and after that."""
+        """Take note of a ticket that is delivered now, and mark on it where the epoch stands before and after that."""
         del self._begun[ticket.order]
         if ticket.order >= self._oldest:
             self._gone.add(ticket.order)
-        # (Not past those that are not issued yet: where they stand is not known.)
+        # (Not past tickets that are not issued yet: their marks are not known.)
         while self._oldest in self._gone and self._oldest <= self._last:
             self._gone.remove(self._oldest)
             self._oldest += 1
@@ -70,8 +72,8 @@ class AnyOrder:
         if self._gone:
             ahead = DeliveredAhead(self._size, tuple(sorted(order - self._oldest for order in self._gone)))
         oldest = self._begun.get(self._oldest)
-        then = self._end if oldest is None else AheadMark(oldest.before, None, oldest.kept[0])
-        until, self._now = self._now, then._replace(ahead=ahead)
+        reached = self._end if oldest is None else AheadMark(oldest.before, None, oldest.kept[0])
+        until, self._now = self._now, reached._replace(ahead=ahead)
         before, after = kept[0] - ticket.kept[0], kept[1] - ticket.kept[1]
         ticket.before = until._replace(kept=until.kept + before)
         ticket.after = self._now._replace(kept=self._now.kept + after)

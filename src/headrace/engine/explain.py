@@ -1,4 +1,4 @@
-"""Explain: the plan of a pipe as text - the stages, where each op runs and why, what it costs to resume."""
+"""Explain: the plan of a pipe as text: its stages, where each op runs and why, and what a resume costs."""
 
 import shutil
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ def resume_cost(node: Pipe[Any]) -> str:
 
 
 def usual_cost(kind: type[Op[Any, Any]], counted: bool) -> str:
-    """The same of a class that says nothing about it; `counted`: a source whose samples can be had by number."""
+    """The cost of a resume for a class that does not state it; `counted`: a source that is read by position."""
     if kind.quiet:
         return "nothing of its own"
     if counted:

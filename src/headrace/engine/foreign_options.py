@@ -1,4 +1,4 @@
-"""What people who come from other loaders give to a Loader, and what they write here instead."""
+"""Options of other loaders that people give to a Loader, and what to write here instead."""
 
 import inspect
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ INSTEAD = {
 
 
 def refuse(given: Mapping[str, object], loader: type) -> None:
-    """The error about options that a loader does not have, if there are any."""
+    """Raise BadOption about options that a loader does not have, if there are any."""
     for name, value in given.items():
         shown = getattr(value, "__name__", None) or repr(value)
         if name in INSTEAD:

@@ -20,7 +20,7 @@ from headrace.pipe.cursor import State
 
 @dataclass(frozen=True, slots=True)
 class OpState(PlainRecord):
-    """Where an op in the consumer stands; its input's state is that of the next op, or of the run."""
+    """Where an op in the consumer stands. (Its input is the next op of `RunPlace.ops`, or the run.)"""
 
     label: ClassVar[str] = "the state of an op"
     emitted: int
@@ -35,9 +35,9 @@ class DeliveredAhead(PlainRecord):
 
     label: ClassVar[str] = "what a snapshot says of batches that came before their turn"
     size: int
-    """Samples of a batch: counted in others, these numbers would mean something else."""
+    """Samples of a batch: with another size, `tickets` would name other samples."""
     tickets: tuple[int, ...]
-    """Which ones, counted from the place."""
+    """The numbers of these batches, counted from the place on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,18 @@ class RunPlace(PlainRecord):
     place: Place | None = None
     """None: the start."""
     gone: int = 0
-    """Outputs behind that place that were delivered."""
+    """Outputs after that place that were delivered."""
     skipped: int = 0
     """Samples that failed and were left out before it."""
     turn: int = 0
     """How often a `cycle` in the consumer has started the run again."""
     ops: tuple[OpState, ...] = ()
-    """Of the ops that run in the consumer, the last one first."""
+    """Where the ops stand that run in the consumer, the last one first."""
     ahead: DeliveredAhead | None = None
-    """Batches behind that place that were delivered all the same."""
+    """Batches after that place that were delivered before their turn."""
 
     def fit(self, program: Program) -> Self:
-        """The place, if it can belong to this program."""
+        """The place, if it can belong to this program; else SnapshotRefused."""
         if len(self.ops) != len(program.tail):
             raise SnapshotRefused(
                 f"the snapshot has states of {len(self.ops)} ops in the consumer, and this pipe runs "
@@ -93,7 +93,7 @@ class RunPlace(PlainRecord):
 
     @classmethod
     def under(cls, state: State, depth: int) -> "RunPlace":
-        """The place out of the states of cursors, with that of the run at the bottom."""
+        """The place that the states of so many cursors on top of a run say."""
         ops = []
         for _ in range(depth):
             emitted, skip, note, turn, (state,) = state
@@ -103,7 +103,7 @@ class RunPlace(PlainRecord):
         return RunPlace(bottom.place, bottom.gone, bottom.skipped, bottom.turn, tuple(ops), bottom.ahead)
 
     def cursors(self) -> State:
-        """The states of cursors that such a place came from."""
+        """The states of the cursors in the consumer at this place: the reverse of `under`."""
         state: Any = self
         for op in reversed(self.ops):
             state = [op.emitted, op.skip, op.note, op.turn, [state]]
@@ -137,13 +137,13 @@ EpochPlace = RunPlace | VotedPlace
 
 
 class LastMask(Protocol):
-    """The mask of the batch that has reached the caller, where somebody between them takes batches ahead."""
+    """Has the mask of the batch that the caller has, where something between loader and caller takes batches ahead."""
 
     mask: list[bool] | None
 
 
 class RunningEpoch(Protocol):
-    """A run, or one with ops of the consumer on top of it, for whoever stands between it and the user."""
+    """A run, or one with ops of the consumer on top of it, as sharing sees it."""
 
     def __iter__(self) -> Iterator[Any]: ...
     def __next__(self) -> Any: ...
@@ -155,11 +155,11 @@ class RunningEpoch(Protocol):
 
     @property
     def sound(self) -> bool:
-        """Unless an exception came out of the middle of the loop."""
+        """False after an exception out of the middle of the loop."""
 
 
 def read_epoch_place(value: object) -> EpochPlace | None:
-    """The place that the "at" of a snapshot says."""
+    """The place under "at" in a snapshot."""
     if value is None:
         return None
     kinds: dict[str | None, type[RunPlace] | type[VotedPlace]] = {"run": RunPlace, "voted": VotedPlace}

@@ -1,4 +1,4 @@
-"""Plain data: what a snapshot is made of, and how it is looked at before anything is run from it.
+"""Plain data: what a snapshot is made of, and how it is checked before anything is run from it.
 
 Only JSON values go in and come out. A `PlainRecord` is a dict of its fields; each field is checked by its type. Every
 check raises SnapshotRefused with what was expected and what was found.
@@ -19,16 +19,17 @@ class PlainRecord:
 
     __slots__ = ()
     label: ClassVar[str]
-    """It, in a refusal."""
+    """What error messages call it."""
     kind: ClassVar[str] = ""
-    """The word for it in a snapshot, where records of several kinds can stand."""
+    """Its "kind" in a snapshot, where records of several kinds can stand."""
     optional: ClassVar[tuple[str, ...]] = ()
     """Fields that a snapshot has only where they are not None."""
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """The record that plain data says."""
-        types = {name: kind for name, kind in _types(cls).items() if name not in cls.optional or _has(value, name)}
+        """The record that plain data describes; SnapshotRefused if it describes none."""
+        missing = {name for name in cls.optional if not (isinstance(value, dict) and name in value)}
+        types = {name: kind for name, kind in _types(cls).items() if name not in missing}
         parts = record(value, list(types), cls.label)
         made = cls(**{name: _read(kind, part) for (name, kind), part in zip(types.items(), parts, strict=True)})
         made.check()
@@ -38,29 +39,25 @@ class PlainRecord:
         """Raise unless the values, each of its type, make sense together."""
 
     def plain(self) -> dict[str, Any]:
-        """The record as plain data, as far as the states in it are."""
-        said = {name: _plain_value(getattr(self, name)) for name in _types(type(self))}
+        """The record as plain data, if the states of ops in it are plain."""
+        parts = {name: _plain_value(getattr(self, name)) for name in _types(type(self))}
         kind = {"kind": self.kind} if self.kind else {}
-        return {**kind, **{name: part for name, part in said.items() if part is not None or name not in self.optional}}
+        return {**kind, **{name: part for name, part in parts.items() if part is not None or name not in self.optional}}
 
 
 _KNOWN: dict[type, dict[str, Any]] = {}
 
 
 def _types(cls: type) -> dict[str, Any]:
-    """The fields of a record, and what each of them is."""
+    """The fields of a record, and their types."""
     if cls not in _KNOWN:
         hints = get_type_hints(cls).items()
         _KNOWN[cls] = {name: kind for name, kind in hints if get_origin(kind) is not ClassVar}
     return _KNOWN[cls]
 
 
-def _has(value: object, name: str) -> bool:
-    return isinstance(value, dict) and name in value
-
-
 def _read(kind: object, value: object) -> Any:
-    """What a snapshot says where something of this type is expected."""
+    """The value of this type that plain data describes."""
     if kind is int:
         return whole(value)
     if kind is bool:
@@ -76,10 +73,10 @@ def _read(kind: object, value: object) -> Any:
         return tuple(map(_read, parts, row(value, len(parts), "a part of the snapshot")))
     if isinstance(kind, type) and issubclass(kind, PlainRecord):
         return kind.read(value)
-    if isinstance(kind, type) and issubclass(kind, tuple):  # a named one
+    if isinstance(kind, type) and issubclass(kind, tuple):  # a named tuple
         types = _types(kind)
         return kind(*map(_read, types.values(), record(value, list(types), "a part of the snapshot")))
-    return value  # the state of an op, which is for that to check
+    return value  # (the state of an op: the op checks it)
 
 
 def _plain_value(value: object) -> Any:
@@ -111,7 +108,7 @@ def brief(value: object) -> str:
 
 
 def kind_of(value: object) -> str | None:
-    """Which kind of record it says it is."""
+    """The "kind" of a record in plain data, if it has one."""
     kind = value.get("kind") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else None
 
@@ -124,7 +121,7 @@ def record(value: object, names: Sequence[str], what: str) -> list[Any]:
 
 
 def row(value: object, size: int, what: str) -> list[Any]:
-    """The value, if it is a list of so many."""
+    """The value, if it is a list of this size."""
     if not isinstance(value, list) or len(value) != size:
         raise SnapshotRefused(f"{what} is not a list of {size}, but {brief(value)}")
     return value

@@ -40,7 +40,7 @@ class Budget:
 
 
 def too_many(budget: Budget, skipped: int, position: int, op: str, error: str) -> TooManyErrors:
-    """The budget is spent; what the last of the failures was."""
+    """The error of a budget that is spent; it names the last of the failures."""
     return TooManyErrors(
         f"{skipped} samples have failed, more than on_error={budget} allows; the last one at position {position} in "
         f"{op}: {error}"
@@ -57,7 +57,7 @@ class Policy:
     """Tickets that wait in a worker's own queue."""
     ordered: bool = True
     """False: batches as they come. Single samples, streams in several stages, and ranks that share by arithmetic or
-    votes keep their order: where they stand could not be said."""
+    votes keep their order: otherwise no snapshot could say where they stand."""
     timeout: float | None = None
     """Seconds to wait for the next batch before WorkerStuck is raised."""
     start_method: Literal["server", "fork", "forkserver", "spawn"] | None = None
@@ -117,7 +117,7 @@ class Policy:
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> "Policy":
-        """A policy from keywords, of which some are settled by others."""
+        """A policy from the keywords of a loader; `kind` and `memory` may be None."""
         if options.get("pool") is not None:
             options = _shared(options)
         if options.get("kind") is None:
@@ -128,7 +128,7 @@ class Policy:
 
 
 def _shared(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a loader that shares a pool: how many workers there are, and of what kind, is settled there."""
+    """The options of a loader that shares a pool: the pool says how many workers there are, and of what kind."""
     from headrace.engine.workers.shared.pool import pool_address
 
     for name in ("workers", "kind", "start_method"):

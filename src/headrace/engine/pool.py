@@ -29,6 +29,7 @@ class Pool:
         self._replaced = 0
 
     def take(self) -> Workers:
+        """An idle set of workers, or a new one."""
         if self._owner != os.getpid():
             # A forked copy of the consumer: the workers belong to the parent, this process starts its own.
             self._idle, self._busy, self._owner, self._lock = [], [], os.getpid(), threading.RLock()
@@ -46,6 +47,7 @@ class Pool:
         return workers
 
     def give_back(self, workers: Workers) -> None:
+        """Keep workers for the next iterator; a second idle set ends."""
         with self._lock:
             self._busy = [w for w in self._busy if w is not workers]
             keep = not self.closed and not self._idle
@@ -55,7 +57,7 @@ class Pool:
             self._end(workers)
 
     def change(self, policy: Policy) -> None:
-        """From now on, workers of another policy; those that are idle end."""
+        """From now on, start workers by another policy; idle ones end."""
         with self._lock:
             idle, self._idle = self._idle, []
             self.policy = policy
@@ -63,17 +65,18 @@ class Pool:
             self._end(workers)
 
     def discard(self, workers: Workers) -> None:
-        """Workers that are in no fit state."""
-        self._end(workers)  # first: if this is interrupted, whoever closes the pool once more ends them
+        """End workers that must not be used again."""
+        self._end(workers)  # first: if this is interrupted, they are still known, and `close` ends them
         with self._lock:
             self._busy = [w for w in self._busy if w is not workers]
             self._idle = [w for w in self._idle if w is not workers]
 
     def replaced(self) -> int:
-        """Workers that died and were replaced, in all sets there have been."""
+        """How many workers have died and were replaced, in all sets there have been."""
         return self._replaced + sum(len(workers.restarts) for workers in self.all())
 
     def all(self) -> list[Workers]:
+        """All sets, idle or in use."""
         with self._lock:
             return [*self._idle, *self._busy]
 

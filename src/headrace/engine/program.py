@@ -1,4 +1,4 @@
-"""Program: a pipe cut into stages, as a value that every worker gets.
+"""Program: a pipe cut into stages, as a value that is sent to every worker.
 
     head  ──>  stage 0  ──>  stage 1  ──>  ...  ──>  tail (in the consumer)
 
@@ -30,7 +30,7 @@ STRAND_BLOCK = 512
 TIMED = 16
 """Reading the clock around every sample of every ticket would show, so only one ticket in so many is timed."""
 OFTEN, RARELY = 1024, 4
-"""After so many tickets of a worker, one in so many times as many."""
+"""After 1024 tickets of a worker, only one in four times as many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Stage:
     drop_last: bool = False
     why: str = ""
     balance: "Balance[Any] | None" = None
-    """Which samples form a list is the plan of this op."""
+    """The op that plans which samples form a list, if there is one."""
 
     @property
     def ops(self) -> tuple[Pipe[Any], ...]:
@@ -58,7 +58,7 @@ class Stage:
 
     @cached_property
     def in_rows(self) -> bool:
-        """Whether samples may be written into the batch one by one, as they are made: nobody sees the list of them."""
+        """Whether samples may be written into the batch one by one, as they are made: no op sees the list of them."""
         first = self.nodes[0].op if self.nodes else None
         return isinstance(first, Collate) and first.fn is None and first.pad is None
 
@@ -115,7 +115,7 @@ class Program:
         )
 
     def head_as_kept(self) -> Pipe[Any]:
-        """The head; with sources that do not copy, where nothing touches a sample before the executor copies it."""
+        """The head; where no op touches a sample before the executor copies it, with sources that do not copy."""
         head, first = self.head, self.stages[0]
         if first.group is not None or first.nodes or not all(node.op.hands_on for node in head.nodes() if node.inputs):
             return head
@@ -140,20 +140,20 @@ class Program:
 
     @property
     def one_to_one(self) -> bool:
-        """Every op behind the place where ranks part makes one sample out of one."""
+        """Every op after the place where ranks divide the work makes one sample out of one."""
         return all(isinstance(node.op, Each) for node in (*self.tail, *(n for s in self.stages for n in s.ops)))
 
     @property
     def steps_known(self) -> bool:
         """Ranks know by arithmetic how many steps each of them will take; otherwise they vote while they run.
 
-        Where samples that fail are left out, a batch of which all have failed is a step less.
+        Where samples that fail are left out, a batch of which all have failed is one step less.
         """
         return self.one_to_one and not (self.skips and any(stage.group for stage in self.stages))
 
     @property
     def assembled(self) -> bool:
-        """The last regrouping needs no op of the user's: the consumer does it while it decodes."""
+        """The last stage only regroups samples: the consumer does that while it decodes."""
         return self.last.feed == "refs" and not self.last.ops
 
 
@@ -166,7 +166,7 @@ def cut(
     strands: int | None = None,
     divided: bool = False,
 ) -> Program:
-    """Cut a pipe into stages; `divided` when ranks share it, so that a stream needs a place where they part."""
+    """Cut a pipe into stages; `divided`: ranks share it, so that a stream needs a stage where they divide the work."""
     chain = _chain(pipe)
     head, rest = _head(chain)
     indexed = head.indexed(seed, 0) is not None
@@ -175,7 +175,7 @@ def cut(
         raise BadOption("a listed source is this rank's own list, which is not divided among ranks: leave world= out")
     stages, tail = _stages(rest, "listed" if listed else "positions" if indexed else "strand")
     if divided and stages[-1].feed == "strand":
-        stages.append(Stage(len(stages), (), (), "refs", None, False, "ranks take samples in turn"))
+        _next_stage(stages, "ranks take samples in turn")
     return Program(
         pipe, head, tuple(stages), tuple(tail), seed,
         block=_block(stages, head), keyed=keyed, skips=skips, strands=1 if indexed else strands or 1,
@@ -192,22 +192,22 @@ def _chain(pipe: Pipe[Any]) -> list[Pipe[Any]]:
 
 
 def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
-    """How much of the chain belongs together in front, and what is left for the stages."""
+    """The last node of the head, and the nodes that are left for the stages."""
     if chain[0].op.listed:
         return chain[0], chain[1:]
     reach = _reach(chain)
     mark = next((i for i, node in enumerate(chain) if isinstance(node.op, Sharding)), None)
     if reach and (_serial(chain[reach:]) is None or (mark is not None and mark < reach)):
-        # Positions are known, so they are divided. A batch that only one-to-one ops follow is cut by the plan: ranks
-        # share whole batches.
+        # Workers and ranks divide positions. A batch that only one-to-one ops follow is cut by the plan: ranks share
+        # whole batches.
         batch = reach - 1
         while batch > 0 and isinstance(chain[batch].op, Each):
             batch -= 1
         if batch > 0 and isinstance(chain[batch].op, Batch):
             reach = batch
         return chain[reach - 1], chain[reach:]
-    # A stream: everything up to the last op that must see all of it runs in one place, unless a mark divides it
-    # earlier.
+    # A stream: everything up to the last op that must see all of it runs in one place, unless sharding_filter() divides
+    # it earlier.
     if mark is not None:
         return chain[mark - 1], chain[mark:]
     last = _serial(chain[1:])
@@ -216,7 +216,7 @@ def _head(chain: list[Pipe[Any]]) -> tuple[Pipe[Any], list[Pipe[Any]]]:
 
 
 def _reach(chain: list[Pipe[Any]]) -> int:
-    """How many nodes lead up to the last one with random access: behind a filter an op that gathers has it."""
+    """How many nodes lead up to the last one with random access. (After a filter, an op that gathers has it again.)"""
     reach = 0
     while reach < len(chain) and chain[reach].indexed(0, 0) is not None:
         reach += 1
@@ -227,10 +227,10 @@ def _reach(chain: list[Pipe[Any]]) -> int:
 
 
 def _serial(nodes: list[Pipe[Any]]) -> int | None:
-    """Where the last op stands that must see the whole stream, consumer-only ops excepted.
+    """The index of the last op that must see the whole stream, consumer-only ops excepted.
 
-    An op that makes a great many samples out of one (`coarse`: all rows of a file) counts as one too: its output has to
-    be handed on piece by piece, which is what a strand does.
+    An op that makes a great many samples out of one (`coarse`: all rows of a file) counts as such an op: its output has
+    to be handed on piece by piece, which is what a strand does.
     """
     found = None
     for i, node in enumerate(nodes):
@@ -243,30 +243,33 @@ def _serial(nodes: list[Pipe[Any]]) -> int | None:
 
 def _stages(nodes: list[Pipe[Any]], feed: str) -> tuple[list[Stage], list[Pipe[Any]]]:
     """The stages, and the nodes that are left for the consumer."""
-    stages: list[Stage] = []
-    now = _StageDraft(feed, _WHY[feed])
+    stages = [Stage(0, (), (), feed, why=_WHY[feed])]
     for i, node in enumerate(nodes):
-        op = node.op
+        op, now = node.op, stages[-1]
         if isinstance(op, Sharding):
             continue
         if isinstance(op, Batch):
             if (
                 now.feed in ("strand", "listed")
-                or now.batch is not None
-                or not now.one_to_one
+                or now.group is not None
+                or not all(isinstance(n.op, Each) for n in now.nodes)
                 or (now.nodes and now.feed != "refs")
             ):
-                stages.append(now.stage(len(stages)))
-                now = _StageDraft("refs", "batches are cut from samples whose number is known only now")
-            now.inner, now.nodes, now.batch = now.nodes, [], op
+                now = _next_stage(stages, "batches are cut from samples whose number is known only now")
+            stages[-1] = Stage(now.number, now.nodes, (), now.feed, op.size, op.drop_last, now.why, _balance(op))
         elif isinstance(op, Each | Flat) and not op.consumer:
             if now.feed == "strand":
-                stages.append(now.stage(len(stages)))
-                now = _StageDraft("refs", "the work on the stream's samples is divided")
-            now.nodes.append(node)
+                now = _next_stage(stages, "the work on the stream's samples is divided")
+            stages[-1] = replace(now, nodes=(*now.nodes, node))
         else:
-            return [*stages, now.stage(len(stages))], nodes[i:]
-    return [*stages, now.stage(len(stages))], []
+            return stages, nodes[i:]
+    return stages, []
+
+
+def _next_stage(stages: list[Stage], why: str) -> Stage:
+    """Add a stage that reads the samples of the one before."""
+    stages.append(Stage(len(stages), (), (), "refs", why=why))
+    return stages[-1]
 
 
 _WHY = {
@@ -276,27 +279,9 @@ _WHY = {
 }
 
 
-class _StageDraft:
-    """A stage while it is being put together."""
-
-    def __init__(self, feed: str, why: str) -> None:
-        self.feed = feed
-        self.why = why
-        self.inner: list[Pipe[Any]] = []
-        self.nodes: list[Pipe[Any]] = []
-        self.batch: Batch[Any] | None = None
-
-    @property
-    def one_to_one(self) -> bool:
-        return all(isinstance(n.op, Each) for n in self.nodes)
-
-    def stage(self, number: int) -> Stage:
-        size, drop = (None, False) if self.batch is None else (self.batch.size, self.batch.drop_last)
-        balance = None if self.batch is None or type(self.batch) is Batch else _balance(self.batch)
-        return Stage(number, tuple(self.inner), tuple(self.nodes), self.feed, size, drop, self.why, balance)
-
-
 def _balance(batch: Batch[Any]) -> "Balance[Any] | None":
+    if type(batch) is Batch:
+        return None
     from headrace.ops.text.balance import Balance  # (here: it needs numpy)
 
     return batch if isinstance(batch, Balance) else None

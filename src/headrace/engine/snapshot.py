@@ -4,8 +4,8 @@
 
 and "weights", where a mixture's weights were changed while the job ran (`ops.branch.journal`), and, inside an epoch,
 "shuffled": how many samples each shuffle of everything has, because the order follows from that number.
-Only JSON values go in and come out: loading a snapshot executes nothing. A snapshot is checked whole before it is used,
-and every refusal says what is wrong: a pipe that differs is refused with the op that differs.
+Only JSON values go in and come out: loading a snapshot executes nothing. A snapshot is checked as a whole before it is
+used, and every refusal says what is wrong: where the pipe differs, which op does.
 """
 
 from dataclasses import replace
@@ -19,12 +19,12 @@ from headrace.pipe.graph import Pipe
 
 VERSION = 2
 WORDS, LONGEST, SHORTEST, AROUND = 320, 100, 12, 4
-"""Bytes for the words about all ops; of one op at the most and at the least, and what quotes and commas take."""
+"""Bytes of the descriptions of all ops; of one op at most and at least; and those of its quotes and comma."""
 _words: "WeakKeyDictionary[Pipe[Any], list[str]]" = WeakKeyDictionary()
 
 
 def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> dict[str, Any]:
-    """A snapshot; `at` is where the epoch stands, None before it."""
+    """A snapshot of an epoch at a place; None: before its start."""
     # (Here, because mixtures need numpy, and a first batch should not wait for it.)
     from headrace.ops.branch.journal import lasting, text
     from headrace.ops.branch.mix import Mix
@@ -40,7 +40,7 @@ def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> d
 
 
 def reweighted(pipe: Pipe[Any], state: dict[str, Any]) -> Pipe[Any]:
-    """The pipe, with the changes of weights that a snapshot says, and no others."""
+    """The pipe with the changes of weights that are in a snapshot, and no others."""
     from headrace.ops.branch.journal import read
     from headrace.ops.branch.mix import Mix
 
@@ -56,7 +56,7 @@ def reweighted(pipe: Pipe[Any], state: dict[str, Any]) -> Pipe[Any]:
 
 
 def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:
-    """The seed, the epoch and the place of a snapshot, if it is one and belongs to this pipe."""
+    """The seed, the epoch and the place of a snapshot of this pipe; SnapshotRefused if it is none."""
     if not isinstance(state, dict):
         raise SnapshotRefused(f"a snapshot is a dict, as state_dict() returns it, not {type(state).__name__}")
     missing = [k for k in ("version", "pipe", "seed", "epoch", "at") if k not in state]
@@ -81,7 +81,7 @@ def check(state: object, pipe: Pipe[Any]) -> tuple[int, int, EpochPlace | None]:
 
 
 def _shuffled(nodes: list[Pipe[Any]]) -> list[int | None]:
-    """How many samples the shuffles have whose order follows from that, first ones first; None where nobody knows."""
+    """How many samples each shuffle has whose order depends on that number, first ones first; None: not known."""
     from headrace.ops.order.shuffle import Shuffle
 
     orders = [node for node in nodes if isinstance(node.op, Shuffle) and node.op.buffer_size is None]
@@ -89,10 +89,10 @@ def _shuffled(nodes: list[Pipe[Any]]) -> list[int | None]:
 
 
 def _same_sizes(saved: object, pipe: Pipe[Any]) -> None:
-    mine = _shuffled(pipe.nodes())
-    if not isinstance(saved, list) or len(saved) != len(mine):
-        raise SnapshotRefused(f"the snapshot's numbers of shuffled samples are not those of {len(mine)} shuffles")
-    for then, now in zip(saved, mine, strict=True):
+    sizes = _shuffled(pipe.nodes())
+    if not isinstance(saved, list) or len(saved) != len(sizes):
+        raise SnapshotRefused(f"the snapshot's numbers of shuffled samples are not those of {len(sizes)} shuffles")
+    for then, now in zip(saved, sizes, strict=True):
         if then is not None and now is not None and then != now:
             raise SnapshotRefused(
                 f"the snapshot stands inside an epoch in which shuffle() had {brief(then)} samples, and it has {now} "
@@ -103,24 +103,24 @@ def _same_sizes(saved: object, pipe: Pipe[Any]) -> None:
 
 
 def _described(pipe: Pipe[Any]) -> list[str]:
-    """Each op in a few words, for whoever reads a refusal; nothing where there would be too few for each."""
+    """Each op in a few words, for error messages; [] where so many ops would get too few words each."""
     known = _words.get(pipe)
     if known is None:
         nodes = pipe.nodes()
         most = min(LONGEST, WORDS // len(nodes) - AROUND)
-        told = [node.op.describe().encode("ascii", "replace").decode() for node in nodes] if most >= SHORTEST else []
-        known = _words[pipe] = [one if len(one) <= most else f"{one[: most - 3]}..." for one in told]
+        ops = [node.op.describe().encode("ascii", "replace").decode() for node in nodes] if most >= SHORTEST else []
+        known = _words[pipe] = [op if len(op) <= most else f"{op[: most - 3]}..." for op in ops]
     return known
 
 
 def _then(state: dict[str, Any], number: int) -> str:
-    """What op number `number` of the snapshot was, as far as it says."""
+    """What op number `number` was when the snapshot was taken, if that is in it."""
     words = state.get("ops")
-    said = words[number] if isinstance(words, list) and number < len(words) else None
-    if not isinstance(said, str):
+    op = words[number] if isinstance(words, list) and number < len(words) else None
+    if not isinstance(op, str):
         return "another one, the snapshot does not say which"
-    shown = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
-    return shown if shown.isprintable() else repr(shown)  # a snapshot may come from anybody
+    shown = op if len(op) <= LONGEST else f"{op[:LONGEST]}..."
+    return shown if shown.isprintable() else repr(shown)  # (the file may come from anywhere)
 
 
 def _place(at: object) -> EpochPlace | None:
@@ -134,17 +134,16 @@ def _same_pipe(state: dict[str, Any], pipe: Pipe[Any]) -> None:
     saved = state["pipe"]
     if not isinstance(saved, list) or not all(isinstance(h, str) for h in saved):
         raise SnapshotRefused("the snapshot's 'pipe' is not a list of hashes")
-    mine = pipe.fingerprint()
-    nodes = pipe.nodes()
-    for i, (theirs, ours) in enumerate(zip(saved, mine, strict=False)):
+    fingerprint, nodes = pipe.fingerprint(), pipe.nodes()
+    for i, (theirs, ours) in enumerate(zip(saved, fingerprint, strict=False)):
         if theirs != ours:
             raise SnapshotRefused(
                 f"this snapshot is of another pipe: op {i}, here {nodes[i].op.describe()}, was different when "
                 f"it was taken (then {_then(state, i)}); load it with the pipe that it was taken with, or begin "
                 "without it"
             )
-    if len(saved) != len(mine):
+    if len(saved) != len(fingerprint):
         raise SnapshotRefused(
-            f"this snapshot is of another pipe: it had {len(saved)} ops, this one has {len(mine)}; "
+            f"this snapshot is of another pipe: it had {len(saved)} ops, this one has {len(fingerprint)}; "
             "load it with the pipe that it was taken with, or begin without it"
         )

@@ -1,7 +1,7 @@
-"""SplitRetry: a block of single samples of which one failed, run again sample by sample.
+"""Split retry: a block of single samples that failed is run again, one ticket for each sample.
 
-An error is about one sample. Its good neighbours in the block are delivered, in order: those before it, then the error,
-then those behind it. Only then is it known which one it was, so each is a ticket of its own, one at a time.
+The error is about one sample; its neighbours in the block are good. So they are delivered in order: the samples before
+it, then the error, then the samples after it. Which sample it was shows only when each is run by itself.
 """
 
 import logging
@@ -15,18 +15,19 @@ log = logging.getLogger("headrace")
 
 
 class SplitRetry:
-    """Of one stage, what is left of a block that failed; it takes the place of the block's ticket."""
+    """The tickets that a failed block of one stage was split into. They run one after the other, in its place."""
 
     def __init__(self) -> None:
         self._left: deque[Ticket] = deque()
         self.running: Ticket | None = None
-        """The part that is being run."""
+        """The ticket that is being run."""
         self._failed: BaseException | None = None
+        """The error of the block, until it has come again."""
         self.waiting: Ticket | None = None
-        """A ticket that nobody has taken yet."""
+        """The next ticket, until a worker has taken it."""
 
     def begins(self, feed: Feed, reply: Reply) -> bool:
-        """Whether this error is one of a block, which is run again in parts now."""
+        """Split the ticket of a reply that is an error; False if it cannot be split, or is a part already."""
         if reply.ticket is self.running or isinstance(reply.error, HeadraceError):
             return False
         parts = feed.split(reply.ticket)
@@ -40,7 +41,7 @@ class SplitRetry:
         return True
 
     def continues(self, reply: Reply) -> bool:
-        """Whether more comes behind this part of a block: that is the next ticket now."""
+        """Go on with the next part after this reply; False if it is no part, or was the last one."""
         if reply.ticket is not self.running:
             return False
         if reply.error is not None:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Tail(Iterator[Any]):
-    """The tail on top of a run of an epoch, in whose place it stands."""
+    """The ops of the tail on top of a run; the epoch reads it as it would read the run."""
 
     def __init__(self, epoch: "Epoch[Any]", at: RunPlace | None) -> None:
         program, policy = epoch._pool.program, epoch._pool.policy
-        # Whether user code runs here, and may draw from the global generators. (Threads never touch them.)
+        # Whether user code runs here that may draw from the global generators. (In threads these are left alone.)
         draws = program.keyed and policy.kind != "thread" and any(node.op.user for node in program.tail)
         self._epoch = epoch
         self._depth = len(program.tail)

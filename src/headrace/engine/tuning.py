@@ -3,8 +3,8 @@
     no workers ──waits?──> one per core ──faster?──> twice as many ──faster?──> ... ──no──> back to the best
 
 The rate that counts is that of the whole training loop. A loop that hardly waits is left as it is. To change the number
-of workers an epoch is broken off where it stands and goes on from there with others: what arrives does not depend on
-who made it, so nobody can tell but by the clock. What was learned holds for later epochs too.
+of workers an epoch is broken off where it stands and goes on from there with others: batches do not depend on the
+workers that make them, so only the speed changes. What was learned holds for later epochs too.
 """
 
 import os
@@ -21,7 +21,7 @@ WAITING = 0.05
 FASTER = 1.08
 """A change that gains less than this is noise."""
 SECONDS, PATIENCE = 0.25, 3.0
-"""How long a setting is measured, and after which time few batches must do."""
+"""How long a setting is measured; and after how long even two batches are enough."""
 MOST = 8
 """Workers per core, at the most: more than one per core pays where they sleep, on a disk or a network."""
 
@@ -38,7 +38,7 @@ class Tuner:
         self._policy = policy
         self._cores = cores or available()
         self.workers = first
-        """The number that is tried, or was chosen."""
+        """The number of workers that is tried, or was chosen."""
         self.rates: dict[int, float] = {}
         """Batches a second, by the number of workers."""
         self.settled = False
@@ -50,7 +50,7 @@ class Tuner:
         return replace(self._policy, workers=self.workers)
 
     def learn(self, rate: float, waiting: float) -> bool:
-        """What the setting at hand has brought; whether another one is to be tried."""
+        """Take note of the rate of this setting, and choose the next one; whether that is another one."""
         before, self.rates[self.workers] = self.workers, rate
         best = max(self.rates, key=lambda workers: self.rates[workers])
         if len(self.rates) == 1 and waiting < WAITING:
