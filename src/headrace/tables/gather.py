@@ -3,8 +3,8 @@
 Numbers are written straight into the memory that travels to the consumer (`place.empty`). Columns of one dtype go into
 one *block* of shape (columns, rows), so that a batch of a hundred columns travels as one array.
 
-A table kept by rows (records) is faster: a row is fetched whole, with one miss of the processor's cache where a hundred
-columns have a hundred, and its fields are laid out as columns afterwards.
+A table that is kept by rows (records) is faster: a row is fetched whole, with one miss of the processor's cache where
+a hundred columns have a hundred, and its fields are laid out as columns afterwards.
 """
 
 import threading
@@ -28,8 +28,7 @@ Rows = NDArray[np.uint8]
 class GatherPlan:
     """Which columns are gathered together, worked out once for each choice of columns.
 
-    `whole`: everything that is in the records is laid out from rows that are there already, however few columns that
-    is.
+    `whole`: the rows of the records are there already, so columns come out of them however few they are.
     """
 
     def __init__(self, columns: dict[str, Column], records: NDArray[Any] | None = None, whole: bool = False) -> None:
@@ -39,40 +38,31 @@ class GatherPlan:
         """Neighbouring fields of one dtype: first byte, last byte, dtype, names."""
         self._fields: list[tuple[str, int, int | None]] = []
         """Fields that become arrays of their own: name, first byte of the values, first byte of the mask."""
-        self._groups: list[tuple[np.dtype[Any], tuple[str, ...], list[NDArray[Any]]]] = []
+        self._groups: dict[np.dtype[Any], dict[str, NDArray[Any]]] = {}
+        """Columns outside the records that go into one block, by their dtype."""
         self._single: list[str] = []
-        inside, runs = self._sort()
-        if records is not None and not whole and (len(inside) + len(runs)) * LINE < records.itemsize:
-            self._single += [name for name, _, _ in inside] + [name for _, name in runs]  # cheaper than whole rows
-        else:
-            self._fields = inside
-            for offset, name in sorted(runs):
-                self._add_field(offset, name)
-
-    def _sort(self) -> tuple[list[tuple[str, int, int | None]], list[tuple[int, str]]]:
-        inside: list[tuple[str, int, int | None]] = []
-        runs: list[tuple[int, str]] = []
-        groups: dict[np.dtype[Any], list[str]] = {}
-        for name, column in self._columns.items():
-            offset = _offset(self._records, column.values) if isinstance(column, NumpyColumn) else None
+        inside: list[tuple[int, str]] = []
+        for name, column in columns.items():
             if isinstance(column, ArrowColumn):
                 self._single.append(name)
-            elif offset is not None and column.mask is None and column.values.ndim == 1:
-                runs.append((offset, name))
-            elif offset is not None:
-                inside.append((name, offset, None if column.mask is None else _offset(self._records, column.mask)))
+            elif (offset := _offset(records, column.values)) is not None:
+                inside.append((offset, name))
             elif column.mask is None and column.values.ndim == 1 and _contiguous(column.values):
-                groups.setdefault(column.values.dtype, []).append(name)
+                self._groups.setdefault(column.values.dtype, {})[name] = column.values
             else:
                 self._single.append(name)
-        for dtype, names in groups.items():
-            arrays = [c.values for c in map(self._columns.__getitem__, names) if isinstance(c, NumpyColumn)]
-            self._groups.append((dtype, tuple(names), arrays))
-        return inside, runs
+        if records is not None and not whole and len(inside) * LINE < records.itemsize:
+            self._single += [name for _, name in inside]  # cheaper than whole rows
+        else:
+            for offset, name in sorted(inside):
+                self._add_field(offset, name)
 
     def _add_field(self, offset: int, name: str) -> None:
         column = self._columns[name]
         assert isinstance(column, NumpyColumn)
+        if column.mask is not None or column.values.ndim > 1:
+            self._fields.append((name, offset, None if column.mask is None else _offset(self._records, column.mask)))
+            return
         dtype = column.values.dtype
         stop = offset + dtype.itemsize
         if self._runs:
@@ -87,14 +77,12 @@ class GatherPlan:
         found: dict[str, Column] = {}
         blocks: list[Block] = []
         if self._runs or self._fields:
-            rows = fetched(self._records, positions)
-            found, blocks = self.lay(rows)
-        for dtype, names, arrays in self._groups:
-            block = place.empty((len(names), len(positions)), dtype)
-            for array, out in zip(arrays, block, strict=True):
+            found, blocks = self.lay(fetched(self._records, positions))
+        for dtype, arrays in self._groups.items():
+            block = place.empty((len(arrays), len(positions)), dtype)
+            for array, out in zip(arrays.values(), block, strict=True):
                 array.take(positions, None, out, "clip")  # any other mode gathers into a buffer first
-            blocks.append((names, block))
-            self._cut(found, names, block)
+            self._add_block(found, blocks, tuple(arrays), block)
         for name in self._single:
             found[name] = self._columns[name].take(positions)
         return found, blocks
@@ -106,8 +94,7 @@ class GatherPlan:
         for start, stop, dtype, names in self._runs:
             block = place.empty((len(names), len(rows)), dtype)
             block[...] = rows[:, start:stop].view(dtype).T
-            blocks.append((names, block))
-            self._cut(found, names, block)
+            self._add_block(found, blocks, names, block)
         for name, start, mask in self._fields:
             column = self._columns[name]
             assert isinstance(column, NumpyColumn)
@@ -116,7 +103,10 @@ class GatherPlan:
             found[name] = replace(column, values=values, mask=masked)
         return found, blocks
 
-    def _cut(self, found: dict[str, Column], names: tuple[str, ...], block: NDArray[Any]) -> None:
+    def _add_block(
+        self, found: dict[str, Column], blocks: list[Block], names: tuple[str, ...], block: NDArray[Any]
+    ) -> None:
+        blocks.append((names, block))
         for name, values in zip(names, block, strict=True):
             column = self._columns[name]
             found[name] = NumpyColumn(values, None, column.field, column.dtype)

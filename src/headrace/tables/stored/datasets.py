@@ -18,14 +18,14 @@ from headrace.tables.packages import ds, pa
 from headrace.tables.source import FromTable, Tabular
 from headrace.tables.stored.files import counted, scanned
 from headrace.tables.stored.footers import batches_summary, parquet_summary
-from headrace.tables.stored.source import MEMORY, Stored, from_units
+from headrace.tables.stored.source import MEMORY, StoredTable, from_units
 
 STRETCH = 1 << 16
 """Rows of a memory-mapped table that are read together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Fragments(Stored):
+class Fragments(StoredTable):
     """The units of a pyarrow Dataset."""
 
     format = "dataset"
@@ -86,7 +86,7 @@ def _known(fragment: Any, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MappedTable(Stored):
+class MappedTable(StoredTable):
     """Stretches of an HF Dataset's table. It travels as the Dataset does: by the names of its files."""
 
     format = "datasets"

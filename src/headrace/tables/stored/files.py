@@ -20,14 +20,14 @@ from headrace.tables.stored.data_files import DataFile, Value
 from headrace.tables.stored.drift import shared_schema
 from headrace.tables.stored.footers import open_arrow, open_parquet
 from headrace.tables.stored.manifest import Manifest, file_summaries
-from headrace.tables.stored.source import ROWS, Stored
+from headrace.tables.stored.source import ROWS, StoredTable
 
 OPEN = 64
 """Files that one process keeps open, at the most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class TableFiles(Stored):
+class TableFiles(StoredTable):
     """Files of one schema: for each unit its file, its number there and its rows."""
 
     paths: tuple[str, ...]
@@ -36,9 +36,9 @@ class TableFiles(Stored):
     constants: tuple[dict[str, Value], ...]
     """For each file, the columns that are not in it (see `drift`)."""
     states: tuple[FileState | None, ...]
-    """Of each file when it was looked into; None where it is remote."""
+    """Of each file when the pipe was made; None where it is remote."""
     made: str = field(default_factory=lambda: uuid4().hex)
-    """One for each look: remote files, of which nobody knows cheaply whether they are the same, are opened anew."""
+    """Another one for each pipe: to ask whether a remote file is still the same is dear, so each pipe opens its own."""
 
     def place(self, unit: int) -> tuple[str, int]:
         """The file of a unit, and its number there."""
@@ -54,10 +54,10 @@ class TableFiles(Stored):
         self._check(unit)
 
     def batches(self, unit: int, columns: list[str], expression: Any, memory: int) -> Iterator[Any]:
-        return Stored.read(self, unit, columns, expression, memory)
+        return StoredTable.read(self, unit, columns, expression, memory)
 
     def _check(self, unit: int) -> None:
-        """An error if the file of a unit is not the one that was looked into."""
+        """An error if the file of a unit has changed since the pipe was made."""
         path, state = self.paths[self.files[unit]], self.states[self.files[unit]]
         if state is not None:
             state.check(path, FileState.of(local(path)))
@@ -95,7 +95,7 @@ class ArrowFiles(TableFiles):
 
 
 class ParquetFiles(TableFiles):
-    """Parquet files. With an expression, pyarrow's own scanner reads them: it knows what not to look at."""
+    """Parquet files. With an expression, pyarrow's own scanner reads them: it knows which pages it can leave out."""
 
     __slots__ = ()
     format = "parquet"
@@ -162,7 +162,7 @@ def read_footer(
     drift: str = "refuse",
     manifest: Manifest | None = None,
 ) -> TableFiles:
-    """Look into every file once, or into the manifest; `columns` are those that will be asked for."""
+    """The files as one table, from their footers or the manifest; `columns` are those that will be asked for."""
     if not files:
         raise BadOption(f"Pipe.{format}() got no file: give the name of one, a pattern or a folder")
     states = tuple(None if is_remote(file.path) else FileState.of(local(file.path)) for file in files)
@@ -196,7 +196,7 @@ def filesystem_of(path: str) -> tuple[Any, str]:
 
 
 class _OpenFiles:
-    """Open Parquet files of this process: each is used by one thread at a time."""
+    """The Parquet files that this process keeps open: each is used by one thread at a time."""
 
     def __init__(self) -> None:
         self._idle: list[tuple[tuple[Any, ...], Any]] = []

@@ -18,7 +18,7 @@ from headrace.sources.extra import import_extra
 from headrace.sources.stored.format import DamagedFile, FileState
 from headrace.tables.column import Ints
 from headrace.tables.packages import check_threads
-from headrace.tables.stored.source import FromUnits, Stored, from_units
+from headrace.tables.stored.source import FromUnits, StoredTable, from_units
 
 UNIT = 4 << 20
 """Bytes that are read together: fragments are cut into stretches of about so many. Part of the order."""
@@ -29,7 +29,7 @@ COUNTED = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LanceTable(Stored):
+class LanceTable(StoredTable):
     """One version of a data set."""
 
     format = "lance"

@@ -1,12 +1,11 @@
 """Tables on disk as sources: any row by its number, whole columns for many rows, with few row groups in memory.
 
-What has to be known before - how many rows each row group has, which columns may have missing values - is read when the
-pipe is made, of files from their footers; workers get it with the pipe. Column choice, new names and filters are part
-of the source: what is not asked for is not read. With a filter the rows that it keeps are counted when the pipe is
-made.
-
 A row group is the unit of reading. Units that were read last stay in memory up to `memory` bytes (see `unit_table`);
 `shuffle()` of larger data uses an order that keeps few of them open (see `plan.parts`).
+
+How many rows each unit has, and which columns may have missing values, is read when the pipe is made (of files, from
+their footers), and goes to the workers with the pipe. Column choice, new names and filters are part of the source: what
+is not asked for is not read. With a filter the rows that it keeps are counted when the pipe is made.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,12 +30,13 @@ MEMORY = 256 * 1024 * 1024
 ROWS = 1 << 13
 """Rows that are decoded at a time: the memory that a row group needs while it is read, beside itself."""
 FOOTERS = 4
-"""At the most one part in so many of the memory is for the footers of open files."""
+"""One part in so many of the memory, at the most, is for the footers of open files."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Stored:
-    """A table that is stored in units. Each kind of storage says how a unit is read: as a `table`, if nothing else."""
+class StoredTable:
+    """A table that is stored in units. Each kind of storage writes `table`, or `read` and `count_in` where it knows
+    better which bytes to read."""
 
     format: ClassVar[str]
     rows: Ints
@@ -46,7 +46,7 @@ class Stored:
     sizes: dict[str, int]
     """Bytes of each column in all units, as far as that is known before they are read."""
     packed: bytes
-    """The Arrow schema; as bytes, so that no package has to be imported to carry it."""
+    """The Arrow schema, serialized: it goes to workers that never import pyarrow."""
     weight: int = 0
     """Bytes that the footers of all files take in memory while they are open."""
 
@@ -81,8 +81,8 @@ class Stored:
         raise NotImplementedError
 
 
-class Opened:
-    """The table of units as this process has it; what travels is the shared memory, and what was measured."""
+class OpenedTable:
+    """The UnitTable of this process, once it is opened. To other processes go its shared memory and its text sizes."""
 
     def __init__(self, slots: UnitCache | None = None, text_sizes: tuple[int, int] | None = None) -> None:
         self.table: UnitTable | None = None
@@ -90,26 +90,25 @@ class Opened:
         self.text_sizes = text_sizes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.table is None:
-            return (Opened, (self.slots, self.text_sizes))
-        return (Opened, (self.table.slots, self.table.text_sizes))
+        known = self if self.table is None else self.table
+        return (OpenedTable, (known.slots, known.text_sizes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FromUnits(Tabular):
     """Rows of what is stored in units. `names` holds pairs (name there, name outside)."""
 
-    stored: Stored
+    stored: StoredTable
     names: tuple[tuple[str, str], ...]
-    memory: int = MEMORY
+    memory: int
+    counts: Ints
+    """How many rows of each unit there are, or the expression keeps."""
+    digest: str = field(repr=False)
+    """Of `counts`, or of `chosen`."""
     expression: Any = None
-    counts: Ints | None = None
-    """With an expression: how many rows of each unit it keeps."""
     chosen: Ints | None = field(default=None, repr=False)
     """After an inner join: which of the rows are left, 8 bytes each."""
-    opened: Opened = field(default_factory=Opened, repr=False)
-    digest: str = field(default="", repr=False)
-    """Of the rows that are left: of how many each unit has, or of which."""
+    opened: OpenedTable = field(default_factory=OpenedTable, repr=False, init=False)
     verb = "files"
 
     def __post_init__(self) -> None:
@@ -119,7 +118,7 @@ class FromUnits(Tabular):
     # --- what Tabular asks for --------------------------------------------------------------------------------------
 
     def size(self) -> int:
-        return int(self._counts().sum()) if self.chosen is None else len(self.chosen)
+        return int(self.counts.sum()) if self.chosen is None else len(self.chosen)
 
     def get(self, position: int) -> dict[str, Any]:
         return self.table().row(position if self.chosen is None else int(self.chosen[position]))
@@ -131,12 +130,12 @@ class FromUnits(Tabular):
         inside = {outer: inner for inner, outer in self.names}
         names = tuple(names)
         check_names(names, inside)
-        return replace(self, names=tuple((inside[n], n) for n in names), opened=Opened())
+        return replace(self, names=tuple((inside[n], n) for n in names))
 
     def rename(self, new: Mapping[str, str]) -> "FromUnits":
         outer = renamed([outer for _, outer in self.names], new)
         pairs = tuple((inner, name) for (inner, _), name in zip(self.names, outer, strict=True))
-        return replace(self, names=pairs, opened=Opened())
+        return replace(self, names=pairs)
 
     def where(self, expression: Any) -> "FromUnits":
         if any(inner != outer for inner, outer in self.names):
@@ -145,7 +144,7 @@ class FromUnits(Tabular):
             return self.keep(tuple(outer for _, outer in self.names), lambda table: matching(table, expression))
         both = expression if self.expression is None else self.expression & expression
         counts = self.stored.count(both)
-        return replace(self, expression=both, counts=counts, digest=hashed(counts), opened=Opened())
+        return replace(self, expression=both, counts=counts, digest=hashed(counts))
 
     def template(self) -> Mapping[str, Column]:
         return self.table().template
@@ -158,7 +157,7 @@ class FromUnits(Tabular):
             first = stop
         found = np.concatenate(kept)
         chosen = found if self.chosen is None else self.chosen[found]
-        return replace(self, chosen=chosen, digest=hashed(chosen), opened=Opened())
+        return replace(self, chosen=chosen, digest=hashed(chosen))
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         found = Tabular.index(self, inputs, here)
@@ -177,16 +176,13 @@ class FromUnits(Tabular):
             ends = np.unique(ends[ends > 0])
         return Units(ends, table.hold, table.length * table.row_bytes, table.largest * table.row_bytes)
 
-    def _counts(self) -> Ints:
-        return self.stored.rows if self.counts is None else self.counts
-
     def table(self) -> UnitTable:
         if self.opened.table is None:
             schema = self.stored.schema()
             chosen = pa.schema([schema.field(inner).with_name(outer) for inner, outer in self.names])
             masked = frozenset(outer for inner, outer in self.names if inner in self.stored.masked)
-            kept = np.flatnonzero(self._counts())
-            ends = np.cumsum(self._counts()[kept])
+            kept = np.flatnonzero(self.counts)
+            ends = np.cumsum(self.counts[kept])
             footers = min(self.memory // FOOTERS, self.stored.weight)
 
             def read(unit: int, names: list[str]) -> Iterator[Any]:
@@ -218,7 +214,7 @@ class FromUnits(Tabular):
         return (self.stored.format, self.digest, arranged(self.units()), *asked)
 
 
-def from_units(stored: Stored, memory: int | None = None) -> FromUnits:
+def from_units(stored: StoredTable, memory: int | None = None) -> FromUnits:
     """All columns of a stored table."""
     names = tuple((name, name) for name in stored.schema().names)
-    return FromUnits(stored, names, MEMORY if memory is None else memory, digest=hashed(stored.rows))
+    return FromUnits(stored, names, MEMORY if memory is None else memory, stored.rows, hashed(stored.rows))
