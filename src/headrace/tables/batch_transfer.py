@@ -1,11 +1,10 @@
-"""A batch of columns on its way to the consumer, where it arrives as a plain dict of arrays.
+"""How a batch of columns is pickled in a worker, so that it arrives at the consumer as a plain dict of arrays.
 
-A hundred arrays cost a hundred pickled heads in the worker and as many views in the consumer. Columns of one dtype lie
-in one block already (see `gather`): the block travels, and the consumer cuts it.
+A hundred arrays cost a hundred pickled headers in the worker and as many views in the consumer. Columns of one dtype
+lie in one block already (see `gather`): the block is sent, and the consumer cuts it.
 
 Strings that a worker makes only for pickle to take them apart again cost more than all else in a batch of text. Where
-nothing follows in the worker that could look at them, they travel as the bytes and offsets that Arrow keeps, and are
-made once, by the consumer.
+no op follows in the worker, text is sent as the bytes and offsets that Arrow keeps, and the consumer makes the strings.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ LEAST = 2048
 Blocks = Sequence[tuple[tuple[str, ...], NDArray[Any]]]
 
 
-class Columns(dict[str, Any]):
+class BlockColumns(dict[str, Any]):
     """In a worker, a dict of arrays that knows in which blocks they lie."""
 
     __slots__ = ("blocks", "cut", "form")
@@ -35,19 +34,19 @@ class Columns(dict[str, Any]):
 
     @staticmethod
     def of(form: str, arrays: dict[str, Any], blocks: Blocks) -> dict[str, Any]:
-        """The arrays; with a form to travel in where they are about to travel."""
+        """The arrays; in a worker that will send them, with their blocks."""
         if place.allocate is None:
             return arrays
-        made = Columns(arrays)
+        made = BlockColumns(arrays)
         made.form, made.blocks, made.cut = form, blocks, arrays
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The user may have changed the dict since: what is not the array that was cut from a block travels by itself.
+        # The user may have changed the dict since: what is not the array that was cut from a block is sent by itself.
         whole = [(names, block) for names, block in self.blocks if self._has_all(names)]
         blocked = {name for names, _ in whole for name in names}
-        rest = {name: _flat(value) for name, value in self.items() if name not in blocked}
-        return arrive, (self.form, tuple(self), whole, rest)
+        rest = {name: _picklable(value) for name, value in self.items() if name not in blocked}
+        return _rebuild, (self.form, tuple(self), whole, rest)
 
     def _has_all(self, names: tuple[str, ...]) -> bool:
         """Whether each of these is still the array that was cut. (No loop in Python: there may be hundreds.)"""
@@ -60,7 +59,7 @@ class Columns(dict[str, Any]):
 _GONE = object()
 
 
-def arrive(form: str, names: tuple[str, ...], blocks: Blocks, rest: dict[str, Any]) -> dict[str, Any]:
+def _rebuild(form: str, names: tuple[str, ...], blocks: Blocks, rest: dict[str, Any]) -> dict[str, Any]:
     """Pickle calls this by name: the dict again, its arrays cut from the blocks."""
     found: dict[str, Any] = {}
     for members, block in blocks:
@@ -83,7 +82,7 @@ def in_torch(dtype: "np.dtype[Any]") -> bool:
 
 
 class _Masked:
-    """A masked array on its way: pickle would copy its parts into the head."""
+    """A masked array that is sent: pickle would copy values and mask into the header of the message."""
 
     __slots__ = ("mask", "values")
 
@@ -95,7 +94,7 @@ class _Masked:
         return np.ma.MaskedArray, (self.values, self.mask)
 
 
-def _flat(value: object) -> Any:
+def _picklable(value: object) -> Any:
     if isinstance(value, np.ma.MaskedArray) and not value.dtype.hasobject:
         return _Masked(value.data, np.ma.getmaskarray(value))
     return value
@@ -112,7 +111,7 @@ class DepartingText:
 
     @staticmethod
     def fits(array: Any, sound: bool = False) -> bool:
-        """Whether it can travel so; `sound`: that it is valid is known."""
+        """Whether it can be sent so; `sound`: it is known to be valid."""
         if not is_text(array.type) or array.offset:
             return False
         letters = array.buffers()[2]
@@ -124,13 +123,13 @@ class DepartingText:
         array, rows, width = self._array, len(self._array), offset_size(self._array.type)
         valid, offsets, letters = array.buffers()
         (end,) = np.frombuffer(offsets, f"i{width}", 1, rows * width).tolist()
-        # Cut, because a slice of a column holds all of its memory. (Not as numpy arrays: their heads cost more.)
+        # Cut, because a slice of a column holds all of its memory. (Not as numpy arrays: their headers cost more.)
         parts = [
             None if valid is None else valid.slice(0, -(-rows // 8)),
             offsets.slice(0, (rows + 1) * width),
             letters.slice(0, end),
         ]
-        return _arrived, (str(array.type), rows, parts, self._listed)
+        return _rebuild_text, (str(array.type), rows, parts, self._listed)
 
 
 def is_sound(array: Any) -> bool:
@@ -142,7 +141,7 @@ def is_sound(array: Any) -> bool:
     return True
 
 
-def _arrived(kind: str, length: int, buffers: list[Any], listed: bool) -> NDArray[Any] | list[Any]:
+def _rebuild_text(kind: str, length: int, buffers: list[Any], listed: bool) -> NDArray[Any] | list[Any]:
     """Pickle calls this by name: the strings."""
     array = pa.Array.from_buffers(pa.type_for_alias(kind), length, buffers)
     found: NDArray[Any] = array.to_numpy(zero_copy_only=False)

@@ -7,9 +7,9 @@ A mask has one entry a row (the whole row is missing) or the shape of the values
 remembers the Arrow field (`field`; of Python objects it may be the name of the type) and the pandas dtype (`dtype`)
 that it came from, so that a batch can be given back in them. Nothing is ever filled in for a missing value.
 
-A column never changes, and what is taken out of it (`at`, `take`) is a copy: whoever edits a row or a batch in place
-changes his own, whatever kind of worker made it. It is not frozen only because freezing triples the cost of making one,
-and a batch has many.
+A column never changes, and what is taken out of it (`at`, `take`) is a copy: a user who edits a row or a batch in
+place never changes the table, whatever kind of worker made it. The classes are not frozen only because that triples the
+cost of making a column, and a batch has many.
 """
 
 import datetime as dt
@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 UNCHANGING = frozenset(
     {type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.datetime, dt.time, dt.timedelta}
 )
-"""Types of objects that nobody can edit: they need no copy."""
+"""Types of objects that cannot be edited in place: they need no copy."""
 SCALARS = (np.number, np.bool_)
 
 
@@ -60,7 +60,7 @@ class NumpyColumn:
         if isinstance(value, SCALARS):
             return value
         if self.values.dtype.hasobject:
-            return own(self.values[row : row + 1])[0]
+            return copy_mutable(self.values[row : row + 1])[0]
         return value.copy() if isinstance(value, np.ndarray | np.void) else value
 
     def whole_mask(self) -> NDArray[np.bool_] | None:
@@ -79,7 +79,7 @@ class ArrowColumn:
     may_miss: bool = True
     """Whether values may be missing: decided once for all rows, so that no batch is masked when another is not."""
     sound: bool = False
-    """Its text was looked at where it was taken from and is what it says: a batch need not be looked at again."""
+    """Its text is known to be valid, because the units that it was taken from were checked: batches need no check."""
 
     def __len__(self) -> int:
         return len(self.array)
@@ -101,16 +101,16 @@ Column = NumpyColumn | ArrowColumn
 
 
 def _gathered(values: NDArray[Any], positions: Ints) -> NDArray[Any]:
-    """Written where the batch travels from, if it does."""
+    """The values at these positions, in the memory from which the batch is sent, if it is."""
     out: NDArray[Any] = place.empty((len(positions), *values.shape[1:]), values.dtype)
     if values.flags.c_contiguous:
         values.take(positions, 0, out, "clip")
     else:
         out[...] = values[positions]  # take() would first copy the whole column into one piece
-    return own(out)
+    return copy_mutable(out)
 
 
-def own(values: NDArray[Any]) -> NDArray[Any]:
+def copy_mutable(values: NDArray[Any]) -> NDArray[Any]:
     """The values; of objects that can be edited, copies (a worker process gets copies too: they are pickled)."""
     if not values.dtype.hasobject or values.dtype.names is not None:
         return values

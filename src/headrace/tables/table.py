@@ -1,7 +1,7 @@
 """Table: columns of one length, and rows taken from them many at once (see `gather`).
 
-A table may be kept by columns or by rows: `records` is an array with one entry a row, and plain columns are fields of
-it.
+A table may be kept by columns or by rows. Where it is kept by rows, `records` is an array with one entry a row, and
+plain columns are its fields.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from headrace.tables.gather import Block, GatherPlan
 class Table:
     """Columns of one length. Its columns never change."""
 
-    __slots__ = ("__weakref__", "_plans", "_settled", "blocks", "columns", "length", "records", "shipment")
+    __slots__ = ("__weakref__", "_plans", "_settled", "blocks", "columns", "length", "packed", "records")
 
     def __init__(
         self,
@@ -30,9 +30,10 @@ class Table:
         self.length = length
         self.records = records
         self.blocks = blocks
-        self.shipment: Any = None
-        """What this table travels as, once it has (see `table_transfer`)."""
+        self.packed: Any = None
+        """What this table is sent as, once it was sent (see `table_transfer`)."""
         self._settled: Table | None = None
+        """The same table in shared memory."""
         self._plans: dict[tuple[str, ...], GatherPlan] = {}
 
     @classmethod
@@ -81,14 +82,14 @@ class Table:
     def settle(self) -> None:
         """Lay the table out in shared memory: many columns are then gathered several times as fast, also here."""
         if self._settled is None and len(self.columns) > 1:
-            from headrace.tables.table_transfer import ship, unship
+            from headrace.tables.table_transfer import pack_table, unpack_table
 
-            self._settled = unship(*ship(self))
+            self._settled = unpack_table(*pack_table(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from headrace.tables.table_transfer import ship, unship
+        from headrace.tables.table_transfer import pack_table, unpack_table
 
-        return unship, ship(self)
+        return unpack_table, pack_table(self)
 
 
 def check_names(names: Iterable[str], known: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import BadOption, BadPipe
-from headrace.tables.batch_transfer import Columns, DepartingText, in_torch
+from headrace.tables.batch_transfer import BlockColumns, DepartingText, in_torch
 from headrace.tables.column import ArrowColumn, Column, NumpyColumn, field_of
 from headrace.tables.convert.arrow_types import inner_types, is_list, is_list_view, is_text, is_view
 from headrace.tables.convert.from_arrow import as_numpy, from_arrow
@@ -36,7 +36,7 @@ def deliver(table: Table, form: str) -> Any:
 
 
 def depart(table: Table, form: str) -> Any:
-    """The same, about to travel: its text arrives in this form."""
+    """The same, in a worker that sends it next: its text becomes this form when it arrives."""
     texts = {
         name: DepartingText(column.array, form == "torch")
         for name, column in table.columns.items()
@@ -82,7 +82,7 @@ def described(column: Column) -> str:
 
 def _numpy(table: Table) -> dict[str, NDArray[Any]]:
     found = {name: as_numpy(column) for name, column in table.columns.items()}
-    return Columns.of("numpy", found, table.blocks)
+    return BlockColumns.of("numpy", found, table.blocks)
 
 
 # --- torch and jax ----------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def _torch(table: Table) -> dict[str, Any]:
     for name, column in table.columns.items():
         if name not in found:
             found[name] = _tensor(name, column, torch.from_numpy)
-    return Columns.of("torch", {name: found[name] for name in table.columns}, table.blocks)
+    return BlockColumns.of("torch", {name: found[name] for name in table.columns}, table.blocks)
 
 
 def _tensor(name: str, column: Column, from_numpy: Callable[[NDArray[Any]], Any]) -> Any:
