@@ -20,8 +20,8 @@ def open_http(url: str, timeout: float | None = None, **options: Any) -> RemoteS
 
     def connect(offset: int) -> tuple[Body, int | None]:
         # Identity: with a compressed reply, the byte reached would not be a byte of the file.
-        asked = {"Accept-Encoding": "identity", **({"Range": f"bytes={offset}-"} if offset else {})}
-        response = get(url, timeout, asked, options)
+        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={offset}-"} if offset else {})}
+        response = get(url, timeout, headers, options)
         try:
             return response.raw, answer(response, offset)
         except BaseException:
@@ -53,6 +53,6 @@ def open_http(url: str, timeout: float | None = None, **options: Any) -> RemoteS
 
 def get(url: str, timeout: float | None, headers: dict[str, str], options: dict[str, Any], session: Any = None) -> Any:
     """One GET whose body is not read yet; `timeout` None is `TIMEOUT`."""
-    asker = session if session is not None else import_extra("remote", "requests")
-    asked = {**options, "headers": {**headers, **(options.get("headers") or {})}}
-    return asker.get(url, **{"timeout": TIMEOUT if timeout is None else timeout, "stream": True, **asked})
+    client = session if session is not None else import_extra("remote", "requests")
+    given = {**options, "headers": {**headers, **(options.get("headers") or {})}}
+    return client.get(url, **{"timeout": TIMEOUT if timeout is None else timeout, "stream": True, **given})

@@ -121,6 +121,7 @@ class EndCaching(Flat[Any, str]):
         return targets if all(self.cache.is_right(p) for p in targets) else None
 
     def _make(self, sample: object, targets: list[str]) -> list[str]:
+        path_of = self.cache.filepath_fn if self.same_filepath_fn else self.filepath_fn
         made = []
         for result in self._run(sample):
             if not isinstance(result, tuple | list) or len(result) != 2:
@@ -130,7 +131,7 @@ class EndCaching(Flat[Any, str]):
             meta, data = result
             if self.skip_read and hasattr(data, "read"):
                 raise TypeError("end_caching(skip_read=True) takes bytes or text, but the section made a stream")
-            path = os.fspath(self._path(meta))
+            path = os.fspath(meta if path_of is None else path_of(meta))
             write_file(path, data, self.mode)
             made.append(path)
         if sorted(made) == sorted(targets):
@@ -141,10 +142,6 @@ class EndCaching(Flat[Any, str]):
             return targets
         write_file(targets[0] + LIST, json.dumps(made), "w")
         return made
-
-    def _path(self, meta: Any) -> str:
-        fn = self.cache.filepath_fn if self.same_filepath_fn else self.filepath_fn
-        return meta if fn is None else fn(meta)
 
     def _run(self, sample: object) -> Iterator[Any]:
         """The output of the section for this one sample."""

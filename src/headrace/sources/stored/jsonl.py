@@ -38,12 +38,12 @@ class JsonLines(StoredFormat):
         while at < file.size:
             data = piece[: file.size - at]
             file.read_into(at, data)
-            letters = np.frombuffer(data, np.uint8)
-            ends = _newlines(letters, marks)
+            content = np.frombuffer(data, np.uint8)
+            ends = _newlines(content, marks)
             if at + len(data) == file.size and data[-1] != NEWLINE:
                 ends = np.append(ends, len(data))
             if len(ends):
-                lines = _lines(file, letters, ends, at, line)
+                lines = _lines(file, content, ends, at, line)
                 line = at + int(ends[-1]) + 1
                 yield lines
             at += len(data)
@@ -58,12 +58,12 @@ class JsonLines(StoredFormat):
         return json.loads(data)
 
 
-def _newlines(letters: NDArray[np.uint8], marks: NDArray[np.bool_]) -> Ints:
+def _newlines(content: NDArray[np.uint8], marks: NDArray[np.bool_]) -> Ints:
     """The places of newlines, searched for in words of eight bytes, which seldom hold more than one.
 
     `marks` is memory for results in between: new memory for each piece would cost as much as the search.
     """
-    found = np.equal(letters, NEWLINE, out=marks[: len(letters)])
+    found = np.equal(content, NEWLINE, out=marks[: len(content)])
     whole = len(found) & ~7
     words = found[:whole].view(np.uint64)
     ends = np.flatnonzero(words != 0)
@@ -76,7 +76,7 @@ def _newlines(letters: NDArray[np.uint8], marks: NDArray[np.bool_]) -> Ints:
     return np.append(ends, whole + np.flatnonzero(found[whole:])) if whole < len(found) else ends
 
 
-def _lines(file: OpenFile, letters: NDArray[np.uint8], ends: Ints, at: int, line: int) -> Spans:
+def _lines(file: OpenFile, content: NDArray[np.uint8], ends: Ints, at: int, line: int) -> Spans:
     """The lines that end in a piece that begins at byte `at`; the first of them begins at byte `line`."""
     starts = np.empty_like(ends)
     starts[0] = line - at  # below 0 where it began in an earlier piece
@@ -86,11 +86,11 @@ def _lines(file: OpenFile, letters: NDArray[np.uint8], ends: Ints, at: int, line
     begun_before = line < at
     if begun_before:
         starts[0] = 0
-    doubtful = np.flatnonzero(letters[starts] <= BLANK)
+    doubtful = np.flatnonzero(content[starts] <= BLANK)
     starts[0] = line - at
     starts += at
     if begun_before and (not len(doubtful) or doubtful[0] != 0):
         doubtful = np.append(0, doubtful)
-    looked_at = zip(doubtful.tolist(), starts[doubtful].tolist(), sizes[doubtful].tolist(), strict=True)
-    blank = [row for row, start, size in looked_at if not size or not file.read(start, size).strip()]
+    candidates = zip(doubtful.tolist(), starts[doubtful].tolist(), sizes[doubtful].tolist(), strict=True)
+    blank = [row for row, start, size in candidates if not size or not file.read(start, size).strip()]
     return Spans(np.delete(starts, blank), np.delete(sizes, blank)) if blank else Spans(starts, sizes)
