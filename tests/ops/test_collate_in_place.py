@@ -106,6 +106,15 @@ def test_only_the_last_op_before_the_batch_is_given_rows() -> None:
     assert not np.shares_memory(kept[0], kept[1])
 
 
+def test_samples_that_are_looked_up_get_no_rows() -> None:
+    stored = np.zeros((2, 10**8), np.uint8)  # no processor makes 100 MB in the time of a look-up
+    rows = Rows(2, np.empty, 0)
+    get = rows.into_rows(lambda i: stored[i])
+    assert np.shares_memory(get(0), stored)
+    assert np.shares_memory(get(1), stored)
+    assert rows.empty
+
+
 def test_rows_are_whole_only_when_all_are_there_and_in_order() -> None:
     rows = Rows(3, np.empty, 0)
     get = rows.into_rows(lambda i: np.full(WORTH, i, np.uint8))

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 WORTH = 64 * 1024
 """Smaller arrays, in bytes, get no row: keeping track of it would cost more than it saves."""
 
-FASTEST = 20e9
-"""Bytes a second. Whoever gives an array faster than this has not made it now but looked it up, so it is in no cache:
-such samples are better copied together, when the batch is made."""
+FASTEST = 150e9
+"""Bytes a second. No core writes memory that fast: an array that comes faster was not made now but looked up, and is in
+no cache. Such samples are better copied together, when the batch is made."""
 
 Allocate = Callable[[tuple[int, ...], Any], "np.ndarray[Any, Any]"]
 
