@@ -80,7 +80,7 @@ class Iteration(_BaseDataLoaderIter):
             states, kept = None, {}  # the next epoch is one of other workers
         self._build(loader, resume.epoch, None if at is None else resume.num_workers, states)
         tuning = loader._tuner is not None and not loader._tuner.settled
-        self.timer = EpochTimer(loader, self._loader) if tuning else None
+        self.timer = EpochTimer(loader, self._engine) if tuning else None
         self._begin(loader, start, drawn, at, RunPlace.read(kept["place"]) if "place" in kept else None)
 
     def _check(self, loader: Any) -> None:
@@ -99,10 +99,10 @@ class Iteration(_BaseDataLoaderIter):
         self._keeps_state = plan.keeps_state(loader)
         self._dataset_states: dict[str, Any] = dict(dataset_states or {})
         self._lists = IndexLists()
-        self._loader = plan.build(loader, self._context, self._lists, epoch, loader._autosave)
-        loader._took_over(self._loader)
+        self._engine = plan.build(loader, self._context, self._lists, epoch, loader._autosave)
+        loader._took_over(self._engine)
         self._shut = False
-        weakref.finalize(self, self._loader.close)
+        weakref.finalize(self, self._engine.close)
 
     # --- one epoch ----------------------------------------------------------------------------------------------------
 
@@ -138,10 +138,10 @@ class Iteration(_BaseDataLoaderIter):
                 done = tuple(number - at.batches for number in at.done)
                 place = RunPlace(Item(at.batches), ahead=DeliveredAhead(0, done) if done else None)
         if place is not None:
-            self._loader.go_to(self._loader.epoch, place)
+            self._engine.go_to(self._engine.epoch, place)
         whole = not self._iterable and not loader.num_workers and stateful(loader.dataset)
         progress = LoaderProgress(
-            plan.style(loader), self._context.count, start, drawn, self._loader, self._loader.epoch,
+            plan.style(loader), self._context.count, start, drawn, self._engine, self._engine.epoch,
             delivered=0 if at is None else at.batches, indices=self._lists.now,
             dataset=loader.dataset if whole else None,
             dataset_states=self._dataset_states, next_dataset_states=self._dataset_states,
@@ -151,7 +151,7 @@ class Iteration(_BaseDataLoaderIter):
         if loader._autosave is not None:
             loader._autosave.form = partial(progress.state, ahead=True)
         with WORDS:
-            epoch = self._loader.__iter__()
+            epoch = self._engine.__iter__()
         self._save: Callable[[bool], None] | None = epoch.after_each
         epoch.after_each = None  # what a snapshot holds is known only when the batch has been looked at
         watched = (self._duplicates, self._promised, self.timer, self._save)
@@ -159,7 +159,7 @@ class Iteration(_BaseDataLoaderIter):
         """There is something to do with each batch (`_finish`)."""
         workers = epoch.workers
         assert workers is not None
-        self._engine = workers
+        self._engine_workers = workers
         self._deaths = len(workers.restarts)
         progress.opens = weakref.WeakMethod(self._before_state)
         self._epoch, loader._progress = epoch, progress
@@ -199,8 +199,8 @@ class Iteration(_BaseDataLoaderIter):
         if anew:
             self._base_seed = seed
         if self._context.emulated or self._shut or anew:
-            self._loader.close()
-            self._build(loader, 0 if anew else self._loader.epoch)
+            self._engine.close()
+            self._build(loader, 0 if anew else self._engine.epoch)
         self._begin(loader, start, (int(not loader._seeds_once), 1))
 
     # --- batches ------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Iteration(_BaseDataLoaderIter):
                 WORDS.retell(error)
                 # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
                 raise shortened(error)  # noqa: B904 - it is the same one
-            if len(self._engine.restarts) != self._deaths:
+            if len(self._engine_workers.restarts) != self._deaths:
                 self._warn_of_death()
             if self._num_workers and epoch.idle:
                 epoch.start()  # no worker should be idle while this batch is being used
@@ -294,11 +294,11 @@ class Iteration(_BaseDataLoaderIter):
     # --- warnings -----------------------------------------------------------------------------------------------------
 
     def _warn_of_death(self) -> None:
-        self._deaths = len(self._engine.restarts)
-        if self._warned or self._loader.program.keyed:
+        self._deaths = len(self._engine_workers.restarts)
+        if self._warned or self._engine.program.keyed:
             return
         self._warned = True
-        how = self._engine.restarts[-1][1]
+        how = self._engine_workers.restarts[-1][1]
         lost = f", and what its copy of {type(self._dataset).__qualname__} had in its state is lost"
         warnings.warn(
             f"a worker of this DataLoader {how} and was replaced; all batches arrive, in order, but random values that "
@@ -341,7 +341,7 @@ class Iteration(_BaseDataLoaderIter):
             self.timer.end()
             self.timer = None
         if not self._persistent:
-            self._loader.close()
+            self._engine.close()
 
     def wait(self) -> None:
         """Wait until the first batch is there; an error at the start of a worker is raised."""
@@ -364,13 +364,15 @@ class Iteration(_BaseDataLoaderIter):
     @property
     def _workers(self) -> list[ProcessView]:
         """torch's name for them: people look at their process numbers, and wait for their ends."""
-        return [ProcessView(self._engine, number, pid) for number, pid in enumerate(self._engine.pids())]
+        return [
+            ProcessView(self._engine_workers, number, pid) for number, pid in enumerate(self._engine_workers.pids())
+        ]
 
     def _shutdown_workers(self) -> None:
         """torch's name for it: trainers call this to end a loader's workers now."""
         self._leave()
         self._shut = True
-        self._loader.close()
+        self._engine.close()
 
     def __del__(self, exiting: Any = sys.is_finalizing) -> None:
         if getattr(self, "_epoch", None) is not None and not exiting():
