@@ -126,17 +126,10 @@ class Iteration(_BaseDataLoaderIter):
             passed = at.batches if fresh else 0
         self._starts_due = max(1, self._context.count) if fresh and plan.marks_start(loader, self._context.count) else 0
         """Marks that come before the first batch: each worker says that it has opened its dataset."""
-        keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
-        if at is not None:
-            self._lists.now = begin(loader, start, at, keep)
-        elif not self._iterable:
-            self._lists.now = Indices(self._index_sampler, self._sampler_iter, self._auto_collation, keep)
-        if self._lists.now is not None:
-            if self._context.stealing:
-                self._stealing = WorkStealing(loader._stealing_history, self._lists.now, self._num_workers)
-            if isinstance(at, MapPlace):
-                done = tuple(number - at.batches for number in at.done)
-                place = RunPlace(Item(at.batches), ahead=DeliveredAhead(0, done) if done else None)
+        self._lists.now = self._indices(loader, start, at)
+        if isinstance(at, MapPlace):
+            done = tuple(number - at.batches for number in at.done)
+            place = RunPlace(Item(at.batches), ahead=DeliveredAhead(0, done) if done else None)
         if place is not None:
             self._engine.go_to(self._engine.epoch, place)
         whole = not self._iterable and not loader.num_workers and stateful(loader.dataset)
@@ -170,9 +163,22 @@ class Iteration(_BaseDataLoaderIter):
         if not loader.num_workers or passed:
             self._open_datasets()
             if self._held and not loader.num_workers:
-                raise self._held.pop().take()
+                raise shortened(self._held.pop().take())
             while passed:
                 passed -= type(next(epoch)) is not Skipped
+
+    def _indices(self, loader: Any, start: dict[str, Any], at: MapPlace | StreamPlace | None) -> Indices | None:
+        """The indices of an epoch over a map-style dataset, from this place on."""
+        keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
+        if at is not None:
+            indices = begin(loader, start, at, keep)
+        elif not self._iterable:
+            indices = Indices(self._index_sampler, self._sampler_iter, self._auto_collation, keep)
+        else:
+            indices = None
+        if indices is not None and self._context.stealing:
+            self._stealing = WorkStealing(loader._stealing_history, indices, self._num_workers)
+        return indices
 
     def _open_datasets(self) -> None:
         """Wait for the mark of every worker that has opened its dataset."""
