@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from headrace.doors.torch.state import MapPlace, StreamPlace
+from headrace.doors.torch.state import LoaderPlace, StreamPlace
 
 TAKEN = "_num_yielded"
 """Of torchdata's state: batches delivered."""
@@ -27,7 +27,7 @@ def dispatches(caller: FrameType) -> bool:
     return "DataLoaderDispatcher" in kinds and not owner.split_batches and owner.submesh_tp is None
 
 
-def go_back(at: MapPlace | StreamPlace, batches: object, size: int) -> MapPlace | StreamPlace:
+def go_back(at: LoaderPlace, batches: object, size: int) -> LoaderPlace:
     """The place in the epoch after so many batches, if that is an earlier one."""
     if not isinstance(batches, int) or not 0 <= batches < at.batches:
         return at

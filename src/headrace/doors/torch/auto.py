@@ -6,11 +6,14 @@ in workers change with it, as they do in torch (`reproducible=True` has the same
 
 import time
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.policy import Policy
 from headrace.engine.tuning import Tuner, available
 from headrace.loader import Loader
+
+if TYPE_CHECKING:
+    from headrace.doors.torch.loader import DataLoader
 
 
 def without_auto(arguments: dict[str, Any]) -> tuple[dict[str, Any], Tuner | None]:
@@ -24,7 +27,7 @@ def without_auto(arguments: dict[str, Any]) -> tuple[dict[str, Any], Tuner | Non
 class EpochTimer:
     """Measures an epoch, and sets the number of workers for the next one."""
 
-    def __init__(self, loader: Any, engine: Loader[Any]) -> None:
+    def __init__(self, loader: "DataLoader[Any]", engine: Loader[Any]) -> None:
         self._loader = weakref.ref(loader)
         self._engine = engine
         self.start()
@@ -40,7 +43,7 @@ class EpochTimer:
         """Everything was delivered. An epoch of very few batches says nothing."""
         loader, stats, took = self._loader(), self._engine.stats(), time.perf_counter() - self._began
         batches = stats.batches - self._batches
-        if loader is None or batches < 2 * loader.num_workers:
+        if loader is None or loader._tuner is None or batches < 2 * loader.num_workers:
             return
         if loader._tuner.learn(batches / took, (stats.waited - self._waited) / took):
             loader.num_workers = loader._tuner.workers

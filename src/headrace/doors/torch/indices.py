@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
@@ -18,10 +18,13 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 from headrace.doors.torch import seeds as seeds
 from headrace.doors.torch.fetch import SKIP, WIDTH
 from headrace.doors.torch.orders import KNOWN, SamplerOrder, permuted
-from headrace.doors.torch.state import MapPlace, StreamPlace
+from headrace.doors.torch.state import LoaderPlace, MapPlace, StreamPlace
 from headrace.doors.torch.stream import stateful
 from headrace.errors import SnapshotRefused
 from headrace.sources.listed import Pinned
+
+if TYPE_CHECKING:
+    from headrace.doors.torch.loader import DataLoader
 
 
 class _Drawn(NamedTuple):
@@ -183,7 +186,7 @@ class IndexLists:
 # --- what a sampler draws from ----------------------------------------------------------------------------------------
 
 
-def start_of(loader: Any, samplers: bool) -> dict[str, Any]:
+def start_of(loader: "DataLoader[Any]", samplers: bool) -> dict[str, Any]:
     """Everything that the order of the epoch that is about to begin depends on, as far as it is plain data."""
     start: dict[str, Any] = {}
     if loader.generator is not None:
@@ -208,7 +211,7 @@ def start_of(loader: Any, samplers: bool) -> dict[str, Any]:
     return start
 
 
-def set_back(loader: Any, start: dict[str, Any]) -> None:
+def set_back(loader: "DataLoader[Any]", start: dict[str, Any]) -> None:
     """Put generators and samplers back to the start of the epoch."""
     if loader.generator is not None and "loader" in start:
         seeds.set_generator_state(start["loader"], loader.generator)
@@ -229,7 +232,7 @@ def set_back(loader: Any, start: dict[str, Any]) -> None:
         seeds.set_global_others(start["others"])
 
 
-def begin(loader: Any, start: dict[str, Any], at: MapPlace | StreamPlace, keep: int = 2) -> Indices | None:
+def begin(loader: "DataLoader[Any]", start: dict[str, Any], at: LoaderPlace, keep: int = 2) -> Indices | None:
     """Begin the epoch of a snapshot once more: the indices of a map-style dataset from there on.
 
     Generators and samplers are left where an uninterrupted run would have them, global generators as they are.
@@ -252,7 +255,7 @@ def begin(loader: Any, start: dict[str, Any], at: MapPlace | StreamPlace, keep: 
         outside.put_back()
 
 
-def _samplers(loader: Any) -> list[tuple[str, Any]]:
+def _samplers(loader: "DataLoader[Any]") -> list[tuple[str, Any]]:
     index_sampler = loader._index_sampler
     found = [("batch sampler" if loader._auto_collation else "sampler", index_sampler)]
     if loader._auto_collation:

@@ -32,10 +32,11 @@ class StatefulDataLoader(DataLoader[T]):
     next, and `iter()` raises what `worker_init_fn` does.
     """
 
+    _saves_next_order = True
+
     def __init__(self, *args: Any, snapshot_every_n_steps: int | None = 1, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.snapshot_every_n_steps = snapshot_every_n_steps
-        self.order_goes_on = True
 
     def _get_iterator(self) -> Any:
         iterator = super()._get_iterator()

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import _utils
@@ -29,7 +29,7 @@ from headrace.doors.torch.processes import ProcessView
 from headrace.doors.torch.progress import LoaderProgress, number_of
 from headrace.doors.torch.seeds import base_seed
 from headrace.doors.torch.side_effects import WithSideEffects
-from headrace.doors.torch.state import LoaderState, MapPlace, StreamPlace
+from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
 from headrace.doors.torch.stealing import WorkStealing
 from headrace.doors.torch.stream import Raised, next_epoch, stateful
 from headrace.engine.epoch import Epoch
@@ -39,6 +39,9 @@ from headrace.engine.wire.words import DATASET_CURE, Words
 from headrace.errors import SnapshotRefused, WorkerStuck
 from headrace.tracebacks import shortened
 
+if TYPE_CHECKING:
+    from headrace.doors.torch.loader import DataLoader
+
 WORDS = Words(there=DATASET_CURE, back="return plain data, arrays or tensors from the dataset or collate_fn")
 
 _profiling = torch._C._autograd._profiler_enabled
@@ -47,7 +50,7 @@ _profiling = torch._C._autograd._profiler_enabled
 class Iteration(_BaseDataLoaderIter):
     """One epoch after the other over one set of workers."""
 
-    def __init__(self, loader: Any, resume: LoaderState | None = None) -> None:
+    def __init__(self, loader: "DataLoader[Any]", resume: LoaderState | None = None) -> None:
         self._iterable = plan.is_iterable(loader)
         first = loader._progress is None and resume is None
         self._duplicates = DuplicateCheck() if first and plan.has_replicas(loader) else None
@@ -83,17 +86,19 @@ class Iteration(_BaseDataLoaderIter):
         self.timer = EpochTimer(loader, self._engine) if tuning else None
         self._begin(loader, start, drawn, at, RunPlace.read(kept["place"]) if "place" in kept else None)
 
-    def _check(self, loader: Any) -> None:
+    def _check(self, loader: "DataLoader[Any]") -> None:
         """Check what torch checks only when an iterator is made."""
         if loader.num_workers == 0 and self._timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
-        if loader.num_workers and loader.prefetch_factor <= 0:
+        if loader.num_workers and (loader.prefetch_factor or 0) <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         kind = "MultiProcessing" if loader.num_workers else "SingleProcess"
         # The name under which profilers know the loader.
         self._profile_name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
 
-    def _build(self, loader: Any, epoch: int, recorded: int | None = None, dataset_states: Any = None) -> None:
+    def _build(
+        self, loader: "DataLoader[Any]", epoch: int, recorded: int | None = None, dataset_states: Any = None
+    ) -> None:
         self._context = plan.context_of(loader, self._base_seed, recorded, dataset_states)
         self._stealing: WorkStealing | None = None
         self._keeps_state = plan.keeps_state(loader)
@@ -108,10 +113,10 @@ class Iteration(_BaseDataLoaderIter):
 
     def _begin(
         self,
-        loader: Any,
+        loader: "DataLoader[Any]",
         start: dict[str, Any],
         drawn: tuple[int, int],
-        at: MapPlace | StreamPlace | None = None,
+        at: LoaderPlace | None = None,
         place: RunPlace | None = None,
     ) -> None:
         """Begin an epoch, or go on `at` a place in it; `place` holds what datasets keep from the epoch before."""
@@ -148,7 +153,7 @@ class Iteration(_BaseDataLoaderIter):
         self._save: Callable[[bool], None] | None = epoch.after_each
         epoch.after_each = None  # what a snapshot holds is known only when the batch has been looked at
         watched = (self._duplicates, self._promised, self.timer, self._save)
-        self._finishes = self._keeps_state or self._pin_memory or any(one is not None for one in watched)
+        self._needs_finish = self._keeps_state or self._pin_memory or any(one is not None for one in watched)
         """There is something to do with each batch (`_finish`)."""
         workers = epoch.workers
         assert workers is not None
@@ -159,7 +164,7 @@ class Iteration(_BaseDataLoaderIter):
         if loader.num_workers:
             epoch.start()
         elif self._dataset_states and not self._iterable:
-            loader.dataset.load_state_dict(deepcopy(self._dataset_states["0"]))
+            progress.dataset.load_state_dict(deepcopy(self._dataset_states["0"]))
         if not loader.num_workers or passed:
             self._open_datasets()
             if self._held and not loader.num_workers:
@@ -167,7 +172,7 @@ class Iteration(_BaseDataLoaderIter):
             while passed:
                 passed -= type(next(epoch)) is not Skipped
 
-    def _indices(self, loader: Any, start: dict[str, Any], at: MapPlace | StreamPlace | None) -> Indices | None:
+    def _indices(self, loader: "DataLoader[Any]", start: dict[str, Any], at: LoaderPlace | None) -> Indices | None:
         """The indices of an epoch over a map-style dataset, from this place on."""
         keep = 16 + 8 * max(1, loader.num_workers) * (loader.prefetch_factor or 1)
         if at is not None:
@@ -194,7 +199,7 @@ class Iteration(_BaseDataLoaderIter):
             # (If it is a batch, an exception has taken the place of a worker's mark; it is not delivered yet.)
             self._held, self._starts_due = [data], 0
 
-    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+    def _reset(self, loader: "DataLoader[Any]", first_iter: bool = False) -> None:
         """The next epoch, with the same workers."""
         self._leave()
         start = start_of(loader, not self._iterable)
@@ -241,7 +246,7 @@ class Iteration(_BaseDataLoaderIter):
             except WorkerStuck as stuck:
                 raise WorkerStuck(f"DataLoader timed out after {self._timeout} seconds\n{stuck}") from None
             except Exception as error:
-                if self._redoes(epoch, error):
+                if self._must_redo(epoch, error):
                     continue
                 WORDS.retell(error)
                 # The frames of the engine say nothing, and would keep this iterator, with its workers, alive.
@@ -264,7 +269,7 @@ class Iteration(_BaseDataLoaderIter):
             raise shortened(data.take())
         if kind is WithSideEffects:
             data = data.batch
-        return self._finish(epoch, data) if self._finishes else data
+        return self._finish(epoch, data) if self._needs_finish else data
 
     def _finish(self, epoch: Epoch[Any], data: Any) -> Any:
         """The batch as the caller gets it, after what the state, a warning or the timer has to know of it is noted."""
@@ -287,7 +292,7 @@ class Iteration(_BaseDataLoaderIter):
             self._save(False)
         return _pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
-    def _redoes(self, epoch: Epoch[Any], error: Exception) -> bool:
+    def _must_redo(self, epoch: Epoch[Any], error: Exception) -> bool:
         """Whether the batch of this error, and all behind it, is made once more; else the caller gets the error."""
         stealing, indices = self._stealing, self._lists.now
         if stealing is not None and not epoch.closed and stealing.must_redo(type(error), epoch.now):

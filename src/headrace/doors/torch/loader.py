@@ -70,6 +70,9 @@ class InstallMeta(type):
 class DataLoader(TorchLoader[T], metaclass=InstallMeta):
     """Loads batches of a dataset."""
 
+    _saves_next_order = False
+    """A state between epochs holds the global generator that the next order is drawn from."""
+
     def __init__(
         self,
         dataset: Dataset[T] | Iterable[T],
@@ -117,8 +120,6 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         self._earlier: Stats | None = None
         self._autosave: Autosave | None = None
         self._stealing_history = StealingHistory()
-        self.order_goes_on = False
-        """A state between epochs holds the global generator that the next order is drawn from."""
         self.autosave, self.every = autosave, every
         self.reproducible, self.stealing = reproducible, stealing
         self.shard, self.shuffle_window, self.world = shard, shuffle_window, world
@@ -236,7 +237,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         start = start_of(self, not plan.is_iterable(self))
         for name in ("torch", "others"):
             start.pop(name, None)  # nothing is drawn yet: the global generators are the program's own business
-        if self.order_goes_on and self.num_workers and not plan.is_iterable(self):
+        if self._saves_next_order and self.num_workers and not plan.is_iterable(self):
             start["torch"] = generator_state()
         seed, number = (base_seed, epoch + 1) if self._seeds_once and base_seed is not None else (None, 0)
         return LoaderState(self.num_workers, seed, number, start, None)
@@ -275,7 +276,7 @@ class DataLoader(TorchLoader[T], metaclass=InstallMeta):
         return {**self.__dict__, **dict.fromkeys(("_progress", "_engine", "_earlier", "_autosave"))}
 
 
-def _check_ours(loader: Any) -> None:
+def _check_ours(loader: DataLoader[Any]) -> None:
     for name in ("reproducible", "stealing"):
         if not isinstance(value := getattr(loader, name), bool):
             raise BadOption(f"{name} must be True or False, not {value!r}")

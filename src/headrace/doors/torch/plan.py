@@ -6,7 +6,7 @@ iterable-style  one strand per worker, delivered in turn; with `shard="auto"` on
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import BatchSampler
@@ -26,19 +26,22 @@ from headrace.pipe.graph import Pipe
 from headrace.plan.world import World
 from headrace.sources.listed import ItemsByEpoch, ListedItems
 
+if TYPE_CHECKING:
+    from headrace.doors.torch.loader import DataLoader
 
-def is_iterable(loader: Any) -> bool:
+
+def is_iterable(loader: "DataLoader[Any]") -> bool:
     return bool(loader._dataset_kind == _DatasetKind.Iterable)
 
 
-def style(loader: Any) -> str:
+def style(loader: "DataLoader[Any]") -> str:
     """What kind of place a snapshot of this loader holds."""
     if not is_iterable(loader):
         return "map"
     return "iterable" if loader.shard is None else "auto"
 
 
-def in_words(loader: Any) -> str:
+def in_words(loader: "DataLoader[Any]") -> str:
     """What the arguments mean: who reads the dataset, who makes which batch, and what random values depend on."""
     if not is_iterable(loader):
         lines = ["the sampler runs in the consumer and lists the indices of each batch"]
@@ -64,7 +67,7 @@ def in_words(loader: Any) -> str:
     return "\n  ".join([f"{type(loader).__name__} over {type(loader.dataset).__qualname__}, {workers}", *lines])
 
 
-def marks_start(loader: Any, workers: int) -> bool:
+def marks_start(loader: "DataLoader[Any]", workers: int) -> bool:
     """Whether each worker marks the moment before its first batch, so that a place there holds the dataset's state.
 
     Without workers `iter()` opens the dataset and waits for the mark, as torch does it; with workers only a state that
@@ -75,19 +78,22 @@ def marks_start(loader: Any, workers: int) -> bool:
     return workers == 0 or stateful(loader.dataset)
 
 
-def keeps_state(loader: Any) -> bool:
+def keeps_state(loader: "DataLoader[Any]") -> bool:
     """Whether each worker's copy of a map-style dataset has a state, and each batch a worker that it belongs to."""
     pinned = loader.num_workers > 0 and loader.in_order and not loader.reproducible
     return pinned and not is_iterable(loader) and stateful(loader.dataset)
 
 
-def has_replicas(loader: Any) -> bool:
+def has_replicas(loader: "DataLoader[Any]") -> bool:
     """Whether several workers read the dataset, each for itself."""
     return is_iterable(loader) and loader.num_workers > 1 and loader.shard is None
 
 
 def context_of(
-    loader: Any, base_seed: int, recorded: int | None = None, dataset_states: Mapping[str, Any] | None = None
+    loader: "DataLoader[Any]",
+    base_seed: int,
+    recorded: int | None = None,
+    dataset_states: Mapping[str, Any] | None = None,
 ) -> WorkerContext:
     """What the workers have in common.
 
@@ -105,7 +111,7 @@ def context_of(
 
 
 def build(
-    loader: Any, context: WorkerContext, items: ItemsByEpoch, epoch: int, autosave: Autosave | None = None
+    loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch, epoch: int, autosave: Autosave | None = None
 ) -> Loader[Any]:
     """The loader of one iterator; `items` lists batches of indices."""
     strands = max(1, context.count) if is_iterable(loader) and loader.shard is None else None
@@ -116,7 +122,7 @@ def build(
     )  # fmt: skip
 
 
-def pipe(loader: Any, context: WorkerContext, items: ItemsByEpoch) -> Pipe[Any]:
+def pipe(loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch) -> Pipe[Any]:
     """The pipe of one iterator."""
     if not is_iterable(loader):
         return Pipe(
@@ -145,13 +151,14 @@ def _dealt(samples: "Pipe[Any]", size: int | None, drop_last: bool, world: World
     return samples if size is None else Pipe(Batch(size, drop_last), samples)
 
 
-def options(loader: Any, context: WorkerContext, strands: int) -> dict[str, Any]:
+def options(loader: "DataLoader[Any]", context: WorkerContext, strands: int) -> dict[str, Any]:
     """How the pipe is run."""
     workers: int = loader.num_workers
     if workers == 0:
         return {}
     free = loader.reproducible or not loader.in_order or loader.shard == "auto" or context.stealing
-    ahead: int = loader.prefetch_factor
+    ahead = loader.prefetch_factor
+    assert ahead is not None  # (torch sets it where there are workers)
     return {
         "workers": workers,
         "prefetch": ahead,
@@ -171,7 +178,7 @@ class DefaultPrefetch(int):
     """A `prefetch_factor` that the user has not given; a loader built from the attributes of another has it too."""
 
 
-def steals(loader: Any) -> bool:
+def steals(loader: "DataLoader[Any]") -> bool:
     """Whether a worker may make a batch of another one, as long as that makes no difference (see `side_effects`)."""
     return bool(
         loader.stealing
@@ -187,7 +194,7 @@ def steals(loader: Any) -> bool:
     )
 
 
-def _draws_early(loader: Any) -> bool:
+def _draws_early(loader: "DataLoader[Any]") -> bool:
     """Whether indices may be drawn some batches earlier than torch draws them: only torch's own samplers run."""
     batches = loader.batch_sampler
     if batches is not None and type(batches) is not BatchSampler:
@@ -195,7 +202,7 @@ def _draws_early(loader: Any) -> bool:
     return type(loader.sampler if batches is None else batches.sampler) in KNOWN
 
 
-def start_method(loader: Any) -> Any:
+def start_method(loader: "DataLoader[Any]") -> Any:
     """Fork where torch forks; for `spawn` and `forkserver` the clean server, which user code cannot tell from them."""
     context = loader.multiprocessing_context or torch.multiprocessing
     return "fork" if context.get_start_method() == "fork" else "server"

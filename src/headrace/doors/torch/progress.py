@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.doors.torch.indices import Indices
-from headrace.doors.torch.state import LoaderState, MapPlace, StreamPlace
+from headrace.doors.torch.state import LoaderPlace, LoaderState, MapPlace, StreamPlace
 from headrace.engine.feeds.listed import Item
 from headrace.engine.feeds.strands import InStrands
 from headrace.engine.places import RunPlace
@@ -37,7 +37,7 @@ class LoaderProgress:
     """At the end of the epoch: the states that datasets carry into the next one."""
     opens: Callable[[], Callable[[], None] | None] = lambda: None
     """Of a live iterator: waits until each worker has said where its dataset stands before the first batch."""
-    _left: MapPlace | StreamPlace | None = None
+    _left: LoaderPlace | None = None
     """Where it stood when the iterator went away."""
 
     @property
@@ -50,7 +50,7 @@ class LoaderProgress:
         if not self.ended:
             self._left = self.at()
 
-    def at(self, ahead: bool = False) -> MapPlace | StreamPlace:
+    def at(self, ahead: bool = False) -> LoaderPlace:
         """Where the epoch stands; `ahead`: when the batch at hand has been delivered."""
         if self._left is not None:
             return self._left

@@ -61,6 +61,9 @@ class StreamPlace(PlainRecord):
     """The engine's place, with the state of each worker's dataset; None: read the epoch again from its start."""
 
 
+LoaderPlace = MapPlace | StreamPlace
+
+
 @dataclass(slots=True)
 class LoaderState(PlainRecord):
     """A snapshot with its parts unpacked."""
