@@ -20,10 +20,7 @@ def hold(path: str, timeout: float) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed while still held: a process that waits for this file sees that its name is gone, and starts again.
-        if _is_same_file(fd, path):
-            os.unlink(path)
-        release(fd)
+        _remove(fd, path)
 
 
 def acquire(path: str, timeout: float) -> int:
@@ -63,11 +60,15 @@ def sweep(path: str) -> bool:
     except BlockingIOError:
         os.close(fd)
         return False
-    # Removed while held: a process that opened it meanwhile sees that its name is gone, and starts again.
+    _remove(fd, path)
+    return True
+
+
+def _remove(fd: int, path: str) -> None:
+    """Remove a lock file while it is held: a process that waits for it sees that its name is gone, and starts again."""
     if _is_same_file(fd, path):
         os.unlink(path)
     release(fd)
-    return True
 
 
 def release(fd: int) -> None:

@@ -18,7 +18,7 @@ from headrace import Loader, Pipe
 from headrace.errors import BadOption
 from headrace.sources.stored import index, packed, source
 from headrace.sources.stored.format import DamagedFile, Spans
-from headrace.sources.stored.litdata import open_chunk
+from headrace.sources.stored.litdata import LitData
 from headrace.sources.stored.packed import Members
 from tests.depth import depth
 from tests.sources.stored import writers
@@ -345,7 +345,7 @@ def test_rows_of_litdata_that_lie_in_a_table_are_read(tmp_path: Path, compressio
     gc.collect()
     open_files = len(os.listdir("/proc/self/fd"))
     for _ in range(300):
-        open_chunk(str(made / "chunk-0-0.bin"))
+        LitData((), "").open(str(made / "chunk-0-0.bin"))
     assert len(os.listdir("/proc/self/fd")) <= open_files + 2
 
 

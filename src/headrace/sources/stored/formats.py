@@ -25,7 +25,7 @@ from headrace.tables.stored.hf_folder import from_hf_folder, is_hf_folder
 from headrace.tables.stored.lance import from_lance, is_lance
 
 FORMATS: dict[str, type[StoredFormat]] = {
-    form.name: form for form in (ArrayRecords, Bag, JsonLines, LitData, Mds, Megatron, TarShards, TfRecords)
+    format.name: format for format in (ArrayRecords, Bag, JsonLines, LitData, Mds, Megatron, TarShards, TfRecords)
 }
 
 
@@ -89,7 +89,7 @@ def _by_ending(files: tuple[str, ...]) -> str:
     if all(Path(file).name.startswith("chunk-") and litdata.is_litdata(os.path.dirname(file)) for file in files):
         return "litdata"
     plain = {_without(file.lower()) for file in files}
-    found = {name for file in plain for name, form in FORMATS.items() if file.endswith(form.endings)}
+    found = {name for file in plain for name, format in FORMATS.items() if file.endswith(format.endings)}
     if len(found) != 1:
         raise BadOption(f"the ending of {files[0]} does not say its format: give format= one of {', '.join(FORMATS)}")
     return found.pop()

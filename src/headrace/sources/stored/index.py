@@ -53,57 +53,57 @@ class _Header:
     """The check sum of the spans: a wrong span would be a wrong sample, and nothing else would notice."""
 
 
-def spans_of(path: str, form: StoredFormat, folder: str | None = None) -> Spans:
+def spans_of(path: str, format: StoredFormat, folder: str | None = None) -> Spans:
     """Where the samples of a file are: by the file's own table, by an index, or by a scan that leaves an index.
 
     Indices lie beside their files, or in `folder`.
     """
-    with open_stored(path, form, folder) as file:
-        return spans_in(file, form, folder)
+    with open_stored(path, format, folder) as file:
+        return spans_in(file, format, folder)
 
 
-def open_stored(path: str, form: StoredFormat, folder: str | None) -> OpenFile:
+def open_stored(path: str, format: StoredFormat, folder: str | None) -> OpenFile:
     """The file, opened for reading; a compressed one reads as its unpacked content."""
-    if not is_packed(path) or not form.packable:
-        return form.open(path)
+    if not is_packed(path) or not format.packable:
+        return format.open(path)
     return UnpackedFile(path, spans_of(path, Members(), folder))
 
 
-def spans_in(file: OpenFile, form: StoredFormat, folder: str | None) -> Spans:
+def spans_in(file: OpenFile, format: StoredFormat, folder: str | None) -> Spans:
     """Where the samples of an open file are."""
     path = file.path
-    if not form.scanned and not is_packed(path):
-        (table,) = form.find(file, 0)
+    if not format.scanned and not is_packed(path):
+        (table,) = format.find(file, 0)
         return table
-    target = _index_path(path, form, folder)
-    found = _load(target, file, form)
+    target = _index_path(path, format, folder)
+    found = _load(target, file, format)
     if found is not None and found[0].upto == file.size:
         return found[1]
     try:
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         with lock.hold(f"{target}.lock", LOCK_TIMEOUT):
-            found = _load(target, file, form)  # another process may have made it meanwhile
+            found = _load(target, file, format)  # another process may have made it meanwhile
             if found is not None and found[0].upto == file.size:
                 return found[1]
-            return _scan(target, file, form, None if found is None else found[0])
+            return _scan(target, file, format, None if found is None else found[0])
     except PermissionError as error:
         raise BadOption(
             f"the index of {path} cannot be written beside it ({error.strerror}): give index='a folder'"
         ) from error
 
 
-def _index_path(path: str, form: StoredFormat, folder: str | None) -> str:
-    ending = f".{form.name}{ENDING}" if isinstance(form, Members) else ENDING
+def _index_path(path: str, format: StoredFormat, folder: str | None) -> str:
+    ending = f".{format.name}{ENDING}" if isinstance(format, Members) else ENDING
     if folder is None:
         return path + ending
     name = os.path.abspath(path).strip(os.sep).replace("%", "%25").replace(os.sep, "%2F")
     return os.path.join(folder, name + ending)
 
 
-def _scan(target: str, file: OpenFile, form: StoredFormat, header: _Header | None) -> Spans:
+def _scan(target: str, file: OpenFile, format: StoredFormat, header: _Header | None) -> Spans:
     """Find all spans, from where an interrupted scan with this header has ended, and write them into the index."""
     if header is None:
-        header = _Header(VERSION, form.name, file.state.size, file.state.changed, 0, 0, 0)
+        header = _Header(VERSION, format.name, file.state.size, file.state.changed, 0, 0, 0)
         with atomic_write(target, "wb") as stream:
             stream.write(_header_bytes(header))
     if header.upto:
@@ -112,7 +112,7 @@ def _scan(target: str, file: OpenFile, form: StoredFormat, header: _Header | Non
     try:
         os.ftruncate(fd, HEAD + 16 * header.count)  # (what was appended when the scan was killed does not count)
         count, check = header.count, header.sum
-        for found in form.find(file, header.upto):
+        for found in format.find(file, header.upto):
             rows = _rows(found)  # at once, while they are in the processor's cache
             _write_at(fd, rows, HEAD + 16 * count)
             count, check = count + len(found.starts), zlib.crc32(rows, check)
@@ -157,7 +157,7 @@ def _check_sum(fields: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(fields).encode())
 
 
-def _load(target: str, file: OpenFile, form: StoredFormat) -> tuple[_Header, Spans] | None:
+def _load(target: str, file: OpenFile, format: StoredFormat) -> tuple[_Header, Spans] | None:
     """The content of an index, or None if there is none; an error if it does not belong to the file as it is now."""
     try:
         with open(target, "rb") as stream:
@@ -165,16 +165,16 @@ def _load(target: str, file: OpenFile, form: StoredFormat) -> tuple[_Header, Spa
             stored = os.fstat(stream.fileno()).st_size
     except FileNotFoundError:
         return None
-    if header.version < VERSION and header.format == form.name:
+    if header.version < VERSION and header.format == format.name:
         log.info(
             "%s is of version %d, by whose rules samples were found otherwise: it is made again", target, header.version
         )
         return None
     remove = f"remove {target} to have it made anew"
-    if (header.version, header.format) != (VERSION, form.name):
+    if (header.version, header.format) != (VERSION, format.name):
         raise DamagedFile(
             f"{target} is an index of version {header.version} for {header.format!r}, not of version {VERSION} for "
-            f"{form.name!r}: {remove}"
+            f"{format.name!r}: {remove}"
         )
     if (header.size, header.changed) != (file.state.size, file.state.changed):
         raise DamagedFile(

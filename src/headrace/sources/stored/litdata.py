@@ -39,6 +39,9 @@ TORCH = (
     "u1", "i1", "i2", "i2", "i4", "i4", "i8", "i8", "?", "u2",
 )  # fmt: skip
 """Types of arrays by their codes; empty for bfloat16, which numpy does not have."""
+ARRAYS = {"numpy": ("<u4", NUMPY), "tensor": (">u4", TORCH)}
+"""Leaves with type and shape in front of the values: how the numbers there are stored, and the types by code."""
+BARE_ARRAYS = {"no_header_numpy": NUMPY, "no_header_tensor": TORCH}
 FRAMES, ROWS = b"LDFZ01\0\0", b"LDARW01\0"
 TAIL = 12
 """Bytes behind the Arrow table of a chunk: its size and a mark."""
@@ -73,7 +76,14 @@ class LitData(StoredFormat):
         return found
 
     def open(self, path: str) -> OpenFile:
-        return open_chunk(path)
+        file = OpenFile(path)
+        if file.size >= HEAD.size and file.read(0, len(FRAMES)) == FRAMES:
+            with file:
+                return _framed(file)
+        if file.size > TAIL and file.read(file.size - len(ROWS), len(ROWS)) == ROWS:
+            with file:
+                return _rows(file)
+        return file
 
     def find(self, file: OpenFile, start: int) -> Iterator[Spans]:
         if isinstance(file, RowsChunk):
@@ -163,14 +173,10 @@ def _grown(shape: Any, values: Iterator[Any]) -> Any:
 
 def _leaf(data: bytes, kind: str, trust: bool) -> Any:
     name, _, code = kind.partition(":")
-    if name == "no_header_numpy":
-        return np.frombuffer(data, _dtype(NUMPY, int(code)))
-    if name == "no_header_tensor":
-        return np.frombuffer(data, _dtype(TORCH, int(code)))
-    if name == "numpy":
-        return _array(data, "<u4", NUMPY)
-    if name == "tensor":
-        return _array(data, ">u4", TORCH)
+    if (array := ARRAYS.get(name)) is not None:
+        return _array(data, *array)
+    if (types := BARE_ARRAYS.get(name)) is not None:
+        return np.frombuffer(data, _dtype(types, int(code)))
     if name == "pickle":
         return load_trusted(data, trust, "a leaf of type 'pickle'")
     if name in PLAIN:
@@ -199,18 +205,6 @@ PLAIN: dict[str, Callable[[bytes], Any]] = {
     "float": lambda data: float(np.frombuffer(data, "<f8")[0]), "str": bytes.decode, "text": bytes.decode,
     "bytes": bytes, "jpeg": bytes, "image": bytes, "file": bytes,
 }  # fmt: skip
-
-
-def open_chunk(path: str) -> OpenFile:
-    """A chunk, whichever form it has."""
-    file = OpenFile(path)
-    if file.size >= HEAD.size and file.read(0, len(FRAMES)) == FRAMES:
-        with file:
-            return _framed(file)
-    if file.size > TAIL and file.read(file.size - len(ROWS), len(ROWS)) == ROWS:
-        with file:
-            return _rows(file)
-    return file
 
 
 class FramedChunk(UnpackedFile):

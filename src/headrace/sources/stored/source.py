@@ -35,7 +35,7 @@ class StoredFiles(Source[Any]):
     """Samples by position, over `paths`. `folder` is where indices are kept, if not beside the files."""
 
     paths: tuple[str, ...]
-    form: StoredFormat
+    format: StoredFormat
     folder: str | None = None
     states: tuple[FileState, ...] = ()
     """The state of each file when the pipe was made: a file that changes while it is read is an error."""
@@ -43,9 +43,9 @@ class StoredFiles(Source[Any]):
 
     def __post_init__(self) -> None:
         if not self.paths:
-            raise BadOption(f"no {self.form.name} files: give at least one path")
+            raise BadOption(f"no {self.format.name} files: give at least one path")
         if not self.states:
-            states = (FileState.of(path, self.form.sidecar(path)) for path in self.paths)
+            states = (FileState.of(path, self.format.sidecar(path)) for path in self.paths)
             object.__setattr__(self, "states", tuple(states))
 
     def size(self) -> int:
@@ -56,14 +56,14 @@ class StoredFiles(Source[Any]):
         number = bisect_right(catalog.ends, position)
         spans = catalog.spans[number]
         row = position - (catalog.ends[number - 1] if number else 0)
-        file = _open_file(self.paths[number], self.states[number], self.form, self.folder)
+        file = _open_file(self.paths[number], self.states[number], self.format, self.folder)
         start, size = int(spans.starts[row]), int(spans.sizes[row])
         try:
             data = file.read(start, size)
             file.check_again()
-            return self.form.decode(data, file, start)
+            return self.format.decode(data, file, start)
         except Exception as error:
-            where = self.form.place_of(spans, row)
+            where = self.format.place_of(spans, row)
             error.add_note(f"(sample {row}, counted from 0, of {self.paths[number]}, {where})")
             raise
 
@@ -79,7 +79,7 @@ class StoredFiles(Source[Any]):
         for path, state in zip(self.paths, self.states, strict=True):
             if state.sidecar is None:
                 return
-            sidecar = self.form.sidecar(path)
+            sidecar = self.format.sidecar(path)
             assert sidecar is not None
             state.sidecar.check(sidecar, FileState.of(sidecar))
 
@@ -93,23 +93,23 @@ class StoredFiles(Source[Any]):
         self.size()
 
     def describe(self) -> str:
-        return f"{self.form.name}({len(self.paths)} files, {self.size()} samples)"
+        return f"{self.format.name}({len(self.paths)} files, {self.size()} samples)"
 
     def identity(self) -> tuple[Any, ...]:
         names = map(os.path.basename, self.paths)
         sizes = (state.size for state in self.states)
         counts = np.diff(self._catalog.ends, prepend=0).tolist()
-        text = repr((self.form, list(zip(names, sizes, counts, strict=True))))
+        text = repr((self.format, list(zip(names, sizes, counts, strict=True))))
         digest = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-        return ("stored", self.form.name, digest, arranged(self.units()))
+        return ("stored", self.format.name, digest, arranged(self.units()))
 
     @cached_property
     def _catalog(self) -> "_Catalog":
         # (Not asked of the cache at every sample: it compares all paths.)
-        return _catalog(self.paths, self.states, self.form, self.folder)
+        return _catalog(self.paths, self.states, self.format, self.folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoredFiles, (self.paths, self.form, self.folder, self.states)
+        return StoredFiles, (self.paths, self.format, self.folder, self.states)
 
 
 class _Catalog(NamedTuple):
@@ -127,14 +127,16 @@ class _Catalog(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _catalog(paths: tuple[str, ...], states: tuple[FileState, ...], form: StoredFormat, folder: str | None) -> _Catalog:
+def _catalog(
+    paths: tuple[str, ...], states: tuple[FileState, ...], format: StoredFormat, folder: str | None
+) -> _Catalog:
     spans: list[Spans] = []
     unit_ends = [np.zeros(0, np.int64)]
     first = total = largest = 0
     for path, state in zip(paths, states, strict=True):
-        with open_stored(path, form, folder) as file:
+        with open_stored(path, format, folder) as file:
             file.check(state)
-            found = spans_in(file, form, folder)
+            found = spans_in(file, format, folder)
             inside = np.searchsorted(found.starts, file.unit_ends(UNIT))
             total, largest = total + file.bytes, max(largest, file.unit_memory)
         unit_ends.append(first + np.unique(inside[inside > 0]))
@@ -146,8 +148,8 @@ def _catalog(paths: tuple[str, ...], states: tuple[FileState, ...], form: Stored
 
 
 @lru_cache(maxsize=OPEN)
-def _open_file(path: str, state: FileState, form: StoredFormat, folder: str | None) -> OpenFile:
+def _open_file(path: str, state: FileState, format: StoredFormat, folder: str | None) -> OpenFile:
     """A file that stays open while it is among those that were read last, or somebody still reads it."""
-    file = open_stored(path, form, folder)
+    file = open_stored(path, format, folder)
     file.check(state)
     return file
