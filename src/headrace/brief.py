@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def arguments(thing: "DataclassInstance", leave_out: tuple[str, ...] = ()) -> list[str]:
+def arguments(instance: "DataclassInstance", leave_out: tuple[str, ...] = ()) -> list[str]:
     """The fields of a dataclass as the arguments that would make it; those that have their default are left out."""
-    return [text for field in fields(thing) if field.name not in leave_out and (text := _argument(thing, field))]
+    return [text for field in fields(instance) if field.name not in leave_out and (text := _argument(instance, field))]
 
 
-def _argument(thing: object, field: "Field[Any]") -> str:
-    value = getattr(thing, field.name)
+def _argument(instance: object, field: "Field[Any]") -> str:
+    value = getattr(instance, field.name)
     if field.default is MISSING and field.default_factory is MISSING:
         return brief(value)
     differs = type(value) is not type(field.default) or brief(value) != brief(field.default)

@@ -95,8 +95,7 @@ class AheadIterator(Iterator[T]):
         self._depth = depth
         self._pending: deque[_Pending] = deque()
         self._taken: list[Any] = []
-        """A batch that was taken from the loader and whose copy is not begun yet; else empty."""
-        self._exhausted = False
+        """A batch that was taken from the loader and whose copy is not begun yet; else empty. In the end, _END."""
         self._fills = eager
         """Whether batches are taken ahead: not before the first one was handed over, unless `eager`."""
         self.ended = False
@@ -125,14 +124,13 @@ class AheadIterator(Iterator[T]):
     def _fill(self, most: int) -> None:
         pending = self._pending
         # Nothing is taken behind an error before it was raised: the loader may have ended with it.
-        while len(pending) < most and not self._exhausted and (not pending or pending[-1].error is None):
+        while len(pending) < most and (not pending or pending[-1].error is None):
             begun: Any = None
             error: Exception | None = None
             try:
                 if not self._taken:
                     self._taken.append(next(self._source, _END))
                 if self._taken[0] is _END:
-                    self._exhausted = True
                     return
                 begun = self._transfer.begin(self._taken[0])
             except Exception as raised:
@@ -152,7 +150,7 @@ class AheadIterator(Iterator[T]):
     def close(self) -> None:
         """Forget what is in flight."""
         self._pending.clear()
-        self._exhausted = True
+        self._taken.clear()
         close = getattr(self._source, "close", None)
         if close is not None:
             close()

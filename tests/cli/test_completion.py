@@ -20,16 +20,16 @@ def test_every_verb_and_its_options_are_in_the_script(shell: str, capsys: pytest
     text = script(shell, capsys)
     known = words()
     assert set(known) == set(VERBS)
-    for verb, its in known.items():
+    for verb, choices in known.items():
         assert verb in text
-        for word, _ in its:
+        for word in choices:
             assert word.lstrip("-") in text
 
 
 def test_options_are_read_from_a_help_text() -> None:
     text = "options:\n  -h, --help   show it\n  --json       print it\n  --workers N\n                        so many\n"
     assert options(text) == [("--help", "show it"), ("--json", "print it"), ("--workers", "so many")]
-    assert dict(words()["verify"])["--quarantine"].startswith("run the samples")
+    assert words()["verify"]["--quarantine"].startswith("run the samples")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

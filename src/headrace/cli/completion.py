@@ -30,18 +30,20 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def words() -> dict[str, list[tuple[str, str]]]:
-    """What may follow each verb: words and options, each with what it means."""
-    return {
-        verb: [*((w, "") for w in SUBVERBS.get(verb, ())), *options(_help([verb]))]
-        + [pair for sub in SUBVERBS.get(verb, ()) if verb != "completion" for pair in options(_help([verb, sub]))]
-        for verb in VERBS
-    }
+Words = dict[str, dict[str, str]]
+"""What may follow each verb: words and options, each with what it means."""
 
 
-def _help(verb: list[str]) -> str:
-    if verb == ["completion"]:
-        return "  -h, --help  show this help message and exit\n"  # asking for it here would not end
+def words() -> Words:
+    found: Words = {}
+    for verb in VERBS:
+        subverbs = SUBVERBS.get(verb, ())
+        helps = [_help(verb), *(_help(verb, subverb) for subverb in subverbs)]
+        found[verb] = dict.fromkeys(subverbs, "") | dict(pair for text in helps for pair in options(text))
+    return found
+
+
+def _help(*verb: str) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         headrace([*verb, "--help"])
@@ -58,10 +60,8 @@ def options(text: str) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def bash(known: dict[str, list[tuple[str, str]]]) -> str:
-    cases = "\n".join(
-        f"    {verb}) words={shlex.quote(' '.join(dict.fromkeys(w for w, _ in its)))} ;;" for verb, its in known.items()
-    )
+def bash(known: Words) -> str:
+    cases = "\n".join(f"    {verb}) words={shlex.quote(' '.join(choices))} ;;" for verb, choices in known.items())
     return f"""_headrace() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} words
   if [ "$COMP_CWORD" -eq 1 ]; then
@@ -77,11 +77,11 @@ complete -o filenames -F _headrace headrace
 """
 
 
-def zsh(known: dict[str, list[tuple[str, str]]]) -> str:
+def zsh(known: Words) -> str:
     verbs = "\n".join(f"    {_pair(verb, VERBS[verb])}" for verb in known)
     cases = "\n".join(
-        f"    {verb}) choices=({' '.join(_pair(word, text) for word, text in dict(its).items())}) ;;"
-        for verb, its in known.items()
+        f"    {verb}) choices=({' '.join(_pair(word, text) for word, text in choices.items())}) ;;"
+        for verb, choices in known.items()
     )
     return f"""#compdef headrace
 _headrace() {{
@@ -107,11 +107,11 @@ def _pair(word: str, text: str) -> str:
     return shlex.quote(f"{word}:{text.replace(':', '.')}" if text else word)
 
 
-def fish(known: dict[str, list[tuple[str, str]]]) -> str:
+def fish(known: Words) -> str:
     lines = [f"complete -c headrace -n __fish_use_subcommand -a {verb} -d {shlex.quote(VERBS[verb])}" for verb in known]
-    for verb, its in known.items():
-        for word, text in dict(its).items():
+    for verb, choices in known.items():
+        for word, text in choices.items():
             which = f"-l {word[2:]}" if word.startswith("--") else f"-a {word}"
-            told = f" -d {shlex.quote(text)}" if text else ""
-            lines.append(f"complete -c headrace -n '__fish_seen_subcommand_from {verb}' {which}{told}")
+            description = f" -d {shlex.quote(text)}" if text else ""
+            lines.append(f"complete -c headrace -n '__fish_seen_subcommand_from {verb}' {which}{description}")
     return "\n".join(lines) + "\n"

@@ -180,8 +180,8 @@ def _expected(loader: Loader[Any]) -> tuple[Counter[int], int]:
     length, ranks, rank = indexed.length, world.share_ranks, world.share_rank
     stage = program.stages[0]
     if stage.group is None:
-        mine = deal(length, ranks, rank, by_remainder=indexed.parts is not None)
-        return Counter(mine), length - length // ranks * ranks
+        of_rank = deal(length, ranks, rank, by_remainder=indexed.parts is not None)
+        return Counter(of_rank), length - length // ranks * ranks
     policy, parts = "drop" if stage.drop_last else loader.ends, indexed.parts is not None
     share = Share(length, stage.group, ranks, rank, policy, by_remainder=parts)
     return Counter(p for step in range(share.steps) for p in share.block(step).positions()), share.left_out

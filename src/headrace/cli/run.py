@@ -34,12 +34,12 @@ _REFUSED = {
 
 def main(argv: list[str]) -> int:
     parser = _parser()
-    given = vars(parser.parse_args(_words(parser, argv)))
-    imported, exported = given.pop("import_config", None), given.pop("export_config", None)
-    overwrite = given.pop("overwrite_config", False)
-    program = given.pop("program")
+    parsed = vars(parser.parse_args(_words(parser, argv)))
+    imported, exported = parsed.pop("import_config", None), parsed.pop("export_config", None)
+    overwrite = parsed.pop("overwrite_config", False)
+    program = parsed.pop("program")
     options: dict[str, Any] = config.read(Path(imported)) if imported else {}
-    options |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    options |= {name: tuple(value) if isinstance(value, list) else value for name, value in parsed.items()}
     if program[:1] == ["--"]:
         program = program[1:]
     if program:
@@ -85,7 +85,7 @@ def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
 
 
 def _check_program(job: Job) -> None:
-    """A Python file that cannot be executed by itself is not a program that somebody forgot to install."""
+    """Refuse a program that cannot be started; for a Python file that is not executable, say how to start it."""
     first = job.program[0] if job.program else ""
     if first.endswith(".py") and Path(first).is_file() and shutil.which(first) is None:
         raise BadOption(f"{first} is not a program by itself; write: headrace run ... python {' '.join(job.program)}")
