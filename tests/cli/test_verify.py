@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace.cli import main
 from headrace.cli.proofs import Positions, ProofOptions, cuts, prove, prove_stateful
 from headrace.cli.subject import Subject, find
 from headrace.loader import Loader
+from headrace.measuring import measure
 from headrace.pipe.graph import Pipe
 from tests.cli.conftest import Headrace
 from tests.cli.subjects import TEXT
@@ -269,6 +271,17 @@ def test_a_quarantine_of_another_pipe_or_seed_is_refused(
     path.write_text(text)
     done = headrace("verify", f"{file}:bad", "--quarantine", str(path))
     assert (done.returncode, "seed=6" in done.stderr) == (2, True)
+
+
+def test_an_epoch_of_another_length_is_compared_with_that_length(tmp_path: Path) -> None:
+    lengths = [1 + 37 * i % 59 for i in range(300)]
+    documents = Pipe.of([np.arange(n, dtype=np.int32) for n in lengths])
+    sized = documents.sized(measure(documents, tmp_path / "lengths"))
+    pipe = sized.shuffle().pack(64, how="fit", window=16).batch(1)
+    assert len({len(list(Loader(pipe, epoch=epoch))) for epoch in range(3)}) > 1
+    for epoch in range(3):
+        proofs = list(prove(Subject("x:pipe", pipe), ProofOptions(workers=(1,), cuts=0, ranks=2, epoch=epoch)))
+        assert all(proof.holds for proof in proofs), proofs
 
 
 class Kept:

@@ -162,7 +162,7 @@ def _changed_in_place(pipe: Pipe[Any], samples: dict[int, list[bytes]]) -> Itera
 
 
 def _once(name: str, loader: Loader[Any], reading: Reading, options: ProofOptions) -> Proof:
-    wanted, left_out = _expected(loader)
+    wanted, left_out = _expected(loader, options.epoch)
     seen = reading.positions.seen
     twice = [p for p, n in seen.items() if n > wanted.get(p, 0)]
     lost = [] if options.batches is not None else [p for p, n in wanted.items() if seen[p] < n]
@@ -172,10 +172,10 @@ def _once(name: str, loader: Loader[Any], reading: Reading, options: ProofOption
     return Proof(name, True, f"{len(seen)} positions, each once{rest}")
 
 
-def _expected(loader: Loader[Any]) -> tuple[Counter[int], int]:
+def _expected(loader: Loader[Any], epoch: int) -> tuple[Counter[int], int]:
     """How often each position has to be fetched on this rank, and how many are left out on purpose."""
     program, world = loader.program, loader.world
-    indexed = program.head.indexed(program.seed, 0)
+    indexed = program.head.indexed(program.seed, epoch)
     assert indexed is not None
     length, ranks, rank = indexed.length, world.share_ranks, world.share_rank
     stage = program.stages[0]
@@ -290,7 +290,7 @@ def _ranks(subject: Subject, options: ProofOptions) -> Iterator[Proof]:
                 return
             reading = read(loader, options)
             seen += reading.positions.seen
-            wanted += _expected(loader)[0]
+            wanted += _expected(loader, options.epoch)[0]
             steps.append(len(reading.digests))
     if len(set(steps)) > 1:
         yield Proof("ranks", False, f"steps differ: {steps}")
