@@ -25,13 +25,21 @@ class Plain:
         self.__dict__.update(values)
 
 
+class Slotted:
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
 DIFFERENT: list[Any] = [
     None, True, 1, 1.0, -0.0, 0.0, 0, float("nan"), "1", b"1", "", b"", [], (), {}, set(), [1], (1,), [1, 2], [[1], 2],
     [1, [2]], [[1, 2]], {"a": 1}, {"a": 2}, {"b": 1}, OrderedDict(a=1), {1, 2}, {1, 3}, Point(1, 2), (1, 2),
     Sample(1, "a"), Sample(1, "b"), Plain(a=1), Plain(a=2), np.arange(3), np.arange(3.0), np.arange(3, dtype=np.int32),
     np.arange(4).reshape(2, 2), np.arange(4), np.array(["a", "b"]), np.array(["a", None], dtype=object), np.float32(1),
     torch.arange(3), torch.ones(3), torch.ones(3, dtype=torch.bfloat16), torch.zeros(0), torch.zeros(0, 2),
-    torch.tensor(1.0), torch.ones(2, 2).to_sparse(), 1 + 2j, range(3), int, len,
+    torch.tensor(1.0), torch.ones(2, 2).to_sparse(), 1 + 2j, range(3), int, len, Slotted(1),
+    Slotted(2),
 ]  # fmt: skip
 
 

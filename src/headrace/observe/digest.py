@@ -101,11 +101,13 @@ def _parts(hasher: blake2b, value: object, above: set[int]) -> None:
 
 
 def _object(hasher: blake2b, value: object, above: set[int]) -> None:
-    """Anything else: by its attributes if it has some, else as it prints itself."""
+    """Anything else: by its attributes in `__dict__` if it has some, else as it prints itself, else by its slots."""
     attributes = getattr(value, "__dict__", None)
+    kind: Any = type(value)
+    if not attributes and kind.__repr__ is not object.__repr__:
+        _mark(hasher, "repr", repr(value).encode("utf-8", "surrogatepass"))
+        return
+    if not attributes and isinstance(state := object.__getstate__(value), tuple):
+        attributes = state[1]  # (not before its text: some classes, such as Path, keep caches in slots)
     if attributes:
         _parts(hasher, dict(sorted(attributes.items())), above)
-        return
-    kind: Any = type(value)
-    if kind.__repr__ is not object.__repr__:
-        _mark(hasher, "repr", repr(value).encode("utf-8", "surrogatepass"))
