@@ -24,6 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
@@ -56,21 +57,19 @@ class Group(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class PendingVote:
     """What this rank gives to a vote, and, once all ranks have voted, what each of them gave."""
 
-    def __init__(
-        self, epoch: "EpochVotes", row: list[int], text: bytes, is_last: RowsTest, wants_texts: RowsTest, timeout: float
-    ) -> None:
-        self.epoch = epoch
-        self.row = row
-        self.text = text
-        self.is_last = is_last
-        self.wants_texts = wants_texts
-        self._timeout = timeout
-        self._owner = os.getpid()
-        # (Not an Event, whose own lock an interrupt can leave in disorder.)
-        self._answer: SimpleQueue[tuple[Rows, list[bytes]] | BaseException] = SimpleQueue()
+    epoch: "EpochVotes"
+    row: list[int]
+    text: bytes
+    is_last: RowsTest
+    wants_texts: RowsTest
+    _timeout: float
+    _owner: int = field(default_factory=os.getpid)
+    # (Not an Event, whose own lock an interrupt can leave in disorder.)
+    _answer: SimpleQueue[tuple[Rows, list[bytes]] | BaseException] = field(default_factory=SimpleQueue)
 
     def answer(self, answer: tuple[Rows, list[bytes]] | BaseException) -> None:
         """Called by the thread: what all ranks gave, or the error to raise."""
@@ -91,20 +90,20 @@ class PendingVote:
             del answer  # or its traceback and this frame would keep each other
 
 
+@dataclass(slots=True, eq=False)
 class EpochVotes:
     """The votes of one epoch."""
 
-    def __init__(self, thread: "VoteThread", serial: int, deal: int = 0) -> None:
-        self._thread = thread
-        self._cast = 0
-        self._deal = deal
-        """Counts how often ranks have shared what is left of the epoch anew."""
-        self.serial = serial
-        """Counts the epochs that this rank has begun."""
-        self.epoch: int | None = None
-        """Its number; None while ranks settle which one comes next."""
-        self.ended = False
-        """All ranks know that there is nothing more to vote on."""
+    _thread: "VoteThread"
+    serial: int
+    """Counts the epochs that this rank has begun."""
+    epoch: int | None = None
+    """Its number; None while ranks settle which one comes next."""
+    _deal: int = 0
+    """Counts how often ranks have shared what is left of the epoch anew."""
+    _cast: int = 0
+    ended: bool = False
+    """All ranks know that there is nothing more to vote on."""
 
     def cast(self, row: list[int], text: bytes, is_last: RowsTest, wants_texts: RowsTest) -> PendingVote:
         """Give a row, as long as that of every other rank, and a text.
@@ -119,9 +118,7 @@ class EpochVotes:
 
     def again(self) -> "EpochVotes":
         """Further votes of the same epoch, after all ranks have cast the last of these."""
-        votes = EpochVotes(self._thread, self.serial, self._deal + 1)
-        votes.epoch = self.epoch
-        return votes
+        return EpochVotes(self._thread, self.serial, self.epoch, self._deal + 1)
 
 
 class VoteThread:

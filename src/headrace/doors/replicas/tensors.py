@@ -23,8 +23,7 @@ class AsTensors:
     Whether it does is decided at the first batch: if torch is loaded by then.
     """
 
-    def __init__(self) -> None:
-        self._convert: bool | None = None
+    _convert: bool | None = None
 
     def __call__(self, batch: object) -> Any:
         if self._convert is None:

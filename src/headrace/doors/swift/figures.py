@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +40,19 @@ class Figure:
         return self.batches / self.seconds if self.seconds else 0.0
 
 
+@dataclass(slots=True)
 class Figures:
     """Counts seconds by step and worker, and writes a line when a window is full; without a window nothing."""
 
-    def __init__(self, window: int | None, consumer: int, write: Write | None) -> None:
-        self._window = window
-        self._consumer = consumer
-        self._write = write
-        self._now: dict[tuple[str, int | None], Figure] = {}
-        """By step and worker, of the window that is not full yet."""
-        self.total: dict[str, Figure] = {}
-        """By step, of all workers, since the start."""
-        self._asked = 0.0
-        self._given: float | None = None
+    _window: int | None
+    _consumer: int
+    _write: Write | None
+    _now: dict[tuple[str, int | None], Figure] = field(default_factory=dict)
+    """By step and worker, of the window that is not full yet."""
+    total: dict[str, Figure] = field(default_factory=dict)
+    """By step, of all workers, since the start."""
+    _requested: float = 0.0
+    _delivered: float | None = None
 
     def add(self, task: str, seconds: float, worker: int | None = None) -> None:
         if self._window is None:
@@ -68,19 +68,19 @@ class Figures:
 
     def batch_requested(self) -> None:
         """The training loop asks for a batch."""
-        self._asked = time.perf_counter()
+        self._requested = time.perf_counter()
 
     def batch_delivered(self) -> None:
         """The training loop receives a batch."""
         now = time.perf_counter()
-        self.add(INJECTION, now - self._asked)
-        if self._given is not None:
-            self.add(CONSUMPTION, now - self._given)
-        self._given = now
+        self.add(INJECTION, now - self._requested)
+        if self._delivered is not None:
+            self.add(CONSUMPTION, now - self._delivered)
+        self._delivered = now
 
     def pause(self) -> None:
         """The end of an epoch: what the training loop does until the next one is not consumption."""
-        self._given = None
+        self._delivered = None
 
     def _line(self, task: str, worker: int | None, figure: Figure) -> dict[str, Any]:
         line = {

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from headrace.device import AheadIterator, Transfer, transfer_to
@@ -200,14 +200,14 @@ def _unchanged(batch: object, _: object) -> Any:
     return batch
 
 
+@dataclass
 class Received(Iterator[Any]):
     """Batches as the workers sent them, without an end. (A generator would end with the first error.)"""
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
+    running: Running
 
     def __next__(self) -> Any:
-        return self._running.receive()
+        return self.running.receive()
 
 
 class BatchStep(NamedTuple):

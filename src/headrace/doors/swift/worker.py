@@ -13,7 +13,6 @@ gets an object of the type that the encoder returned.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from headrace.doors.swift.log import Log
@@ -36,21 +35,17 @@ class Packet(NamedTuple):
     batch: Any
 
 
+@dataclass(slots=True)
 class NamedStep:
     """A step of making a batch: `with NamedStep("collate"):` adds the name of the step to an error raised in it."""
 
-    __slots__ = ("index", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.index: int | None = None
+    name: str
+    index: int | None = None
 
     def __enter__(self) -> "NamedStep":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             return
         sample = "" if self.index is None else f", sample {self.index}"
