@@ -119,11 +119,11 @@ def test_a_fullsync_at_the_end_leaves_lengths_and_places_as_they_are() -> None:
 def test_the_service_hands_its_time_out_on(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     from headrace import DistributedReadingService, IterableWrapper
-    from headrace.doors.torch import datapipes as torch_datapipes
+    from headrace.doors.dataloader2 import services
     from headrace.ops.shape.same import FullSync
     from headrace.sharing import without_sync
 
-    monkeypatch.setattr(torch_datapipes, "check_distributed", lambda initialized: None)
+    monkeypatch.setattr(services, "check_distributed", lambda initialized: None)
     service = DistributedReadingService(timeout=11, policy="pad")
     graph = service.initialize(IterableWrapper(range(5)).batch(2))
     assert isinstance(graph.op, FullSync)
