@@ -143,6 +143,11 @@ def test_limits_of_the_first_cgroup_version_count_too(container: dict[str, Path]
     assert (machine.cores(**container)["quota"], machine.memory(**container)["limit"]) == (2.0, 100_000_000)
 
 
+def test_a_number_of_ranks_that_cannot_be_is_refused(headrace: Headrace) -> None:
+    done = headrace("doctor", "--ranks", "0")
+    assert (done.returncode, "--ranks 0: a whole number >= 1" in done.stderr) == (2, True)
+
+
 def test_of_a_pipe_it_says_how_often_ranks_will_read_the_data(headrace: Headrace, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "from headrace import Pipe\n"

@@ -31,6 +31,25 @@ def test_a_broken_line_is_named_as_editors_count_lines(corpus: Path, capsys: pyt
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    ("file", "option", "words"),
+    [("no.jsonl", [], "'no.jsonl'"), ("no.parquet", [], "'no.parquet'"), ("a.jsonl", ["--eos", "-5"], "--eos -5")],
+)
+def test_a_file_or_token_that_cannot_be_is_refused_with_one_line(
+    corpus: Path,
+    file: str,
+    option: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(corpus.parent)
+    assert main(["tokenize", file, "--out", "t", "--tokenizer", "bytes", *option]) == 2
+    text = capsys.readouterr().err
+    assert words in text
+    assert text.count("\n") == 1
+
+
 def test_blank_lines_are_not_counted_wrongly(corpus: Path) -> None:
     corpus.write_text("\n" + corpus.read_text())
     with Loader(Pipe.stored(corpus)) as loader, pytest.raises(json.JSONDecodeError) as caught:

@@ -27,6 +27,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--ranks", type=int, help="of the job; those of the launcher, or 8, if not given")
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON object")
     args = parser.parse_args(argv)
+    if args.ranks is not None and args.ranks < 1:
+        raise BadOption(f"--ranks {args.ranks}: a whole number >= 1")
     report = examine(None if args.subject is None else _pipe(args.subject), args.ranks)
     print(json.dumps(report, indent=2) if args.json else "\n".join(_text(report)))
     return 1 if report["launcher"]["error"] else 0

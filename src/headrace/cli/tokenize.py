@@ -54,8 +54,14 @@ def main(argv: list[str]) -> int:
         raise BadOption("--quarantine is for documents that are left out: add --on-error skip")
     if Path(f"{args.out}.bin").exists() and not Path(f"{args.out}.progress").exists() and not args.overwrite:
         raise BadOption(f"{args.out}.bin is there already; choose another --out, or write it anew with --overwrite")
+    for name in ("eos", "bos"):
+        if getattr(args, name) is not None and getattr(args, name) < 0:
+            raise BadOption(f"--{name} {getattr(args, name)}: a token, a whole number >= 0")
     tokenizer = load(args.tokenizer)
-    source = _source(args.files, args.text)
+    try:
+        source = _source(args.files, args.text)
+    except FileNotFoundError as error:
+        raise BadOption(str(error)) from None
     pipe = source.batch(BATCH).tokenize(tokenizer, args.text, eos=args.eos, bos=args.bos)
     words = vocabulary(tokenizer)
     least = max([0 if words is None else words - 1, args.eos or 0, args.bos or 0])

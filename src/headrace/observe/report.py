@@ -88,7 +88,7 @@ def text(before: Stats, after: Stats, seconds: float, taken: int, total: int | N
     waiting = min(1.0, (after.waited - before.waited) / seconds) if seconds > 0 else 0.0
     of = "" if total is None else f"/{count(total)}"
     unit = f"{count(rate * size)} samples/s" if rate * size >= 10 else f"{rate * size:.2f} samples/s"
-    return f"{count(taken)}{of}  {unit}  waiting {waiting:.0%}  {verdict(before, after, waiting)}".replace("%", " %")
+    return f"{count(taken)}{of}  {unit}  waiting {100 * waiting:.0f} %  {verdict(before, after, waiting)}"
 
 
 def verdict(before: Stats, after: Stats, waiting: float) -> str:
