@@ -25,7 +25,7 @@ from headrace.pipe.verbs.groups import GroupVerbs
 from headrace.pipe.verbs.growing import Columns
 from headrace.pipe.verbs.helpful import HelpfulType, make_helpful, unknown_verb
 from headrace.pipe.verbs.media import MediaVerbs
-from headrace.pipe.verbs.places import PlaceVerbs
+from headrace.pipe.verbs.placement import PlacementVerbs
 from headrace.pipe.verbs.text import TextVerbs
 
 T = TypeVar("T", covariant=True)
@@ -38,7 +38,7 @@ class Pipe(
     FileVerbs,
     GroupVerbs,
     BranchVerbs,
-    PlaceVerbs,
+    PlacementVerbs,
     MediaVerbs,
     TextVerbs,
     Generic[T],

@@ -18,7 +18,7 @@ BATCH_SIZE = "Batch size is required to be larger than 0!"
 
 
 class GroupVerbs(Verbs):
-    """What a Pipe can do with fields, and with groups of samples."""
+    """What a Pipe can do with fields and groups of samples."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Verbs that say where or how often something runs, and verbs between streams and tables."""
+"""Verbs that say where or how often ops run, and verbs between streams and tables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -14,8 +14,8 @@ MULTIPROCESSING = 3
 """The sharding group of worker processes."""
 
 
-class PlaceVerbs(Verbs):
-    """What a Pipe can say about places, and about samples by key."""
+class PlacementVerbs(Verbs):
+    """What a Pipe can do with workers, caches and tables."""
 
     __slots__ = ()
 
