@@ -10,7 +10,7 @@ import pytest
 from headrace import Loader, Pipe, World
 from headrace.errors import BadOption, NoLength
 from headrace.ops.text.balance import Balance
-from headrace.plan.balance import StepPlan, deal
+from headrace.plan.balance import StepPlan, deal_by_cost
 from tests.depth import depth
 
 EXAMPLES = {"Balance": lambda of, at: Pipe.of(lognormal(40)).sized(sizes(40)).balance(rows=8, window=16)}
@@ -99,7 +99,7 @@ def test_lognormal_lengths_on_eight_ranks_are_balanced_and_hardly_padded() -> No
         lengths = np.clip(chance.lognormal(6, 1, plan.window), 1, 4096).astype(int)
         for step in plan.window_steps(lengths.tolist(), made):
             mine = lengths[step]
-            shares = deal((mine * mine).tolist(), ranks)
+            shares = deal_by_cost((mine * mine).tolist(), ranks)
             costs = [int((mine[share] ** 2).sum()) for share in shares]
             worst.append(max(costs) / (sum(costs) / ranks))
             real += int(mine.sum())

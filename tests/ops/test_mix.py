@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Loader, Pipe, World
 from headrace.errors import BadOption, SnapshotRefused
-from headrace.ops.branch.journal import Change, lasting, read, stages_in, text
+from headrace.ops.branch.journal import Change, journal_text, read_journal, stages_in, still_needed
 from headrace.plan.mixture import BLOCK, WeightStage
 from tests.depth import depth
 
@@ -224,13 +224,19 @@ def test_a_change_of_what_is_delivered_already_is_refused() -> None:
 
 def test_a_journal_is_short_text_and_anything_else_is_refused() -> None:
     journal = (Change(0, 5, (1, 4095)), Change(2, 2**47 - 1, (0, 7)))
-    assert read(text(journal), 2) == journal
-    assert len(text(journal)) == 2 * (12 + 2 * 2)
-    assert lasting(journal, 2) == journal
-    assert lasting(journal, 3) == journal[1:]
+    assert read_journal(journal_text(journal), 2) == journal
+    assert len(journal_text(journal)) == 2 * (12 + 2 * 2)
+    assert still_needed(journal, 2) == journal
+    assert still_needed(journal, 3) == journal[1:]
     planned = (WeightStage(0, (1, 1)), WeightStage(9, (2, 1)))
     assert stages_in(0, planned, journal) == (WeightStage(0, (1, 1)), WeightStage(5, (1, 4095)))
     assert stages_in(1, planned, journal) == (WeightStage(0, (1, 4095)),)
-    for damaged in (7, text(journal)[:-1], "*" * 16, text(journal[::-1]), text((Change(0, 0, (1, 1)),))):
+    for damaged in (
+        7,
+        journal_text(journal)[:-1],
+        "*" * 16,
+        journal_text(journal[::-1]),
+        journal_text((Change(0, 0, (1, 1)),)),
+    ):
         with pytest.raises(SnapshotRefused):
-            read(damaged, 2)
+            read_journal(damaged, 2)

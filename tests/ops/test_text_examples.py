@@ -15,7 +15,7 @@ from headrace.errors import BadOption
 from headrace.ops.text.balance import Balance
 from headrace.ops.text.labels import flattened
 from headrace.ops.text.rows import Document, RowLayout
-from headrace.plan.balance import StepPlan, budget, deal
+from headrace.plan.balance import StepPlan, cut_by_tokens, deal_by_cost
 from headrace.plan.mixture import Ends, Mixture, WeightStage, schedule, whole_weights
 from headrace.plan.packing import Piece, TokenBlocks, best_fit
 from headrace.plan.seed import key
@@ -220,19 +220,24 @@ def sources_that_are_left_out() -> None:
 
 @example(22)
 def fairseqs_budget() -> None:
-    assert [list(step) for step in budget([3, 3, 4, 5, 5, 9, 2], 12, padded=True)] == [[0, 1, 2], [3, 4], [5], [6]]
+    assert [list(step) for step in cut_by_tokens([3, 3, 4, 5, 5, 9, 2], 12, padded=True)] == [
+        [0, 1, 2],
+        [3, 4],
+        [5],
+        [6],
+    ]
 
 
 @example(23)
 def a_global_budget() -> None:
-    steps = [list(step) for step in budget([5, 3, 8, 2, 2, 6, 4, 1], 16)]
+    steps = [list(step) for step in cut_by_tokens([5, 3, 8, 2, 2, 6, 4, 1], 16)]
     assert steps == [[0, 1, 2], [3, 4, 5, 6, 7]]
 
 
 @example(24)
 def a_step_dealt_by_cost() -> None:
-    assert deal([25, 9, 64], 2) == [[2], [0, 1]]
-    assert deal([4, 4, 36, 16, 1], 2) == [[2], [0, 1, 3, 4]]
+    assert deal_by_cost([25, 9, 64], 2) == [[2], [0, 1]]
+    assert deal_by_cost([4, 4, 36, 16, 1], 2) == [[2], [0, 1, 3, 4]]
 
 
 @example(25)

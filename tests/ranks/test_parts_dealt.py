@@ -15,7 +15,7 @@ import headrace
 from headrace import Loader, Pipe, World
 from headrace.errors import BadOption, SnapshotRefused
 from headrace.op import Here, Indexed, Source
-from headrace.plan.units import LARGE, Units, arranged, better, reads
+from headrace.plan.units import LARGE, Units, better_rank_count, choose_arrangement, times_read
 from tests.depth import depth
 from tests.engine.scripted import Script, read, run
 from tests.laws.pipes import odd, shown
@@ -47,7 +47,7 @@ class InUnits(Source[int]):
         return Units(ends, len(ends), self.size() * self.row, max(self.sizes) * self.row)
 
     def identity(self) -> tuple[Any, ...]:
-        return ("in units", self.sizes, arranged(self.units()))
+        return ("in units", self.sizes, choose_arrangement(self.units()))
 
 
 def keyed(x: int) -> tuple[int, float]:
@@ -102,8 +102,8 @@ def test_a_rank_meets_the_units_of_its_own_parts_only(ranks: int) -> None:
     pipe = numbers((10,) * 960).batch(48)
     met = [{x // 10 for batch in rank for x in batch} for rank in dealt(pipe, ranks)]
     # (Where ranks do not divide the parts, a rank may miss all ten rows of some unit.)
-    assert 960 * reads(ranks, 48) * (0.8 if ranks == 5 else 1) <= sum(map(len, met)) <= 960 * reads(ranks, 48)
-    assert f"together read the data {reads(ranks, 48):.2f} times" in pipe.explain(ranks=ranks) or ranks == 1
+    assert 960 * times_read(ranks, 48) * (0.8 if ranks == 5 else 1) <= sum(map(len, met)) <= 960 * times_read(ranks, 48)
+    assert f"together read the data {times_read(ranks, 48):.2f} times" in pipe.explain(ranks=ranks) or ranks == 1
 
 
 @settings(max_examples=depth(20, 1000))
@@ -215,15 +215,15 @@ def test_parts_and_lanes_follow_from_the_data_and_what_the_user_says() -> None:
     def units(largest: int, count: int = 1000) -> Units:
         return Units(np.arange(count) + 1, 1, count * max(largest, LARGE), largest)
 
-    assert arranged(units(0)) == (48, 4)
-    assert arranged(units(LARGE // 100)) == (48, 2)
-    assert arranged(units(LARGE // 20)) == (16, 1)
-    assert arranged(units(2 * LARGE)) == (1, 1)
-    assert arranged(units(2 * LARGE), parts=48) == (48, 1)
-    assert arranged(units(0), quality=0.6) == (48, 12)
-    assert arranged(units(0), quality=0.003) == (3, 1)
-    assert arranged(units(0), quality=1) is None
-    assert [better(ranks, 48) for ranks in (8, 5, 32, 49, 96)] == [None, 6, 48, 50, 48]
+    assert choose_arrangement(units(0)) == (48, 4)
+    assert choose_arrangement(units(LARGE // 100)) == (48, 2)
+    assert choose_arrangement(units(LARGE // 20)) == (16, 1)
+    assert choose_arrangement(units(2 * LARGE)) == (1, 1)
+    assert choose_arrangement(units(2 * LARGE), parts=48) == (48, 1)
+    assert choose_arrangement(units(0), quality=0.6) == (48, 12)
+    assert choose_arrangement(units(0), quality=0.003) == (3, 1)
+    assert choose_arrangement(units(0), quality=1) is None
+    assert [better_rank_count(ranks, 48) for ranks in (8, 5, 32, 49, 96)] == [None, 6, 48, 50, 48]
 
 
 def test_a_snapshot_of_another_number_of_parts_is_refused() -> None:

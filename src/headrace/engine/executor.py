@@ -24,7 +24,7 @@ from headrace.engine.wire.independent import independent
 from headrace.engine.wire.messages import GROUPED, Skip, failure
 from headrace.nested import rough_bytes
 from headrace.op import Clock, Each, Flat, Here, Indexed, Spot, Take, place, timed
-from headrace.ops.copies import ATOMS
+from headrace.ops.copies import IMMUTABLE
 from headrace.pipe.cursor import Cursor, Opening, State
 from headrace.pipe.graph import Pipe
 from headrace.plan.seed import ImportWatcher, numbered_keys, seed_globals
@@ -224,7 +224,7 @@ class Executor:
                 header[1] = position
                 spot.index = None
                 sample = get(position)
-                append(sample if type(sample) in ATOMS else keep(sample))
+                append(sample if type(sample) in IMMUTABLE else keep(sample))
         return samples
 
     def _take(self, take: Take | None, wanted: Sequence[int], number: int) -> Any:

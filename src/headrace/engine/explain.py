@@ -9,7 +9,7 @@ from headrace.op import Each, Flat, Indexed, Op, Source
 from headrace.pipe.graph import Pipe
 from headrace.pipe.outline import shortened
 from headrace.plan.quality import quality
-from headrace.plan.units import PARTS, better
+from headrace.plan.units import PARTS, better_rank_count
 
 NARROWEST = 20
 """Columns that an op keeps however narrow the terminal is."""
@@ -127,7 +127,7 @@ def reading(indexed: Indexed, ranks: int) -> list[str]:
     if ranks > 1:
         times = order.reads(ranks)
         advice = ""
-        if (more := better(ranks, order.count)) is not None:
+        if (more := better_rank_count(ranks, order.count)) is not None:
             advice = f", because {ranks} does not divide {order.count}: {more} ranks read {order.reads(more):.2f} times"
         elif times > 1.1:
             advice = ", because units are cut between parts: write more and smaller units, or choose fewer parts="

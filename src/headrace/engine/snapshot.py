@@ -26,7 +26,7 @@ _words: "WeakKeyDictionary[Pipe[Any], list[str]]" = WeakKeyDictionary()
 def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> dict[str, Any]:
     """A snapshot of an epoch at a place; None: before its start."""
     # (Here, because mixtures need numpy, and a first batch should not wait for it.)
-    from headrace.ops.branch.journal import lasting, text
+    from headrace.ops.branch.journal import journal_text, still_needed
     from headrace.ops.branch.mix import Mix
 
     state = {"version": VERSION, "pipe": pipe.fingerprint(), "seed": seed, "epoch": epoch, "at": plain_epoch_place(at)}
@@ -35,13 +35,13 @@ def snapshot(pipe: Pipe[Any], seed: int, epoch: int, at: EpochPlace | None) -> d
     nodes = pipe.nodes()
     if at is not None and (sizes := _shuffled(nodes)):
         state["shuffled"] = sizes
-    journals = [text(lasting(node.op.journal, epoch)) for node in nodes if isinstance(node.op, Mix)]
+    journals = [journal_text(still_needed(node.op.journal, epoch)) for node in nodes if isinstance(node.op, Mix)]
     return {**state, "weights": journals} if any(journals) else state
 
 
 def reweighted(pipe: Pipe[Any], state: dict[str, Any]) -> Pipe[Any]:
     """The pipe with the changes of weights that are in a snapshot, and no others."""
-    from headrace.ops.branch.journal import read
+    from headrace.ops.branch.journal import read_journal
     from headrace.ops.branch.mix import Mix
 
     mixtures = [node for node in pipe.nodes() if isinstance(node.op, Mix)]
@@ -50,7 +50,7 @@ def reweighted(pipe: Pipe[Any], state: dict[str, Any]) -> Pipe[Any]:
         raise SnapshotRefused(f"the snapshot's changes of weights are not those of {len(mixtures)} mixtures")
     for node, journal in zip(mixtures, said, strict=True):
         assert isinstance(node.op, Mix)
-        if (found := read(journal, len(node.inputs))) != node.op.journal:
+        if (found := read_journal(journal, len(node.inputs))) != node.op.journal:
             pipe = pipe.replaced(node, replace(node.op, journal=found))
     return pipe
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from headrace.nested import rebuilt
 
-ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None), range})
-UNCHANGEABLE: set[object] = set(ATOMS)
+IMMUTABLE = frozenset({int, float, bool, complex, str, bytes, type(None), range})
+ALL_IMMUTABLE: set[object] = set(IMMUTABLE)
 """Classes of which nothing can be changed; numpy's scalars belong to them as soon as there is numpy."""
 
 Copy = Callable[[Any], Any]
@@ -17,7 +17,7 @@ Copy = Callable[[Any], Any]
 
 def private_copy(sample: object) -> Any:
     """The sample, or a deep copy of it if its class can be changed."""
-    return sample if type(sample) in ATOMS else copy.deepcopy(sample)
+    return sample if type(sample) in IMMUTABLE else copy.deepcopy(sample)
 
 
 def copier(array: Copy, tensor: Copy) -> Copy:
@@ -25,12 +25,12 @@ def copier(array: Copy, tensor: Copy) -> Copy:
     `tensor`, containers of them with them. Objects of other classes stay as they are."""
 
     def copied(value: Any) -> Any:
-        if type(value) in UNCHANGEABLE:
+        if type(value) in ALL_IMMUTABLE:
             return value
         np = sys.modules.get("numpy")
         if np is not None:
-            if len(UNCHANGEABLE) == len(ATOMS):
-                UNCHANGEABLE.update(set(np.sctypeDict.values()) - {np.void, np.object_})
+            if len(ALL_IMMUTABLE) == len(IMMUTABLE):
+                ALL_IMMUTABLE.update(set(np.sctypeDict.values()) - {np.void, np.object_})
             if isinstance(value, np.ndarray):
                 return array(value)
             if isinstance(value, np.void):
@@ -46,12 +46,12 @@ def copier(array: Copy, tensor: Copy) -> Copy:
     def whole(sample: Any) -> Any:
         # (Most samples are a few numbers and words: these need no walk.)
         kind = type(sample)
-        if kind in UNCHANGEABLE:
+        if kind in ALL_IMMUTABLE:
             return sample
         if kind is tuple or kind is list:
-            if UNCHANGEABLE.issuperset(map(type, sample)):
+            if ALL_IMMUTABLE.issuperset(map(type, sample)):
                 return sample if kind is tuple else sample.copy()
-        elif kind is dict and UNCHANGEABLE.issuperset(map(type, sample.values())):
+        elif kind is dict and ALL_IMMUTABLE.issuperset(map(type, sample.values())):
             return sample.copy()
         try:
             return copied(sample)

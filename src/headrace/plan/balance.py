@@ -1,8 +1,9 @@
 """Balance: which samples make up a global step, and how the ranks share it by cost.
 
-A step is a run of consecutive positions of the global order: `budget` cuts the order where a step would have too many
-tokens. Only then do ranks come in: `deal` gives the dearest sample to the rank with the least to do so far. So the
-samples of a step are the same for any number of ranks, and every rank computes the same deal without a message.
+A step is a run of consecutive positions of the global order: `cut_by_tokens` cuts the order where a step would have too
+many tokens. Only then do ranks come in: `deal_by_cost` gives the dearest sample to the rank with the least to do so
+far. So the samples of a step are the same for any number of ranks, and every rank computes the same deal without a
+message.
 
 To put samples of like length into a step, the samples of a window are sorted first (`StepPlan.window_steps`): steps
 are cut from them, and come in a keyed random order.
@@ -16,7 +17,7 @@ from headrace.errors import BadOption
 from headrace.plan.order import permutation
 
 
-def budget(lengths: Iterable[int], most: int, padded: bool = False) -> Iterator[range]:
+def cut_by_tokens(lengths: Iterable[int], most: int, padded: bool = False) -> Iterator[range]:
     """Steps of at most `most` tokens: their sum, or, where rows are padded, rows times the longest of them."""
     start = stop = total = longest = 0
     for position, length in enumerate(lengths):
@@ -36,7 +37,7 @@ def too_large(position: int, length: int, most: int) -> BadOption:
     return BadOption(f"sample {position} has {length} tokens, a step at most {most}: allow more, or split it before")
 
 
-def deal(costs: Sequence[float], ranks: int) -> list[list[int]]:
+def deal_by_cost(costs: Sequence[float], ranks: int) -> list[list[int]]:
     """Which samples of a step each rank gets, in the order of the step. The dearest sample is dealt first, each to the
     rank with the least cost so far; every rank gets at least one sample."""
     if len(costs) < ranks:
@@ -96,7 +97,7 @@ class StepPlan:
         else:
             assert self.tokens is not None
             sizes = [lengths[i] for i in order]
-            cuts = _evened(list(budget(sizes, self.tokens, self.padded)), sizes, self.tokens, self.padded)
+            cuts = _evened(list(cut_by_tokens(sizes, self.tokens, self.padded)), sizes, self.tokens, self.padded)
         steps = [[order[i] for i in cut] for cut in cuts]
         if not self.like:
             return steps
@@ -111,6 +112,6 @@ def _evened(cuts: list[range], lengths: Sequence[int], most: int, padded: bool) 
         return cuts
     start, stop = cuts[-2].start, cuts[-1].stop
     middle = min(cuts[-2].stop, start + (stop - start + 1) // 2)
-    while len(list(budget(lengths[middle:stop], most, padded))) > 1:
+    while len(list(cut_by_tokens(lengths[middle:stop], most, padded))) > 1:
         middle += 1
     return [*cuts[:-2], range(start, middle), range(middle, stop)]

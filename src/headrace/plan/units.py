@@ -53,7 +53,7 @@ class Arrangement(NamedTuple):
         return self.parts * self.lanes
 
 
-def arranged(units: Units, quality: float | None = None, parts: int | None = None) -> Arrangement | None:
+def choose_arrangement(units: Units, quality: float | None = None, parts: int | None = None) -> Arrangement | None:
     """How a shuffled order of these units is made; None: uniformly, as if there were no units."""
     if quality == 1 or (quality is None and parts is None and units.total <= LARGE):
         return None
@@ -67,15 +67,15 @@ def arranged(units: Units, quality: float | None = None, parts: int | None = Non
     return Arrangement(parts, max(1, min(most, room // parts)))
 
 
-def reads(ranks: int, parts: int) -> int:
+def times_read(ranks: int, parts: int) -> int:
     """How often a job of so many ranks reads data of so many parts, but for units that are cut between two parts."""
     return ranks // gcd(ranks, parts)
 
 
-def better(ranks: int, parts: int) -> int | None:
+def better_rank_count(ranks: int, parts: int) -> int | None:
     """The next number of ranks that reads less than these, a larger one if any; None where these read it all once."""
-    now = reads(ranks, parts)
+    now = times_read(ranks, parts)
     if now == 1:
         return None
-    larger = (more for more in range(ranks + 1, ranks + parts + 1) if reads(more, parts) < now)
+    larger = (more for more in range(ranks + 1, ranks + parts + 1) if times_read(more, parts) < now)
     return next(larger, parts)

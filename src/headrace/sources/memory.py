@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from headrace.brief import brief, stable
 from headrace.errors import BadPipe
 from headrace.op import Here, Source, place
-from headrace.ops.copies import ATOMS, copier, is_tensor
+from headrace.ops.copies import IMMUTABLE, copier, is_tensor
 
 T = TypeVar("T")
 COPIED = 1 << 20
@@ -42,7 +42,7 @@ class FromSequence(Source[T]):
 
     def get(self, position: int) -> T:
         sample = self.data[position]
-        if type(sample) in ATOMS or not keeps_samples(type(self.data)) or not self.copies:
+        if type(sample) in IMMUTABLE or not keeps_samples(type(self.data)) or not self.copies:
             return sample
         return copy_for_reader(sample)  # type: ignore[no-any-return]
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import BadPipe
 from headrace.op import Here, Source, place
-from headrace.ops.copies import ATOMS
+from headrace.ops.copies import IMMUTABLE
 from headrace.sources.memory import known_length
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class WrappedSequence(Source[T]):
 
     def get(self, position: int) -> T:
         sample = self.data[position]
-        return sample if type(sample) in ATOMS or not self.deepcopy else copied(sample)  # type: ignore[no-any-return]
+        return sample if type(sample) in IMMUTABLE or not self.deepcopy else copied(sample)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +105,7 @@ class Sampled(Source[int]):
 
 def copied(sample: object) -> Any:
     """A deep copy of a sample; the sample itself, with a warning, if it cannot be copied."""
-    if type(sample) in ATOMS:
+    if type(sample) in IMMUTABLE:
         return sample
     try:
         return copy.deepcopy(sample)

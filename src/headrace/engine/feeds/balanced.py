@@ -14,7 +14,7 @@ from headrace.errors import BadOption, SnapshotRefused
 from headrace.op import Indexed
 from headrace.ops.text.balance import Balance
 from headrace.pipe.cursor import op_seed
-from headrace.plan.balance import deal
+from headrace.plan.balance import deal_by_cost
 
 
 def balanced(setting: Setting, op: Balance[Any], indexed: Indexed, start: int, drops: bool) -> Dealt:
@@ -41,7 +41,7 @@ def _deals(setting: Setting, op: Balance[Any], indexed: Indexed, start: int, dro
                 raise SnapshotRefused(
                     f"the snapshot stands at sample {start}, inside a step of this pipe: it was taken with other steps"
                 )
-            shares = deal(order.costs(step), ranks)
+            shares = deal_by_cost(order.costs(step), ranks)
             share = tuple(step[i] for i in shares[world.share_rank])
             before = done - len(step)
             yield Deal(before + world.share_rank, (0, 0, share), before, done)

@@ -36,13 +36,13 @@ def stages_in(epoch: int, stages: tuple[WeightStage, ...], journal: Journal) -> 
     return (*(stage for stage in planned if not now or stage.start < now[0].start), *now)
 
 
-def lasting(journal: Journal, epoch: int) -> Journal:
+def still_needed(journal: Journal, epoch: int) -> Journal:
     """The changes that still matter in an epoch: those from this epoch on, and the last one before."""
     earlier = [change for change in journal if change.epoch < epoch]
     return (*earlier[-1:], *(change for change in journal if change.epoch >= epoch))
 
 
-def text(journal: Journal) -> str:
+def journal_text(journal: Journal) -> str:
     return "".join(
         _letters(change.epoch, EPOCH)
         + _letters(change.start, SAMPLE)
@@ -52,7 +52,7 @@ def text(journal: Journal) -> str:
     )
 
 
-def read(said: object, inputs: int) -> Journal:
+def read_journal(said: object, inputs: int) -> Journal:
     """The journal that a snapshot holds as text, for a mixture of so many inputs."""
     size = EPOCH + SAMPLE + WEIGHT * inputs
     if not isinstance(said, str) or len(said) % size or not set(said) <= VALUES.keys():

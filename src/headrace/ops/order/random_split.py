@@ -78,7 +78,7 @@ class RandomSplit(Op[T, T]):
         return parts
 
 
-def sizes(weights: Sequence[float], total: int) -> tuple[int, ...]:
+def part_sizes(weights: Sequence[float], total: int) -> tuple[int, ...]:
     """Whole numbers in proportion to the weights, with this sum: what is lost by rounding goes to the largest rests."""
     whole = float(sum(weights))
     exact = [w * total / whole for w in weights]

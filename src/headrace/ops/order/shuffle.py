@@ -62,7 +62,7 @@ class Shuffle(Op[T, T]):
 
         (inner,) = inputs
         size, units = inner.length, inner.units
-        plan = None if self.window is not None else self._arranged(units)
+        plan = None if self.window is not None else self._arrangement(units)
         if plan is not None and units is not None:
             parts = Parts(units.ends, key(here.seed, "line"), key(here.seed, "parts"), plan.parts, plan.lanes)
             order: Order = parts
@@ -91,9 +91,9 @@ class Shuffle(Op[T, T]):
             found.remark, found.trouble = _remark(units, plan), _trouble(units, plan)
         return found
 
-    def _arranged(self, units: "Units | None") -> "Arrangement | None":
+    def _arrangement(self, units: "Units | None") -> "Arrangement | None":
         """Parts and lanes of the order; None: all rows are shuffled as one."""
-        from headrace.plan.units import arranged
+        from headrace.plan.units import choose_arrangement
 
         if units is None:
             if self.parts is not None:
@@ -102,7 +102,7 @@ class Shuffle(Op[T, T]):
                     "Pipe.stored, or leave it out"
                 )
             return None
-        return arranged(units, self.quality, self.parts)
+        return choose_arrangement(units, self.quality, self.parts)
 
     @property
     def resume(self) -> str:

@@ -46,9 +46,9 @@ class Collate(Each[list[Any], Any]):
             )
         if self.pad is None:
             return collate(sample)
-        from headrace.ops.shape.ragged import leveled
+        from headrace.ops.shape.ragged import to_one_shape
 
-        return collate(leveled(sample, self.pad))
+        return collate(to_one_shape(sample, self.pad))
 
 
 class OneTensor:

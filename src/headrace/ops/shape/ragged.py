@@ -16,7 +16,7 @@ import numpy as np
 from headrace.ops.shape.collate import OneTensor
 
 
-def leveled(samples: list[Any], pad: float | str) -> list[Any]:
+def to_one_shape(samples: list[Any], pad: float | str) -> list[Any]:
     """The same samples, with arrays of one shape (or, for "nested", one tensor for all of them)."""
     first = samples[0]
     if isinstance(first, Mapping):
@@ -31,7 +31,7 @@ def _column(parts: list[Any], pad: float | str) -> list[Any]:
     """One field of all samples."""
     first = parts[0]
     if isinstance(first, Mapping) or type(first) is tuple:
-        return leveled(parts, pad)
+        return to_one_shape(parts, pad)
     if isinstance(first, list):
         if not all(isinstance(number, int | float) for part in parts for number in part):
             return parts

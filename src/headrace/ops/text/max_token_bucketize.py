@@ -9,7 +9,7 @@ from typing import Any
 from headrace.errors import BadOption
 from headrace.op import Here, Op, place
 from headrace.ops.shape.batch import DataChunk
-from headrace.plan.balance import budget
+from headrace.plan.balance import cut_by_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class MaxTokenBucketize(Op[Any, DataChunk[Any]]):
                 waiting.append(sample)
                 yield size
 
-        for chunk in budget(sizes(), self.max_token_count, self.include_padding):
+        for chunk in cut_by_tokens(sizes(), self.max_token_count, self.include_padding):
             yield DataChunk([waiting.popleft() for _ in chunk])
 
     def _shortest_first(self, samples: Iterator[Any], here: Here) -> Iterator[tuple[int, Any]]:

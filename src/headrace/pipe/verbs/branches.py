@@ -82,7 +82,7 @@ class BranchVerbs(Verbs):
         target: object = None,
     ) -> Any:
         """One pipe per key of `weights`, each with its random part of the samples; only one, if `target` names it."""
-        from headrace.ops.order.random_split import RandomSplit, sizes
+        from headrace.ops.order.random_split import RandomSplit, part_sizes
 
         if total_length is None:
             total_length = length_of(self)
@@ -95,7 +95,7 @@ class BranchVerbs(Verbs):
             raise BadOption(f"random_split(weights=) needs numbers >= 0 with a positive sum, not {dict(weights)!r}")
         if target is not None and target not in weights:
             raise KeyError(f"`target={target}` does not match any key in `weights`.")
-        counts = sizes(list(weights.values()), total_length)
+        counts = part_sizes(list(weights.values()), total_length)
         parts = {name: grow(self, RandomSplit(counts, i, seed)) for i, name in enumerate(weights)}
         return list(parts.values()) if target is None else parts[target]
 

@@ -19,7 +19,7 @@ import numpy as np
 from headrace.errors import BadOption
 from headrace.observe.meter import planned
 from headrace.op import Here, Indexed, Source
-from headrace.plan.units import Units, arranged
+from headrace.plan.units import Units, choose_arrangement
 from headrace.sources.stored.format import FileState, Ints, OpenFile, Spans, StoredFormat
 from headrace.sources.stored.index import open_stored, spans_in
 from headrace.sources.stored.packed import MEMORY
@@ -101,7 +101,7 @@ class StoredFiles(Source[Any]):
         counts = np.diff(self._catalog.ends, prepend=0).tolist()
         text = repr((self.format, list(zip(names, sizes, counts, strict=True))))
         digest = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-        return ("stored", self.format.name, digest, arranged(self.units()))
+        return ("stored", self.format.name, digest, choose_arrangement(self.units()))
 
     @cached_property
     def _catalog(self) -> "_Catalog":

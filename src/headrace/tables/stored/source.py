@@ -18,7 +18,7 @@ from headrace.brief import stable
 from headrace.errors import BadOption, BadPipe
 from headrace.memory.cache import UnitCache
 from headrace.op import Here, Indexed
-from headrace.plan.units import Units, arranged
+from headrace.plan.units import Units, choose_arrangement
 from headrace.tables.column import Column, Ints
 from headrace.tables.matching import matching, reason
 from headrace.tables.packages import pa
@@ -211,7 +211,7 @@ class FromUnits(Tabular):
     def identity(self) -> tuple[Any, ...]:
         # Paths are left out: files that were moved are still the same. The bytes decide the shuffled order.
         asked = stable(self.names), "" if self.expression is None else str(self.expression)
-        return (self.stored.format, self.digest, arranged(self.units()), *asked)
+        return (self.stored.format, self.digest, choose_arrangement(self.units()), *asked)
 
 
 def from_units(stored: StoredTable, memory: int | None = None) -> FromUnits:
