@@ -10,7 +10,7 @@ from headrace.nested import rebuilt
 
 IMMUTABLE = frozenset({int, float, bool, complex, str, bytes, type(None), range})
 ALL_IMMUTABLE: set[object] = set(IMMUTABLE)
-"""Classes of which nothing can be changed; numpy's scalars belong to them as soon as there is numpy."""
+"""These classes, and numpy's scalars as soon as numpy is imported."""
 
 Copy = Callable[[Any], Any]
 
@@ -21,8 +21,8 @@ def private_copy(sample: object) -> Any:
 
 
 def copier(array: Copy, tensor: Copy) -> Copy:
-    """A function that gives a sample with all that could be changed in it copied: arrays by `array`, tensors by
-    `tensor`, containers of them with them. Objects of other classes stay as they are."""
+    """A function that copies a sample: arrays in it by `array`, tensors by `tensor`, and the containers around them.
+    Objects of other classes are not copied."""
 
     def copied(value: Any) -> Any:
         if type(value) in ALL_IMMUTABLE:
@@ -62,5 +62,5 @@ def copier(array: Copy, tensor: Copy) -> Copy:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether this is a tensor of torch's, or the class of one, told without torch."""
+    """Whether this is a tensor of torch's, or the class of one; works without importing torch."""
     return hasattr(value, "untyped_storage") and hasattr(value, "requires_grad")

@@ -35,7 +35,7 @@ TABLE = 1 << 16
 ROW = 1 << 12
 # Also part of the order.
 ROUNDS = 8
-# Temporary arrays of so many words stay in the processor's cache, and of so many are the largest ever made.
+# Temporary arrays of STRETCH words stay in the processor's cache; none is larger than SCRATCH.
 STRETCH = 1 << 14
 SCRATCH = 1 << 18
 

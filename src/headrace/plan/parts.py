@@ -6,7 +6,7 @@ a row of part p mod parts:
 
     position    0  1  2  3  4  5  6  7  ...        rank r of R takes the positions p with p mod R = r.
     part        0  1  2  3  0  1  2  3             Where R divides `parts`, these lie in the parts c with c mod R = r,
-    row of it   0  0  0  0  1  1  1  1             and nobody else reads those.
+    row of it   0  0  0  0  1  1  1  1             and no other rank reads those.
 
 The order itself knows nothing of ranks: it is the same for every R, number of workers and batch size.
 

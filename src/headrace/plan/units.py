@@ -17,8 +17,8 @@ PARTS = 48
 DIVISORS = (48, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 LANES = 4
 LARGE = 128 << 20
-"""Data up to so many bytes is shuffled uniformly, and units that are open together take about so many at the most: half
-of what a source holds in memory unless it is told otherwise. Part of the order: another value would change it."""
+"""Data up to this many bytes is shuffled uniformly, and units that are open together take at most about as much: half
+of what a source holds in memory by default. Part of the order: another value would change it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,12 +68,12 @@ def choose_arrangement(units: Units, quality: float | None = None, parts: int | 
 
 
 def times_read(ranks: int, parts: int) -> int:
-    """How often a job of so many ranks reads data of so many parts, but for units that are cut between two parts."""
+    """How often a job with these ranks reads data in these parts, not counting units that are cut between parts."""
     return ranks // gcd(ranks, parts)
 
 
 def better_rank_count(ranks: int, parts: int) -> int | None:
-    """The next number of ranks that reads less than these, a larger one if any; None where these read it all once."""
+    """The next number of ranks that reads the data fewer times, a larger one if any; None if it is read only once."""
     now = times_read(ranks, parts)
     if now == 1:
         return None

@@ -47,8 +47,8 @@ class World:
                 "choose a group size that fills the job with whole groups"
             )
         if self.share is not None:
-            mine, all_of_them = self.share
-            if self.replicas * all_of_them != self.ranks or not 0 <= mine < all_of_them:
+            index, count = self.share
+            if self.replicas * count != self.ranks or not 0 <= index < count:
                 raise BadOption(
                     f"World(share={self.share}, replicas={self.replicas}, ranks={self.ranks}): give (index, count) "
                     "of this rank's group, with count x replicas = ranks"

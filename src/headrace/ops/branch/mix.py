@@ -83,7 +83,7 @@ class Mix(Op[T, T]):
         rounding = min(sum(made.stages[-1].weights), made.length // 10)  # shares are exact after whole periods
         if made.length - position <= max(TOGETHER * made.length, rounding):
             return ""
-        return ended(self, source, f"after {position} of {made.length} samples")
+        return end_warning(self, source, f"after {position} of {made.length} samples")
 
     def index(self, inputs: tuple[Indexed, ...], here: Here) -> Indexed | None:
         made = self.order(inputs, here)
@@ -110,8 +110,8 @@ class Mix(Op[T, T]):
         if len(known) == len(inputs):
             tokens, keys = sum(one.tokens for one in known), tuple(one.key for one in known)
             stages = stages_in(here.epoch, self.stages, self.journal)
-            mine = (stages, here.seed, self.ends, self.by_tokens)
-            found.lengths = Lengths(partial(_lengths, made, repeated), tokens, (*keys, mine))
+            made_by = (stages, here.seed, self.ends, self.by_tokens)
+            found.lengths = Lengths(partial(_lengths, made, repeated), tokens, (*keys, made_by))
         return found
 
     def flow(self, *inputs: Any) -> Iterator[T]:
@@ -148,7 +148,7 @@ class Mix(Op[T, T]):
                     left_out.append([position, source])
                     made, stop = self._streamed(left_out, here), -1
                     if position < made.length:
-                        log.warning(ended(self, source, f"after {position} samples of the mixture"))
+                        log.warning(end_warning(self, source, f"after {position} samples of the mixture"))
                 else:
                     pipes[source].again(turns[source])
                     fresh = source  # if it ends at once, it has no samples at all
@@ -195,7 +195,7 @@ class Mix(Op[T, T]):
         return whole_weights(weights, LIVE)
 
 
-def ended(mix: Mix[Any], source: int, when: str) -> str:
+def end_warning(mix: Mix[Any], source: int, when: str) -> str:
     """The warning that an input of a mixture has ended while the others go on."""
     weights = ":".join(map(str, mix.stages[0].weights))
     return (
@@ -271,14 +271,14 @@ def mixed(
     if by == "tokens":
         for number, pipe in enumerate(pipes):
             _check_known(number, pipe.indexed(0, 0))
-    given = {0: weights if weights is not None else [1.0] * len(pipes), **(stages or {})}
-    for one in given.values():
-        if len(one) != len(pipes):
+    weights_from = {0: weights if weights is not None else [1.0] * len(pipes), **(stages or {})}
+    for some in weights_from.values():
+        if len(some) != len(pipes):
             raise BadOption(
-                f"mix() joins {len(pipes)} pipes but got {len(one)} weights; give one for each, this pipe's first"
+                f"mix() joins {len(pipes)} pipes but got {len(some)} weights; give one for each, this pipe's first"
             )
-    stages_given = tuple(WeightStage(start, whole_weights(given[start])) for start in sorted(given))
-    return Mix(stages_given, ends, by_tokens=by == "tokens")
+    planned = tuple(WeightStage(start, whole_weights(weights_from[start])) for start in sorted(weights_from))
+    return Mix(planned, ends, by_tokens=by == "tokens")
 
 
 def _check_known(number: int, indexed: Indexed | None) -> None:

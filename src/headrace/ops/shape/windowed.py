@@ -36,7 +36,7 @@ class SlidingWindow(Op[T, list[T]]):
 
     def flow(self, samples: Iterator[T], here: Here) -> Iterator[list[T]]:
         size, step = self.size, self.step
-        read = stood = start = here.note or 0  # samples read, the last note, the first sample of the window at hand
+        read = stood = start = here.note or 0  # samples read, the last note, the first sample of the next window
         here.oldest = lambda: start
         for _ in range(here.emitted, start // step):
             yield []  # windows that began before: they were emitted, and are dropped here

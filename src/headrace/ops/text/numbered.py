@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import BadPipe
+from headrace.errors import BadOption, BadPipe
 from headrace.op import Here, Indexed, InputCursor, Op, is_count
 from headrace.plan.seed import key
 
@@ -79,6 +79,11 @@ def read_each(
             spot.skip(spot.here or here, position, error)
             found.append(None)
     return found
+
+
+def wrong_length(number: int, tokens: int, said: int) -> BadOption:
+    """The error for a document that has another length than was said of it."""
+    return BadOption(f"document {number} has {tokens} tokens where {said} were said: sized() needs their lengths")
 
 
 class WindowPlans(Generic[Plan]):

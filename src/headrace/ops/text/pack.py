@@ -1,18 +1,18 @@
 """Pack: documents as rows of a fixed number of tokens. The rows depend on neither workers nor ranks.
 
-    PackRows      where the lengths of all documents are known (stored tokens): any row by its number, nothing is read
-                  that is not in it. Documents end to end in the order they are stored need no plan at all; in any other
-                  case the rows of each window are counted once for an order, at about 2 us a document.
-    PackWindows   where they are not (tokenized just before): the documents of a window of positions, whatever filters
-                  have left of them, are packed by themselves. A window is a unit of work, and the most that a resume
-                  reads again.
+    PackRows      where the lengths of all documents are known (stored tokens): any row can be had by its number, and
+                  only its documents are read. Documents that are cut end to end, in the order they are stored, need no
+                  plan; otherwise the rows of each window are counted once for an order, at about 2 us a document.
+    PackWindows   where they are not (tokenized just before): each window of positions is packed by itself, with the
+                  documents that filters have left there. A window is one ticket, and at most one is read again by a
+                  resume.
 
-Where documents may be lost (long="drop" or "truncate", drop_tail), every row says under `left_out` how many documents
-and tokens its window has lost, on the first row of the window, and 0 on the others: their sum is exact.
+Where documents may be lost (long="drop" or "truncate", drop_tail), rows have a field `left_out`: the first row of each
+window says how many documents and tokens the window has lost, the others say 0. So the sum over all rows is exact.
 
-A document that fails is left out by itself, where the user said so (`on_error="skip"`). PackWindows packs the others as
-if it were not there. Rows of PackRows are numbered before any document is read, so there its place is padding; a row of
-which nothing is left is left out too, unless it is the one that says what its window has lost.
+With `on_error="skip"` a document that fails is left out by itself. PackWindows packs the others as if it were not
+there. PackRows has numbered its rows before any document is read, so the place of the document is padding; a row with
+no document left is left out too, unless it is the one that says what its window has lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,15 +24,8 @@ import numpy as np
 
 from headrace.brief import arguments
 from headrace.op import Here, Indexed, Lengths, Positions, place
-from headrace.ops.text.numbered import MANY, NumberedOp, WindowPlans, read_each
-from headrace.ops.text.rows import (
-    Document,
-    RowLayout,
-    check_piece,
-    check_same_fields,
-    with_same_fields,
-    wrong_length,
-)
+from headrace.ops.text.numbered import MANY, NumberedOp, WindowPlans, read_each, wrong_length
+from headrace.ops.text.rows import Document, RowLayout, check_piece, check_same_fields, with_same_fields
 from headrace.ops.text.windows import WindowOp
 from headrace.plan.packing import Packed, Packing, Piece, Row, TokenBlocks, too_long
 
@@ -152,13 +145,10 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
     def _windows(self, inner: Indexed, known: Lengths, here: Here) -> Indexed:
         plans = self._plans(inner, here)
 
-        def document(first: int, lengths: list[int], number: int) -> tuple[int, int]:
-            return first + number, lengths[number]
-
         def where(position: int) -> Any:
             window, number, plan = plans.find(position)
-            find = partial(document, window * self.plan.window, plans.lengths(window))
-            return plan.rows[number], find, plan, not number
+            first, lengths = window * self.plan.window, plans.lengths(window)
+            return plan.rows[number], lambda document: (first + document, lengths[document]), plan, not number
 
         def sums(power: int, positions: Positions) -> Positions:
             rows = (plans.find(position) for position in positions.tolist())
@@ -181,7 +171,7 @@ class PackRows(PackOp, NumberedOp[Any, dict[str, Any]]):
                 sample = inner.get(number)
                 spot.here, spot.position = here, position
                 document = layout.document(sample, number, reserved)
-                if (length := len(document.tokens)) != tokens:  # a longer one would lose its end without a word
+                if (length := len(document.tokens)) != tokens:  # a longer one would silently lose its end
                     raise wrong_length(number, length, tokens)
                 check_piece(document, piece.offset, piece.tokens)
                 before.append(document)

@@ -1,9 +1,9 @@
 """Rows: pieces of documents as the arrays that a model is trained on.
 
     padded   every row has the same length: `tokens`, `positions`, `documents` (1, 2, ... in the row; 0 is padding) and
-             `mask` (False where a row only is filled up)
-    flat     only what is there: `tokens`, `positions`, and where documents begin and end, as attention without padding
-             wants it: `cu_seqlens` (starts with 0, ends with the tokens of the row) and `max_seqlen`
+             `mask` (False for padding)
+    flat     without padding: `tokens`, `positions`, and where documents begin and end, as attention without padding
+             takes it: `cu_seqlens` (starts with 0, ends with the tokens of the row) and `max_seqlen`
 
 Positions begin with 0 in every piece, or go on where a document was cut (`positions="document"`). A document is an
 array of tokens, or a dict of arrays of one length with its tokens under "tokens" or "input_ids": the other arrays (a
@@ -131,11 +131,11 @@ class RowLayout:
         at = 0
         for one, (_, offset, count) in zip(found, pieces, strict=True):
             if one is not None:
-                mine = one.tokens[offset : offset + count]
-                tokens[at : at + len(mine)] = mine
-                if len(mine) < count:
+                piece = one.tokens[offset : offset + count]
+                tokens[at : at + len(piece)] = piece
+                if len(piece) < count:
                     assert self.separator is not None
-                    tokens[at + len(mine)] = self.separator
+                    tokens[at + len(piece)] = self.separator
             at += count
         out: dict[str, Any] = {"tokens": tokens}
         first = next((one for one in found if one is not None), None)
@@ -175,11 +175,6 @@ def with_same_fields(documents: Sequence[Document], here: Here) -> Sequence[Docu
             here.spot.skip(here, one.number, error)
             found.append(None)
     return found
-
-
-def wrong_length(number: int, tokens: int, said: int) -> BadOption:
-    """The error for a document that has another length than was said of it."""
-    return BadOption(f"document {number} has {tokens} tokens where {said} were said: sized() needs their lengths")
 
 
 def _main_field(document: dict[str, Any]) -> str | None:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from headrace.errors import BadOption
 from headrace.op import Each, Here, Indexed, Lengths, place
-from headrace.ops.text.numbered import NumberedOp
-from headrace.ops.text.rows import tokens_of, wrong_length
+from headrace.ops.text.numbered import NumberedOp, wrong_length
+from headrace.ops.text.rows import tokens_of
 from headrace.ops.text.windows import gather_lists
 from headrace.sources.atomic import atomic_write
 

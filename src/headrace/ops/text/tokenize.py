@@ -119,7 +119,7 @@ def batch_encoder(tokenizer: Any, special: bool = False, batched: bool = False) 
         return lambda texts: tokenizer(texts) if texts else []
     if kind == "fast" and inner.padding is None:
         # (A tokenizer that pads would make every text as long as the longest of the batch.) Without offsets, which
-        # nobody asks for, tokenizers of 0.20 and later are a fifth faster.
+        # are not needed, tokenizers of 0.20 and later are a fifth faster.
         encode = getattr(inner, "encode_batch_fast", inner.encode_batch)
         return lambda texts: [one.ids for one in encode(texts, add_special_tokens=special)]
     if kind == "tiktoken":

@@ -1,7 +1,7 @@
 """Windows: ops that turn each window of consecutive samples into a list of rows or batches, by itself.
 
 Over random access a window is a run of positions of the input, with whatever filters have left of the samples there. So
-a window depends on neither workers nor ranks, and each can be made alone. Of a stream it is the next so many samples.
+a window depends on neither workers nor ranks, and each can be made alone. Of a stream it is the next `window` samples.
 """
 
 from abc import abstractmethod
