@@ -61,10 +61,10 @@ def test_it_needs_no_other_file_and_no_network(seen: Profile) -> None:
 def test_every_ticket_and_every_turn_has_a_box(seen: Profile) -> None:
     found = read(seen.html()).found
     boxes = [attrs["class"] for tag, attrs in found if tag == "rect"]
-    assert boxes.count("stage0") == len(seen.record.recorder.spans)
+    assert boxes.count("stage0") == len(seen.record.spans)
     assert boxes.count("step") == 40
     assert boxes.count("start") == 1
-    assert boxes.count("wait") == sum(batch.waited > 0 for batch in seen.record.batches[1:])
+    assert boxes.count("wait") == sum(batch.waited > 0 for batch in seen.record.timings[1:])
 
 
 def test_curves_without_anything_in_them_are_left_out() -> None:
@@ -116,7 +116,7 @@ def test_a_browser_shows_the_timeline_and_zooms_into_it(seen: Profile, tmp_path:
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(path.as_uri())
-        assert page.locator("svg.zoom rect.stage0").count() == len(seen.record.recorder.spans)
+        assert page.locator("svg.zoom rect.stage0").count() == len(seen.record.spans)
         assert "slow_map" in page.locator(".verdict").inner_text()
         box = page.locator("svg.zoom").bounding_box()
         assert box["width"] > 800

@@ -57,7 +57,7 @@ def test_a_long_training_goes_on_when_enough_was_seen(monkeypatch: pytest.Monkey
     with Loader(Pipe.of(range(40)).batch(4)) as loader:
         with Watch(loader) as watched:
             assert len(list(watched)) == 10
-        assert (len(watched.record.batches), len(watched.record.recorder.spans)) == (5, 5)
+        assert (len(watched.record.timings), len(watched.record.spans)) == (5, 5)
         assert profile(loader, seconds=60).breakdown.batches == 5
 
 
@@ -105,7 +105,7 @@ def test_the_trace_has_every_ticket_inside_its_worker_and_every_turn() -> None:
     names = {e["tid"]: e["args"]["name"] for e in trace if e["ph"] == "M"}
     assert names == {0: "training loop", 1: "worker 0", 2: "worker 1"}
     tickets = [e for e in trace if e["ph"] == "X" and e["name"] == "stage 0"]
-    assert len(tickets) == len(found.record.recorder.spans)
+    assert len(tickets) == len(found.record.spans)
     for worker in (1, 2):
         mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in tickets if e["tid"] == worker)
         assert mine
@@ -116,8 +116,8 @@ def test_the_trace_has_every_ticket_inside_its_worker_and_every_turn() -> None:
 
 def test_seconds_in_workers_are_measured_where_they_are_spent() -> None:
     found = run("slow collate", batches=30)
-    assert found.record.recorder.spans
-    for span in found.record.recorder.spans:
+    assert found.record.spans
+    for span in found.record.spans:
         assert span.began <= span.ended <= time.perf_counter()
         assert span.ops is not None
         assert sum(span.ops.values()) <= span.ended - span.began + 1e-3
@@ -134,7 +134,7 @@ def breakdown(**changes: Any) -> Breakdown:
     loads = tuple(WorkerLoad(k, 50, 0.5, 0.010) for k in range(4))
     plain = Breakdown(
         batches=200, samples=8, wall=0.003, start=0.1, waited=0.0015, parts=parts, loads=loads, bytes=100.0, workers=4,
-        kind="process", busy=1.0,
+        kind="process", computing=1.0,
     )  # fmt: skip
     return replace(plain, **changes)
 
@@ -184,9 +184,9 @@ def test_a_wider_window_helps_uneven_work() -> None:
 
 def test_computing_is_limited_by_the_cores() -> None:
     found = run("no workers")
-    assert found.record.busy is not None
-    assert found.record.busy < 0.5, "it sleeps"
-    computing = replace(found.breakdown, busy=1.0)
+    assert found.record.computing is not None
+    assert found.record.computing < 0.5, "it sleeps"
+    computing = replace(found.breakdown, computing=1.0)
     from headrace.observe.profile.predict import forecast
 
     forecasts, take = forecast(found.record, computing, cores=2)
@@ -195,10 +195,10 @@ def test_computing_is_limited_by_the_cores() -> None:
     walls = {f.workers: f.wall for f in forecasts}
     assert walls[32] == pytest.approx(walls[2], rel=0.1)
     assert walls[32] > found.breakdown.wall / (2 + len(os.sched_getaffinity(0)))
-    crowded = forecast(found.record, replace(found.breakdown, workers=8, kind="process", busy=0.25), cores=2)[1]
+    crowded = forecast(found.record, replace(found.breakdown, workers=8, kind="process", computing=0.25), cores=2)[1]
     assert crowded is not None
     assert crowded.workers <= 2, "eight workers that fill two cores compute, whatever the clock of each says"
-    waiting = forecast(found.record, replace(found.breakdown, busy=0.01), cores=2)[1]
+    waiting = forecast(found.record, replace(found.breakdown, computing=0.01), cores=2)[1]
     assert waiting is not None
     assert waiting.workers > 2, "work that waits for something else needs no core"
 

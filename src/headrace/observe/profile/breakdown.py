@@ -60,8 +60,8 @@ class Breakdown:
     """Of a batch, that came from workers."""
     workers: int
     kind: str
-    busy: float | None
-    """As `Record.busy`."""
+    computing: float | None
+    """As `Record.computing`."""
 
     @property
     def waiting(self) -> float:
@@ -75,7 +75,7 @@ class Breakdown:
 
 
 def break_down(record: Record) -> Breakdown:
-    batches = record.batches
+    batches = record.timings
     steady = batches[1:] or batches
     began = batches[0].got if len(batches) > 1 else record.began
     return Breakdown(
@@ -85,27 +85,27 @@ def break_down(record: Record) -> Breakdown:
         start=batches[0].got - record.began if batches else 0.0,
         waited=sum(batch.waited for batch in steady) / max(1, len(steady)),
         parts=_parts(record),
-        loads=_loads(record.recorder.spans),
-        bytes=record.recorder.payload * _per_batch(record),
+        loads=_loads(record.spans),
+        bytes=record.payload * _per_batch(record),
         workers=record.policy.workers,
         kind=record.policy.kind,
-        busy=record.busy,
+        computing=record.computing,
     )
 
 
 def _per_batch(record: Record) -> float:
     """What to multiply a sum over all answered tickets with to get a batch's share."""
-    batches = len(record.batches)
+    batches = len(record.timings)
     if not batches:
         return 0.0
     last = record.program.last
     # Tickets that were answered but not delivered when the run was stopped made batches too.
-    made = record.recorder.answered.get(last.number, 0) if last.single else batches
+    made = record.answered.get(last.number, 0) if last.single else batches
     return 1.0 / max(made, batches)
 
 
 def _parts(record: Record) -> tuple[TimedPart, ...]:
-    program, recorder = record.program, record.recorder
+    program = record.program
     nodes = program.pipe.nodes()
     scale = _per_batch(record)
     streamed = set() if program.indexed else {id(node) for node in program.head.nodes()}
@@ -116,10 +116,10 @@ def _parts(record: Record) -> tuple[TimedPart, ...]:
         parts.append(TimedPart(room, nodes[ordinal].op.describe(), spent * scale, ordinal))
     if record.policy.kind != "inline":
         parts.append(TimedPart("transport", "packing, in workers", max(0.0, busy - sum(ops.values())) * scale))
-    every = max(1, len(record.batches))
-    tail = sorted((o, s) for o, s in recorder.tail.items() if o != RUN)
+    every = max(1, len(record.timings))
+    tail = sorted((o, s) for o, s in record.tail.items() if o != RUN)
     parts += [TimedPart("tail", nodes[ordinal].op.describe(), spent / every, ordinal) for ordinal, spent in tail]
-    decoding = [b.got - b.asked - b.waited - b.tail for b in record.batches[1:] or record.batches]
+    decoding = [b.got - b.asked - b.waited - b.tail for b in record.timings[1:] or record.timings]
     parts.append(TimedPart("transport", "decoding and dealing out, in the consumer", max(0.0, _mean(decoding))))
     steps = [max(0.0, over - batch.got) for batch, over in record.steps()]
     parts.append(TimedPart("step", "the training loop", _mean(steps)))
@@ -133,9 +133,9 @@ def _mean(seconds: list[float]) -> float:
 def _in_workers(record: Record) -> tuple[float, dict[int, float]]:
     """Seconds of all tickets, and of each op in them."""
     busy, ops = 0.0, dict[int, float]()
-    for stage, spans in record.recorder.spans_by_stage().items():
+    for stage, spans in record.spans_by_stage().items():
         for span in spans:
-            share = record.recorder.answered[stage] / len(spans)
+            share = record.answered[stage] / len(spans)
             busy += span.seconds * share
             for ordinal, spent in (span.ops or {}).items():
                 ops[ordinal] = ops.get(ordinal, 0.0) + spent * share

@@ -77,9 +77,7 @@ for (const svg of document.querySelectorAll('svg.zoom')) {
 def page(data: Mapping[str, Any], verdict: Verdict, record: Record, breakdown: Breakdown) -> str:
     """The whole page; `data` is what `Profile.data()` gives. Drawings count seconds from the start of the record."""
     origin, end = record.began, record.ended - record.began
-    tickets = [
-        (s.worker, s.stage, s.number, s.began - origin, s.ended - origin, s.bytes) for s in record.recorder.spans
-    ]
+    tickets = [(s.worker, s.stage, s.number, s.began - origin, s.ended - origin, s.bytes) for s in record.spans]
     batches = [(b.asked - origin, b.waited, b.got - origin, over - origin) for b, over in record.steps()]
     sentence = verdict.text()
     sections = [

@@ -38,10 +38,10 @@ def forecast(record: Record, breakdown: Breakdown, cores: int | None = None) -> 
     head = sum(part.seconds for part in breakdown.parts if part.room == "head")
     consumer = sum(part.seconds for part in breakdown.parts if part.in_consumer)
     cores = cores or available()
-    busy = 1.0 if breakdown.busy is None else breakdown.busy
+    computing = 1.0 if breakdown.computing is None else breakdown.computing
     mean = sum(work) / len(work)
     # All that computes shares the cores: workers, head and training process.
-    floor = (busy * (mean + head) + consumer) / cores
+    floor = (computing * (mean + head) + consumer) / cores
     now = max(1, breakdown.workers)
     pairs = sorted([(workers, 8 * workers) for workers in {*COUNTS, now}] + [(now, 32 * now)])
     simulated = {pair: max(simulate(work, *pair, consumer, head), floor) for pair in pairs}
@@ -50,9 +50,9 @@ def forecast(record: Record, breakdown: Breakdown, cores: int | None = None) -> 
     # The simulation of how it is run now, beside what was measured, says how far the two are apart.
     usual = mean + head + consumer if breakdown.kind == "inline" else simulated[now, 8 * now]
     found = [Forecast(*pair, wall * breakdown.wall / usual) for pair, wall in simulated.items()]
-    # Workers that fill the cores wait for each other, not for a disk, whatever `busy` says.
-    filled = busy * now >= FILLED * cores
-    most = cores if filled or not busy else max(cores, int(cores / busy))
+    # Workers that fill the cores wait for each other, not for a disk, whatever `computing` says.
+    filled = computing * now >= FILLED * cores
+    most = cores if filled or not computing else max(cores, int(cores / computing))
     helpful = [f for f in found if f.workers <= most]
     best = min(f.wall for f in helpful)
     return found, next(f for f in helpful if f.wall <= best / GOOD)
@@ -78,7 +78,7 @@ def simulate(work: Sequence[float], workers: int, window: int, consumer: float, 
 def _durations(record: Record, breakdown: Breakdown) -> list[float]:
     """The seconds that each batch costs workers: as uneven as the tickets of the stage that costs most, scaled up to
     the work of all stages."""
-    stages = record.recorder.spans_by_stage().values()
+    stages = record.spans_by_stage().values()
     spans = max(([span.seconds for span in stage] for stage in stages), key=sum, default=[])
     parallel = sum(
         part.seconds for part in breakdown.parts if part.room in ("work", "transport") and not part.in_consumer

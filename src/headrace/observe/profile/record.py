@@ -4,11 +4,11 @@
     BatchTiming   one batch as the training loop saw it: when it asked, when it got it, how long it waited
     MemoryLevel   how much shared memory there was at one moment
 
-`Recorder` is a meter: an epoch that is given it in place of a plain `Meter` fills it, and the engine needs to know
+`Record` is a meter: an epoch that is given it in place of a plain `Meter` fills it, and the engine needs to know
 nothing of profiling. All times are of `time.perf_counter`, which all processes of one machine share.
 """
 
-from dataclasses import dataclass, field
+import time
 from typing import Any, NamedTuple
 
 from headrace.engine.policy import Policy
@@ -52,11 +52,12 @@ class MemoryLevel(NamedTuple):
     """Tickets that were answered and not yet delivered."""
 
 
-class Recorder(Meter):
-    """A meter that also keeps a Span for each ticket."""
+class Record(Meter):
+    """All that the profiler saw of one run."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program, policy: Policy) -> None:
         super().__init__()
+        self.program, self.policy = program, policy
         self.tail = Clock()
         self.full = False
         """Enough was seen: nothing is added any more."""
@@ -65,6 +66,14 @@ class Recorder(Meter):
         """Tickets by stage."""
         self.payload = 0
         """Bytes that came from workers."""
+        self.timings: list[BatchTiming] = []
+        self.levels: list[MemoryLevel] = []
+        self.began = time.perf_counter()
+        self.ended = 0.0
+        """When the last step of the training loop was over."""
+        self.retries = 0
+        self.computing: float | None = None
+        """The part of the pipe's working time in which it computes; the rest is waiting, for a disk or a network."""
 
     def count(self, stage: int, reply: Any) -> None:
         super().count(stage, reply)
@@ -89,24 +98,7 @@ class Recorder(Meter):
             warm[stage] = [span for span in spans if span is not first[span.worker]] or spans
         return warm
 
-
-@dataclass(slots=True)
-class Record:
-    """All that the profiler saw of one run."""
-
-    program: Program
-    policy: Policy
-    recorder: Recorder
-    began: float
-    batches: list[BatchTiming] = field(default_factory=list)
-    levels: list[MemoryLevel] = field(default_factory=list)
-    ended: float = 0.0
-    """When the last step of the training loop was over."""
-    retries: int = 0
-    busy: float | None = None
-    """The part of the pipe's working time in which it computes; the rest is waiting, for a disk or a network."""
-
     def steps(self) -> list[tuple[BatchTiming, float]]:
         """Every batch, and when the training step on it was over."""
-        over = [batch.asked for batch in self.batches[1:]] + [self.ended]
-        return list(zip(self.batches, over, strict=False))
+        over = [batch.asked for batch in self.timings[1:]] + [self.ended]
+        return list(zip(self.timings, over, strict=False))

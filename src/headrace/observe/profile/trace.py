@@ -10,7 +10,7 @@ CONSUMER = 0
 
 def events(record: Record) -> dict[str, Any]:
     names = [_name(CONSUMER, "training loop")]
-    names += [_name(w + 1, f"worker {w}") for w in sorted({s.worker for s in record.recorder.spans})]
+    names += [_name(w + 1, f"worker {w}") for w in sorted({s.worker for s in record.spans})]
     return {"traceEvents": [*names, *_workers(record), *_consumer(record), *_levels(record)], "displayTimeUnit": "ms"}
 
 
@@ -28,7 +28,7 @@ def _event(record: Record, thread: int, name: str, began: float, ended: float, *
 def _workers(record: Record) -> list[dict[str, Any]]:
     nodes = record.program.pipe.nodes()
     found = []
-    for s in record.recorder.spans:
+    for s in record.spans:
         name = f"stage {s.stage}"
         found.append(_event(record, s.worker + 1, name, s.began, s.ended, ticket=s.number, bytes=s.bytes))
         at = s.began

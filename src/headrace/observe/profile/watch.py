@@ -20,7 +20,7 @@ from headrace.errors import BadOption
 from headrace.loader import Loader
 from headrace.observe.lineage import inline, read_epoch
 from headrace.observe.meter import RUN
-from headrace.observe.profile.record import MOST, BatchTiming, MemoryLevel, Record, Recorder
+from headrace.observe.profile.record import MOST, BatchTiming, MemoryLevel, Record
 
 CPU_SECONDS = 0.5
 """How long the pipe is read in one thread to tell computing from waiting."""
@@ -36,29 +36,29 @@ class Watch(Iterator[Any]):
         self._seconds, self._batches = seconds, batches
         self._one_epoch = seconds is None and batches is None
         program = replace(loader.program, timed=1)
-        self.record = Record(program, loader.policy, Recorder(), time.perf_counter())
+        self.record = Record(program, loader.policy)
         self._pool = Pool(program, loader.policy)
         self._next_epoch = loader.epoch
         self._epoch: Epoch[Any] | None = None
 
     def __next__(self) -> Any:
-        record, recorder = self.record, self.record.recorder
-        if recorder.full:
+        record = self.record
+        if record.full:
             return self._next()
         asked = record.ended = time.perf_counter()
-        if record.batches and self._enough(asked):
+        if record.timings and self._enough(asked):
             raise StopIteration
-        recorder.full = len(record.batches) >= MOST
-        waited, tail = recorder.waited, self._tail()
+        record.full = len(record.timings) >= MOST
+        waited, tail = record.waited, self._tail()
         batch = self._next()
-        if not recorder.full:
+        if not record.full:
             got = record.ended = time.perf_counter()
-            record.batches.append(BatchTiming(asked, got, recorder.waited - waited, self._tail() - tail))
+            record.timings.append(BatchTiming(asked, got, record.waited - waited, self._tail() - tail))
             record.levels.append(self._level(got))
         return batch
 
     def _enough(self, now: float) -> bool:
-        batches = self.record.batches
+        batches = self.record.timings
         if self._one_epoch:
             return False
         if len(batches) >= (MOST if self._batches is None else self._batches):
@@ -70,7 +70,7 @@ class Watch(Iterator[Any]):
         while True:
             if self._epoch is None:
                 world, ends = self._loader.world, self._loader.ends
-                self._epoch = Epoch(self._pool, self.record.recorder, self._next_epoch, world, ends=ends)
+                self._epoch = Epoch(self._pool, self.record, self._next_epoch, world, ends=ends)
                 self._next_epoch += 1
             for batch in self._epoch:
                 return batch
@@ -81,13 +81,13 @@ class Watch(Iterator[Any]):
 
     def _tail(self) -> float:
         """Seconds so far in ops that run in the training process."""
-        clock: dict[int, float] = self.record.recorder.tail
+        clock: dict[int, float] = self.record.tail
         return sum(spent for op, spent in clock.items() if op != RUN)
 
     def _level(self, now: float) -> MemoryLevel:
         arenas = [workers.arena for workers in self._pool.all()]
-        recorder, last = self.record.recorder, self.record.program.last
-        waiting = recorder.answered.get(last.number, 0) - len(self.record.batches) if last.single else 0
+        record, last = self.record, self.record.program.last
+        waiting = record.answered.get(last.number, 0) - len(record.timings) if last.single else 0
         return MemoryLevel(now, sum(a.total for a in arenas), sum(a.slots for a in arenas), max(0, waiting))
 
     def close(self) -> None:
@@ -97,8 +97,8 @@ class Watch(Iterator[Any]):
             self._epoch.close()
             self._epoch = None
         self._pool.close()
-        if self.record.busy is None and self.record.batches:
-            self.record.busy = self._computing()
+        if self.record.computing is None and self.record.timings:
+            self.record.computing = self._computing()
 
     def _computing(self) -> float:
         """How much of the pipe's work is computing: the part that more workers than cores cannot make faster."""
