@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from headrace import Loader, Pipe, SharedPool
-from headrace.engine.workers.deaths import STREAM_DEATHS, at_hand
+from headrace.engine.workers.deaths import STREAM_DEATHS, running_ticket
 from headrace.engine.workers.process.fork_server import COMMON
 from headrace.engine.workers.process.workers import ProcessWorkers, WorkerProcess
 from headrace.errors import PoisonSample, WorkerStuck
@@ -180,7 +180,7 @@ class Killer:
         """Where a worker was that is killed, once it has ended."""
         select.select([process], [], [], DEADLINE)
         tickets = [ticket for ticket in worker.queue.values() if ticket.slot is not None]  # (the others are answered)
-        if (found := at_hand(tickets)) is not None:
+        if (found := running_ticket(tickets)) is not None:
             ticket, at = found
             # A block of a stream, a batch in the hands of one op, or else a sample.
             sample = None if ticket.strand is not None or at.packing or at.grouped else at.position

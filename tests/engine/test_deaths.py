@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.engine.wire.messages import Ticket
-from headrace.engine.workers.deaths import STREAM_DEATHS, At, Deaths
+from headrace.engine.workers.deaths import STREAM_DEATHS, DeathPlace, Deaths
 from headrace.errors import PoisonSample
 
 
@@ -15,27 +15,27 @@ def ticket(number: int = 3, strand: int | None = None) -> Ticket:
 
 def test_two_deaths_at_one_sample_of_one_ticket_make_it_poison() -> None:
     deaths = Deaths("raise")
-    deaths.strike(ticket(), At(13, False), "died")
-    deaths.strike(ticket(), At(14, False), "died")
-    deaths.strike(ticket(4), At(16, False), "died")
+    deaths.blame(ticket(), DeathPlace(13, False), "died")
+    deaths.blame(ticket(), DeathPlace(14, False), "died")
+    deaths.blame(ticket(4), DeathPlace(16, False), "died")
     with pytest.raises(PoisonSample, match="position 13"):
-        deaths.strike(ticket(), At(13, False), "died")
+        deaths.blame(ticket(), DeathPlace(13, False), "died")
 
 
 def test_a_sample_whose_ticket_was_answered_is_no_poison_however_often_its_worker_is_killed() -> None:
     deaths = Deaths("raise")
     for _ in range(10):
-        deaths.strike(ticket(), At(13, False), "was killed")
+        deaths.blame(ticket(), DeathPlace(13, False), "was killed")
         assert deaths.watched(ticket())
         deaths.survived(ticket())
         assert not deaths.watched(ticket())
     for _ in range(10 * STREAM_DEATHS):
-        deaths.strike(ticket(strand=0), At(13, False), "was killed")
+        deaths.blame(ticket(strand=0), DeathPlace(13, False), "was killed")
         deaths.survived(ticket(strand=0))
 
 
 def test_a_batch_that_is_left_out_is_left_out_whole() -> None:
     deaths, struck = Deaths("skip"), ticket()
     for _ in range(2):
-        deaths.strike(struck, At(15, False, grouped=True), "died")
+        deaths.blame(struck, DeathPlace(15, False, grouped=True), "died")
     assert struck.avoid == (12, 13, 14, 15)

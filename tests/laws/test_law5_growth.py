@@ -58,7 +58,7 @@ def homes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     def noted(self: Any, ticket: Any) -> Any:
         slot = give(self, ticket)
-        found.append(ticket.home is not None)
+        found.append(ticket.append_to is not None)
         return slot
 
     monkeypatch.setattr(Placement, "give", noted)

@@ -178,18 +178,18 @@ def test_a_strand_opens_from_its_own_state_before_that_of_another_run() -> None:
 def test_two_deaths_at_the_same_sample_make_it_poison_and_the_first_of_a_ticket_never_counts() -> None:
     blame, one = Deaths("raise"), Ticket(None, 0, 0, 7, (0, 4, ()))
     assert not blame.watched(one)
-    blame.strike(one, None, "was killed")
+    blame.blame(one, None, "was killed")
     assert blame.watched(one)
-    blame.strike(one, At(13, False), "was killed")
-    blame.strike(one, At(12, False), "was killed")
+    blame.blame(one, At(13, False), "was killed")
+    blame.blame(one, At(12, False), "was killed")
     with pytest.raises(PoisonSample, match="position 13 ended its worker twice: it was killed"):
-        blame.strike(one, At(13, False), "was killed")
+        blame.blame(one, At(13, False), "was killed")
 
 
 def test_poison_is_left_out_where_that_is_asked_for() -> None:
     blame, one = Deaths("skip"), Ticket(None, 0, 0, 7, (0, 4, ()))
     for _ in range(2):
-        blame.strike(one, At(13, False), "was killed")
+        blame.blame(one, At(13, False), "was killed")
     assert one.avoid == (13,)
 
 

@@ -91,40 +91,40 @@ class Epoch(Iterator[T], Generic[T]):
         self._closed = False
         self._workers: Workers | None = None
         self.after_each: Callable[[bool], None] | None = None
-        """Called after each batch was taken and before it is handed over, and with True when there are no more."""
+        """Called after each batch, before the caller gets it, and with True at the end of the epoch."""
         self.trial: Callable[[Epoch[T]], None] | None = None
-        """Called after each batch too; may move the epoch to other workers."""
+        """Called after each batch too, by the tuner: it may move the epoch to other workers."""
         self.on_break: Callable[[int, EpochPlace | None], None] | None = None
-        """Told where the epoch stands when it is left before its end."""
+        """Called with the place of the epoch when it is closed before its end."""
         self.handed_over: LastMask | None = None
-        """Set by whoever takes batches ahead of the caller: what the caller has."""
+        """Set where batches are taken ahead (copies to a device): which batch the caller has."""
         self._watch = watch
         self._watched: Watched | None = None
         self._job = stands
         self._reading = threading.RLock()
         """Held by the thread that is inside `take()`."""
         self.handed = 0
-        """Batches that `take()` has given out, and"""
+        """How many batches `take()` has returned."""
         self.received = 0
-        """those that have reached the caller: as many, or one fewer."""
+        """How many batches have reached the caller: as many as `handed`, or one fewer."""
         self._whole = at is None and first is None
         """It begins at the start."""
-        self._why = ""
-        """What has ended this iterator before its time."""
+        self._closed_because = ""
+        """Why this iterator was closed before its end."""
         self._open(at)
         self._previous = self._last
-        """The same of the batch before that."""
+        """`_last` of the batch before."""
         self._captured = (0, self.now())
-        """With ops in the consumer: after so many batches they stood there."""
+        """With ops in the consumer: a number of batches, and the place of these ops after that many."""
         self._behind: tuple[int, RunPlace] | None = None
-        """The same, where they went on behind a batch that failed."""
+        """The same after a batch that failed, where the ops were opened again behind it."""
         self._clean = True
-        """With ops in the consumer: `now()` is where the caller is."""
+        """With ops in the consumer: `now()` is the place after the batch that the caller has."""
 
     def _open(self, at: RunPlace | None) -> None:
         self._workers = self._pool.take()
         listed = self._pool.program.stages[0].feed == "listed"
-        self._works_here = listed or self._tailed or not self._workers.concurrent
+        self._runs_user_code_here = listed or self._tailed or not self._workers.concurrent
         """Code of the pipe runs in the thread of the caller, who may be inside an op of another pipe."""
         try:
             self._build(at)
@@ -175,13 +175,13 @@ class Epoch(Iterator[T], Generic[T]):
             )
         try:
             if self._closed:
-                raise Closed(self._why or "this iterator is closed; iter(loader) starts the next epoch")
+                raise Closed(self._closed_because or "this iterator is closed; iter(loader) starts the next epoch")
             # (Whoever watches may hold an error of the run's back, and batches that were made before it.)
-            if self.received != self.handed or (self._watch is None and not self._run.sound):
-                self._why = _broken_off("an exception came while a batch was on its way")
+            if self.received != self.handed or (self._watch is None and not self._run.consistent):
+                self._closed_because = _broken_off("an exception came while a batch was on its way")
                 self.close(discard=True)
-                raise Closed(self._why)
-            return here.apart(self._next) if self._works_here else self._next()
+                raise Closed(self._closed_because)
+            return here.apart(self._next) if self._runs_user_code_here else self._next()
         finally:
             self._reading.release()
 
@@ -224,10 +224,10 @@ class Epoch(Iterator[T], Generic[T]):
         run, failed = self._run, self._run.failed
         run.failed = False
         ours = isinstance(error, HeadraceError)
-        alive = failed and run.sound and self._watch is None and not ours
+        alive = failed and run.consistent and self._watch is None and not ours
         if alive and (not self._tailed or self._go_on_behind()):
             return
-        self._why = _broken_off(f"it was ended by {type(error).__name__}")
+        self._closed_because = _broken_off(f"it was ended by {type(error).__name__}")
         self.close(discard=not ours)
 
     def _go_on_behind(self) -> bool:
@@ -365,7 +365,7 @@ class Epoch(Iterator[T], Generic[T]):
                 self.on_break(self.epoch, self.stands())
         finally:
             self._closed = True
-            if self._run.sound and not discard:
+            if self._run.consistent and not discard:
                 self._run.abandon()
                 self._give_back()
             else:

@@ -154,7 +154,7 @@ class RunningEpoch(Protocol):
         """Which samples of the batch delivered last are real, where some only fill it."""
 
     @property
-    def sound(self) -> bool:
+    def consistent(self) -> bool:
         """False after an exception out of the middle of the loop."""
 
 

@@ -49,7 +49,7 @@ class Run:
         at: RunPlace | None = None,
         first: Feed | None = None,
     ) -> None:
-        """`at` is where to go on; `first` feeds the first stage, if that is not for the place to say."""
+        """`at` is where to go on; `first` is the feed of the first stage, where the place does not say which it is."""
         self.program = program
         self.policy = policy
         self.workers = workers
@@ -66,37 +66,37 @@ class Run:
         unordered = (self._unordered or at.ahead) and first is None  # (else who made the tickets counts them)
         self._any = AnyOrder(at, program.last.group or 0) if unordered else None
         self._groups = [feed for feed in self._feeds[1:] if isinstance(feed, Regroup)]
-        """Of each stage but the last, the feed that its results go to."""
+        """For each stage but the last, the feed of the next stage, which takes its results."""
         self._pending: list[Ticket | None] = [None] * len(program.stages)
         self._issued, self._expect = [0] * len(program.stages), [0] * len(program.stages)
         self._windows: list[dict[int, Reply]] = [{} for _ in program.stages]
         self.outstanding = 0
-        """Tickets that are with the workers."""
+        """How many tickets the workers have."""
         self._retries = [SplitRetry() for _ in program.stages]
         self._delivered = 0
         self._ready: deque[Any] = deque()
         self._outputs: Iterator[Any] = iter(())
         self._began = at
         self.ticket: Ticket | None = None
-        """The one that was opened last, and"""
+        """The ticket whose results are being handed out."""
         self.taken = 0
-        """how many of its outputs have been handed out."""
+        """How many outputs of that ticket have been handed out."""
         self.failed = False
-        """The exception that is on its way is an error of the pipe's about one ticket: behind it the run goes on."""
+        """The exception that is being raised belongs to one ticket: after it the run can go on with the next ticket."""
         self._skip = at.gone
         self._counts = policy.skips
         self._skips = [at.skipped, *([0] * self._last)]
         self._inputs = [0] * len(program.stages) if at.place is None else [p.inputs(world) for p in chain(at.place)]
         self.skipped = at.skipped
-        """Samples left out so far, among those delivered."""
+        """How many samples have been left out, up to what was delivered."""
         self.ended = self._abandoned = False
-        self._looked = 0.0 if workers.concurrent else math.inf
-        """Until when the workers have enough to do, as far as one can tell."""
+        self._busy_until = 0.0 if workers.concurrent else math.inf
+        """The time (of `perf_counter`) until which the workers probably have enough to do."""
         self.exhausted = False
         """Every ticket of the epoch has been answered: there is nothing left that a worker could do for it."""
         self._owner = os.getpid()
-        self.sound = True
-        """False while the loop is inside: after an error there these workers must not be used again."""
+        self.consistent = True
+        """False while the loop sends or receives: after an exception there these workers must not be used again."""
         workers.begin()
 
     # --- delivery -----------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Run:
                 continue
             item = self._ready.popleft()
             self._delivered += 1
-            if time.perf_counter() > self._looked:
+            if time.perf_counter() > self._busy_until:
                 self.keep_busy()
             ticket = item.ticket
             if self._any is None:
@@ -160,7 +160,7 @@ class Run:
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def keep_busy(self, take: bool = True) -> None:
-        """While the user does something else, workers must not run out of tickets: take replies, send more."""
+        """Take the replies that are there and send more tickets, so that no worker is idle while the user trains."""
         self._enter()
         for reply in self.workers.collect() if take else ():
             self._accept(reply)
@@ -168,15 +168,15 @@ class Run:
         self.workers.flush()
         if self.workers.concurrent:
             self.exhausted = not self.outstanding and self._all_ended()
-            self._looked = math.inf if self.exhausted else time.perf_counter() + self.workers.rest
-        self.sound = True
+            self._busy_until = math.inf if self.exhausted else time.perf_counter() + self.workers.rest
+        self.consistent = True
 
     def _enter(self) -> None:
         if os.getpid() != self._owner:
             raise Closed(
                 f"this iterator belongs to process {self._owner}, of which this one is a copy: call iter(loader) here"
             )
-        self.sound = False
+        self.consistent = False
 
     def _pump(self) -> None:
         self._enter()
@@ -184,12 +184,12 @@ class Run:
         for looks in range(len(self.program.stages) + 1):
             self._issue(starving=looks > 0)
             if self._ready:
-                self.sound = True
+                self.consistent = True
                 return
             if self.outstanding:
                 break
             if self._all_ended():
-                self.ended = self.sound = True
+                self.ended = self.consistent = True
                 return
         started = time.perf_counter()
         replies = self.workers.wait(self.policy.timeout)
@@ -199,7 +199,7 @@ class Run:
             self.workers.replace_stuck(self.policy)
         for reply in replies:
             self._accept(reply)
-        self.sound = True
+        self.consistent = True
 
     def _issue(self, starving: bool = False) -> None:
         """Hand out tickets, later stages first, as long as the window is open and somebody is free."""
@@ -237,9 +237,9 @@ class Run:
                 self.outstanding += 1
 
     def _answer(self, ticket: Ticket, error: BaseException | None) -> None:
-        """Nobody has to run this ticket: it stands for an error of the stage before, or was delivered already."""
+        """Answer a ticket without a worker: the stage before has failed, or its results were delivered already."""
         if error is None:
-            self.let_go(ticket)
+            self.release_inputs(ticket)
         reply = Reply(ticket)
         reply.outputs, reply.error = [], error
         self._issued[ticket.stage] += 1
@@ -264,7 +264,7 @@ class Run:
         return max(wanted, policy.workers + 1)
 
     def _close(self, stage: int) -> None:
-        """A stage whose last ticket is in: the next one cuts what is left."""
+        """If every ticket of a stage is answered, let the next stage form its last, incomplete group."""
         if self._expect[stage] == self._issued[stage]:
             self._groups[stage].closed = True
 
@@ -275,30 +275,30 @@ class Run:
     def _accept(self, reply: Reply) -> None:
         ticket = reply.ticket
         if ticket.owner is not self:
-            self._put_away(reply)
+            self._discard(reply)
             assert ticket.owner is not None
-            ticket.owner.let_go(ticket)
+            ticket.owner.release_inputs(ticket)
             return
         self.outstanding -= 1
         if ticket.blocks and reply.error is None:  # (What failed may be run again, piece by piece.)
-            self.let_go(ticket)
+            self.release_inputs(ticket)
         self.meter.count(ticket.stage, reply)
         self._windows[ticket.stage][ticket.order] = reply
         self._settle(ticket.stage)
 
-    def let_go(self, ticket: Ticket) -> None:
-        """A ticket is done with the blocks that it refers to."""
+    def release_inputs(self, ticket: Ticket) -> None:
+        """A ticket no longer needs the blocks that it refers to."""
         for block in ticket.blocks:
             block.drop()
 
     def _settle(self, stage: int) -> None:
-        """Hand on what is next in order."""
+        """Pass on the replies whose turn has come: to the next stage, or to the consumer."""
         window = self._windows[stage]
         if stage == self._last and self._unordered:
             for order in list(window):
                 reply = window.pop(order)
                 if reply.error is not None:
-                    self.let_go(reply.ticket)
+                    self.release_inputs(reply.ticket)
                 if self._counts:
                     self._count_skips(stage, reply)
                 self._ready.append(reply)
@@ -310,7 +310,7 @@ class Run:
             reply = window.pop(min(window) if any_order else self._expect[stage])
             if reply.error is not None:
                 divided = retry.begins(feed, reply)
-                self.let_go(reply.ticket)
+                self.release_inputs(reply.ticket)
                 if divided:
                     break
             if retry.running is None or not retry.continues(reply):
@@ -337,9 +337,9 @@ class Run:
         if stage < self._last and self._feeds[stage].ended:
             self._close(stage)
 
-    def _put_away(self, reply: Reply) -> None:
+    def _discard(self, reply: Reply) -> None:
         """Give back the memory of a reply that nobody will read: its epoch was abandoned."""
-        home = reply.ticket.home
+        home = reply.ticket.append_to
         if home is not None and home.slot_given_away and home.slot is not None:
             home.slot_given_away = False  # others still read the block that it has grown in: the last of them frees it
         elif reply.slot is not None:
@@ -378,9 +378,9 @@ class Run:
         self._abandoned = self.ended = True
         for window in self._windows:
             for reply in window.values():
-                self._put_away(reply)
+                self._discard(reply)
                 if reply.error is not None:
-                    self.let_go(reply.ticket)
+                    self.release_inputs(reply.ticket)
             window.clear()
         blocks = [block for feed in self._feeds for block in feed.blocks()]
         for reply in self._ready:
@@ -389,10 +389,10 @@ class Run:
                     block.drop()
                     blocks.append(block)
             else:
-                self._put_away(reply)
+                self._discard(reply)
         for ticket in self._pending:
             if ticket is not None:
-                self.let_go(ticket)
+                self.release_inputs(ticket)
                 blocks += ticket.blocks
         for block in blocks:
             block.spend()  # the last ticket in flight that refers to it frees it

@@ -39,8 +39,8 @@ class Tail(Iterator[Any]):
         return self._epoch._run.mask()
 
     @property
-    def sound(self) -> bool:
-        return self._epoch._run.sound
+    def consistent(self) -> bool:
+        return self._epoch._run.consistent
 
 
 class _Opening(Opening):

@@ -127,7 +127,7 @@ class EqualSteps(Iterator[Any]):
             except StopIteration:
                 self._dry = True
             except Exception as error:
-                if not isinstance(error, HeadraceError) and not self._run.sound:
+                if not isinstance(error, HeadraceError) and not self._run.consistent:
                     raise  # out of the middle of the loop: a signal handler's, and it is not for later
                 self._dry, self._error = True, error
             else:

@@ -193,7 +193,7 @@ class Regroup(Feed):
         self._number += self._ranks
         ticket.blocks = [ref[0] for ref in refs]
         if refs and self._ends in ("short", "drop") and refs[0][2] == refs[0][0].count:
-            ticket.home = refs[0][0]  # no later group needs its samples
+            ticket.append_to = refs[0][0]  # no later group needs its samples
         ticket.skips = self._skips
         ticket.kept = (kept, self._kept())
         ticket.before = start

@@ -3,7 +3,7 @@
 On the wire these are plain tuples (a frozen dataclass costs seven times as much); the classes are the reader's view of
 them, one for each kind of message.
 
-    consumer -> worker     TICKETS [Lent, ...], short              (+ the descriptors of the slots that are `new`)
+    consumer -> worker     TICKETS [SentTicket, ...], short              (+ the descriptors of the slots that are `new`)
                            STOP
     worker -> consumer     a list of these, each packed by itself:
                            (RESULT | FAILED, seq, Result | Failed, held)
@@ -70,7 +70,7 @@ class Failed(NamedTuple):
     """Those that it went through, without headrace's own."""
 
 
-class Lent(NamedTuple):
+class SentTicket(NamedTuple):
     """A ticket on its way to a worker process, with the slot that its result is made in."""
 
     seq: int
@@ -89,10 +89,10 @@ class Lent(NamedTuple):
 
 
 class Owner(Protocol):
-    """Whoever has made a ticket."""
+    """What has made a ticket: a run, or the server of a shared pool."""
 
-    def let_go(self, ticket: Ticket) -> None:
-        """The ticket will not be run, or is answered: what it refers to is not needed for it any more."""
+    def release_inputs(self, ticket: Ticket) -> None:
+        """The ticket is answered or dropped: the samples that it refers to are not needed for it any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,23 +111,23 @@ class Ticket:
     after: object = None
     """Marks of where the epoch stands before and after this ticket; its feed says which places they stand for."""
     error: BaseException | None = None
-    """It stands for work that failed in the stage before."""
+    """The stage before has failed where this ticket's samples would be: it is answered with this error."""
     pin: int | None = None
-    """The only worker that may run it."""
+    """The number of the only worker that may run it; None: any worker."""
     strand: int | None = None
     blocks: Sequence[Any] = ()
     """Blocks that the payload refers to, kept until the reply."""
-    home: Block | None = None
-    """The block behind whose samples the result may be written: its last ones come first in this ticket."""
+    append_to: Block | None = None
+    """A block whose last samples come first in this ticket: the result may be written behind them, in the same slot."""
     skips: int = 0
-    """Samples that earlier stages have left out, up to here."""
+    """How many samples earlier stages have left out up to this ticket."""
     kept: tuple[int, int] = (0, 0)
-    """The same, but only those that a run that goes on from `before` or from `after` will not meet again."""
+    """How many of `skips` a run that is resumed at `before`, or at `after`, does not count again."""
     slot: Slot | None = None
     avoid: tuple[int, ...] = ()
     """Positions that are left out because they are poison."""
     many: int = 0
-    """How many outputs came of it; known when it is delivered."""
+    """How many outputs it has had; known when it is delivered."""
 
     def inputs(self) -> int:
         """How many samples it is made from."""
@@ -159,7 +159,7 @@ class Reply:
     skips: int = 0
     """How many were left out up to here, in order."""
     kept: tuple[int, int] = (0, 0)
-    """How many of these a run that goes on from before or from after the ticket will not meet again."""
+    """How many of these a run that is resumed before, or after, the ticket does not count again."""
     seconds: Seconds | tuple[()] = ()
     worker: int = 0
     """The number of the worker that ran it."""

@@ -31,7 +31,7 @@ CAUSES = (
 _HEADER = struct.Struct("<qqq")
 
 
-class At(NamedTuple):
+class DeathPlace(NamedTuple):
     """Where a ticket was when its worker died."""
 
     position: int
@@ -47,7 +47,7 @@ class Deaths:
     def __init__(self, on_poison: str) -> None:
         self._on_poison = on_poison
         self._blocks: Counter[tuple[int, int, int | None, int]] = Counter()
-        self._samples: dict[tuple[int, int, int | None, int], Counter[At]] = {}
+        self._samples: dict[tuple[int, int, int | None, int], Counter[DeathPlace]] = {}
         """Of each ticket that a worker has died in: where."""
 
     def survived(self, ticket: Ticket) -> None:
@@ -61,7 +61,7 @@ class Deaths:
         """A worker has died while it ran this ticket."""
         return _name(ticket) in self._blocks
 
-    def strike(self, ticket: Ticket, at: At | None, why: str) -> None:
+    def blame(self, ticket: Ticket, at: DeathPlace | None, why: str) -> None:
         """The ticket was running when its worker died, and where, if that is known: the second time it is poison."""
         name = _name(ticket)
         self._blocks[name] += 1
@@ -114,20 +114,20 @@ def _name(ticket: Ticket) -> tuple[int, int, int | None, int]:
     return ticket.stage, ticket.epoch, ticket.strand, ticket.number
 
 
-def at_hand(tickets: Iterable[Ticket]) -> tuple[Ticket, At] | None:
+def running_ticket(tickets: Iterable[Ticket]) -> tuple[Ticket, DeathPlace] | None:
     """The ticket that has begun a sample and is not answered, as its slot's header says: queued ones never count."""
     for ticket in tickets:
         assert ticket.slot is not None
         seq, position, begun = _HEADER.unpack_from(ticket.slot.map, 0)
         if seq == ticket.seq and begun in (BEGUN, PACKING, GROUPED):
-            return ticket, At(position, begun == PACKING, begun == GROUPED)
+            return ticket, DeathPlace(position, begun == PACKING, begun == GROUPED)
     return None
 
 
-def doing(tickets: Iterable[Ticket], program: Program) -> str:
+def describe_work(tickets: Iterable[Ticket], program: Program) -> str:
     """What a worker with these tickets is doing now."""
     tickets = list(tickets)
-    found = at_hand(tickets)
+    found = running_ticket(tickets)
     if found is None:
         return f"{tickets[0]}, not begun"
     ticket, at = found

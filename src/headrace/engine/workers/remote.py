@@ -91,12 +91,12 @@ class RemoteWorkers(Workers, Generic[Worker]):
         self._seq = 0
         self._waiting: deque[Ticket] = deque()
         """Tickets that were lost, and wait for somebody to run them again."""
-        self._fresh = False
+        self._room_again = False
         """There may be room where there was none: a worker was replaced, or has got ready."""
-        self._recent = 0
+        self._epoch_deaths = 0
         """Deaths since the epoch began."""
-        self._early = 0
-        self._proven = False
+        self._early_deaths = 0
+        self._was_ready = False
         """A worker has been ready: the program can be started, and whoever dies early was killed from outside."""
         self._deaths = Deaths(policy.on_poison)
         self._strands = StrandStates()
@@ -137,7 +137,7 @@ class RemoteWorkers(Workers, Generic[Worker]):
 
     def submit(self, ticket: Ticket) -> bool:
         if self._closed:
-            self._still_open()
+            self._check_open()
         if self._waiting and ticket.strand is not None and any(t.strand == ticket.strand for t in self._waiting):
             return False  # blocks of one strand stay in order
         worker = self._choose(ticket)
@@ -173,9 +173,9 @@ class RemoteWorkers(Workers, Generic[Worker]):
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         until = None if timeout is None else time.monotonic() + timeout
-        self._fresh = False
+        self._room_again = False
         replies = self.collect(timeout)
-        while not replies and not self._fresh:
+        while not replies and not self._room_again:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 break
@@ -185,7 +185,7 @@ class RemoteWorkers(Workers, Generic[Worker]):
     def collect(self, seconds: float | None = 0.0) -> list[Reply]:
         """The replies that are there, after waiting for any event at most so long."""
         with self._lock:
-            self._still_open()
+            self._check_open()
             self.flush()
             self._polling = True
         try:
@@ -193,10 +193,10 @@ class RemoteWorkers(Workers, Generic[Worker]):
         finally:
             self._polling = False
         with self._lock:
-            self._still_open()
+            self._check_open()
             return self._take(events)
 
-    def _still_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             self.close()  # what had to wait for this thread to come back
             raise Closed("this loader was closed while it was being read")
@@ -214,12 +214,12 @@ class RemoteWorkers(Workers, Generic[Worker]):
         error: Exception | None = None,
     ) -> None:
         """A worker has died: too many of these, or workers that never get ready, are an error."""
-        self._recent += 1
+        self._epoch_deaths += 1
         if early:
-            self._early += 1
-            if self._early >= EARLY_DEATHS and not self._proven:
+            self._early_deaths += 1
+            if self._early_deaths >= EARLY_DEATHS and not self._was_ready:
                 raise WorkerDied(f"workers end while they start ({why}); {CAUSES}") from error
-        if self._recent > self.policy.restarts:
+        if self._epoch_deaths > self.policy.restarts:
             at = f" while it ran {running}" if running is not None else ""
             raise WorkerDied(
                 f"worker {worker.number} (process {worker.pid}) {why}{at}; {len(lost)} tickets were with it "
@@ -233,7 +233,7 @@ class RemoteWorkers(Workers, Generic[Worker]):
         self.restarts.append(Restart(time.perf_counter() - noticed, why))
 
     def begin(self) -> None:
-        self._recent = 0
+        self._epoch_deaths = 0
         self._strands.clear()
 
     def drop(self, owner: Owner) -> None:
@@ -244,7 +244,7 @@ class RemoteWorkers(Workers, Generic[Worker]):
         for ticket in tickets:
             if ticket.owner is owner:
                 self._withdraw(ticket)
-                owner.let_go(ticket)
+                owner.release_inputs(ticket)
         return [ticket for ticket in tickets if ticket.owner is not owner]
 
     def _withdraw(self, ticket: Ticket) -> None:

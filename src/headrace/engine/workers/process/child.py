@@ -23,7 +23,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire import codec
 from headrace.engine.wire import packets as wire
 from headrace.engine.wire.failures import failed
-from headrace.engine.wire.messages import DONE, FAILED, READY, RESULT, RETIRED, STOP, TICKETS, Lent
+from headrace.engine.wire.messages import DONE, FAILED, READY, RESULT, RETIRED, STOP, TICKETS, SentTicket
 from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap, threads
 from headrace.engine.workers.process.handles import before_exit, received
@@ -57,8 +57,8 @@ class Child:
         replies: list[bytes] = []
         size = 0
         since = time.perf_counter()
-        for left, told in zip(range(len(tickets) - 1, -1, -1), tickets, strict=True):
-            reply, fd = self.handle(told)
+        for left, ticket in zip(range(len(tickets) - 1, -1, -1), tickets, strict=True):
+            reply, fd = self.handle(ticket)
             if fd >= 0:
                 if replies:
                     _send(self.sock, replies)
@@ -76,7 +76,7 @@ class Child:
 
     def handle(self, ticket: tuple[Any, ...]) -> tuple[bytes, int]:
         """Run one ticket; the packed reply, and a descriptor that goes with it or -1."""
-        # (The fields of a `Lent`, whose making would cost.)
+        # (The fields of a `SentTicket`, whose making would cost.)
         seq, stage, epoch, number, payload, lent, avoid, room, forget, _ = ticket
         for gone in forget:
             self.slots.pop(gone, None)
@@ -135,7 +135,7 @@ class Child:
 
 def serve(sock: socket.socket, consumer: int, number: int, program: Program, extra: dict[str, Any]) -> None:
     """Run tickets until the consumer says stop, or is gone."""
-    own_signals()
+    reset_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR2, file=extra["dump"], all_threads=True)
     heap.keep()
@@ -167,7 +167,7 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
             return
         assert message[0] == TICKETS
         if fds:
-            for slot, fd in zip([slot for told in message[1] for slot in Lent._make(told).new], fds, strict=True):
+            for slot, fd in zip([slot for sent in message[1] for slot in SentTicket._make(sent).new], fds, strict=True):
                 child.slots[slot] = MappedSlot(fd)
         child.handle_all(message[1], message[2])
         if not handled:
@@ -175,7 +175,7 @@ def serve(sock: socket.socket, consumer: int, number: int, program: Program, ext
             # the first batch does not wait for this.
             import headrace.engine.wire.by_value  # noqa: F401
         handled += len(message[1])
-        if (recycle is not None and handled >= recycle) or (limit is not None and _private() > limit):
+        if (recycle is not None and handled >= recycle) or (limit is not None and private_memory() > limit):
             # Ask to be replaced; tickets that are already on their way here are run first.
             _send(sock, [marshal.dumps((RETIRED, handled))])
             recycle = limit = None
@@ -201,13 +201,13 @@ def _watch(consumer: int) -> None:
     os._exit(0)
 
 
-def _private() -> int:
+def private_memory() -> int:
     with open("/proc/self/statm") as statm:
         _, resident, shared, *_ = map(int, statm.read().split())
     return (resident - shared) * os.sysconf("SC_PAGESIZE")
 
 
-def own_signals() -> None:
+def reset_signals() -> None:
     # Ctrl-C reaches the whole foreground group: the consumer decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -216,10 +216,10 @@ def own_signals() -> None:
 
 def main(consumer: int, sock: int, dump: int, bound: bool) -> None:
     """Entry of a worker that was started as a new interpreter."""
-    own_signals()
+    reset_signals()
     connection = socket.socket(fileno=sock)
     open_and_serve(connection, consumer, dump, bound)
-    leave(0)
+    exit_process(0)
 
 
 def open_and_serve(
@@ -266,11 +266,11 @@ def fork(run: Callable[[], None]) -> int:
             sys.excepthook(*sys.exc_info())
         finally:
             # Whatever happens, this copy of the program must not run on.
-            leave(code)
+            exit_process(code)
     return pid
 
 
-def waited(pid: int) -> int | None:
+def exit_status(pid: int) -> int | None:
     """How a child of this process has ended."""
     try:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -278,7 +278,7 @@ def waited(pid: int) -> int | None:
         return None  # somebody else has waited for it
 
 
-def leave(code: int) -> None:
+def exit_process(code: int) -> None:
     """Exit without the clean-up of whatever process this one was forked from, but not without its output."""
     try:
         before_exit()

@@ -25,7 +25,7 @@ class Placement:
 
     def give(self, ticket: Ticket) -> Slot:
         """The slot for a ticket that has none."""
-        home = self._behind_samples(ticket) if ticket.home is not None else None
+        home = self._behind_samples(ticket) if ticket.append_to is not None else None
         ticket.slot = slot = self._arena.lend(self._need.get(ticket.stage, SMALLEST)) if home is None else home
         return slot
 
@@ -35,7 +35,7 @@ class Placement:
         (Only in order: nobody must need the block any more when the batch is used up. A ticket that avoids a sample
         does not take all of the block.)
         """
-        block, ticket.home = ticket.home, None
+        block, ticket.append_to = ticket.append_to, None
         assert block is not None
         need = self._need.get(ticket.stage, 0)
         if need < GROWS or ticket.avoid or not self._ordered or ticket.stage != self._last:
@@ -49,26 +49,26 @@ class Placement:
         if slot.table[0] - block.end < need:
             self._need[ticket.stage - 1] = max(self._need.get(ticket.stage - 1, 0), block.end + need + SMALLEST)
             return None
-        ticket.home = block
+        ticket.append_to = block
         return slot
 
     def take_back(self, ticket: Ticket) -> None:
         """The slot that a ticket was lent is not used; that of a block stays the block's."""
-        if ticket.home is None and ticket.slot is not None:
+        if ticket.append_to is None and ticket.slot is not None:
             self._arena.give_back(ticket.slot)
 
     def moved(self, ticket: Ticket, fd: int) -> Slot:
         """The result did not fit: it lies in memory of its own."""
         self.take_back(ticket)
-        if ticket.home is not None:
-            ticket.home, self._grows = None, False
+        if ticket.append_to is not None:
+            ticket.append_to, self._grows = None, False
         slot = self._arena.adopt(fd)
         self._need[ticket.stage] = max(self._need.get(ticket.stage, 0), slot.size)
         return slot
 
     def made(self, ticket: Ticket, start: int) -> None:
         """A result lies in the slot of the ticket's first block, from `start` on."""
-        block = ticket.home
+        block = ticket.append_to
         assert block is not None
         block.slot_given_away = True
         self._grows = start < block.end

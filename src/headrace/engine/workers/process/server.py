@@ -16,7 +16,7 @@ from headrace.engine.workers.process import child, threads
 
 
 def main(consumer: int, sock: int) -> None:
-    child.own_signals()
+    child.reset_signals()
     connection = socket.socket(fileno=sock)
     children: set[int] = set()
     poll = select.poll()
@@ -82,4 +82,4 @@ def _reap(pid: int, children: set[int]) -> int | None:
     if pid not in children:
         return None
     children.discard(pid)
-    return child.waited(pid)
+    return child.exit_status(pid)

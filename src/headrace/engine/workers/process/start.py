@@ -67,9 +67,10 @@ def signals_held() -> Iterator[None]:
     """Hold signals back while a process is being started, in this process and in the new one.
 
     Here, so that no handler raises between the start of a process and the moment when it is known to be running. The
-    new process inherits that Ctrl-C and SIGTERM wait, until it has set its own handlers (`child.own_signals`): it would
-    run the user's, or print a traceback. In this process a mask is not enough: another thread may take the signal, and
-    the handler would still run in this one, in the middle of what Python does around a fork, and leave locks locked.
+    new process inherits the mask, until it has set its own handlers (`child.reset_signals`): without it, Ctrl-C or
+    SIGTERM would run the user's handlers there, or print a traceback. In this process a mask is not enough: another
+    thread may take the signal, and the handler would still run in this one, in the middle of what Python does around a
+    fork, and leave locks locked.
     """
     came: list[int] = []
     replaces = threading.current_thread() is threading.main_thread() and not _handlers
@@ -120,7 +121,7 @@ def by_fork(
     pid = child.fork(run)
     theirs.close()
     os.close(consumer)
-    return StartedWorker(pid, os.pidfd_open(pid), ours, dump, child.waited)
+    return StartedWorker(pid, os.pidfd_open(pid), ours, dump, child.exit_status)
 
 
 def by_spawn(number: int, shipped: int, handles: Handles) -> StartedWorker:

@@ -21,7 +21,7 @@ from headrace.engine.program import Program
 from headrace.engine.wire import packets as wire
 from headrace.engine.wire.failures import remote
 from headrace.engine.wire.messages import READY, RETIRED, STOP, TICKETS, Reply, Ticket
-from headrace.engine.workers.deaths import at_hand, describe_end, doing, replaced_because
+from headrace.engine.workers.deaths import describe_end, describe_work, replaced_because, running_ticket
 from headrace.engine.workers.pace import Pace
 from headrace.engine.workers.process.launch import WorkerLauncher
 from headrace.engine.workers.process.placement import Placement
@@ -34,8 +34,8 @@ IN_MESSAGE = 48 * 1024
 FDS = 32
 """The most descriptors in one message."""
 
-Letter = tuple[tuple[Any, ...], Sequence[int]]
-"""A ticket as it is sent (`messages.Lent`), and the descriptors that go with it."""
+Outgoing = tuple[tuple[Any, ...], Sequence[int]]
+"""The fields of a `messages.SentTicket`, and the descriptors that are sent with it."""
 
 
 class WorkerProcess(RemoteWorker):
@@ -48,7 +48,7 @@ class WorkerProcess(RemoteWorker):
         self.started = started
         self.fd = started.sock.fileno()
         self.queue: dict[int, Ticket] = {}
-        self.outbox: list[Letter] = []
+        self.outbox: list[Outgoing] = []
         """Submitted, not sent yet."""
         self.known: set[int] = set()
         """Slots that it has mapped, or will have."""
@@ -58,7 +58,7 @@ class WorkerProcess(RemoteWorker):
         """Those of them that it may let go of."""
 
     def learn(self, slot: Slot) -> None:
-        """It is to know this slot: if it does not have it mapped, the descriptor goes with the next letter."""
+        """It is to know this slot: if it does not have it mapped, the descriptor goes with the next ticket."""
         if slot.number not in self.known:
             self.known.add(slot.number)
             self.new[slot.number] = slot.fd
@@ -74,13 +74,13 @@ class WorkerProcess(RemoteWorker):
             outbox, self.outbox = self.outbox, []
             self._post(outbox, short)
 
-    def _post(self, letters: list[Letter], short: bool) -> None:
-        message = marshal.dumps((TICKETS, [told for told, _ in letters], short))
-        fds = [fd for _, its in letters for fd in its]
-        if (len(message) > IN_MESSAGE or len(fds) > FDS) and len(letters) > 1:
-            half = len(letters) // 2
-            self._post(letters[:half], short)
-            self._post(letters[half:], short)
+    def _post(self, outgoing: list[Outgoing], short: bool) -> None:
+        message = marshal.dumps((TICKETS, [sent for sent, _ in outgoing], short))
+        fds = [fd for _, fds in outgoing for fd in fds]
+        if (len(message) > IN_MESSAGE or len(fds) > FDS) and len(outgoing) > 1:
+            half = len(outgoing) // 2
+            self._post(outgoing[:half], short)
+            self._post(outgoing[half:], short)
             return
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             wire.send(self.started.sock, message, fds)
@@ -163,14 +163,14 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
         if self.arena.retired:
             self.spread_retired()
         worker.queue[ticket.seq] = ticket
-        room = None if ticket.home is None else (ticket.home.end, slot.table[0])
-        # (As `messages.Lent`, whose making would cost.)
-        told = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, room)
+        room = None if ticket.append_to is None else (ticket.append_to.end, slot.table[0])
+        # (As `messages.SentTicket`, whose making would cost.)
+        sent = (ticket.seq, ticket.stage, ticket.epoch, ticket.number, payload, slot.number, ticket.avoid, room)
         if worker.forget or worker.new:
-            worker.outbox.append(((*told, worker.forget, [*worker.new]), [*worker.new.values()]))
+            worker.outbox.append(((*sent, worker.forget, [*worker.new]), [*worker.new.values()]))
             worker.forget, worker.new = [], {}
         else:
-            worker.outbox.append(((*told, (), ()), ()))
+            worker.outbox.append(((*sent, (), ()), ()))
 
     def flush(self) -> None:
         short = self._pace.rest > 0
@@ -217,13 +217,15 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
                 self._epoll.unregister(worker.fd)
             return False
         for message in messages:
-            self._hear(worker, message, fds, replies)
+            self._handle_message(worker, message, fds, replies)
         return True
 
-    def _hear(self, worker: WorkerProcess, message: tuple[Any, ...], fds: list[int], replies: list[Reply]) -> None:
+    def _handle_message(
+        self, worker: WorkerProcess, message: tuple[Any, ...], fds: list[int], replies: list[Reply]
+    ) -> None:
         kind, seq = message[0], message[1]
         if kind == READY:
-            worker.ready = self._proven = True
+            worker.ready = self._was_ready = True
             return
         if kind == RETIRED:
             worker.retiring = True
@@ -248,7 +250,7 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
         reply = reply_to(ticket, kind, result, slot, worker.number)
         if reply.slot is None:
             self._placement.take_back(ticket)
-        elif ticket.home is not None:
+        elif ticket.append_to is not None:
             self._placement.made(ticket, reply.spans[0])
         ticket.slot = None
         self._deaths.survived(ticket)
@@ -270,17 +272,17 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
             pass  # what it said before it died still counts
         lost = list(worker.queue.values())
         status = self._remove(worker)
-        self._fresh = True
+        self._room_again = True
         if worker.retiring and not lost:
             self._start(worker.number)
             return
         why = replaced_because(self.policy.timeout) if worker.replaced else describe_end(status)
-        running, at = at_hand(lost) or (None, None)
+        running, at = running_ticket(lost) or (None, None)
         # (Killed from outside says nothing about the program: that counts among the restarts only.)
         early = not worker.ready and status != -signal.SIGKILL
         self._count_death(worker, why, lost, running, early=early)
         if running is not None:
-            self._deaths.strike(running, at, why)
+            self._deaths.blame(running, at, why)
         self._start(worker.number)
         self._recovered(worker, why, lost, noticed)
 
@@ -299,7 +301,7 @@ class ProcessWorkers(RemoteWorkers[WorkerProcess]):
         return True
 
     def stuck(self) -> list[Busy]:
-        return [Busy(w.number, w.pid, doing(w.queue.values(), self.program)) for w in self._workers if w.queue]
+        return [Busy(w.number, w.pid, describe_work(w.queue.values(), self.program)) for w in self._workers if w.queue]
 
     def stack(self, number: int) -> str:
         from headrace.engine.workers.process.stacks import stack_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.engine.workers.deaths import At
+from headrace.engine.workers.deaths import DeathPlace
 from headrace.engine.workers.ray import actor as ray_actor
 from headrace.engine.workers.ray.lineage import Recipe
 from headrace.errors import missing
@@ -88,13 +88,13 @@ def watcher() -> Any:
     return ray.remote(ray_actor.watcher()).options(num_cpus=0, scheduling_strategy=_on(here())).remote()
 
 
-def last_seen(by: Any, seq: int) -> At | None:
+def last_seen(by: Any, seq: int) -> DeathPlace | None:
     """The position that a ticket reported last to this watcher, if there is one and it knows."""
     try:
         reported = None if by is None else ray.get(by.last.remote(seq), timeout=ANSWER)
     except ray.exceptions.RayError:
         return None
-    return None if reported is None else At(*reported)
+    return None if reported is None else DeathPlace(*reported)
 
 
 def answer_before_end(ref: object) -> Any:

@@ -21,7 +21,7 @@ from headrace.engine.wire.failures import failed, load_error
 from headrace.engine.wire.messages import FAILED, PACKING, READY, RESULT, Failed, Result
 from headrace.engine.wire.unshipping import unship
 from headrace.engine.workers.process import heap
-from headrace.engine.workers.process.child import _private
+from headrace.engine.workers.process.child import private_memory
 from headrace.engine.workers.ray.answers import PackedSamples, RayAnswer, RayTicket
 from headrace.engine.workers.ray.same_node import MappedSlots, SlotAddress
 from headrace.engine.workers.task import Task
@@ -147,7 +147,7 @@ class RayWorker:
         self._handled += handled
         if self._recycle is not None and self._handled >= self._recycle:
             return True
-        return self._recycle_memory is not None and _private() > self._recycle_memory
+        return self._recycle_memory is not None and private_memory() > self._recycle_memory
 
 
 class _ReportedHeader(list[int]):

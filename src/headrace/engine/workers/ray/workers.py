@@ -195,7 +195,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
             raise remote(*started)
         _, worker.pid, worker.dump = started
         worker.same_node = worker.node == self._here
-        worker.ready = self._proven = self._fresh = True
+        worker.ready = self._was_ready = self._room_again = True
 
     def _answered(self, call: ActorCall, answer: Any, replies: list[Reply]) -> None:
         worker = call.actor
@@ -254,7 +254,7 @@ class RayWorkers(RemoteWorkers[ActorState]):
         self._count_death(worker, why, tickets, running, early=not worker.ready, error=error)
         if lost and why != cluster.LOST_WITH_NODE:
             for ticket in lost[0].tickets:
-                self._deaths.strike(ticket, cluster.last_seen(self._watcher, ticket.seq), why)
+                self._deaths.blame(ticket, cluster.last_seen(self._watcher, ticket.seq), why)
         for ticket in tickets:
             self._take_back(ticket)
         self._replace(worker)

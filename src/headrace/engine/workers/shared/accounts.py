@@ -142,5 +142,5 @@ class RunningTicket:
     answer: tuple[Any, ...] = ()
     """The answer of its worker: the kind of the result, its fields, the worker's number."""
 
-    def let_go(self, ticket: Ticket) -> None:
+    def release_inputs(self, ticket: Ticket) -> None:
         """Do nothing: the slots are released with the reply."""

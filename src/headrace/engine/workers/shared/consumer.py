@@ -110,8 +110,8 @@ class SharedWorkers(RemoteWorkers[socket.socket]):
         self._in_flight[ticket.stage] -= 1
         if kind == channel.DROPPED:
             assert ticket.owner is not None
-            ticket.owner.let_go(ticket)
-            self._fresh = True
+            ticket.owner.release_inputs(ticket)
+            self._room_again = True
             return
         if kind == channel.PAST_END:
             reply = Reply(ticket)

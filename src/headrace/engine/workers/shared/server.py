@@ -270,7 +270,7 @@ def _broken(error: Exception) -> tuple[Any, ...]:
 
 def main(starter: int, listener: int, control: int, settings: tuple[Any, ...]) -> None:
     """The server's process."""
-    child.own_signals()
+    child.reset_signals()
     # Every slot that a consumer holds is a descriptor in this process.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
