@@ -64,14 +64,13 @@ class LoadShards(PerFile[Grouped]):
         skip = skipper()
         for key, files in groupby(_files(path, stream), itemgetter(0)):
             group: Grouped = {"__key__": key}
-            contents = [(ending, content) for _, ending, content in files]  # (errors of the archive are raised here)
-            try:
-                for ending, content in contents:
-                    add_file(group, key, ending, content)
-            except ValueError as error:
-                skip(error)
-                continue
-            yield group
+            for _, ending, content in files:
+                if ending in group:
+                    skip(two_files(key, ending))
+                    break
+                group[ending] = content
+            else:
+                yield group
 
 
 def _files(path: str, stream: StreamWrapper) -> Iterator[tuple[str, str, bytes]]:
@@ -96,5 +95,10 @@ def split_name(path: str) -> tuple[str, str] | None:
 
 def add_file(group: Grouped, prefix: str, suffix: str, data: object) -> None:
     if suffix in group:
-        raise ValueError(f"the sample {prefix!r} has two files that end in {suffix!r}")
+        raise two_files(prefix, suffix)
     group[suffix] = data
+
+
+def two_files(key: str, ending: str) -> ValueError:
+    """The error for a sample that has two files with the same ending."""
+    return ValueError(f"the sample {key!r} has two files that end in {ending!r}")
