@@ -98,6 +98,22 @@ def test_a_map_style_dataset_goes_on_with_its_state(workers: int) -> None:
     assert rest[-1] == ([(7, 8)] if workers == 0 else [(7, 4)])
 
 
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_workers_that_stay_bring_their_states_into_the_next_epoch(taken: int) -> None:
+    """Also those that have not delivered anything of that epoch yet."""
+    first = loader(Counted(), 2, persistent=True)
+    list(first)
+    it = iter(first)
+    for _ in range(taken):
+        next(it)
+    state = json.loads(json.dumps(first.state_dict()))
+    rest = list(it)
+    again = loader(Counted(), 2, persistent=True)
+    again.load_state_dict(state)
+    assert list(again) == rest
+    assert rest[-1] == [(7, 8)]
+
+
 def test_states_of_several_workers_are_not_given_to_another_number_of_them() -> None:
     first = loader(Counted(), 2)
     it = iter(first)

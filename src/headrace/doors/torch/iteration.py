@@ -209,6 +209,7 @@ class Iteration(_BaseDataLoaderIter):
         anew = loader.reproducible and seed != self._base_seed  # (else workers keep the generators that they have)
         if anew:
             self._base_seed = seed
+        self._dataset_states = dict(self._progress.dataset_states)  # (workers that stay keep their datasets)
         if self._context.emulated or self._shut or anew:
             self._engine.close()
             self._build(loader, 0 if anew else self._engine.epoch)
