@@ -6,6 +6,7 @@ the same time gets a set of its own, so that two of them never wait for each oth
 
 import os
 import threading
+from dataclasses import dataclass, field
 
 from headrace.engine.policy import Policy
 from headrace.engine.program import Program
@@ -14,19 +15,19 @@ from headrace.engine.workers.protocol import Workers
 from headrace.errors import BadOption, hint_at_limit
 
 
+@dataclass(eq=False)
 class Pool:
     """Sets of workers for one program."""
 
-    def __init__(self, program: Program, policy: Policy) -> None:
-        self.program = program
-        self.policy = policy
-        self._idle: list[Workers] = []
-        self._busy: list[Workers] = []
-        # Re-entrant: the collector may end an iterator, which gives its workers back, while this lock is held.
-        self._lock = threading.RLock()
-        self._owner = os.getpid()
-        self.closed = False
-        self._replaced = 0
+    program: Program
+    policy: Policy
+    closed: bool = False
+    _idle: list[Workers] = field(default_factory=list)
+    _busy: list[Workers] = field(default_factory=list)
+    # Re-entrant: the collector may end an iterator, which gives its workers back, while this lock is held.
+    _lock: "threading.RLock" = field(default_factory=threading.RLock)
+    _owner: int = field(default_factory=os.getpid)
+    _replaced: int = 0
 
     def take(self) -> Workers:
         """An idle set of workers, or a new one."""

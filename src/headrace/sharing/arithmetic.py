@@ -4,7 +4,7 @@
 """
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from headrace.engine.epoch import Epoch, Start
@@ -27,21 +27,21 @@ from headrace.sharing.worlds import in_turns, in_world
 log = logging.getLogger("headrace")
 
 
+@dataclass(eq=False)
 class Sharing:
     """Ranks share by arithmetic."""
 
     each_rank_saves = True
     """Whether every rank writes autosaves: a snapshot says only how far the rank that took it has come."""
 
-    def __init__(self, program: Program, pipe: Pipe[Any], world: World, ends: str, timeout: float) -> None:
-        self.program = program
-        self._pipe = pipe
-        self._world = world
-        self._ends = ends
-        self._timeout = timeout
-        self._agreement: Agreement | None = None
-        self._verified = world.ranks == 1
-        self._warned = False
+    program: Program
+    _pipe: Pipe[Any]
+    _world: World
+    _ends: str
+    _timeout: float
+    _agreement: Agreement | None = field(default=None, init=False)
+    _verified: bool = field(default=False, init=False)
+    _warned: bool = field(default=False, init=False)
 
     @property
     def _steps_are_voted(self) -> bool:
@@ -90,8 +90,7 @@ class Sharing:
 
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
         """What the engine of this rank needs to run an epoch from this place on."""
-        if not self._verified:
-            self._verify(epoch, at)
+        self._verify(epoch, at)
         self._warn_of_failures()
         if at is None:
             return Start()
@@ -159,6 +158,8 @@ class Sharing:
 
     def _verify(self, epoch: int, at: EpochPlace | None) -> None:
         """Once per loader: ranks that are connected check that they have the same pipe, seed, epoch and snapshot."""
+        if self._verified or self._world.ranks == 1:
+            return
         self._connect()
         if self._agreement is not None:
             self._agreement.same(self._facts(epoch, at))

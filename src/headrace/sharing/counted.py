@@ -7,6 +7,7 @@ is: see `feeds.counter`.
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -214,12 +215,12 @@ class CountedEpoch:
         return RunPlace(done, 0, self._skipped) if self._blocks_left(done).count else None
 
 
+@dataclass(eq=False)
 class ReportingRun(Iterator[Any]):
     """The samples of a run; the other ranks are told of each block that is finished."""
 
-    def __init__(self, epoch: CountedEpoch, run: RunningEpoch) -> None:
-        self._epoch = epoch
-        self._run = run
+    _epoch: CountedEpoch
+    _run: RunningEpoch
 
     def __next__(self) -> Any:
         try:

@@ -15,6 +15,7 @@ step have cast the same votes. At most two handfuls are held. Votes are exchange
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.engine.places import RunningEpoch, RunPlace
@@ -27,19 +28,19 @@ PULLS = 2
 """Batches that are pulled at one step, until enough are held."""
 
 
+@dataclass(eq=False)
 class _Handful:
     """Batches that are voted on together."""
 
-    def __init__(self, before: RunPlace | None) -> None:
-        self.before = before
-        """Where the run stands before them."""
-        self.after: list[RunPlace] = []
-        """Where it stands after each of them."""
-        self.ready = 0
-        """Batches that the run has given."""
-        self.asked = 0
-        """Batches that the run was asked for."""
-        self.vote: PendingVote | None = None
+    before: RunPlace | None
+    """Where the run stands before them."""
+    after: list[RunPlace] = field(default_factory=list)
+    """Where it stands after each of them."""
+    ready: int = 0
+    """Batches that the run has given."""
+    asked: int = 0
+    """Batches that the run was asked for."""
+    vote: PendingVote | None = None
 
 
 class EqualSteps(Iterator[Any]):

@@ -39,8 +39,7 @@ class Voted(Sharing):
             self._votes = VoteThread(self._agreement, group_timeout(self._timeout))
 
     def begin(self, epoch: int, at: EpochPlace | None) -> Start:
-        if not self._verified:
-            self._verify(epoch, at)
+        self._verify(epoch, at)
         if self._votes is None and self.program.one_to_one and not isinstance(at, VotedPlace):
             return super().begin(epoch, at)
         if self._votes is None:

@@ -18,6 +18,7 @@ whole job stands; steps that were voted on and not made yet do not count:
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headrace.engine.places import EpochPlace, RunPlace, VotedPlace, plain_epoch_place
@@ -81,46 +82,41 @@ class VoteOutcome(NamedTuple):
     """Ranks without a batch for the next step, if other ranks have one."""
 
 
+@dataclass(eq=False)
 class StepVotes:
     """The votes of one epoch, and where the job stands. It keeps no run and no samples alive."""
 
-    def __init__(
-        self,
-        votes: EpochVotes,
-        share: int,
-        at: EpochPlace | None = None,
-        dealing: RoundRobin | Lockstep | None = None,
-        behind: int = 0,
-        handful: int = HANDFUL,
-        masks: bool = False,
-        unit: str = "batches",
-        size: Callable[[Any], int] | None = None,
-    ) -> None:
-        self._votes = votes
-        self._share = share
-        self._dealing = dealing
-        """How ranks take positions, or batches of them, in turn; None: each has a stream of its own."""
-        self._settled = at
-        """Where the job stood before the steps that were voted on last; None: at the start of the epoch."""
-        self._behind = behind
-        """Steps to make again that were delivered before the snapshot was taken."""
-        self.handful = handful
-        self.masks = masks
-        """Some batches may be filled up."""
-        self.mask: Mask = None
-        """The mask of the batch delivered last."""
-        self.unit, self.size = unit, size
-        """The unit in which samples that are left out are counted, and how many a batch has (None: one)."""
-        self._handed = 0
-        """Batches that were handed over."""
-        self.deals = 0
-        """How often what is left was dealt anew."""
-        self._voted: _VotedSteps | None = None
-        self._steps = self._step = 0
-        """Steps made in this deal: before the handful at hand, and of it."""
-        self._next: tuple[RoundRobin, int] | None = None
-        """The next deal, and how many samples were skipped before it."""
-        self._begun = at is not None
+    _votes: EpochVotes
+    _share: int
+    _settled: EpochPlace | None = None
+    """Where the job stood before the steps that were voted on last; None: at the start of the epoch."""
+    _dealing: RoundRobin | Lockstep | None = None
+    """How ranks take positions, or batches of them, in turn; None: each has a stream of its own."""
+    _behind: int = 0
+    """Steps to make again that were delivered before the snapshot was taken."""
+    handful: int = HANDFUL
+    masks: bool = False
+    """Some batches may be filled up."""
+    unit: str = "batches"
+    """The unit in which samples that are left out are counted."""
+    size: Callable[[Any], int] | None = None
+    """How many of these a batch has; None: one."""
+    mask: Mask = None
+    """The mask of the batch delivered last."""
+    deals: int = 0
+    """How often what is left was dealt anew."""
+    _handed: int = 0
+    """Batches that were handed over."""
+    _voted: _VotedSteps | None = None
+    _steps: int = 0
+    """Steps made in this deal before the handful at hand."""
+    _step: int = 0
+    """Steps made of that handful."""
+    _next: tuple[RoundRobin, int] | None = None
+    """The next deal, and how many samples were skipped before it."""
+
+    def __post_init__(self) -> None:
+        self._begun = self._settled is not None
         """Some steps of the epoch were made before this deal."""
 
     @property

@@ -8,6 +8,7 @@ spend()   all its samples have been handed on: with its last user, its slot is g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.wire import codec
@@ -71,17 +72,15 @@ class Block:
         return codec.load_many(self.lease, self.outputs, first, stop)
 
 
+@dataclass(slots=True, eq=False)
 class Entry:
     """Samples `first..stop` of a block, with marks of where the epoch stands before and after them."""
 
-    __slots__ = ("after", "before", "block", "first", "stop")
-
-    def __init__(self, block: Block, first: int, stop: int, before: object, after: object) -> None:
-        self.block = block
-        self.first = first
-        self.stop = stop
-        self.before = before
-        self.after = after
+    block: Block
+    first: int
+    stop: int
+    before: object
+    after: object
 
 
 class AssembledReply:

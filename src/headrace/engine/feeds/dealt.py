@@ -1,6 +1,7 @@
 """Dealt: tickets of positions that an iterator of `Deal`s hands out: in turns, from a shared counter, or by cost."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.engine.feeds.block import Block, Entry
@@ -48,18 +49,18 @@ class _SplitTicket:
         return Entry(block, skip, block.count, DealtMark(self._before, before), after)
 
 
+@dataclass(eq=False)
 class Dealt(Feed):
-    """Tickets from an iterator of deals. `place` makes a place of a mark; `single`: a ticket may be split."""
+    """Tickets from an iterator of deals."""
 
-    def __init__(
-        self, deals: Iterator[Deal], epoch: int, place: Callable[[int, int], Place], *, single: bool = False
-    ) -> None:
-        self._deals = deals
-        self._place = place
-        self._epoch = epoch
-        self._single = single
-        self._skips: dict[Ticket, int] = {}
-        self._split: _SplitTicket | None = None
+    _deals: Iterator[Deal]
+    _epoch: int
+    _place: Callable[[int, int], Place]
+    """Makes a place of a mark."""
+    single: bool = False
+    """Its samples do not belong together: a ticket may be split."""
+    _skips: dict[Ticket, int] = field(default_factory=dict)
+    _split: _SplitTicket | None = None
 
     def next(self, owner: Owner | None) -> Ticket | None:
         deal = next(self._deals, None)
@@ -78,7 +79,7 @@ class Dealt(Feed):
     def split(self, ticket: Ticket) -> list[Ticket]:
         start, stop, extra = ticket.payload
         positions = [*range(start, stop), *extra]
-        if not self._single or len(positions) < 2:
+        if not self.single or len(positions) < 2:
             return []
         parts = [Ticket(ticket.owner, 0, self._epoch, p, (p, p + 1, ())) for p in positions]
         self._split = _SplitTicket(ticket, parts, self._skips.pop(ticket, 0))

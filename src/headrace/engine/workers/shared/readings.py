@@ -12,6 +12,7 @@ has replaced it, or the worker is a new one) says so, and is asked again with th
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from headrace.engine.wire import codec
 from headrace.engine.wire.messages import Reply
@@ -30,28 +31,28 @@ FRESH: Beginning = (0, None)
 There = Callable[["StreamReading", int, int], bool]
 
 
+@dataclass(eq=False)
 class StreamReading:
     """One reading of the strands of an epoch."""
 
-    def __init__(self, name: int, serial: int, private: bool) -> None:
-        self.name = made_of(name)
-        self.serial = serial
-        self.private = private
-        """It belongs to one consumer, and no other joins it."""
-        self.open = not private
-        """Other consumers may still join it."""
-        self.readers: dict[ConsumerState, set[int]] = {}
-        """Its consumers, and the strands that each of them has begun."""
-        self.began: dict[int, Beginning] = {}
-        self.next: dict[int, int] = {}
-        """By strand: the first block that was not asked for yet."""
-        self.in_flight: Counter[int] = Counter()
-        """By strand: blocks that are being read."""
-        self.lost: Counter[int] = Counter()
-        """By strand: blocks that have to be asked for again."""
-        self.last: dict[int, int] = {}
-        """By strand, of those that have ended: the last block."""
-        self._state: dict[int, bytes | None] = {}
+    name: bytes
+    serial: int
+    private: bool
+    """It belongs to one consumer, and no other joins it."""
+    open: bool
+    """Other consumers may still join it."""
+    readers: dict[ConsumerState, set[int]] = field(default_factory=dict)
+    """Its consumers, and the strands that each of them has begun."""
+    began: dict[int, Beginning] = field(default_factory=dict)
+    next: dict[int, int] = field(default_factory=dict)
+    """By strand: the first block that was not asked for yet."""
+    in_flight: Counter[int] = field(default_factory=Counter)
+    """By strand: blocks that are being read."""
+    lost: Counter[int] = field(default_factory=Counter)
+    """By strand: blocks that have to be asked for again."""
+    last: dict[int, int] = field(default_factory=dict)
+    """By strand, of those that have ended: the last block."""
+    _state: dict[int, bytes | None] = field(default_factory=dict)
 
     @property
     def alive(self) -> bool:
@@ -83,18 +84,18 @@ class StreamReading:
         return True
 
 
+@dataclass(eq=False)
 class StreamReadings:
     """All readings of one program."""
 
-    def __init__(self, strands: int, same: bool) -> None:
-        self._strands = strands
-        self._same = same
-        self._count = 0
-        self._epochs: dict[int, list[StreamReading]] = {}
-        self._serials: Counter[int] = Counter()
-        self._current: dict[ConsumerState, tuple[int, StreamReading]] = {}
-        self._known: dict[ConsumerState, set[int]] = {}
-        """The epochs of which a consumer has had a reading."""
+    strands: int
+    same: bool
+    _count: int = 0
+    _epochs: dict[int, list[StreamReading]] = field(default_factory=dict)
+    _serials: Counter[int] = field(default_factory=Counter)
+    _current: dict[ConsumerState, tuple[int, StreamReading]] = field(default_factory=dict)
+    _known: dict[ConsumerState, set[int]] = field(default_factory=dict)
+    """The epochs of which a consumer has had a reading."""
 
     def of(self, consumer: ConsumerState, epoch: int, strand: int, start: Beginning, there: There) -> StreamReading:
         """The reading that a consumer takes its blocks from; `there` says whether a block can still be had."""
@@ -114,7 +115,7 @@ class StreamReadings:
     def _join(
         self, consumer: ConsumerState, epoch: int, strand: int, start: Beginning, there: There
     ) -> StreamReading | None:
-        if epoch in self._known.get(consumer, ()) or (start != FRESH and self._strands > 1):
+        if epoch in self._known.get(consumer, ()) or (start != FRESH and self.strands > 1):
             return None  # it had these samples, and may have written to them; or its other strands may begin elsewhere
         for reading in self._epochs.get(epoch, ()):
             if not reading.open or reading.began.get(strand, start) != start:
@@ -129,11 +130,11 @@ class StreamReadings:
         if epoch not in self._serials or others or start != FRESH:
             serial = self._serials[epoch]
             self._serials[epoch] += 1
-        private = epoch in self._known.get(consumer, ()) or (self._same and bool(others))
+        private = epoch in self._known.get(consumer, ()) or (self.same and bool(others))
         if private:
             consumer.apart.add(epoch)
         self._count += 1
-        reading = StreamReading(self._count, serial, private)
+        reading = StreamReading(made_of(self._count), serial, private, open=not private)
         self._epochs[epoch] = [*others, reading]
         for old in list(self._epochs)[:-EPOCHS]:
             if not any(reading.alive for reading in self._epochs[old]):
@@ -151,7 +152,7 @@ class StreamReadings:
         if reading is not None:
             del reading.readers[consumer]
             # A consumer in its place must not get the samples that it had: they may have been written to.
-            reading.open = reading.open and self._same
+            reading.open = reading.open and self.same
 
     def forget(self, consumer: ConsumerState) -> None:
         self.leave(consumer)
