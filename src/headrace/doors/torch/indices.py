@@ -55,8 +55,6 @@ class Indices(Iterator[Any]):
         """Indices that a batch of a known order must have."""
         self._packed = self._order is not None and self._order.packed
         self._width = WIDTH if self._packed else 1
-        self._exhausted = False
-        """The sampler has no more: the engine asks again after every batch that it delivers."""
         self._stateful = stateful(iterator)
         self._drawn = deque([_Drawn(0, 0, None, SKIP)], maxlen=keep)
         """The last batches."""
@@ -86,8 +84,6 @@ class Indices(Iterator[Any]):
 
     def _draw(self) -> None:
         """Ask the sampler for the next batch, or for the error that is raised in its place."""
-        if self._exhausted:
-            raise StopIteration
         last = self._drawn[-1]
         batch: Any
         try:
@@ -103,7 +99,6 @@ class Indices(Iterator[Any]):
                     index = index[0]
             batch = (last.samples, index, self._packed)
         except StopIteration:
-            self._exhausted = True
             raise
         except Exception as error:
             batch, count = error, 0

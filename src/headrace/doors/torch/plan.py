@@ -140,15 +140,13 @@ def pipe(loader: "DataLoader[Any]", context: WorkerContext, items: ItemsByEpoch)
         samples = Pipe(ShuffleStrand(window), samples)
     if loader.shard is None:
         return Pipe(Batched(size, drop_last, context.collate_fn), samples)
-    return Pipe(Collate(context.collate_fn), _dealt(samples, size, drop_last, loader.world or World.detect()))
-
-
-def _dealt(samples: "Pipe[Any]", size: int | None, drop_last: bool, world: World) -> "Pipe[Any]":
-    if world.share_ranks > 1:
-        if size is None:
-            return Pipe(DealSamples(world.share_ranks, world.share_rank), samples)
-        return Pipe(DealBatches(size, drop_last, world.share_ranks, world.share_rank), samples)
-    return samples if size is None else Pipe(Batch(size, drop_last), samples)
+    world = loader.world or World.detect()
+    ranks, rank = world.share_ranks, world.share_rank
+    if size is None:
+        samples = Pipe(DealSamples(ranks, rank), samples) if ranks > 1 else samples
+    else:
+        samples = Pipe(DealBatches(size, drop_last, ranks, rank) if ranks > 1 else Batch(size, drop_last), samples)
+    return Pipe(Collate(context.collate_fn), samples)
 
 
 def options(loader: "DataLoader[Any]", context: WorkerContext, strands: int) -> dict[str, Any]:

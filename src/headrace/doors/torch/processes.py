@@ -12,17 +12,13 @@ from headrace.engine.workers.protocol import Workers
 class ProcessView:
     """One worker process."""
 
-    __slots__ = ("_all", "name", "pid")
+    __slots__ = ("_all", "ident", "name", "pid")
     daemon = True
 
     def __init__(self, workers: Workers, number: int, pid: int) -> None:
         self._all = workers
         self.name = f"DataLoader worker {number}"
-        self.pid = pid
-
-    @property
-    def ident(self) -> int:
-        return self.pid
+        self.pid = self.ident = pid
 
     @property
     def exitcode(self) -> int | None:
